@@ -1,0 +1,239 @@
+"""From "the active is gone" to serving: rules E2-E5, in one small object per copy.
+
+A suspicion may be hasty: a wrong one costs a moment, never data, since the compare-and-set has one winner and the log
+takes only the highest epoch. Where commits wait for the log any copy that can read it may win; the most recent one is
+picked because it has the least to read. The winner appends `EpochStarted`, reads up to it, appends `EpochOpened`, reads
+that back accepted, and serves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from halog.core import events as ev
+from halog.core import records
+from halog.core.chain import Verdict
+from halog.core.election import Candidate, pick
+from halog.core.ids import NO_EPOCH, EpochId
+from halog.core.leading import Leading
+from halog.core.roles import Role
+from halog.core.table import arrange
+
+if TYPE_CHECKING:
+    from halog.core.partition import Partition
+
+
+class Campaign:
+    """Elections as one copy sees them."""
+
+    def __init__(self, p: Partition, now: int) -> None:
+        self.p = p
+        self.round = 0
+        self.told: dict[str, Candidate] = {}
+        self.asked: frozenset[str] = frozenset()
+        self.deadline = 0
+        self.grace_until = now + p.settings.start_grace_ms
+        self.not_before = now
+        self.epoch: EpochId = NO_EPOCH
+        self.nonces = 0
+        self.claim = p.table
+        """The table this node tries to set, or set last."""
+        self.unanswered = False
+        """A set of `claim` was sent and nobody knows whether it landed."""
+
+    # --- when to stand ---
+
+    def witnessed(self) -> None:
+        """The active died while this node watched: no grace is due."""
+        self.grace_until = self.p.now
+
+    def pause(self) -> None:
+        """This node just gave up an epoch: let others go first for a moment."""
+        self.not_before = self.p.now + self.p.settings.retry_ms
+
+    def handed_over(self) -> None:
+        """The current epoch ended in favour of a successor: its turn first."""
+        self.not_before = self.p.now + self.p.settings.handed_ms
+
+    def settled(self) -> None:
+        """Somebody's compare-and-set went through: stand back."""
+        if self.p.role is Role.ELECTING:
+            self.p.become("deposed", "the znode changed")
+
+    def _wanted(self) -> bool:
+        """Is the partition without an active node, as far as this copy knows?"""
+        p = self.p
+        if p.role is not Role.FOLLOWING or not p.eligible:
+            return False
+        return p.table.active is None or p.table.active not in p.alive or p.epoch_ours or self._closed()
+
+    def _closed(self) -> bool:
+        s = self.p.chain.state
+        return bool(s.closed_for) and s.epoch == self.p.table.epoch
+
+    def _mine_by_hand_over(self) -> bool:
+        return self._closed() and self.p.chain.state.closed_for == self.p.me.node
+
+    def consider(self) -> None:
+        """Stand for election if one is due."""
+        p = self.p
+        if not self._wanted():
+            return
+        if self._mine_by_hand_over():
+            p.become("handed over to me")
+            self._claim()
+        elif p.now >= self.not_before and (p.now >= self.grace_until or self._all_up()):
+            self._stand()
+
+    def _all_up(self) -> bool:
+        up = {m.node for m in self.p.alive}
+        return all(n in up for n in self.p.table.configured)
+
+    def _stand(self) -> None:
+        p = self.p
+        p.become("active gone")
+        self.round = p.next_round()
+        self.told = {p.me.node: Candidate(p.me.node, p.chain.state.position)}
+        others = {m.node for m in p.alive if m.node in p.table.configured and m != p.me}
+        self.asked = frozenset(others)
+        self.deadline = p.now + p.settings.election_ms
+        if others:
+            p.out.append(ev.AskPositions(self.round, tuple(sorted(others))))
+        else:
+            self._decide()
+
+    def position_told(self, e: ev.PositionTold) -> None:
+        if self.p.role is not Role.ELECTING or e.round != self.round or e.node not in self.asked:
+            return
+        self.told[e.node] = Candidate(e.node, e.position, eligible=e.eligible)
+        self._decide_if_complete()
+
+    def alive_changed(self) -> None:
+        if self.p.role is Role.ELECTING:
+            self._decide_if_complete()
+
+    def _decide_if_complete(self) -> None:
+        up = {m.node for m in self.p.alive}
+        if all(n in self.told or n not in up for n in self.asked):
+            self._decide()
+
+    def _decide(self) -> None:
+        p = self.p
+        if pick(self.told.values(), p.table.configured) == p.me.node:
+            p.become("won")
+            self._claim()
+        else:
+            p.become("stand back", "a better candidate answered")
+            self.not_before = p.now + p.settings.stand_back_ms
+
+    # --- the compare-and-set ---
+
+    def _claim(self) -> None:
+        p = self.p
+        self.nonces += 1
+        highest = max(p.table.epoch.number, p.chain.state.epoch.number)
+        self.epoch = EpochId(highest + 1, p.chain.state.site, (p.me.incarnation << 16) + self.nonces & (1 << 63) - 1)
+        usable = [r.member for r in p.table.replicas if r.member in p.alive]
+        if p.table.active is not None and p.table.active in p.alive:
+            usable.append(p.table.active)
+        replicas = arrange(p.table.configured, p.me.node, usable, p.table.sync_replicas)
+        self.claim = msgspec.structs.replace(p.table, epoch=self.epoch, active=p.me, replicas=replicas)
+        self.unanswered = False
+        self._send()
+
+    def _send(self) -> None:
+        p = self.p
+        self.round = p.next_round()
+        self.deadline = p.now + p.settings.start_deadline_ms
+        p.out.append(ev.SetTable(self.round, p.version, self.claim))
+
+    def cas_done(self, e: ev.CasDone) -> None:
+        if e.round != self.round:
+            return
+        p = self.p
+        if e.result is ev.Cas.OK:
+            p.version, p.table = e.version, self.claim
+            self._claimed()
+        elif e.result is ev.Cas.CONFLICT and not self.unanswered:
+            p.step_down("deposed", "another node took the epoch")
+            p.out.append(ev.Refresh())
+        else:
+            self.unanswered = True
+            p.out.append(ev.Refresh())
+
+    def table_seen(self, moved: bool) -> None:
+        """While claiming: the znode tells whether an unanswered set went through; if not, the same set is sent again,
+        so that at most one of them can land."""
+        p = self.p
+        if p.table.epoch == self.epoch:
+            self._claimed()
+        elif moved:
+            p.step_down("deposed", "another node took the epoch")
+        elif self.unanswered:
+            self._send()
+
+    def _claimed(self) -> None:
+        p = self.p
+        p.become("claimed")
+        self.deadline = p.now + p.settings.start_deadline_ms
+        s = p.chain.state
+        self._append(records.EpochStarted(records.Header(s.log_id, self.epoch), s.epoch, s.lsn))
+
+    # --- starting and opening ---
+
+    def _append(self, record: records.Record) -> None:
+        p = self.p
+        p.tag += 1
+        p.out.append(ev.Append(p.tag, records.encode(record)))
+
+    def read(self, record: records.Record, verdict: Verdict) -> None:
+        """What the log shows between the claim and serving."""
+        p, ours = self.p, record.header.epoch == self.epoch
+        if verdict is Verdict.STARTED and not ours:
+            p.step_down("deposed", f"epoch {record.header.epoch.number} started in the log")
+        elif p.role is Role.STARTING and ours and verdict is Verdict.STARTED:
+            self._started()
+        elif p.role is Role.STARTING and ours and verdict is Verdict.SKIPPED:
+            p.step_down("epoch ended", "the log holds a higher epoch: raise above it")
+        elif p.role is Role.OPENING and ours and verdict is Verdict.OPENED:
+            self._opened()
+        elif p.role is Role.OPENING and ours and verdict is Verdict.VOIDED:
+            p.step_down("epoch ended", "the log voided this epoch before it opened")
+
+    def _started(self) -> None:
+        p = self.p
+        p.become("started")
+        s = p.chain.state
+        header = records.Header(s.log_id, self.epoch, s.lsn + 1, s.hash)
+        self._append(records.EpochOpened(header, s.lineage[-1:]))
+
+    def _opened(self) -> None:
+        p = self.p
+        p.become("opened")
+        p.out.append(ev.StopReading())
+        p.leading = Leading(p, self.epoch)
+        p.leading.begin()
+
+    def append_failed(self, e: ev.AppendFailed) -> None:
+        p = self.p
+        if e.tag not in (-1, p.tag):
+            return
+        if e.tag != -1:
+            p.out.append(ev.EndSession(e.why))
+        p.step_down("epoch ended", f"could not open epoch {self.epoch.number}: {e.why}")
+
+    def ticked(self) -> None:
+        p = self.p
+        if p.role is Role.ELECTING and p.now >= self.deadline:
+            self._decide()
+        elif p.role is Role.CLAIMING and p.now >= self.deadline:
+            self.deadline = p.now + p.settings.start_deadline_ms
+            self.unanswered = True
+            p.out.append(ev.Refresh())
+        elif p.role in (Role.STARTING, Role.OPENING) and p.now >= self.deadline:
+            p.out.append(ev.EndSession("epoch not opened in time"))
+            p.step_down("epoch ended", "the log did not answer in time")
+        else:
+            self.consider()

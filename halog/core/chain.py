@@ -1,0 +1,132 @@
+"""Which records of a log count: the one automaton every reader runs (rules R1-R3 of docs/protocol.md).
+
+The log may hold records of dead epochs, late appends and losers of an election. Every reader, whoever it is, must
+accept the same ones. A record is
+
+- STARTED   an `EpochStarted` above everything before it: from here on only its epoch may write (R1);
+- OPENED    the `EpochOpened` that states the very history this reader holds (R3);
+- ACCEPTED  of the current epoch and continuing the chain of lsn and hash (R2);
+- SKIPPED   of a lower epoch, of a voided or closed one, or an `EpochStarted` that lost;
+- VOIDED    of the current epoch but not continuing: the rest of that epoch is void, for every reader alike (R2).
+
+`DivergedError` means the reader, not the record, is wrong: its history and the log's are not one. This module never
+reads bytes or offsets; it sees records in log order and remembers where the accepted history ends.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from halog.core.ids import NO_EPOCH, NO_HASH, EpochId, Position
+from halog.core.records import EpochOpened, EpochStarted, HandedOver, Record
+from halog.errors import DivergedError
+
+
+class Verdict(enum.Enum):
+    """How a record counts; see the module."""
+
+    STARTED = "started"
+    OPENED = "opened"
+    ACCEPTED = "accepted"
+    SKIPPED = "skipped"
+    VOIDED = "voided"
+
+
+class ChainState(msgspec.Struct, frozen=True):
+    """Where an accepted history ends; stored beside the objects it produced, in the same write."""
+
+    log_id: bytes
+    site: str
+    epoch: EpochId = NO_EPOCH
+    """The highest epoch started."""
+    opened: bool = False
+    void: bool = False
+    """The rest of `epoch` does not count: voided, or closed by its own `HandedOver`."""
+    closed_for: str = ""
+    """The node `epoch` was handed over to, if its last accepted record is a `HandedOver`."""
+    led: int = 0
+    """Number of the last epoch opened: the first half of the position."""
+    lsn: int = 0
+    hash: bytes = NO_HASH
+    lineage: tuple[tuple[EpochId, int], ...] = ()
+    """Every opened epoch with the lsn of its `EpochOpened`, oldest first; kept for ever (F4)."""
+
+    @property
+    def position(self) -> Position:
+        return Position(self.led, self.lsn)
+
+
+class Chain:
+    """The automaton: `read` each record in log order; `state` is the value to store."""
+
+    __slots__ = ("state",)
+
+    def __init__(self, state: ChainState) -> None:
+        self.state = state
+
+    def read(self, record: Record, digest: bytes) -> Verdict:
+        """Judge the next record of the log; `digest` is the hash of its bytes."""
+        s, h = self.state, record.header
+        if h.log_id != s.log_id:
+            raise DivergedError(
+                "the log holds records of another history: the topic was re-created or is foreign; "
+                "rebuild this copy from the right log",
+                ours=s.log_id.hex(),
+                theirs=h.log_id.hex(),
+            )
+        if type(record) is EpochStarted:
+            return self._started(record)
+        if h.epoch != s.epoch:
+            if h.epoch.site == s.site and h.epoch.number > s.epoch.number:
+                raise DivergedError(
+                    f"epoch {h.epoch.number} writes but never started in what this copy has read; rebuild it",
+                    epoch=h.epoch.number,
+                    highest=s.epoch.number,
+                )
+            return Verdict.SKIPPED
+        if s.void:
+            return Verdict.SKIPPED
+        continues = h.lsn == s.lsn + 1 and h.prev == s.hash
+        if type(record) is EpochOpened:
+            return self._opened(record, digest, continues)
+        if not continues:
+            self.state = msgspec.structs.replace(s, void=True)
+            return Verdict.VOIDED
+        self.accept(record, digest)
+        return Verdict.ACCEPTED
+
+    def accept(self, record: Record, digest: bytes) -> None:
+        """Extend the history by a record known to continue it (the active's own, once the log has it)."""
+        s = self.state
+        if type(record) is HandedOver:
+            self.state = msgspec.structs.replace(s, lsn=record.header.lsn, hash=digest, void=True, closed_for=record.to)
+        else:
+            self.state = ChainState(
+                s.log_id, s.site, s.epoch, s.opened, s.void, s.closed_for, s.led, record.header.lsn, digest, s.lineage
+            )
+
+    def _started(self, record: EpochStarted) -> Verdict:
+        s, epoch = self.state, record.header.epoch
+        if epoch.site != s.site or epoch.number <= s.epoch.number:
+            return Verdict.SKIPPED
+        self.state = msgspec.structs.replace(s, epoch=epoch, opened=False, void=False, closed_for="")
+        return Verdict.STARTED
+
+    def _opened(self, record: EpochOpened, digest: bytes, continues: bool) -> Verdict:
+        s, h = self.state, record.header
+        if s.opened:  # a second one of the same epoch: the writer lost count
+            self.state = msgspec.structs.replace(s, void=True)
+            return Verdict.VOIDED
+        if not continues:
+            raise DivergedError(
+                f"epoch {h.epoch.number} opened on a history this copy does not have (lsn {h.lsn - 1}, ours {s.lsn}): "
+                "the log lost its tail or this copy is foreign; rebuild it",
+                theirs=(h.lsn - 1, h.prev.hex()),
+                ours=(s.lsn, s.hash.hex()),
+            )
+        self.state = msgspec.structs.replace(
+            s, opened=True, led=h.epoch.number, lsn=h.lsn, hash=digest, lineage=(*s.lineage, (h.epoch, h.lsn))
+        )
+        return Verdict.OPENED

@@ -1,0 +1,28 @@
+"""Who should be active: the most recent copy, then node priority, then place in the node list (Q2). Arithmetic only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from halog.core.ids import Position
+
+NEVER, NORMAL, HIGH, HIGHEST = 0, 1, 2, 3
+
+
+class Candidate(NamedTuple):
+    """A node that answered: what it holds and whether it may be active now."""
+
+    node: str
+    position: Position
+    priority: int = NORMAL
+    eligible: bool = True
+
+
+def pick(candidates: Iterable[Candidate], configured: Sequence[str]) -> str | None:
+    """The node that should take over, or None if no candidate may. Ties go to the earlier place in `configured`."""
+    place = {name: i for i, name in enumerate(configured)}
+    able = [c for c in candidates if c.eligible and c.priority != NEVER and c.node in place]
+    if not able:
+        return None
+    return max(able, key=lambda c: (c.position, c.priority, -place[c.node])).node

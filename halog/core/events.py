@@ -1,0 +1,343 @@
+"""What can happen to a partition's copy on one node, and what it may ask for in return.
+
+Events are facts, effects are wishes; the driver performs an effect and reports how it went as another event. All are
+frozen values, so that a history is a list that can be printed, stored and replayed. Times are ms of the driver's
+monotonic clock, given to `Partition.step`; nothing in here reads a clock.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from halog.core.chain import ChainState
+from halog.core.ids import EpochId, Member, Position
+from halog.core.records import Change, Record
+from halog.core.table import PartitionTable
+
+
+class Cas(enum.Enum):
+    """How a compare-and-set went."""
+
+    OK = "ok"
+    CONFLICT = "conflict"
+    UNKNOWN = "unknown"
+
+
+# --- events ---------------------------------------------------------------------------------------------------------
+
+
+class TableSeen(msgspec.Struct, frozen=True):
+    """The partition's znode, with its version, as read or announced by the coordinator."""
+
+    version: int
+    table: PartitionTable
+
+
+class AliveChanged(msgspec.Struct, frozen=True):
+    """The incarnations this node believes to be up (itself included), and why it changed."""
+
+    members: frozenset[Member]
+    why: str = ""
+
+
+class EntryRead(msgspec.Struct, frozen=True):
+    """The next entry of the log."""
+
+    offset: int
+    data: bytes
+
+
+class LogEnd(msgspec.Struct, frozen=True):
+    """Everything below the end offset taken at start has been read and applied."""
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """Everything applied so far is in the local store, with its position."""
+
+
+class LogLost(msgspec.Struct, frozen=True):
+    """The log no longer holds what this copy must read next."""
+
+    why: str
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """A transaction asks to commit. `reads` are (index key, version read); `found` the store's version now of every
+    key read or changed (-1: absent). A repeated `tx` joins the first attempt or gets its result."""
+
+    token: int
+    tx: bytes
+    reads: Sequence[tuple[bytes, int]]
+    changes: Sequence[Change]
+    found: Mapping[bytes, int]
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What became of transaction `tx`, attempted under epoch number `attempt`?"""
+
+    token: int
+    tx: bytes
+    attempt: int
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """The log acknowledged append `tag` at `offset`."""
+
+    tag: int
+    offset: int
+
+
+class AppendFailed(msgspec.Struct, frozen=True):
+    """Append `tag` failed, or nobody knows. `tag` -1: the whole session ended."""
+
+    tag: int
+    why: str
+
+
+class ReplicaAck(msgspec.Struct, frozen=True):
+    """A replica has applied and stored everything up to `lsn` of `epoch`."""
+
+    member: Member
+    epoch: EpochId
+    lsn: int
+
+
+class PositionAsked(msgspec.Struct, frozen=True):
+    """A candidate of the election `round` asks for this copy's position."""
+
+    node: str
+    round: int
+
+
+class PositionTold(msgspec.Struct, frozen=True):
+    """The answer."""
+
+    node: str
+    round: int
+    position: Position
+    eligible: bool
+
+
+class CasDone(msgspec.Struct, frozen=True):
+    """Compare-and-set `round` went so; `version` is the new one where it is OK."""
+
+    round: int
+    result: Cas
+    version: int = -1
+
+
+class HandOverAsked(msgspec.Struct, frozen=True):
+    """The operator (or this node's shutdown) wants `to` to be active."""
+
+    token: int
+    to: str
+
+
+class Ticked(msgspec.Struct, frozen=True):
+    """Time has passed."""
+
+
+Event = (
+    TableSeen
+    | AliveChanged
+    | EntryRead
+    | LogEnd
+    | Stored
+    | LogLost
+    | Submitted
+    | Asked
+    | Appended
+    | AppendFailed
+    | ReplicaAck
+    | PositionAsked
+    | PositionTold
+    | CasDone
+    | HandOverAsked
+    | Ticked
+)
+
+
+# --- results --------------------------------------------------------------------------------------------------------
+
+
+class Happened(msgspec.Struct, frozen=True):
+    """Committed as `lsn`."""
+
+    lsn: int
+
+
+class NotHappened(msgspec.Struct, frozen=True):
+    """It did not and will not happen."""
+
+
+class Conflicted(msgspec.Struct, frozen=True):
+    """`key` has another version than the one read; a retry should first wait for `settled` (0: nothing to wait for)."""
+
+    key: bytes
+    expected: int
+    found: int
+    settled: int = 0
+
+
+class Duplicated(msgspec.Struct, frozen=True):
+    """`key` exists."""
+
+    key: bytes
+
+
+class TooLarge(msgspec.Struct, frozen=True):
+    """The encoded record has `size` bytes, over `limit`."""
+
+    size: int
+    limit: int
+
+
+class NotServing(msgspec.Struct, frozen=True):
+    """This copy is not active; `active` is who should be, as far as it knows. Nothing happened here."""
+
+    active: str | None
+
+
+class Busy(msgspec.Struct, frozen=True):
+    """Too many commits are in flight."""
+
+    limit: int
+
+
+class Expired(msgspec.Struct, frozen=True):
+    """The transaction id is older than the outcomes still remembered."""
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """It may have happened; ask again by id."""
+
+    why: str
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A hand-over was refused or called off; this node goes on as before."""
+
+    why: str
+
+
+Result = Happened | NotHappened | Conflicted | Duplicated | TooLarge | NotServing | Busy | Expired | Unknown | Refused
+
+
+# --- effects --------------------------------------------------------------------------------------------------------
+
+
+class Append(msgspec.Struct, frozen=True):
+    """Append `data` under the current session; report Appended or AppendFailed with `tag`, in order."""
+
+    tag: int
+    data: bytes
+
+
+class EndSession(msgspec.Struct, frozen=True):
+    """Abandon the producer session: it can no longer be trusted. Every partition that writes through it hears
+    AppendFailed(-1)."""
+
+    why: str
+
+
+class Read(msgspec.Struct, frozen=True):
+    """Deliver EntryRead from `offset` on."""
+
+    offset: int
+
+
+class StopReading(msgspec.Struct, frozen=True):
+    """Deliver no more entries; the active learns its log from acknowledgements."""
+
+
+class Apply(msgspec.Struct, frozen=True):
+    """Apply an accepted record to the objects, storing `state` and `next_offset` in the same write."""
+
+    record: Record
+    state: ChainState
+    next_offset: int
+
+
+class Keep(msgspec.Struct, frozen=True):
+    """Nothing to apply, but store `state` and `next_offset`: the chain has moved."""
+
+    state: ChainState
+    next_offset: int
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """Answer whoever waits on `token`."""
+
+    token: int
+    result: Result
+
+
+class SetTable(msgspec.Struct, frozen=True):
+    """Compare-and-set the znode; report CasDone(round)."""
+
+    round: int
+    version: int
+    table: PartitionTable
+
+
+class Refresh(msgspec.Struct, frozen=True):
+    """Read the znode again (after a sync) and report TableSeen."""
+
+
+class AskPositions(msgspec.Struct, frozen=True):
+    """Ask these nodes for their positions."""
+
+    round: int
+    nodes: tuple[str, ...]
+
+
+class TellPosition(msgspec.Struct, frozen=True):
+    """Answer a candidate."""
+
+    node: str
+    round: int
+    position: Position
+    eligible: bool
+
+
+class SendAck(msgspec.Struct, frozen=True):
+    """Tell node `to` how far this copy is."""
+
+    to: str
+    epoch: EpochId
+    lsn: int
+
+
+class RoleChanged(msgspec.Struct, frozen=True):
+    """For observers: the copy's role, and why."""
+
+    role: str
+    why: str
+
+
+class Warn(msgspec.Struct, frozen=True):
+    """Something an operator should read. `code` is stable."""
+
+    code: str
+    text: str
+
+
+Effect = (
+    Append
+    | EndSession
+    | Read
+    | StopReading
+    | Apply
+    | Keep
+    | Reply
+    | SetTable
+    | Refresh
+    | AskPositions
+    | TellPosition
+    | SendAck
+    | RoleChanged
+    | Warn
+)

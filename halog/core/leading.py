@@ -1,0 +1,258 @@
+"""The active copy of one epoch: the writer, the wait set and the hand-over, bound to the partition they serve.
+
+Whatever surprises this object ends the epoch (W1, W4): what is in flight becomes unknown, the node follows the log
+again and stands anew. It never repairs an epoch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from halog.core import events as ev
+from halog.core import records
+from halog.core.chain import Verdict
+from halog.core.ids import EpochId, Member
+from halog.core.roles import Role
+from halog.core.syncset import SyncSet
+from halog.core.table import Replica
+from halog.core.writer import Writer
+
+if TYPE_CHECKING:
+    from halog.core.partition import Partition
+
+
+class Leading:
+    """Exists exactly while the partition's role is one of LEADING."""
+
+    def __init__(self, p: Partition, epoch: EpochId) -> None:
+        self.p, self.epoch = p, epoch
+        self.writer = Writer(p.chain, p.outcomes, p.settings, p.next_offset, p.tag)
+        self.sync = SyncSet(p.table)
+        self.cas_round = 0
+        """The compare-and-set under way, or 0."""
+        self.proposal: tuple[Replica, ...] = ()
+        self.verify_to = -1
+        self.handing: tuple[int, str, int] | None = None
+        """(token, successor, deadline) of the hand-over under way."""
+
+    def begin(self) -> None:
+        self._reconcile()
+
+    def knows(self, tx: bytes) -> bool:
+        """Is `tx` in flight here?"""
+        return tx in self.writer.by_tx
+
+    # --- commits ---
+
+    def submit(self, e: ev.Submitted) -> None:
+        self.writer.submit(e, self.p.now, self.p.out)
+        self.p.tag = self.writer.tag
+
+    def appended(self, e: ev.Appended) -> None:
+        """An acknowledgement: believed for the head of the queue at the expected offset, else verified or fatal."""
+        head = self.writer.head()
+        if head is None or e.tag < head.tag:
+            return
+        if self.p.role is Role.VERIFYING:
+            self.verify_to = max(self.verify_to, e.offset)
+        elif e.tag != head.tag or e.offset < self.writer.expected:
+            self._end(f"append {e.tag} acknowledged at {e.offset}, expected {head.tag} at {self.writer.expected}")
+        elif e.offset == self.writer.expected:
+            self._logged(e.offset)
+        elif self.p.role is Role.HANDING or self.p.role is Role.DRAINING:
+            self._end("somebody else wrote during the hand-over")
+        else:
+            self._verify(e.offset)
+
+    def _logged(self, offset: int) -> None:
+        item = self.writer.logged(offset + 1, self.p.out)
+        self.p.next_offset = offset + 1
+        self.writer.settle(self.p.out)
+        if type(item.record) is records.HandedOver:
+            self._handed_over()
+        elif self.handing is not None:
+            self._drained()
+
+    def append_failed(self, e: ev.AppendFailed) -> None:
+        head = self.writer.head()
+        if e.tag == -1:
+            self.p.step_down("epoch ended", e.why)
+        elif head is not None and e.tag >= head.tag:
+            self._end(e.why)
+
+    def _end(self, why: str) -> None:
+        """End epoch and session: nothing this session sent can be told apart any more."""
+        self.p.out.append(ev.EndSession(why))
+        self.p.step_down("epoch ended", why)
+
+    def abandon(self, why: str) -> None:
+        """The epoch is over; answer everybody with what is known: nothing."""
+        if self.handing is not None:
+            unknown = self.p.role is Role.HANDING
+            self.p.out.append(ev.Reply(self.handing[0], ev.Unknown(why) if unknown else ev.Refused(why)))
+        self.writer.abandon(why, self.p.out)
+
+    # --- a gap: read it like any reader (W3) ---
+
+    def _verify(self, offset: int) -> None:
+        self.verify_to = offset
+        self.p.become("gap", f"acknowledged at {offset}, expected {self.writer.expected}")
+        self.p.out.append(ev.Read(self.writer.expected))
+
+    def own_read(self, record: records.Record, digest: bytes) -> bool:
+        """An accepted record read while verifying: True if it is the head of our queue, which is then logged."""
+        head = self.writer.head()
+        if head is None or head.digest != digest:
+            return False
+        self.writer.logged(self.p.next_offset, self.p.out, own=False)
+        self.writer.settle(self.p.out)
+        return True
+
+    def verified(self, record: records.Record, verdict: Verdict, offset: int) -> None:
+        """One more record of the gap has been read."""
+        if verdict is Verdict.STARTED:
+            self.p.step_down("deposed", f"fenced by epoch {record.header.epoch.number} in the log")
+        elif verdict is Verdict.VOIDED:
+            self._end("the log voided this epoch")
+        elif offset >= self.verify_to:
+            self.writer.expected = offset + 1
+            self.p.become("gap is dead", "only dead epochs in the gap")
+            self.p.out.append(ev.StopReading())
+
+    # --- replicas ---
+
+    def replica_ack(self, e: ev.ReplicaAck) -> None:
+        """S5: counts for this epoch and a living incarnation only."""
+        if e.epoch != self.epoch or e.member not in self.p.alive:
+            return
+        acks = self.writer.acks
+        known = acks.get(e.member)
+        if known is None or e.lsn > known:
+            acks[e.member] = e.lsn
+            self.writer.settle(self.p.out)
+            if self.handing is not None:
+                self._drained()
+        if known is None or self.sync.joining or e.member not in self._listed():
+            self._reconcile()
+
+    def _listed(self) -> set[Member]:
+        return {r.member for r in self.p.table.replicas}
+
+    def members_changed(self, gone: frozenset[Member], why: str) -> None:
+        for m in gone:
+            self.writer.acks.pop(m, None)
+            if m in self._listed():
+                self.p.warn("HALOG-LEFT", f"{self.p.table.name}: {m.node} leaves the node list: {why}")
+        self._reconcile()
+
+    def _usable(self) -> list[Member]:
+        """Living configured members in priority order: those in the table, and those close behind."""
+        p, acks = self.p, self.writer.acks
+        listed = self._listed()
+        up = {m.node: m for m in p.alive if m != p.me}
+        order = [up[n] for n in p.table.configured if n in up]
+        near = self.writer.last_lsn - p.settings.ready_lag
+        return [m for m in order if m in listed or (acks.get(m, -1) >= near and m in acks)]
+
+    def _reconcile(self) -> None:
+        """Bring the node list to what it should be, one compare-and-set at a time."""
+        if self.cas_round:
+            return
+        replicas = self.sync.plan(self.p.table, self._usable(), self.writer.acks, self.writer.last_lsn)
+        self._wait_set()
+        if replicas is not None:
+            self._set(replicas)
+
+    def _set(self, replicas: tuple[Replica, ...]) -> None:
+        p = self.p
+        self.sync.proposed(replicas)
+        self._wait_set()
+        self.cas_round = p.next_round()
+        p.out.append(ev.SetTable(self.cas_round, p.version, msgspec.structs.replace(p.table, replicas=replicas)))
+        self.proposal = replicas
+
+    def _wait_set(self) -> None:
+        self.writer.wait_set = self.sync.wait_set()
+        self.writer.settle(self.p.out)
+
+    def cas_done(self, e: ev.CasDone) -> None:
+        if e.round != self.cas_round:
+            return
+        self.cas_round = 0
+        p = self.p
+        if e.result is ev.Cas.OK:
+            if e.version > p.version:
+                p.version, p.table = e.version, msgspec.structs.replace(p.table, replicas=self.proposal)
+            self._settled()
+        else:
+            self.sync.unknown()
+            p.out.append(ev.Refresh())
+
+    def table_seen(self, moved: bool) -> None:
+        """The znode still names our epoch; only this node changes it now, so a moved version is one of our sets."""
+        if moved:
+            self.cas_round = 0
+            self._settled()
+        elif self.sync.unsettled:
+            self._reconcile()
+
+    def _settled(self) -> None:
+        self.sync.settled(self.p.table)
+        self._wait_set()
+        self._reconcile()
+
+    # --- hand-over (H1-H4) ---
+
+    def hand_over(self, e: ev.HandOverAsked) -> None:
+        target = next((r.member for r in self.p.table.replicas if r.node == e.to), None)
+        if target is None or target not in self.p.alive:
+            why = f"{e.to} is not an available replica of {self.p.table.name}"
+            self.p.out.append(ev.Reply(e.token, ev.Refused(why)))
+            return
+        self.handing = (e.token, e.to, self.p.now + self.p.settings.drain_ms)
+        self.p.become("hand over", f"hands over to {e.to}")
+        self._drained()
+
+    def _drained(self) -> None:
+        """Everything logged and answered, and the successor has it all: give the log our last record."""
+        if self.p.role is not Role.DRAINING or self.writer.queue or self.writer.waiting:
+            return
+        assert self.handing is not None
+        _, to, _ = self.handing
+        if not any(m.node == to and lsn >= self.writer.last_lsn for m, lsn in self.writer.acks.items()):
+            return
+        self.p.become("drained", f"hands over to {to}")
+        s = self.p.chain.state
+        header = records.Header(s.log_id, self.epoch, self.writer.last_lsn + 1, self.writer.last_hash)
+        self.writer.append(records.HandedOver(header, to), self.p.now, self.p.out)
+        self.p.tag = self.writer.tag
+
+    def _handed_over(self) -> None:
+        assert self.handing is not None
+        token, to, _ = self.handing
+        self.p.out.append(ev.Reply(token, ev.Happened(self.p.chain.state.lsn)))
+        self.handing = None
+        self.p.leading = None
+        self.p.out.append(ev.Read(self.p.next_offset))
+        self.p.become("handed over", f"handed over to {to}")
+        self.p.campaign.handed_over()
+
+    def _call_off(self) -> None:
+        assert self.handing is not None
+        token, to, _ = self.handing
+        self.handing = None
+        self.p.become("call off", f"{to} did not catch up in time")
+        self.p.out.append(ev.Reply(token, ev.Refused(f"{to} did not catch up in time")))
+
+    # --- time ---
+
+    def ticked(self) -> None:
+        now = self.p.now
+        if self.writer.overdue(now):
+            self._end("the log did not acknowledge in time")
+        elif self.handing is not None and self.p.role is Role.DRAINING and now >= self.handing[2]:
+            self._call_off()
+        else:
+            self._reconcile()

@@ -1,0 +1,279 @@
+"""One partition's copy on one node: events in, effects out.
+
+`Partition.step(event, now)` is the whole interface. It holds what this node knows of the partition, which is never more
+than the log and the znode told it: the log decides who may write (`chain`), the znode who should (`table`). Elections
+are in `candidate.py`, writing in `writer.py`, the wait set in `syncset.py`; roles and their table in `roles.py`.
+No clock, chance, threads, I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from halog.core import events as ev
+from halog.core import records
+from halog.core.candidate import Campaign
+from halog.core.chain import Chain, ChainState, Verdict
+from halog.core.ids import Member, digest
+from halog.core.leading import Leading
+from halog.core.outcomes import Outcomes
+from halog.core.roles import CLAIMANT, LEADING, Role, next_role
+from halog.core.settings import Settings
+from halog.core.table import PartitionTable
+from halog.errors import DivergedError
+
+
+class Partition:
+    """A copy of one partition. Created LOADING; the driver then reports TableSeen, AliveChanged and the log."""
+
+    def __init__(
+        self,
+        me: Member,
+        table_version: int,
+        table: PartitionTable,
+        chain: ChainState,
+        next_offset: int,
+        outcomes: Outcomes,
+        settings: Settings,
+        now: int,
+    ) -> None:
+        self.me, self.settings, self.outcomes = me, settings, outcomes
+        self.version, self.table = table_version, table
+        self.chain = Chain(chain)
+        self.next_offset = next_offset
+        self.alive: frozenset[Member] = frozenset({me})
+        self.role = Role.LOADING
+        self.now = now
+        self.out: list[ev.Effect] = []
+        self.tag = 0
+        """The last append tag given out."""
+        self.round = 0
+        self.acked: tuple[Any, int] = (None, 0)
+        self.acked_at = now
+        self.campaign = Campaign(self, now)
+        self.leading: Leading | None = None
+        self._handlers: dict[type[Any], Callable[[Any], None]] = {
+            ev.TableSeen: self._table_seen,
+            ev.AliveChanged: self._alive_changed,
+            ev.EntryRead: self._entry_read,
+            ev.LogEnd: self._log_end,
+            ev.Stored: self._stored,
+            ev.LogLost: self._log_lost,
+            ev.Submitted: self._submitted,
+            ev.Asked: self._asked,
+            ev.Appended: self._appended,
+            ev.AppendFailed: self._append_failed,
+            ev.ReplicaAck: self._replica_ack,
+            ev.PositionAsked: self._position_asked,
+            ev.PositionTold: self.campaign.position_told,
+            ev.CasDone: self._cas_done,
+            ev.HandOverAsked: self._hand_over_asked,
+            ev.Ticked: self._ticked,
+        }
+
+    def step(self, event: ev.Event, now: int) -> list[ev.Effect]:
+        """Take one event; the effects are to be performed in order."""
+        self.now = now
+        self._handlers[type(event)](event)
+        out, self.out = self.out, []
+        return out
+
+    # --- shared with the parts ---
+
+    def become(self, happening: str, why: str = "") -> None:
+        """Change role by the table."""
+        self.role = next_role(self.role, happening)
+        self.out.append(ev.RoleChanged(self.role.value, why or happening))
+
+    def next_round(self) -> int:
+        """A number for the next question to the coordinator or the peers, so that late answers are recognised."""
+        self.round += 1
+        return self.round
+
+    def warn(self, code: str, text: str) -> None:
+        self.out.append(ev.Warn(code, text))
+
+    @property
+    def eligible(self) -> bool:
+        """May this copy take part in an election as a candidate?"""
+        return self.role is not Role.LOADING and self.role is not Role.FAILED and self.me.node in self.table.configured
+
+    @property
+    def epoch_ours(self) -> bool:
+        """Does the znode name this incarnation as active?"""
+        return self.table.active == self.me
+
+    def step_down(self, happening: str, why: str) -> None:
+        """Stop claiming or writing; from here on learn what happened from the log like everybody else."""
+        if self.leading is not None:
+            self.leading.abandon(why)
+            self.leading = None
+            self.out.append(ev.Read(self.next_offset))
+        self.become(happening, why)
+        self.campaign.pause()
+
+    # --- the znode and the members ---
+
+    def _table_seen(self, e: ev.TableSeen) -> None:
+        if e.version < self.version:
+            return
+        moved = e.version > self.version
+        self.version, self.table = e.version, e.table
+        if self.role is Role.CLAIMING:
+            self.campaign.table_seen(moved)
+        elif self.role in CLAIMANT or self.leading is not None:
+            self._still_ours(moved)
+        elif moved:
+            self.campaign.settled()
+        self.campaign.consider()
+
+    def _still_ours(self, moved: bool) -> None:
+        if self.table.epoch != self.campaign.epoch:
+            self.step_down("deposed", f"the znode names {self.table.node_list[:1]} epoch {self.table.epoch.number}")
+        elif self.leading is not None:
+            self.leading.table_seen(moved)
+
+    def _alive_changed(self, e: ev.AliveChanged) -> None:
+        gone = self.alive - e.members
+        self.alive = e.members
+        if self.table.active in gone:
+            self.campaign.witnessed()
+        if self.leading is not None:
+            self.leading.members_changed(gone, e.why)
+        self.campaign.alive_changed()
+        self.campaign.consider()
+
+    def _cas_done(self, e: ev.CasDone) -> None:
+        if self.role is Role.CLAIMING:
+            self.campaign.cas_done(e)
+        elif self.leading is not None:
+            self.leading.cas_done(e)
+
+    # --- the log ---
+
+    def _entry_read(self, e: ev.EntryRead) -> None:
+        if self.role is Role.FAILED or e.offset < self.next_offset:
+            return
+        record, hash_ = records.decode(e.data), digest(e.data)
+        try:
+            verdict = self.chain.read(record, hash_)
+        except DivergedError as error:
+            self._fail(error.message)
+            return
+        self.next_offset = e.offset + 1
+        if verdict is Verdict.ACCEPTED:
+            self._accepted(record, hash_)
+        elif verdict is not Verdict.SKIPPED:
+            self.out.append(ev.Keep(self.chain.state, self.next_offset))
+        if self.role in CLAIMANT:
+            self.campaign.read(record, verdict)
+        elif self.role is Role.VERIFYING:
+            self._leader().verified(record, verdict, e.offset)
+
+    def _accepted(self, record: records.Record, hash_: bytes) -> None:
+        if self.role is Role.VERIFYING and self._leader().own_read(record, hash_):
+            return
+        if type(record) is records.Commit:
+            self.outcomes.add(record.header.tx, record.header.lsn)
+        elif type(record) is records.HandedOver:
+            self.campaign.handed_over()
+        self.out.append(ev.Apply(record, self.chain.state, self.next_offset))
+
+    def _log_end(self, e: ev.LogEnd) -> None:
+        if self.role is Role.LOADING:
+            self.become("loaded")
+            self._acknowledge()
+            self.campaign.consider()
+
+    def _stored(self, e: ev.Stored) -> None:
+        self._acknowledge()
+
+    def _acknowledge(self, repeat: bool = False) -> None:
+        """Tell the active how far this copy is: once per stored batch, and again in case it was lost."""
+        s, active = self.chain.state, self.table.active
+        if self.leading is not None or self.role is Role.LOADING or active is None or active == self.me or not s.opened:
+            return
+        if s.epoch != self.table.epoch or active not in self.alive:
+            return
+        if repeat or self.acked != (s.epoch, s.lsn):
+            self.acked, self.acked_at = (s.epoch, s.lsn), self.now
+            self.out.append(ev.SendAck(active.node, s.epoch, s.lsn))
+
+    def _log_lost(self, e: ev.LogLost) -> None:
+        self._fail(e.why)
+
+    def _fail(self, why: str) -> None:
+        if self.role is Role.FAILED:
+            return
+        self.warn("HALOG-DIVERGED", f"partition {self.table.name}: {why}")
+        self.step_down("lost", why)
+        self.out.append(ev.StopReading())
+
+    # --- writing ---
+
+    def _leader(self) -> Leading:
+        assert self.leading is not None, self.role
+        return self.leading
+
+    def _submitted(self, e: ev.Submitted) -> None:
+        if self.role is Role.ACTIVE or self.role is Role.VERIFYING:
+            self._leader().submit(e)
+        else:
+            self.out.append(ev.Reply(e.token, ev.NotServing(self._hint())))
+
+    def _hint(self) -> str | None:
+        active = self.table.active
+        if active is None or active == self.me or active not in self.alive:
+            return None
+        return active.node
+
+    def _asked(self, e: ev.Asked) -> None:
+        lsn = self.outcomes.get(e.tx)
+        result: ev.Result
+        if lsn is not None:
+            result = ev.Happened(lsn)
+        elif self.outcomes.expired(e.tx):
+            result = ev.Expired()
+        elif self.chain.state.led > e.attempt and (self.leading is None or not self.leading.knows(e.tx)):
+            result = ev.NotHappened()
+        else:
+            result = ev.Unknown("no higher epoch has opened yet")
+        self.out.append(ev.Reply(e.token, result))
+
+    def _appended(self, e: ev.Appended) -> None:
+        if self.leading is not None:
+            self.leading.appended(e)
+
+    def _append_failed(self, e: ev.AppendFailed) -> None:
+        if self.leading is not None:
+            self.leading.append_failed(e)
+        elif self.role in (Role.STARTING, Role.OPENING):
+            self.campaign.append_failed(e)
+
+    def _replica_ack(self, e: ev.ReplicaAck) -> None:
+        if self.leading is not None:
+            self.leading.replica_ack(e)
+
+    def _hand_over_asked(self, e: ev.HandOverAsked) -> None:
+        if self.role is Role.ACTIVE:
+            self._leader().hand_over(e)
+        else:
+            self.out.append(ev.Reply(e.token, ev.NotServing(self._hint())))
+
+    # --- the rest ---
+
+    def _position_asked(self, e: ev.PositionAsked) -> None:
+        self.out.append(ev.TellPosition(e.node, e.round, self.chain.state.position, self.eligible))
+
+    def _ticked(self, e: ev.Ticked) -> None:
+        if self.leading is not None:
+            self.leading.ticked()
+        else:
+            self.campaign.ticked()
+            if self.now - self.acked_at >= self.settings.ack_every_ms:
+                self._acknowledge(repeat=True)
+
+    @property
+    def is_leading(self) -> bool:
+        return self.role in LEADING

@@ -1,0 +1,277 @@
+"""Every record a log topic may hold, and its bytes.
+
+A record's value is one version byte, one kind byte, then schemaless Avro of that kind's schema. Unknown versions and
+kinds are errors, never skipped: a reader that skipped what it does not understand would no longer see the same objects
+as the others. `docs/protocol.md` specifies the bytes; this module never looks inside object values.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import msgspec
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
+
+from halog.core.ids import HASH_BYTES, LOG_ID_BYTES, NO_HASH, NO_TX, REF_BYTES, TX_BYTES, EpochId
+from halog.errors import RecordFormatError
+
+VERSION = 1
+
+CREATE, UPDATE, DELETE = 0, 1, 2
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What every record carries. `prev` is the hash of the accepted record before it; `lsn` counts accepted records.
+
+    An `EpochStarted` stands outside the chain: its writer has not read the tail yet, so its lsn is 0 and prev empty.
+    """
+
+    log_id: bytes
+    epoch: EpochId
+    lsn: int = 0
+    prev: bytes = NO_HASH
+    tx: bytes = NO_TX
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One object's change. `key` is the index key, `value` the encoded object (None: deleted), `replaced` the version
+    it replaces (-1: none), `before` the bytes it replaces where the policy keeps before-images."""
+
+    op: int
+    ref: bytes
+    key: bytes
+    value: bytes | None
+    replaced: int
+    before: bytes | None = None
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a commit recovered by a later epoch was first written."""
+
+    epoch: EpochId
+    lsn: int
+
+
+class EpochStarted(msgspec.Struct, frozen=True):
+    """A writer announces its epoch; everything lower is dead behind it. `parent_*` is the announcer's own position."""
+
+    header: Header
+    parent_epoch: EpochId
+    parent_lsn: int
+
+
+class EpochOpened(msgspec.Struct, frozen=True):
+    """The writer has read up to its `EpochStarted`; header.lsn and header.prev state the history it stands on."""
+
+    header: Header
+    lineage: tuple[tuple[EpochId, int], ...]
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """Everything one transaction changes in this partition."""
+
+    header: Header
+    changes: tuple[Change, ...]
+    origin: Origin | None = None
+
+
+class Prepare(msgspec.Struct, frozen=True):
+    """A participant's vote in a transaction over several partitions (T1)."""
+
+    header: Header
+    first: str
+    participants: tuple[str, ...]
+    mapper_version: int
+    digest: bytes
+    changes: tuple[Change, ...]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The decision of a transaction over several partitions (T2), or a copy of it."""
+
+    header: Header
+    commit: bool
+
+
+class HandedOver(msgspec.Struct, frozen=True):
+    """The last record of an epoch: its writer has given up in favour of node `to`."""
+
+    header: Header
+    to: str
+
+
+class MapperChanged(msgspec.Struct, frozen=True):
+    """From here on requests must carry at least this mapper version (T8)."""
+
+    header: Header
+    mapper_version: int
+
+
+class SiteSwitched(msgspec.Struct, frozen=True):
+    """The log's owner site changes (F1)."""
+
+    header: Header
+    to: str
+    lineage_head: tuple[EpochId, int]
+
+
+class Horizon(msgspec.Struct, frozen=True):
+    """Transaction ids below this stamp are settled for good (T6)."""
+
+    header: Header
+    stamp: int
+
+
+Record = EpochStarted | EpochOpened | Commit | Prepare | Outcome | HandedOver | MapperChanged | SiteSwitched | Horizon
+
+_EPOCH = [
+    {"name": "epoch", "type": "long"},
+    {"name": "site", "type": "string"},
+    {"name": "nonce", "type": "long"},
+]
+_HEADER = [
+    {"name": "log_id", "type": {"type": "fixed", "name": "LogId", "size": LOG_ID_BYTES}},
+    *_EPOCH,
+    {"name": "lsn", "type": "long"},
+    {"name": "prev", "type": {"type": "fixed", "name": "Hash", "size": HASH_BYTES}},
+    {"name": "tx", "type": {"type": "fixed", "name": "TxId", "size": TX_BYTES}},
+]
+_EPOCH_AT = {"type": "record", "name": "EpochAt", "fields": [*_EPOCH, {"name": "at_lsn", "type": "long"}]}
+_CHANGE = {
+    "type": "record",
+    "name": "Change",
+    "fields": [
+        {"name": "op", "type": "int"},
+        {"name": "ref", "type": {"type": "fixed", "name": "Ref", "size": REF_BYTES}},
+        {"name": "key", "type": "bytes"},
+        {"name": "value", "type": ["null", "bytes"]},
+        {"name": "replaced", "type": "long"},
+        {"name": "before", "type": ["null", "bytes"]},
+    ],
+}
+_CHANGES = {"name": "changes", "type": {"type": "array", "items": _CHANGE}}
+
+_BODIES: dict[type[Any], tuple[int, list[dict[str, Any]]]] = {
+    EpochStarted: (1, [{"name": "parent", "type": _EPOCH_AT}]),
+    EpochOpened: (2, [{"name": "lineage", "type": {"type": "array", "items": _EPOCH_AT}}]),
+    Commit: (3, [_CHANGES, {"name": "origin", "type": ["null", _EPOCH_AT]}]),
+    Prepare: (
+        4,
+        [
+            {"name": "first", "type": "string"},
+            {"name": "participants", "type": {"type": "array", "items": "string"}},
+            {"name": "mapper_version", "type": "long"},
+            {"name": "digest", "type": "bytes"},
+            _CHANGES,
+        ],
+    ),
+    Outcome: (5, [{"name": "commit", "type": "boolean"}]),
+    HandedOver: (6, [{"name": "to", "type": "string"}]),
+    MapperChanged: (7, [{"name": "mapper_version", "type": "long"}]),
+    SiteSwitched: (8, [{"name": "to", "type": "string"}, {"name": "lineage_head", "type": _EPOCH_AT}]),
+    Horizon: (9, [{"name": "stamp", "type": "long"}]),
+}
+
+
+def _schema(cls: type[Any]) -> dict[str, Any]:
+    return {"type": "record", "name": cls.__name__, "namespace": "halog.log", "fields": [*_HEADER, *_BODIES[cls][1]]}
+
+
+SCHEMAS: dict[str, dict[str, Any]] = {cls.__name__: _schema(cls) for cls in _BODIES}
+"""The Avro schema of each record kind, as documented in docs/protocol.md."""
+
+KINDS: dict[str, int] = {cls.__name__: kind for cls, (kind, _) in _BODIES.items()}
+"""The kind byte of each record."""
+
+_PARSED = {cls: parse_schema(SCHEMAS[cls.__name__], _write_hint=False) for cls in _BODIES}
+_PREFIX = {cls: bytes((VERSION, kind)) for cls, (kind, _) in _BODIES.items()}
+_BY_KIND = {kind: cls for cls, (kind, _) in _BODIES.items()}
+
+
+def _flat(epoch: EpochId, lsn: int) -> dict[str, Any]:
+    return {"epoch": epoch[0], "site": epoch[1], "nonce": epoch[2], "at_lsn": lsn}
+
+
+def _body_out(record: Record) -> dict[str, Any]:
+    match record:
+        case Commit(changes=changes, origin=origin):
+            return {
+                "changes": [_change_out(c) for c in changes],
+                "origin": None if origin is None else _flat(origin.epoch, origin.lsn),
+            }
+        case EpochStarted():
+            return {"parent": _flat(record.parent_epoch, record.parent_lsn)}
+        case EpochOpened():
+            return {"lineage": [_flat(e, n) for e, n in record.lineage]}
+        case Prepare():
+            plain = {n: getattr(record, n) for n in ("first", "participants", "mapper_version", "digest")}
+            return {**plain, "changes": [_change_out(c) for c in record.changes]}
+        case SiteSwitched():
+            return {"to": record.to, "lineage_head": _flat(*record.lineage_head)}
+        case _:
+            return {n: getattr(record, n) for n in record.__struct_fields__ if n != "header"}
+
+
+def _change_out(c: Change) -> dict[str, Any]:
+    return {"op": c.op, "ref": c.ref, "key": c.key, "value": c.value, "replaced": c.replaced, "before": c.before}
+
+
+def encode(record: Record) -> bytes:
+    """The record's bytes: version, kind, Avro."""
+    h = record.header
+    out = _body_out(record)
+    out["log_id"], out["lsn"], out["prev"], out["tx"] = h.log_id, h.lsn, h.prev, h.tx
+    out["epoch"], out["site"], out["nonce"] = h.epoch
+    cls = type(record)
+    fo = io.BytesIO()
+    fo.write(_PREFIX[cls])
+    schemaless_writer(fo, _PARSED[cls], out)
+    return fo.getvalue()
+
+
+def _epoch_at(d: dict[str, Any]) -> tuple[EpochId, int]:
+    return EpochId(d["epoch"], d["site"], d["nonce"]), d["at_lsn"]
+
+
+def _changes_in(items: list[dict[str, Any]]) -> tuple[Change, ...]:
+    return tuple(Change(**c) for c in items)
+
+
+def _body_in(cls: type[Any], header: Header, d: dict[str, Any]) -> Record:
+    if cls is Commit:
+        origin = d["origin"]
+        return Commit(header, _changes_in(d["changes"]), None if origin is None else Origin(*_epoch_at(origin)))
+    if cls is EpochStarted:
+        return EpochStarted(header, *_epoch_at(d["parent"]))
+    if cls is EpochOpened:
+        return EpochOpened(header, tuple(_epoch_at(e) for e in d["lineage"]))
+    if cls is Prepare:
+        return Prepare(
+            header, d["first"], tuple(d["participants"]), d["mapper_version"], d["digest"], _changes_in(d["changes"])
+        )
+    if cls is SiteSwitched:
+        return SiteSwitched(header, d["to"], _epoch_at(d["lineage_head"]))
+    result: Record = cls(header, *(d[n] for n in cls.__struct_fields__ if n != "header"))
+    return result
+
+
+def decode(data: bytes) -> Record:
+    """The record in `data`; RecordFormatError names what is wrong with it."""
+    if len(data) < 2 or data[0] != VERSION or data[1] not in _BY_KIND:
+        raise RecordFormatError(
+            f"unknown record version {data[:1].hex() or '-'} or kind {data[1:2].hex() or '-'}; "
+            f"this halog reads version {VERSION}: upgrade the reader",
+            head=data[:16].hex(),
+        )
+    cls = _BY_KIND[data[1]]
+    fo = io.BytesIO(data)
+    fo.seek(2)
+    try:
+        d: dict[str, Any] = schemaless_reader(fo, _PARSED[cls], None)  # type: ignore[assignment]
+        if fo.tell() != len(data):
+            raise ValueError(f"{len(data) - fo.tell()} bytes left over")
+        header = Header(d["log_id"], EpochId(d["epoch"], d["site"], d["nonce"]), d["lsn"], d["prev"], d["tx"])
+        return _body_in(cls, header, d)
+    except Exception as e:
+        raise RecordFormatError(f"a {cls.__name__} record cannot be read: {e}", head=data[:16].hex()) from e

@@ -1,0 +1,35 @@
+"""Deadlines and limits of the core, in ms of the driver's monotonic clock. Each default has its reason beside it."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """One value for a whole cluster; see each field."""
+
+    commit_deadline_ms: int = 5_000
+    """An append unanswered this long ends the epoch (W4): longer than a broker restart, shorter than a caller waits."""
+    start_deadline_ms: int = 3_000
+    """`EpochStarted` or `EpochOpened` not read back in this time: give up the epoch and try anew."""
+    election_ms: int = 40
+    """How long a candidate waits for the others' positions; a healthy node answers in under 2 ms."""
+    stand_back_ms: int = 200
+    """How long a loser waits for the winner's compare-and-set before it asks again."""
+    start_grace_ms: int = 2_500
+    """A node that did not see the active die waits this long for better placed nodes to start: a cluster's nodes
+    start within a second or two of each other, and the first must not become active for everything."""
+    drain_ms: int = 2_000
+    """A hand-over not drained by then is called off."""
+    handed_ms: int = 600
+    """How long others wait for a successor to claim after `HandedOver`, before an ordinary election."""
+    retry_ms: int = 100
+    """Pause before a node that gave up its own epoch stands again."""
+    ack_every_ms: int = 100
+    """Acknowledgements are repeated this often, so that a lost one delays a commit no longer than that."""
+    ready_lag: int = 1_000
+    """A replica at most this many records behind is worth waiting for: it joins within milliseconds."""
+    max_record_bytes: int = 5_000_000
+    """R8."""
+    max_in_flight: int = 4_096
+    """Commits in flight per partition; beyond it callers get Busy: about one produce queue's worth."""

@@ -1,0 +1,66 @@
+"""Which replicas a commit waits for, and how that set changes (rules S1-S5).
+
+Law: what the active waits for always contains every set the znode may hold (S1). Shrinking is compare-and-set first,
+then stop waiting (S2); growing is wait first, confirm what is acknowledged and in flight, then compare-and-set (S3). A
+set whose result is unknown stays in the union until the version has moved on (S4). Members are incarnations (S5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from halog.core.ids import Member
+from halog.core.table import ASYNC, SYNC, PartitionTable, Replica
+
+
+class SyncSet:
+    """The sets of one epoch's active node. `plan` proposes the next node list; the caller performs the set."""
+
+    __slots__ = ("_held", "joining", "unsettled")
+
+    def __init__(self, table: PartitionTable) -> None:
+        self._held: tuple[frozenset[Member], ...] = (table.sync_set,)
+        self.joining: dict[Member, int] = {}
+        """Members waited for but not yet in the znode's set, with the lsn each must confirm first."""
+        self.unsettled = False
+        """A set was sent and its result is unknown: one more must go through, or the version must have moved."""
+
+    def wait_set(self) -> frozenset[Member]:
+        """Everyone a commit must wait for now."""
+        return frozenset(self.joining).union(*self._held)
+
+    def plan(
+        self,
+        table: PartitionTable,
+        usable: list[Member],
+        acks: Mapping[Member, int],
+        last_lsn: int,
+    ) -> tuple[Replica, ...] | None:
+        """The node list to set next, or None if the table is as it should be. `usable`: alive, in configured order,
+        and either in the table or close behind; `last_lsn`: the last lsn given out, in flight included."""
+        wanted = usable[: table.sync_replicas]
+        self._join([m for m in wanted if m not in table.sync_set], last_lsn)
+        replicas: list[Replica] = []
+        for m in usable:
+            full = sum(r.kind == SYNC for r in replicas) >= table.sync_replicas
+            may = m in table.sync_set or (m in self.joining and acks.get(m, -1) >= self.joining[m])
+            replicas.append(Replica(m.node, m.incarnation, SYNC if may and not full else ASYNC))
+        proposal = tuple(replicas)
+        return None if proposal == table.replicas and not self.unsettled else proposal
+
+    def _join(self, members: list[Member], last_lsn: int) -> None:
+        self.joining = {m: self.joining.get(m, last_lsn) for m in members}
+
+    def proposed(self, replicas: tuple[Replica, ...]) -> None:
+        """A set is about to be sent: from now on the znode may hold it."""
+        self._held = (*self._held, frozenset(r.member for r in replicas if r.kind == SYNC))
+
+    def settled(self, table: PartitionTable) -> None:
+        """The znode is known to hold `table`, and no earlier set can land any more."""
+        self._held = (table.sync_set,)
+        self.joining = {m: lsn for m, lsn in self.joining.items() if m not in table.sync_set}
+        self.unsettled = False
+
+    def unknown(self) -> None:
+        """The set may or may not have happened: keep waiting for the union, and set once more."""
+        self.unsettled = True

@@ -1,0 +1,78 @@
+"""The partition table entry: one znode per partition, changed only by versioned compare-and-set.
+
+It says who *should* be active. If it is wrong or slow, the log still lets only one history through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from halog.core.ids import NO_EPOCH, EpochId, Member
+from halog.errors import CoordinatorError
+
+SYNC, ASYNC = "sync", "async"
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """A replica in the current node list: one incarnation of a node, and whether commits wait for it."""
+
+    node: str
+    incarnation: int
+    kind: str
+
+    @property
+    def member(self) -> Member:
+        return Member(self.node, self.incarnation)
+
+
+class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the cluster has agreed on for one partition."""
+
+    name: str
+    log_id: str
+    """32 hex digits: names this partition's history."""
+    topic: str
+    index: int
+    policy: str
+    configured: tuple[str, ...]
+    """Nodes in priority order, as placed. The group quorum counts (R7); P10 and R4 shrink `replicas`, never this."""
+    sync_replicas: int
+    config_version: int = 0
+    epoch: EpochId = NO_EPOCH
+    active: Member | None = None
+    replicas: tuple[Replica, ...] = ()
+    """The current node list behind the active, in priority order."""
+
+    @property
+    def sync_set(self) -> frozenset[Member]:
+        return frozenset(r.member for r in self.replicas if r.kind == SYNC)
+
+    @property
+    def node_list(self) -> tuple[str, ...]:
+        """Active first, then the replicas."""
+        return (*(() if self.active is None else (self.active.node,)), *(r.node for r in self.replicas))
+
+    def to_bytes(self) -> bytes:
+        return msgspec.json.encode(self)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> PartitionTable:
+        """Decode a znode; CoordinatorError names what is wrong with it."""
+        try:
+            return _DECODER.decode(data)
+        except msgspec.MsgspecError as e:
+            raise CoordinatorError(f"a partition znode is not a partition table: {e}", head=data[:80].hex()) from e
+
+
+_DECODER = msgspec.json.Decoder(PartitionTable)
+
+
+def arrange(
+    configured: Iterable[str], active: str, usable: Iterable[Member], sync_replicas: int
+) -> tuple[Replica, ...]:
+    """The node list behind `active`: usable members in configured order, the first `sync_replicas` of them sync."""
+    by_name = {m.node: m for m in usable if m.node != active}
+    ordered = [by_name[n] for n in configured if n in by_name]
+    return tuple(Replica(m.node, m.incarnation, SYNC if i < sync_replicas else ASYNC) for i, m in enumerate(ordered))

@@ -1,0 +1,191 @@
+"""The writer of one opened epoch: validates, numbers and appends commits, and believes acknowledgements only in order.
+
+Law: an lsn is given only after size and versions were checked (W2). An acknowledgement counts only for the head of the
+queue and only at the expected offset (W3); the caller turns anything else into a verification or the end of the epoch
+(W4). A commit is logged first, then visible, then answered: the answer also waits for every member of the wait set.
+This module never decides who is active and never touches the coordinator.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from halog.core import events as ev
+from halog.core import records
+from halog.core.chain import Chain
+from halog.core.ids import ABSENT, Member, digest
+from halog.core.outcomes import Outcomes
+from halog.core.settings import Settings
+
+
+class InFlight:
+    """A record given to the log and not yet known to be in it."""
+
+    __slots__ = ("digest", "lsn", "record", "since_ms", "tag", "tokens", "tx")
+
+    def __init__(self, tag: int, record: records.Record, digest_: bytes, since_ms: int, tokens: list[int]) -> None:
+        self.tag, self.record, self.digest, self.since_ms, self.tokens = tag, record, digest_, since_ms, tokens
+        self.lsn = record.header.lsn
+        self.tx = record.header.tx
+
+
+class Writer:
+    """State of one epoch's writing. Methods append effects to `out`."""
+
+    def __init__(self, chain: Chain, outcomes: Outcomes, settings: Settings, expected: int, tag: int) -> None:
+        self.chain, self.outcomes, self.settings = chain, outcomes, settings
+        self.expected = expected
+        self.tag = tag
+        self.last_lsn = chain.state.lsn
+        self.last_hash = chain.state.hash
+        self.queue: deque[InFlight] = deque()
+        self.by_tx: dict[bytes, InFlight] = {}
+        self.overlay: dict[bytes, int] = {}
+        self.overlay_lsn: dict[bytes, int] = {}
+        self.waiting: deque[tuple[int, list[int]]] = deque()
+        self.acks: dict[Member, int] = {}
+        self.wait_set: frozenset[Member] = frozenset()
+
+    # --- commits ---
+
+    def submit(self, e: ev.Submitted, now: int, out: list[ev.Effect]) -> None:
+        """Validate and append, or answer at once."""
+        refusal = self._known(e) or self._conflict(e)
+        if refusal is None and len(self.queue) >= self.settings.max_in_flight:
+            refusal = ev.Busy(self.settings.max_in_flight)
+        if refusal is not None:
+            if not isinstance(refusal, _Joined):
+                out.append(ev.Reply(e.token, refusal))
+            return
+        header = records.Header(
+            self.chain.state.log_id, self.chain.state.epoch, self.last_lsn + 1, self.last_hash, e.tx
+        )
+        record = records.Commit(header, tuple(e.changes))
+        data = records.encode(record)
+        if len(data) > self.settings.max_record_bytes:
+            out.append(ev.Reply(e.token, ev.TooLarge(len(data), self.settings.max_record_bytes)))
+            return
+        self._append(record, data, now, [e.token], out)
+        for c in e.changes:
+            self.overlay[c.key] = ABSENT if c.op == records.DELETE else header.lsn
+            self.overlay_lsn[c.key] = header.lsn
+
+    def append(self, record: records.Record, now: int, out: list[ev.Effect]) -> None:
+        """Append a record of the protocol's own (it continues the chain)."""
+        self._append(record, records.encode(record), now, [], out)
+
+    def _append(self, record: records.Record, data: bytes, now: int, tokens: list[int], out: list[ev.Effect]) -> None:
+        self.tag += 1
+        item = InFlight(self.tag, record, digest(data), now, tokens)
+        self.last_lsn, self.last_hash = item.lsn, item.digest
+        self.queue.append(item)
+        if tokens:
+            self.by_tx[item.tx] = item
+        out.append(ev.Append(item.tag, data))
+
+    def _known(self, e: ev.Submitted) -> ev.Result | _Joined | None:
+        """What is already known of this transaction id (W6)."""
+        joined = self.by_tx.get(e.tx)
+        if joined is not None:
+            joined.tokens.append(e.token)
+            return _JOINED
+        lsn = self.outcomes.get(e.tx)
+        if lsn is not None:
+            if lsn <= self.acknowledged():
+                return ev.Happened(lsn)
+            self._park(lsn, e.token)
+            return _JOINED
+        return ev.Expired() if self.outcomes.expired(e.tx) else None
+
+    def _park(self, lsn: int, token: int) -> None:
+        for at, tokens in self.waiting:
+            if at >= lsn:
+                tokens.append(token)
+                return
+        self.waiting.append((lsn, [token]))
+
+    def _conflict(self, e: ev.Submitted) -> ev.Result | None:
+        """Versions are checked against committed and in-flight changes."""
+        overlay, found = self.overlay, e.found
+        for key, version in e.reads:
+            now = overlay.get(key)
+            if now is None:
+                now = found.get(key, ABSENT)
+            if now != version:
+                return ev.Conflicted(key, version, now, self.overlay_lsn.get(key, 0))
+        for c in e.changes:
+            now = overlay.get(c.key)
+            settled = 0 if now is None else self.overlay_lsn[c.key]
+            if now is None:
+                now = found.get(c.key, ABSENT)
+            if now == c.replaced:
+                continue
+            if c.replaced == ABSENT and not settled:
+                return ev.Duplicated(c.key)
+            return ev.Conflicted(c.key, c.replaced, now, settled)
+        return None
+
+    # --- acknowledgements ---
+
+    def head(self) -> InFlight | None:
+        return self.queue[0] if self.queue else None
+
+    def logged(self, next_offset: int, out: list[ev.Effect], *, own: bool = True) -> InFlight:
+        """The head of the queue is in the log: it is part of history, visible, and answered once the replicas have it.
+        `own`: extend the chain here (not when the chain itself read the record)."""
+        item = self.queue.popleft()
+        if own:
+            self.chain.accept(item.record, item.digest)
+        self.expected = next_offset
+        if item.tokens:
+            self._remember(item, item.record, out)
+        out.append(ev.Apply(item.record, self.chain.state, next_offset))
+        return item
+
+    def _remember(self, item: InFlight, record: records.Record, out: list[ev.Effect]) -> None:
+        del self.by_tx[item.tx]
+        self.outcomes.add(item.tx, item.lsn)
+        if isinstance(record, records.Commit):
+            for c in record.changes:
+                if self.overlay_lsn.get(c.key) == item.lsn:
+                    del self.overlay[c.key], self.overlay_lsn[c.key]
+        self.waiting.append((item.lsn, item.tokens))
+
+    def acknowledged(self) -> int:
+        """The highest lsn that every member of the wait set has and the log has."""
+        lsn = self.chain.state.lsn
+        for m in self.wait_set:
+            lsn = min(lsn, self.acks.get(m, 0))
+        return lsn
+
+    def settle(self, out: list[ev.Effect]) -> None:
+        """Answer what is logged and held by all of the wait set."""
+        if not self.waiting:
+            return
+        upto = self.acknowledged()
+        while self.waiting and self.waiting[0][0] <= upto:
+            lsn, tokens = self.waiting.popleft()
+            out.extend(ev.Reply(t, ev.Happened(lsn)) for t in tokens)
+
+    def overdue(self, now: int) -> bool:
+        """True if the oldest append has gone unanswered for too long."""
+        return bool(self.queue) and now - self.queue[0].since_ms > self.settings.commit_deadline_ms
+
+    def abandon(self, why: str, out: list[ev.Effect]) -> None:
+        """The epoch is over: whatever was not answered is unknown."""
+        tokens: Iterable[int] = [
+            *(t for _, ts in self.waiting for t in ts),
+            *(t for item in self.queue for t in item.tokens),
+        ]
+        out.extend(ev.Reply(t, ev.Unknown(why)) for t in tokens)
+        self.queue.clear()
+        self.waiting.clear()
+        self.by_tx.clear()
+
+
+class _Joined:
+    """The token now waits with an earlier attempt of the same transaction."""
+
+
+_JOINED = _Joined()

@@ -1,0 +1,209 @@
+"""Every error halog raises, in one tree.
+
+    HalogError
+    ├── ConfigError               a configuration file or option            (exit 2)
+    ├── DeclarationError          a managed class that cannot be declared   (exit 2)
+    │   └── SchemaChangedError    a stored definition this one cannot read
+    ├── TransactionError          the transaction did not happen
+    │   ├── ConflictError         a version read no longer holds; retry
+    │   ├── DuplicateKeyError     the key exists
+    │   ├── NotFoundError         the key or reference does not exist
+    │   ├── FieldTypeError        a value that does not fit its annotation
+    │   ├── UnknownTypeError      a type nobody declared or bound
+    │   ├── RecordTooLargeError   the commit record exceeds the limit (R8)
+    │   ├── CrossPartitionError   objects of several partitions in one transaction
+    │   └── NoTransactionError    used outside a transaction, or after its end
+    ├── RemoteCallError           a method raised on the active node
+    ├── AvailabilityError         not now                                   (exit 3)
+    │   ├── PartitionUnavailableError   no node can be active
+    │   ├── NotActiveError        this node is not (or no longer) the active one
+    │   ├── UnreachableError      a server or a node does not answer
+    │   ├── OverloadedError       a limit on work in flight is reached
+    │   └── DeadlineError         not within the time allowed               (exit 6)
+    ├── OutcomeUnknownError       it may or may not have happened; ask again by id
+    ├── RefusedError              refused because it would be unsafe        (exit 5)
+    ├── LogError                  the log cannot be read as it stands
+    │   ├── RecordFormatError     an unknown record type or version, or bad bytes
+    │   └── DivergedError         this history and the log's are not one
+    ├── CoordinatorError          ZooKeeper said no
+    │   └── VersionError          a compare-and-set found another version
+    ├── StoreError                the local store cannot be trusted or used
+    ├── FrameError                a peer sent bytes that are no frame of ours
+    ├── SiteError                 the embedded servers cannot be brought up
+    └── NodeError                 this node cannot work
+        ├── DuplicateNodeError    another live node has the same name
+        ├── ForkedError           used in a child after fork()
+        └── ClosedError           used after close
+
+Each error says whether the thing asked for happened (`happened`: True, False, or None for unknown), carries its
+evidence in `evidence`, and knows the exit code the command line ends with. Messages are one line: what is wrong, with
+the culprit's name, and what to do.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class HalogError(Exception):
+    """Root of the tree. `evidence` holds plain values only, so that it can cross a wire and a log."""
+
+    happened: ClassVar[bool | None] = False
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, **evidence: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.evidence: dict[str, Any] = evidence
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class ConfigError(HalogError):
+    """A configuration value is missing, unknown or wrong; names file, key and reason."""
+
+    exit_code = 2
+
+
+class DeclarationError(HalogError):
+    """A managed class cannot be declared as written; names class and field."""
+
+    exit_code = 2
+
+
+class SchemaChangedError(DeclarationError):
+    """The stored definition of a type cannot be read with the declared one; carries both."""
+
+
+class TransactionError(HalogError):
+    """The transaction did not happen and changed nothing."""
+
+
+class ConflictError(TransactionError):
+    """A version the transaction read no longer holds. Running the transaction again is safe.
+
+    `evidence["settled_lsn"]` is the lsn a retry should wait for before it reads again (0: none).
+    """
+
+
+class DuplicateKeyError(TransactionError):
+    """An object with this key exists."""
+
+
+class NotFoundError(TransactionError):
+    """No object with this key or reference exists."""
+
+
+class FieldTypeError(TransactionError):
+    """A value does not fit the annotation of its field, argument or result."""
+
+
+class UnknownTypeError(TransactionError):
+    """The type is not declared here, or not bound to a policy."""
+
+
+class RecordTooLargeError(TransactionError):
+    """The encoded commit record exceeds the limit (R8); names size, limit and the largest objects."""
+
+
+class CrossPartitionError(TransactionError):
+    """The transaction touches objects of more than one partition; names both."""
+
+
+class NoTransactionError(TransactionError):
+    """Called outside a transaction, or on an object whose transaction has ended."""
+
+
+class RemoteCallError(HalogError):
+    """A method raised on the active node an exception this process does not know; carries its evidence."""
+
+
+class AvailabilityError(HalogError):
+    """What was asked for cannot be had now; nothing happened."""
+
+    exit_code = 3
+
+
+class PartitionUnavailableError(AvailabilityError):
+    """No node is active for the partition."""
+
+
+class NotActiveError(AvailabilityError):
+    """The node asked is not the active one; `evidence["active"]` names whom to ask, where known."""
+
+
+class UnreachableError(AvailabilityError):
+    """A server or node does not answer."""
+
+
+class OverloadedError(AvailabilityError):
+    """A limit on work in flight is reached; try again later."""
+
+
+class DeadlineError(AvailabilityError):
+    """It did not come about within the time allowed."""
+
+    exit_code = 6
+
+
+class OutcomeUnknownError(HalogError):
+    """It may or may not have happened. Asking again with the same transaction id settles it."""
+
+    happened = None
+
+
+class RefusedError(HalogError):
+    """Refused because it would be unsafe; says what would make it safe."""
+
+    exit_code = 5
+
+
+class LogError(HalogError):
+    """The log cannot be read or written as it stands."""
+
+
+class RecordFormatError(LogError):
+    """A record of an unknown type or version, or bytes that are no record."""
+
+
+class DivergedError(LogError):
+    """This node's history and the log's are not one history."""
+
+
+class CoordinatorError(HalogError):
+    """The coordinator refused or lost the request."""
+
+    exit_code = 3
+
+
+class VersionError(CoordinatorError):
+    """A compare-and-set found another version than the expected one; nothing was changed."""
+
+
+class StoreError(HalogError):
+    """The local store cannot be used or trusted."""
+
+
+class FrameError(HalogError):
+    """A peer sent bytes that are no frame of this protocol."""
+
+
+class SiteError(HalogError):
+    """The embedded servers cannot be brought up or down; says what to do."""
+
+
+class NodeError(HalogError):
+    """This node cannot do its work."""
+
+
+class DuplicateNodeError(NodeError):
+    """Another live node has the same name."""
+
+
+class ForkedError(NodeError):
+    """A connected node was used in a child process after fork()."""
+
+
+class ClosedError(NodeError):
+    """The node is closed."""

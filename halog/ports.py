@@ -1,0 +1,235 @@
+"""What the runtime asks of the world: a log, a coordinator, a store, a channel. Protocols with their obligations.
+
+Adapters implement them, `halog.adapters.memory` is the readable reference, and one contract suite runs against all.
+Nothing here decides anything: an adapter reports what happened, the core judges it. Callbacks may come on any thread
+and must not block; adapters never call back while holding a lock of their own.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+
+class TopicPartition(NamedTuple):
+    """A log partition."""
+
+    topic: str
+    partition: int
+
+
+class Entry(NamedTuple):
+    """One log entry as read: its offset, its bytes, the broker's append time in ms since 1970."""
+
+    tp: TopicPartition
+    offset: int
+    value: bytes
+    timestamp_ms: int
+
+
+class OutOfRange(NamedTuple):
+    """The tail asked for `offset`, but the log now begins at `start` and ends (exclusively) at `end`."""
+
+    tp: TopicPartition
+    offset: int
+    start: int
+    end: int
+
+
+Delivery = Callable[[int | None, str | None], None]
+"""Called once per append, in append order within a partition: (offset, None), or (None, why) for failed or unknown."""
+
+
+class LogSession(Protocol):
+    """One producer instance. Its appends to one partition land in order or not at all behind a failed one."""
+
+    def append(self, tp: TopicPartition, data: bytes, done: Delivery) -> None:
+        """Queue `data`; returns at once. Never retries under another session. OverloadedError if the queue is full."""
+
+    def poll(self, timeout_s: float) -> int:
+        """Run delivery callbacks that are due, waiting up to `timeout_s` for the first; returns how many ran."""
+
+    @property
+    def failed(self) -> str | None:
+        """Why this session can append no more, or None. A failed session has failed every append it still held."""
+
+    def abandon(self) -> None:
+        """Fail what is queued and in flight (outcome unknown) and let go. What was sent may still land."""
+
+
+class LogTail(Protocol):
+    """Reads partitions from chosen offsets. One thread polls; the other methods may be called from any thread."""
+
+    def follow(self, tp: TopicPartition, offset: int) -> None:
+        """Deliver entries of `tp` from `offset` on (also moves a followed partition)."""
+
+    def unfollow(self, tp: TopicPartition) -> None:
+        """Deliver nothing more of `tp`; entries already fetched are dropped."""
+
+    def poll(self, timeout_s: float, limit: int = 2000) -> Sequence[Entry | OutOfRange]:
+        """Up to `limit` entries, in offset order per partition; waits up to `timeout_s` for the first, no longer."""
+
+    def wake(self) -> None:
+        """Make a waiting `poll` return soon (best effort, within 100 ms)."""
+
+    def close(self) -> None: ...
+
+
+class Log(Protocol):
+    """The log of one site."""
+
+    def ensure_topic(self, topic: str, partitions: int, *, compacted: bool = False) -> None:
+        """Create the topic with the settings halog needs, or check an existing one; RefusedError names an unsafe or
+        different setting (partitions, cleanup policy, unclean election)."""
+
+    def session(self) -> LogSession:
+        """A new, warm producer session: idempotent, all replicas, gap-less, without a delivery timeout of its own."""
+
+    def tail(self) -> LogTail:
+        """A new, warm tail: reads committed entries only, checks CRCs, never resets offsets by itself."""
+
+    def bounds(self, tp: TopicPartition, timeout_s: float = 5.0) -> tuple[int, int]:
+        """(first offset, end offset exclusive) now; UnreachableError if nobody answers."""
+
+    def read(self, tp: TopicPartition, start: int, end: int, timeout_s: float = 10.0) -> Iterator[Entry]:
+        """The entries in [start, end) that exist, in order; DeadlineError if they do not come in time."""
+
+    def read_keyed(self, tp: TopicPartition) -> Iterator[tuple[bytes, bytes | None, dict[str, bytes]]]:
+        """All committed (key, value, headers) of a compacted partition up to its end now; later ones win."""
+
+    def put(self, tp: TopicPartition, key: bytes, value: bytes | None) -> None:
+        """One acknowledged keyed write to a compacted topic (definitions; not the commit path)."""
+
+    def transaction(self, transactional_id: str) -> LogTransaction:
+        """A transactional writer; initialising it fences older ones with the same id."""
+
+    def trim(self, tp: TopicPartition, before: int) -> None:
+        """Delete entries with offsets below `before`."""
+
+    def close(self) -> None: ...
+
+
+class LogTransaction(Protocol):
+    """A Kafka transaction writer. After any error it is dead: make a new one, and trust nothing unread."""
+
+    def write(self, tp: TopicPartition, items: Iterable[tuple[bytes, bytes | None, dict[str, bytes]]]) -> None:
+        """Write all (key, value, headers) in one transaction and commit it; RefusedError if fenced by a newer one."""
+
+    def close(self) -> None: ...
+
+
+class SessionState(enum.Enum):
+    """The coordinator session as far as this client knows. A replaced session reports LOST, then CONNECTED."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+
+
+class Versioned(NamedTuple):
+    """A coordinator node's bytes and version."""
+
+    data: bytes
+    version: int
+
+
+class UnknownResult(Exception):
+    """A coordinator write was sent and not answered: it may have happened. Not a HalogError: callers must handle it."""
+
+
+class Coordinator(Protocol):
+    """A small tree of versioned nodes with sessions (ZooKeeper). Paths are relative to the cluster's root."""
+
+    def connect(self, on_state: Callable[[SessionState], None]) -> None:
+        """Connect within the session timeout or raise UnreachableError; report every later change of state."""
+
+    def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> bool:
+        """Create with parents; False if it exists (after a lost reply: compare what is there with what you meant)."""
+
+    def get(self, path: str) -> Versioned | None:
+        """The node as the connected server has it, or None."""
+
+    def set(self, path: str, data: bytes, version: int) -> int:
+        """Compare-and-set; the new version. VersionError on mismatch, UnknownResult if no answer came."""
+
+    def delete(self, path: str, version: int = -1) -> bool:
+        """Delete; False if it does not exist."""
+
+    def children(self, path: str) -> list[str]:
+        """Names below `path`, sorted; empty if it does not exist."""
+
+    def watch(self, path: str, changed: Callable[[str, Versioned | None], None]) -> None:
+        """Call `changed(path, value)` now and after every change of this node, also across sessions. Changes may be
+        skipped, the newest value is always delivered last."""
+
+    def watch_children(self, path: str, changed: Callable[[list[str]], None]) -> None:
+        """Call `changed(names)` now and after every change of the set of children, also across sessions."""
+
+    def sync(self, path: str) -> None:
+        """Afterwards reads through this connection are at least as new as this call."""
+
+    def close(self) -> None: ...
+
+
+class Snapshot(Protocol):
+    """A store as it was at one moment."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Keys with `prefix`, ascending, with their values."""
+
+
+class Store(Protocol):
+    """An ordered map of bytes on the node's disk. One process owns it (StoreError names the holder's directory)."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Keys with `prefix`, ascending, as of the call."""
+
+    def write(self, items: Iterable[tuple[bytes, bytes | None]], *, flush: bool = False) -> None:
+        """Apply all in one atomic step (None deletes). Survives the process; with `flush` the machine too."""
+
+    def drop(self, prefix: bytes) -> None:
+        """Delete every key with `prefix`."""
+
+    def snapshot(self) -> Snapshot: ...
+
+    def close(self) -> None: ...
+
+
+class Peer(Protocol):
+    """An open connection to a node, or a node's connection to us."""
+
+    @property
+    def remote(self) -> str:
+        """The remote node's name, or its address before it introduced itself."""
+
+    def send(self, frame: bytes) -> None:
+        """Queue or write one frame, in order; UnreachableError if the connection is known to be broken."""
+
+    def close(self) -> None: ...
+
+
+class Channel(Protocol):
+    """Frames between nodes over TCP. A frame is 4 bytes length (big-endian), then that many bytes."""
+
+    def listen(self, address: str, on_frame: Callable[[Peer, bytes], None], on_closed: Callable[[Peer], None]) -> str:
+        """Accept connections; returns host:port. Frames of one peer come in order, on that peer's thread."""
+
+    def dial(
+        self,
+        address: str,
+        timeout_s: float,
+        on_frame: Callable[[Peer, bytes], None],
+        on_closed: Callable[[Peer], None],
+    ) -> Peer:
+        """Connect; UnreachableError says whether it was refused (`evidence["refused"]`) or timed out."""
+
+    def request(self, address: str, frame: bytes, timeout_s: float) -> bytes:
+        """Send on a pooled connection and wait for its one reply on the calling thread. UnreachableError:
+        `evidence["sent"]` False if the frame cannot have been acted on. DeadlineError: no reply in time."""
+
+    def close(self) -> None: ...
