@@ -1,0 +1,113 @@
+"""What transactions ask of a node: one narrow interface, served by the node's runtime here or across the network.
+
+Everything is stateless on the active node: the initiator holds the transaction (versions read, write set, results of
+calls made) and presents it whole, so a new active can be given it and nothing is lost when the old one dies (R5). The
+backend hides where the active is: it waits, retries and follows hand-overs until `deadline_s` has passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from halog.core.ids import Reference
+
+
+class Found(msgspec.Struct, frozen=True, array_like=True):
+    """An object as committed: its reference, the lsn that last changed it, its encoded value, its index key."""
+
+    ref: bytes
+    version: int
+    value: bytes
+    key: bytes
+
+
+class Write(msgspec.Struct, frozen=True, array_like=True):
+    """One object's change inside a transaction; `replaced` is the version read (-1: none, a create)."""
+
+    op: int
+    ref: bytes
+    key: bytes
+    value: bytes | None
+    replaced: int
+
+
+class Work(msgspec.Struct, frozen=True, array_like=True):
+    """A transaction's state so far in one partition: what it has read and what it would write."""
+
+    reads: tuple[tuple[bytes, int], ...]
+    """(index key, version read); -1: found absent."""
+    writes: tuple[Write, ...]
+
+
+class Invocation(msgspec.Struct, frozen=True, array_like=True):
+    """A method call on an object, to be run on the active node inside the initiator's transaction."""
+
+    type_id: bytes
+    key: bytes
+    """Index key of the object it is called on (its state is in `work` or committed)."""
+    method: str
+    args: bytes
+    work: Work
+
+
+class Invoked(msgspec.Struct, frozen=True, array_like=True):
+    """How the call went. Exactly one of `result` and `error` is set; `work` replaces the initiator's."""
+
+    work: Work
+    found: tuple[Found, ...] = ()
+    """Objects the call read that the initiator had not read yet."""
+    result: bytes | None = None
+    error: dict[str, object] | None = None
+    """{class, message, evidence, traceback}: plain values only."""
+
+
+class Lag(msgspec.Struct, frozen=True, array_like=True):
+    """How far a copy is behind the active, as far as it knows."""
+
+    records: int
+    ms: float
+
+
+class Backend(Protocol):
+    """A node, as transactions see it. All errors are HalogErrors; see each method."""
+
+    def partition_of(self, type_name: str, routing_key: bytes) -> str:
+        """The partition that owns this key; UnknownTypeError if the type is bound to no policy."""
+
+    def partitions_of(self, type_name: str) -> Sequence[str]:
+        """All partitions of the type's policy."""
+
+    def new_reference(self) -> Reference:
+        """A reference for a new object: never given twice (D1)."""
+
+    def new_transaction_id(self) -> bytes:
+        """16 bytes: an 8-byte stamp (ns since 1970, growing on this node), then who gave it and a count."""
+
+    def fetch(self, partition: str, keys: Sequence[bytes], *, settled: int = 0) -> Sequence[Found | None]:
+        """The committed objects under these index keys on the active node, once it has committed lsn `settled`."""
+
+    def fetch_local(self, partition: str, keys: Sequence[bytes]) -> tuple[Sequence[Found | None], Lag] | None:
+        """The same from this node's own copy, with its lag; None if this node holds no copy."""
+
+    def scan(self, partition: str, prefix: bytes) -> Iterator[Found]:
+        """Committed objects of the active node whose index key starts with `prefix` (a type family)."""
+
+    def scan_local(self, partition: str, prefix: bytes) -> Iterator[Found] | None:
+        """The same from this node's own copy; None if this node holds no copy."""
+
+    def commit(self, partition: str, tx: bytes, work: Work) -> int:
+        """Commit; the lsn. ConflictError (evidence: settled_lsn), DuplicateKeyError, RecordTooLargeError: nothing
+        happened. OutcomeUnknownError only when the deadline passed without an answer. The same `tx` never happens
+        twice."""
+
+    def validate(self, partition: str, reads: Sequence[tuple[bytes, int]]) -> None:
+        """ConflictError unless every version read still holds on the active node (read-only transactions)."""
+
+    def invoke(self, partition: str, invocation: Invocation) -> Invoked:
+        """Run a method on the active node. A repeated call starts from the same `work`, so it has no effect twice."""
+
+    def is_active(self, partition: str) -> bool:
+        """True if this very process is active for the partition now (fetch then costs no I/O)."""
