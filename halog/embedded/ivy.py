@@ -1,0 +1,75 @@
+"""Runs Ivy in a process of its own and turns its chatter into progress, its failure into one sentence."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import subprocess
+import time
+from importlib import resources
+from pathlib import Path
+
+from halog.embedded.progress import Progress
+from halog.errors import SiteError
+
+SILENCE_S = 90.0  # Ivy prints a line per file; quiet for so long, the network swallows packets
+ADVICE = "check the network (or set HALOG_IVY_SETTINGS to an Ivy settings file naming your mirror) and try again"
+TEXT = "fetching Kafka and ZooKeeper (once)"
+
+
+def run_ivy(java: str, ivy: Path, scratch: Path, target: Path, total: int, progress: Progress) -> None:
+    """Retrieves everything `ivy.xml` asks for into `target`. Its own Ivy cache, so that nothing stale is taken."""
+    (scratch / "ivy.xml").write_text(resources.files("halog.embedded").joinpath("ivy.xml").read_text())
+    target.mkdir(mode=0o700)
+    settings = os.environ.get("HALOG_IVY_SETTINGS")
+    argv = [
+        java, "-jar", str(ivy),
+        *(["-settings", settings] if settings else []),
+        "-cache", str(scratch / "ivy-cache"),
+        "-ivy", str(scratch / "ivy.xml"),
+        "-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]",
+        "-confs", "default",
+    ]  # fmt: skip
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    try:
+        lines = _follow(process, total, progress)
+        if process.wait() != 0:
+            raise SiteError(f"cannot fetch the servers' jars from Maven Central ({_reason(lines)}): {ADVICE}")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _follow(process: subprocess.Popen[bytes], total: int, progress: Progress) -> list[str]:
+    """Reads to the end; a file on its way or arrived is half a step."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    rest, steps, heard = b"", 0, time.monotonic()
+    progress.report(TEXT, 0, total)
+    while True:
+        if select.select([process.stdout], [], [], 1.0)[0]:
+            chunk = os.read(process.stdout.fileno(), 65_536)
+            if not chunk:
+                return lines
+            heard = time.monotonic()
+            *whole, rest = (rest + chunk).split(b"\n")
+            new = [ln.decode(errors="replace").strip() for ln in whole]
+            # a poms' line says "!name.pom(pom.original)", a jar's "!name.jar…"
+            steps += sum("[SUCCESSFUL ]" in ln for ln in new)
+            progress.report(TEXT, min(steps // 2, total), total)
+            lines += new
+        elif time.monotonic() - heard > SILENCE_S:
+            raise SiteError(f"cannot fetch the servers' jars: Maven Central is silent for {SILENCE_S:.0f} s: {ADVICE}")
+
+
+def _reason(lines: list[str]) -> str:
+    """The most telling of Ivy's lines."""
+    for pattern in (
+        r"(Connection refused|UnknownHostException|timed out|Host .* not found).*",
+        r"(unresolved dependency: .*)",
+    ):
+        for line in lines:
+            if match := re.search(pattern, line):
+                return match.group(0)[:160].strip(": \t")
+    return next((ln for ln in reversed(lines) if ln), "no reason given")[:160]

@@ -1,0 +1,127 @@
+"""The servers' jars: fetched once from Maven Central by the Ivy that pyspark ships, checked, cached, checked again.
+
+`ivy.xml` says what is asked for, `jars.sha256` exactly what may come back. A fetch happens in a temporary directory
+that is renamed when every checksum is right, so the cache holds a complete set or none; a lock keeps two processes from
+fetching at once. Each start compares sizes and times with those noted at the full check, and hashes only what differs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import tempfile
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from halog.embedded import cache as caching
+from halog.embedded.ivy import run_ivy
+from halog.embedded.java import Java
+from halog.embedded.model import ServerName
+from halog.embedded.progress import Progress
+from halog.errors import SiteError
+
+STAMP = "checked.json"
+
+# ZooKeeper needs these of the set; a short class path starts faster.
+_ZOOKEEPER = ("zookeeper", "log4j", "slf4j", "netty", "snappy", "metrics-core", "audience", "commons-io")
+
+
+@cache
+def manifest() -> dict[str, str]:
+    """File name → SHA-256 of every jar."""
+    text = resources.files("halog.embedded").joinpath("jars.sha256").read_text()
+    return {name: digest for digest, name in (line.split() for line in text.splitlines() if line.strip())}
+
+
+def directory() -> Path:
+    """Where this version's set lives: another set is another directory."""
+    text = "".join(f"{d} {n}\n" for n, d in sorted(manifest().items()))
+    return caching.root() / f"jars-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def classpath(jars: Path, server: ServerName) -> str:
+    """The named jars only: a file somebody added is never loaded."""
+    names = sorted(manifest())
+    if server == "zookeeper":
+        names = [n for n in names if n.startswith(_ZOOKEEPER)]
+    return ":".join(str(jars / n) for n in names)
+
+
+def ensure(java: Java, progress: Progress) -> tuple[Path, bool]:
+    """The checked directory, and whether it was there already."""
+    target = directory()
+    if is_checked(target):
+        return target, True
+    ivy = find_ivy()
+    with caching.locked(progress):
+        if is_checked(target):  # another process was first
+            return target, True
+        if target.exists() and not mismatches(target):
+            _stamp(target)  # right, but touched or copied since
+            return target, True
+        _fetch(java, ivy, target, progress)
+    return target, False
+
+
+def is_checked(target: Path) -> bool:
+    """The cheap check: every jar has the size and time it had when it was hashed."""
+    try:
+        stamp = json.loads((target / STAMP).read_text())
+        return all(stamp.get(name) == _size_and_time(target / name) for name in manifest())
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def mismatches(target: Path) -> list[str]:
+    """The full check: names of jars that are missing or are not what they should be."""
+    return [name for name, digest in manifest().items() if _sha256(target / name) != digest]
+
+
+def find_ivy() -> Path:
+    """The Ivy jar inside the installed pyspark, which is not imported."""
+    spec = importlib.util.find_spec("pyspark")
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        found = sorted(Path(place, "jars").glob("ivy-*.jar"))
+        if found:
+            return found[-1]
+    raise SiteError("the embedded site needs pyspark, whose Ivy fetches the servers: pip install 'halog[embedded]'")
+
+
+def _fetch(java: Java, ivy: Path, target: Path, progress: Progress) -> None:
+    with tempfile.TemporaryDirectory(prefix="fetch-", dir=caching.root()) as scratch:
+        fetched = Path(scratch, "jars")
+        run_ivy(java.path, ivy, Path(scratch), fetched, len(manifest()), progress)
+        wrong = mismatches(fetched)
+        if wrong:
+            raise SiteError(
+                f"{len(wrong)} of the fetched jars are not the ones halog was tested with ({wrong[0]} …): nothing of "
+                "them is used; check the network's proxy or mirror and try again",
+                jars=wrong,
+            )
+        for extra in set(os.listdir(fetched)) - set(manifest()):
+            (fetched / extra).unlink()
+        _stamp(fetched)
+        shutil.rmtree(target, ignore_errors=True)
+        fetched.rename(target)
+
+
+def _stamp(target: Path) -> None:
+    stamp = {name: _size_and_time(target / name) for name in manifest()}
+    (target / STAMP).write_text(json.dumps(stamp))
+
+
+def _size_and_time(path: Path) -> list[int]:
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns]
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as f:
+            return hashlib.file_digest(f, "sha256").hexdigest()
+    except OSError:
+        return ""

@@ -1,0 +1,69 @@
+"""The plain values of an embedded site. Never touches a file, process or socket."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+ServerName = Literal["kafka", "zookeeper"]
+SERVERS: tuple[ServerName, ...] = ("kafka", "zookeeper")
+
+KAFKA_VERSION = "4.3.0"
+ZOOKEEPER_VERSION = "3.9.3"
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The three loopback ports of a site; kept in its data directory so that a restart gets the same."""
+
+    kafka: int
+    controller: int
+    zookeeper: int
+
+
+@dataclass(frozen=True)
+class SiteInfo:
+    """A running site: where it listens, who runs it, and how long it took to answer."""
+
+    bootstrap: str  # "127.0.0.1:port" of Kafka
+    zookeeper: str  # "127.0.0.1:port" of ZooKeeper
+    data_dir: str
+    pids: dict[str, int] = field(default_factory=dict)  # supervisor, kafka, zookeeper; a server that is down is absent
+    cached: bool = True  # nothing had to be fetched or built for this start
+    kafka_ms: int = 0  # from the start of the command until a metadata answer
+    zookeeper_ms: int = 0  # from the start of the command until "Mode: standalone"
+
+    @property
+    def pid(self) -> int:
+        """The supervisor's."""
+        return self.pids.get("supervisor", 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As written to site.json and printed by `halog up --format json`."""
+        return {**asdict(self), "pid": self.pid}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> SiteInfo:
+        """The inverse of `to_dict`; keys a newer halog added are ignored."""
+        return cls(**{k: v for k, v in values.items() if k in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What a supervisor is told at its start (JSON in argv: nothing in it is secret)."""
+
+    data_dir: str
+    java: str
+    jars: str
+    archives: str  # "" = none
+    cached: bool
+    since: float  # `boot_clock()` when the command began
+    parent: int = 0  # end when this process ends; 0 = daemon
+    kafka_port: int | None = None
+    zookeeper_port: int | None = None
+
+
+def boot_clock() -> float:
+    """Seconds since boot: one clock for all processes, the one /proc uses for start times."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,0 +1,84 @@
+"""Free loopback ports, outside the kernel's ephemeral range. Never keeps a socket open.
+
+Why outside: a client that reconnects to a closed loopback port *in* that range can be given the very port it calls as
+its own, and is then connected to itself; the server cannot come back (TCP simultaneous open).
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from pathlib import Path
+
+from halog.embedded.model import Ports
+from halog.errors import ConfigError, SiteError
+
+LOWEST = 20_000  # below are the well-known services
+HIGHEST = 65_000
+TRIES = 2_000
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen there now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the JVM does: TIME_WAIT is no obstacle
+        try:
+            probe.bind(("127.0.0.1", port))
+            probe.listen(1)
+        except OSError:
+            return False
+    return True
+
+
+def ephemeral_range() -> tuple[int, int]:
+    """The ports the kernel hands to outgoing connections."""
+    try:
+        low, high = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+        return int(low), int(high)
+    except (OSError, ValueError):
+        return 32_768, 60_999  # Linux' default
+
+
+def _candidates() -> list[int]:
+    low, high = ephemeral_range()
+    outside = [p for p in range(LOWEST, HIGHEST) if not low <= p <= high]
+    return outside or list(range(LOWEST, HIGHEST))
+
+
+def pick(taken: set[int]) -> int:
+    """A free port that is not in `taken`. Random, so that sites starting together rarely meet."""
+    candidates = _candidates()
+    for _ in range(TRIES):
+        port = random.choice(candidates)
+        if port not in taken and is_free(port):
+            return port
+    raise SiteError("no free loopback port found: stop some servers, or give the ports as options")
+
+
+def _wanted(port: int, option: str) -> int:
+    if not 1 <= port <= 65_535:
+        raise ConfigError(f"{option} {port}: a port is a number from 1 to 65535")
+    if not is_free(port):
+        raise SiteError(
+            f"port {port} is taken by another program: stop it, choose another {option}, or leave the option out",
+            port=port,
+        )
+    return port
+
+
+def choose(saved: Ports | None, kafka: int | None = None, zookeeper: int | None = None) -> Ports:
+    """Asked-for ports first (taken = error), then the last start's where still free, then new ones."""
+    asked = {
+        "kafka": None if kafka is None else _wanted(kafka, "--kafka-port"),
+        "zookeeper": None if zookeeper is None else _wanted(zookeeper, "--zookeeper-port"),
+    }
+    if kafka is not None and kafka == zookeeper:
+        raise ConfigError(f"--kafka-port and --zookeeper-port are both {kafka}: each server needs its own")
+    taken = {p for p in asked.values() if p is not None}
+    chosen: dict[str, int] = {}
+    for name in ("kafka", "controller", "zookeeper"):
+        last = getattr(saved, name) if saved else 0
+        port = asked.get(name) or (last if last and last not in taken and is_free(last) else pick(taken))
+        taken.add(port)
+        chosen[name] = port
+    return Ports(**chosen)

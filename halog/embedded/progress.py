@@ -1,0 +1,71 @@
+"""Tells a person what takes long on the first start. On stderr only; never a condition of anything."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
+
+log = logging.getLogger("halog.embedded")
+
+
+class Progress(Protocol):
+    """`total` 0 = nobody knows."""
+
+    def report(self, text: str, done: int, total: int) -> None: ...
+
+
+class LogProgress:
+    """One INFO line per kind of work: for Python callers without a terminal."""
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def report(self, text: str, done: int, total: int) -> None:
+        if text != self._said:
+            self._said = text
+            log.info("%s", text)
+
+
+class BarProgress:
+    """A bar on stderr, drawn from the first report on: a cached start never imports rich."""
+
+    def __init__(self) -> None:
+        self._bar: RichProgress | None = None
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def report(self, text: str, done: int, total: int) -> None:
+        if self._bar is None:
+            self._bar = _start_bar()
+        if text not in self._tasks:
+            self._tasks[text] = self._bar.add_task(text, total=total or None)
+        self._bar.update(self._tasks[text], completed=done, total=total or None)
+
+
+def _start_bar() -> RichProgress:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as RichProgress
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    bar = RichProgress(*columns, console=Console(file=sys.stderr))
+    bar.start()
+    return bar

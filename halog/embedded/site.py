@@ -1,0 +1,117 @@
+"""`EmbeddedSite`: brings a site up and down from Python or for the command line. The caller is the parent.
+
+Never runs a server itself: it prepares (Java, jars, class archives) and starts the supervisor, which does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+
+from halog.embedded import archives, datadir, jars
+from halog.embedded.archives import child_environment
+from halog.embedded.control import DOWN_S, SiteControl
+from halog.embedded.java import find_java
+from halog.embedded.model import Launch, SiteInfo, boot_clock
+from halog.embedded.progress import LogProgress, Progress
+from halog.errors import HalogError, SiteError
+
+
+class EmbeddedSite(SiteControl):
+    """A Kafka and a ZooKeeper on loopback, for as long as this process lives (`detach=True`: until stopped).
+
+    Use as a context manager, or `start()` and `stop()`. The data directory outlives both: starting on it again
+    finds the same data on, where they are free, the same ports.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str],
+        *,
+        kafka_port: int | None = None,
+        zookeeper_port: int | None = None,
+        detach: bool = False,
+        progress: Progress | None = None,
+        since: float | None = None,
+    ) -> None:
+        super().__init__(data_dir)
+        self.detach = detach
+        self._ports = (kafka_port, zookeeper_port)
+        self._progress = progress or LogProgress()
+        self._since = since  # when the command began, on boot_clock(); None: when start() is called
+        self._supervisor: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> SiteInfo:
+        """Returns when both servers answer. SiteError: they cannot be brought up, in one sentence."""
+        since = self._since if self._since is not None else boot_clock()
+        datadir.check(self.data_dir)
+        if datadir.is_locked(self.data_dir):
+            os.close(datadir.lock(self.data_dir))  # the sentence, before anything is fetched
+        java = find_java()
+        jar_dir, had_jars = jars.ensure(java, self._progress)
+        archive_dir, had_archives = archives.ensure(java, jar_dir, self._progress)
+        launch = Launch(
+            data_dir=str(self.data_dir),
+            java=java.path,
+            jars=str(jar_dir),
+            archives=archive_dir,
+            cached=had_jars and had_archives,
+            since=since,
+            parent=0 if self.detach else os.getpid(),
+            kafka_port=self._ports[0],
+            zookeeper_port=self._ports[1],
+        )
+        return self._launch(launch)
+
+    def stop(self) -> None:
+        """Both servers and the supervisor are gone when it returns. Does nothing where nothing runs."""
+        if datadir.is_locked(self.data_dir):
+            with suppress(HalogError):  # it may be ending already; the wait below tells
+                self.down()
+        if self._supervisor is not None:
+            try:
+                self._supervisor.wait(DOWN_S)
+            except subprocess.TimeoutExpired:
+                self._supervisor.kill()
+                self._supervisor.wait()
+            self._supervisor = None
+
+    def wait(self) -> int:
+        """Until the supervisor has ended; its exit code."""
+        return self._supervisor.wait() if self._supervisor else 0
+
+    def __enter__(self) -> SiteInfo:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.stop()
+
+    def _launch(self, launch: Launch) -> SiteInfo:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "halog.embedded.supervisor", json.dumps(asdict(launch))],
+            env=child_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd="/",
+            start_new_session=True,  # a Ctrl-C meant for the caller must not hit the servers first
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        with process.stdout, process.stderr:
+            line = process.stdout.readline()
+            said = process.stderr.read().decode(errors="replace") if not line else ""
+        if line and "ok" in (answer := json.loads(line)):
+            self._supervisor = process
+            return SiteInfo.from_dict(answer["ok"])
+        process.wait()
+        if line:
+            raise SiteError(answer["error"], **answer["evidence"])
+        last = (said.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+        raise SiteError(f"the supervisor ended before the servers answered: {last}; see {Path(launch.data_dir)}/logs")
