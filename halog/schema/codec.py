@@ -1,0 +1,415 @@
+"""Codecs: a shape compiled to closures that write and read its Avro bytes.
+
+It never evaluates generated text: composition of closures is the whole compiler. Two dialects share it. *Bound*: enums
+and records are the application's classes. *Unbound*: an enum is its symbol and a record a dict, for tools that import
+no application code. The theory: each closure checks what it writes and what it reads, so a value that encodes always
+decodes to an equal one, and bytes that decode were written by some value of the shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow
+from operator import attrgetter, itemgetter
+from typing import Any
+
+from halog.schema.reference import REF_BYTES, Ref
+from halog.schema.scalars import (
+    SCALAR_CODECS,
+    Decoder,
+    Encoder,
+    Malformed,
+    Misfit,
+    encode_bytes,
+    encode_str,
+    read_chunk,
+    read_long,
+    write_long,
+)
+from halog.schema.shapes import (
+    DecimalShape,
+    EnumShape,
+    FieldShape,
+    ListShape,
+    MapShape,
+    OptionalShape,
+    RecordShape,
+    RefShape,
+    Scalar,
+    Shape,
+    is_mutable,
+)
+
+Accepts = Callable[[str, str], bool]
+"""(type name, target) -> whether a reference to the first may stand where the second is declared."""
+Copier = Callable[[Any], Any]
+
+
+def same_name(type_name: str, target: str) -> bool:
+    """The `Accepts` of those who know no subtypes."""
+    return type_name == target
+
+
+def encoder(shape: Shape, accepts: Accepts = same_name, *, bound: bool = True) -> Encoder:
+    """The closure that checks a value and writes its bytes; raises `Misfit`."""
+    match shape:
+        case Scalar(kind):
+            return SCALAR_CODECS[kind][0]
+        case DecimalShape():
+            return _decimal_encoder(shape)
+        case EnumShape():
+            return _enum_encoder(shape, bound)
+        case ListShape(of):
+            return _list_encoder(encoder(of, accepts, bound=bound))
+        case MapShape(of):
+            return _map_encoder(encoder(of, accepts, bound=bound))
+        case OptionalShape(of):
+            return _optional_encoder(encoder(of, accepts, bound=bound))
+        case RefShape(target):
+            return _ref_encoder(target, accepts)
+        case RecordShape():
+            return _record_encoder(shape, accepts, bound)
+
+
+def decoder(shape: Shape, *, bound: bool = True) -> Decoder:
+    """The closure that checks bytes and reads their value; raises one of `DECODE_ERRORS`."""
+    match shape:
+        case Scalar(kind):
+            return SCALAR_CODECS[kind][1]
+        case DecimalShape():
+            return _decimal_decoder(shape)
+        case EnumShape(symbols=symbols, cls=cls):
+            return enum_decoder([cls[s] if bound and cls is not None else s for s in symbols])
+        case ListShape(of):
+            return list_decoder(decoder(of, bound=bound))
+        case MapShape(of):
+            return map_decoder(decoder(of, bound=bound))
+        case OptionalShape(of):
+            return optional_decoder(decoder(of, bound=bound))
+        case RefShape():
+            return _decode_ref
+        case RecordShape(fields=fields):
+            return record_decoder([(f.name, decoder(f.shape, bound=bound)) for f in fields], maker(shape, bound))
+
+
+def misfit_at(encoders: Sequence[tuple[str, Encoder]], values: Sequence[Any]) -> Misfit:
+    """Which of the values does not fit: the slow path, run after the fast one failed."""
+    for (name, encode), value in zip(encoders, values, strict=True):
+        try:
+            encode(value)
+        except Misfit as misfit:
+            misfit.path = name + misfit.path
+            return misfit
+    return Misfit("values that stay the same while they are encoded", values)
+
+
+# ------------------------------------------------------------------------------------------------------- containers
+
+
+def _list_encoder(item: Encoder) -> Encoder:
+    def encode(value: Any) -> bytes:
+        if type(value) is not list:
+            raise Misfit("list", value)
+        if not value:
+            return b"\x00"
+        try:
+            return b"".join([write_long(len(value)), *map(item, value), b"\x00"])
+        except Misfit:
+            raise misfit_at([(f"[{i}]", item) for i in range(len(value))], value) from None
+
+    return encode
+
+
+def list_decoder(item: Decoder) -> Decoder:
+    """Items of at least one byte each, so a count beyond the bytes left is a lie."""
+
+    def decode(data: bytes, at: int) -> tuple[list[Any], int]:
+        out: list[Any] = []
+        while True:
+            count, at = _block(data, at)
+            if not count:
+                return out, at
+            for _ in range(count):
+                value, at = item(data, at)
+                out.append(value)
+
+    return decode
+
+
+def _block(data: bytes, at: int) -> tuple[int, int]:
+    """The item count of an array or map block. A negative one is followed by the block's size (Avro's skip aid)."""
+    count, at = read_long(data, at)
+    if count < 0:
+        count = -count
+        size, at = read_long(data, at)
+        if not count <= size <= len(data) - at:
+            raise Malformed("a block size that cannot be")
+    if count > len(data) - at:
+        raise Malformed("more items than bytes")
+    return count, at
+
+
+def _map_encoder(item: Encoder) -> Encoder:
+    def encode(value: Any) -> bytes:
+        if type(value) is not dict:
+            raise Misfit("dict", value)
+        if not value:
+            return b"\x00"
+        try:
+            pairs = [encode_str(k) + item(v) for k, v in value.items()]
+        except Misfit:
+            keys = [(f" key {k!r}"[:40], encode_str) for k in value]
+            items = [(f"[{k!r}]"[:40], item) for k in value]
+            raise misfit_at([*keys, *items], [*value.keys(), *value.values()]) from None
+        return b"".join([write_long(len(pairs)), *pairs, b"\x00"])
+
+    return encode
+
+
+def map_decoder(item: Decoder) -> Decoder:
+    """String keys, each once."""
+
+    def decode(data: bytes, at: int) -> tuple[dict[str, Any], int]:
+        out: dict[str, Any] = {}
+        seen = 0
+        while True:
+            count, at = _block(data, at)
+            if not count:
+                break
+            seen += count
+            for _ in range(count):
+                raw, at = read_chunk(data, at)
+                out[raw.decode()], at = item(data, at)
+        if len(out) != seen:
+            raise Malformed("a map with a key twice")
+        return out, at
+
+    return decode
+
+
+def _optional_encoder(inner: Encoder) -> Encoder:
+    def encode(value: Any) -> bytes:
+        if value is None:
+            return b"\x00"
+        try:
+            return b"\x02" + inner(value)
+        except Misfit as misfit:
+            if not misfit.path:
+                misfit.expected += " or None"
+            raise
+
+    return encode
+
+
+def optional_decoder(inner: Decoder) -> Decoder:
+    """Avro's union of null and one other; any other branch number is refused."""
+
+    def decode(data: bytes, at: int) -> tuple[Any, int]:
+        branch = data[at]
+        if branch == 2:
+            return inner(data, at + 1)
+        if branch == 0:
+            return None, at + 1
+        raise Malformed("a union branch that does not exist")
+
+    return decode
+
+
+# ---------------------------------------------------------------------------------------------------------- records
+
+
+def _record_encoder(shape: RecordShape, accepts: Accepts, bound: bool) -> Encoder:
+    pairs = [(f".{f.name}", encoder(f.shape, accepts, bound=bound)) for f in shape.fields]
+    encoders = [e for _, e in pairs]
+    names = [f.name for f in shape.fields]
+    cls = shape.cls if bound and shape.cls is not None else dict
+    values_of = values_getter(names) if cls is not dict else _items_getter(names)
+
+    def encode(value: Any) -> bytes:
+        if type(value) is not cls or (cls is dict and len(value) != len(names)):
+            raise Misfit(shape.name, value)
+        try:
+            values = values_of(value)
+        except (AttributeError, KeyError):
+            raise Misfit(f"a complete {shape.name}", value) from None
+        try:
+            return b"".join([e(v) for e, v in zip(encoders, values)])
+        except Misfit:
+            raise misfit_at(pairs, values) from None
+
+    return encode
+
+
+def values_getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """The named attributes of an object as a tuple, also where it is only one."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    only = attrgetter(names[0])
+    return lambda obj: (only(obj),)
+
+
+def _items_getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda mapping: (mapping[names[0]],)
+
+
+def maker(shape: RecordShape, bound: bool) -> Callable[[dict[str, Any]], Any]:
+    """What turns a record's values into what the dialect calls a record, without running `__init__`."""
+    cls = shape.cls
+    if not bound or cls is None:
+        return lambda values: values
+    new, put = object.__new__, object.__setattr__
+
+    def with_dict(values: dict[str, Any]) -> Any:
+        obj = new(cls)
+        obj.__dict__.update(values)
+        return obj
+
+    def with_slots(values: dict[str, Any]) -> Any:
+        obj = new(cls)
+        for name, value in values.items():
+            put(obj, name, value)
+        return obj
+
+    return with_slots if any("__slots__" in vars(c) for c in cls.__mro__[:-1]) else with_dict
+
+
+def record_decoder(fields: Sequence[tuple[str, Decoder]], make: Callable[[dict[str, Any]], Any]) -> Decoder:
+    """Fields in order, then `make`."""
+
+    def decode(data: bytes, at: int) -> tuple[Any, int]:
+        values: dict[str, Any] = {}
+        for name, field in fields:
+            values[name], at = field(data, at)
+        return make(values), at
+
+    return decode
+
+
+# ------------------------------------------------------------------------------------------- enum, reference, decimal
+
+
+def _enum_encoder(shape: EnumShape, bound: bool) -> Encoder:
+    index = {symbol: write_long(i) for i, symbol in enumerate(shape.symbols)}
+    cls: type[Any] = shape.cls if bound and shape.cls is not None else str
+
+    def encode(value: Any) -> bytes:
+        if type(value) is not cls:
+            raise Misfit(shape.name, value)
+        raw = index.get(value if cls is str else value.name)
+        if raw is None:
+            raise Misfit(f"one of {', '.join(shape.symbols)}"[:120], value)
+        return raw
+
+    return encode
+
+
+def enum_decoder(members: Sequence[Any]) -> Decoder:
+    """The member at the written index."""
+
+    def decode(data: bytes, at: int) -> tuple[Any, int]:
+        index, at = read_long(data, at)
+        if index < 0:
+            raise Malformed("a negative enum index")
+        return members[index], at
+
+    return decode
+
+
+def _ref_encoder(target: str, accepts: Accepts) -> Encoder:
+    def encode(value: Any) -> bytes:
+        if type(value) is not Ref or not (value.type_name == target or accepts(value.type_name, target)):
+            raise Misfit(f"Ref[{target}]", value)
+        try:
+            return value.raw + encode_str(value.type_name) + encode_bytes(value.key)
+        except Exception:
+            raise Misfit(f"Ref[{target}] of three unsigned 64-bit ints, a type name and key bytes", value) from None
+
+    return encode
+
+
+def _decode_ref(data: bytes, at: int) -> tuple[Ref[Any], int]:
+    raw = data[at : at + REF_BYTES]
+    if len(raw) < REF_BYTES:
+        raise Malformed("a reference cut short")
+    name, at = read_chunk(data, at + REF_BYTES)
+    key, at = read_chunk(data, at)
+    return Ref.from_raw(raw, name.decode(), key), at
+
+
+def _exact(precision: int) -> Context:
+    """Arithmetic that refuses to round, whatever the thread's own decimal context says."""
+    return Context(prec=precision, traps=[Inexact, InvalidOperation, Overflow, DivisionByZero])
+
+
+def _decimal_encoder(shape: DecimalShape) -> Encoder:
+    step, ctx = Decimal((0, (1,), -shape.scale)), _exact(shape.precision)
+    expected = f"Decimal of at most {shape.precision} digits, {shape.scale} of them behind the point"
+
+    def encode(value: Any) -> bytes:
+        if type(value) is not Decimal:
+            raise Misfit("Decimal", value)
+        try:
+            n = int(value.quantize(step, context=ctx).scaleb(shape.scale, ctx))
+        except (ArithmeticError, ValueError):
+            raise Misfit(expected, value) from None
+        raw = n.to_bytes((n if n >= 0 else ~n).bit_length() // 8 + 1, "big", signed=True)
+        return write_long(len(raw)) + raw
+
+    return encode
+
+
+def _decimal_decoder(shape: DecimalShape) -> Decoder:
+    ctx, bound = _exact(shape.precision), 10**shape.precision
+
+    def decode(data: bytes, at: int) -> tuple[Decimal, int]:
+        raw, at = read_chunk(data, at)
+        n = int.from_bytes(raw, "big", signed=True) if 0 < len(raw) <= 64 else bound
+        if not -bound < n < bound:
+            raise Malformed("a decimal beyond its precision")
+        return Decimal(n).scaleb(-shape.scale, ctx), at
+
+    return decode
+
+
+# ----------------------------------------------------------------------------------------------------------- copies
+
+
+def copier(shape: Shape) -> Copier | None:
+    """What copies a bound value so that changing the copy in place leaves the value alone; None: nothing can change."""
+    if not is_mutable(shape):
+        return None
+    match shape:
+        case ListShape(of):
+            return _list_copier(copier(of))
+        case MapShape(of):
+            return _map_copier(copier(of))
+        case OptionalShape(of):
+            inner = copier(of)
+            return lambda value: None if value is None else inner(value)  # type: ignore[misc]
+        case RecordShape(fields=fields):
+            return _record_copier(fields, maker(shape, True))
+        case _:
+            return None
+
+
+def _list_copier(inner: Copier | None) -> Copier:
+    return list if inner is None else lambda value: [inner(v) for v in value]
+
+
+def _map_copier(inner: Copier | None) -> Copier:
+    return dict if inner is None else lambda value: {k: inner(v) for k, v in value.items()}
+
+
+def _record_copier(fields: Sequence[FieldShape], make: Callable[[dict[str, Any]], Any]) -> Copier:
+    copiers = [(f.name, copier(f.shape)) for f in fields]
+
+    def copy(value: Any) -> Any:
+        values = {name: getattr(value, name) for name, _ in copiers}
+        for name, inner in copiers:
+            if inner is not None:
+                values[name] = inner(values[name])
+        return make(values)
+
+    return copy

@@ -1,0 +1,211 @@
+"""Methods of managed objects: calls that run where the object is active (D1), their arguments as Avro.
+
+Never decides where a call runs: a bound object asks its `Binding`, an unbound one is a plain object. The theory: the
+wrapper costs one dict look-up; argument and result shapes come from the annotations, but only when a call first
+crosses to another node, because a method that stays local may take whatever it likes.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import json
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Protocol, TypeVar, cast
+
+from halog.errors import DeclarationError, FieldTypeError, RecordFormatError
+from halog.schema.annotations import Where, call_hints, shape_of
+from halog.schema.codec import Accepts, decoder, encoder, misfit_at, same_name
+from halog.schema.scalars import DECODE_ERRORS, Decoder, Encoder, Misfit
+from halog.schema.shapes import ListShape, MapShape, Scalar, Shape, to_json
+
+BINDING: Final = "_halog"
+"""The entry of an object's `__dict__` that holds its binding; never a field."""
+SIGNATURE_BYTES: Final = 4
+"""Enough to notice that two nodes run different code of one method; it guards against mistakes, not attackers."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+_Kind = inspect._ParameterKind
+_POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Binding(Protocol):
+    """What ties an object to its node and transaction."""
+
+    def call(self, obj: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the method where the object is active. `TypeInfo.methods[name].func` is the undecorated function."""
+
+
+def wrap(func: F, owner: str) -> F:
+    """The method as objects see it. Called through `super()` by an override, it is part of that call."""
+    name = func.__name__
+    if inspect.iscoroutinefunction(func) or inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+        raise DeclarationError(
+            f"{owner}.{name}: a public method of a managed class must be a plain one, since a coroutine or generator "
+            "cannot be sent to another node; start its name with _ to keep it local",
+            type=owner, field=name,
+        )  # fmt: skip
+
+    @functools.wraps(func)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        binding = self.__dict__.get(BINDING)
+        if binding is None or getattr(type(self), name) is not method:
+            return func(self, *args, **kwargs)
+        return binding.call(self, name, args, kwargs)
+
+    return cast(F, method)
+
+
+def public_functions(cls: type[Any]) -> dict[str, types.FunctionType]:
+    """The functions to wrap: defined in this very class, public, and not a property, static or class method."""
+    return {n: f for n, f in vars(cls).items() if isinstance(f, types.FunctionType) and not n.startswith("_")}
+
+
+@dataclass(frozen=True, slots=True)
+class _Codec:
+    names: tuple[str, ...]
+    kinds: tuple[_Kind, ...]
+    encoders: tuple[tuple[str, Encoder], ...]
+    decoders: tuple[Decoder, ...]
+    digest: bytes
+    plain: bool  # only positional parameters
+
+
+class MethodInfo:
+    """A method: the undecorated `func`, its `signature` (with self), and its arguments and result as bytes."""
+
+    def __init__(self, owner: str, func: types.FunctionType, own: dict[str, Any], accepts: Accepts = same_name) -> None:
+        self.owner = owner
+        self.name = func.__name__
+        self.func = func
+        self.signature = inspect.signature(func)
+        self._own = own
+        self._accepts = accepts
+
+    def __repr__(self) -> str:
+        return f"<MethodInfo {self.owner}.{self.name}{self.signature}>"
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        return call_hints(self.func, self._own)
+
+    def _shape(self, name: str, what: str) -> Shape:
+        where = Where(self.owner, f"{self.name}({name})" if name != "return" else f"{self.name}() -> result")
+        if name not in self._hints:
+            raise DeclarationError(
+                f"{self.owner}.{self.name}: {what} has no annotation, so it cannot be called from another node",
+                type=self.owner, field=self.name,
+            )  # fmt: skip
+        hint = self._hints[name]
+        return Scalar("none") if hint is type(None) else shape_of(hint, where)
+
+    @cached_property
+    def _codec(self) -> _Codec:
+        params = list(self.signature.parameters.values())[1:]
+        shapes = [_gathered(p, self._shape(p.name, f"parameter {p.name!r}")) for p in params]
+        text = json.dumps([[p.name, int(p.kind), to_json(s)] for p, s in zip(params, shapes)], separators=(",", ":"))
+        return _Codec(
+            names=tuple(p.name for p in params),
+            kinds=tuple(p.kind for p in params),
+            encoders=tuple((f"{p.name}", encoder(s, self._accepts)) for p, s in zip(params, shapes)),
+            decoders=tuple(decoder(s) for s in shapes),
+            digest=hashlib.sha256(text.encode()).digest()[:SIGNATURE_BYTES],
+            plain=all(p.kind in _POSITIONAL for p in params),
+        )
+
+    @cached_property
+    def _result(self) -> tuple[Encoder, Decoder]:
+        shape = self._shape("return", "the result")
+        return encoder(shape, self._accepts), decoder(shape)
+
+    def encode_args(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        """The arguments, defaults filled in. TypeError for a call Python refuses, FieldTypeError for a wrong type."""
+        codec = self._codec
+        if kwargs or not codec.plain or len(args) != len(codec.names):
+            bound = self.signature.bind(None, *args, **kwargs)
+            bound.apply_defaults()
+            args = tuple(list(bound.arguments.values())[1:])
+            args = tuple(list(a) if k is _Kind.VAR_POSITIONAL else a for a, k in zip(args, codec.kinds))
+        try:
+            return codec.digest + b"".join([e(a) for (_, e), a in zip(codec.encoders, args)])
+        except Misfit:
+            raise self._error(misfit_at(codec.encoders, args)) from None
+
+    def decode_args(self, data: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The inverse of `encode_args`; RecordFormatError for bytes of another signature."""
+        codec = self._codec
+        if data[:SIGNATURE_BYTES] != codec.digest:
+            raise RecordFormatError(
+                f"{self.owner}.{self.name}: called with another signature than this node's {self.signature}; the nodes "
+                "run different code"
+            )
+        values, at = [], SIGNATURE_BYTES
+        try:
+            for decode in codec.decoders:
+                value, at = decode(data, at)
+                values.append(value)
+        except DECODE_ERRORS as error:
+            raise RecordFormatError(f"{self.owner}.{self.name}: malformed arguments: {str(error)[:200]}") from error
+        self._check_end(data, at)
+        return _spread(codec, values)
+
+    def encode_result(self, value: Any) -> bytes:
+        """The result; FieldTypeError where it does not fit its annotation."""
+        try:
+            return self._result[0](value)
+        except Misfit as misfit:
+            misfit.path = "result" + misfit.path
+            raise self._error(misfit) from None
+
+    def decode_result(self, data: bytes) -> Any:
+        """The inverse of `encode_result`."""
+        try:
+            value, at = self._result[1](data, 0)
+        except DECODE_ERRORS as error:
+            raise RecordFormatError(f"{self.owner}.{self.name}: malformed result: {str(error)[:200]}") from error
+        self._check_end(data, at)
+        return value
+
+    def _check_end(self, data: bytes, at: int) -> None:
+        if at != len(data):
+            raise RecordFormatError(f"{self.owner}.{self.name}: {len(data) - at} bytes too many")
+
+    def _error(self, misfit: Misfit) -> FieldTypeError:
+        return field_type_error(f"{self.owner}.{self.name}", misfit, " ")
+
+
+def field_type_error(owner: str, misfit: Misfit, dot: str = ".") -> FieldTypeError:
+    """The error that names type, field, the value's type and what was expected; never the value: it may be secret."""
+    got = type(misfit.value).__name__
+    return FieldTypeError(
+        f"{owner}{dot}{misfit.path}: expected {misfit.expected}, got {got}",
+        type=owner, field=misfit.path, expected=misfit.expected, got=got,
+    )  # fmt: skip
+
+
+def _gathered(param: inspect.Parameter, shape: Shape) -> Shape:
+    """*args travel as a list, **kwargs as a map."""
+    if param.kind is _Kind.VAR_POSITIONAL:
+        return ListShape(shape)
+    return MapShape(shape) if param.kind is _Kind.VAR_KEYWORD else shape
+
+
+def _spread(codec: _Codec, values: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if codec.plain:
+        return tuple(values), {}
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for name, kind, value in zip(codec.names, codec.kinds, values):
+        if kind in _POSITIONAL:
+            args.append(value)
+        elif kind is _Kind.VAR_POSITIONAL:
+            args.extend(value)
+        elif kind is _Kind.VAR_KEYWORD:
+            kwargs.update(value)
+        else:
+            kwargs[name] = value
+    return tuple(args), kwargs

@@ -1,0 +1,232 @@
+"""Shapes: what a value may look like, independent of Python classes and of bytes.
+
+A shape is read from an annotation (`annotations`) or from a stored definition (`definition`); codecs, Avro schemas and
+evolution rules are all derived from it. It never looks at a value. The theory: one small algebra (scalars, decimal,
+enum, list, map, optional, reference, record), closed under nesting and without recursion, so that every walk over it
+ends and its depth bounds the depth of every value.
+
+Equality of shapes is equality of what is stored: the Python class behind an enum or record does not take part.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+MAX_DEPTH: Final = 32
+"""Deeper nesting is refused: no honest class needs it, and hostile ones live there (reliability.md, fact 10)."""
+MAX_FIELDS: Final = 1_000
+"""Fields of one type, those of nested records included; bounds the work one definition can cause."""
+
+SCALARS: Final[Mapping[str, Any]] = {
+    "bool": "boolean",
+    "int": "long",
+    "float": "double",
+    "str": "string",
+    "bytes": "bytes",
+    "date": {"type": "int", "logicalType": "date"},
+    "time": {"type": "long", "logicalType": "time-micros"},
+    "datetime": {"type": "long", "logicalType": "timestamp-micros"},
+    "uuid": {"type": "string", "logicalType": "uuid"},
+    "none": "null",
+}
+"""Scalar kinds and their Avro types. `none` is only a method's result, never a field: it takes no bytes."""
+
+REF_AVRO: Final[Mapping[str, Any]] = {
+    "type": "record",
+    "name": "halog.Ref",
+    "fields": [
+        {"name": "ref", "type": {"type": "fixed", "name": "halog.RefId", "size": 24}},
+        {"name": "type", "type": "string"},
+        {"name": "key", "type": "bytes"},
+    ],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A value of one of the kinds of `SCALARS`."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalShape:
+    """A decimal of at most `precision` digits, `scale` of them behind the point."""
+
+    precision: int
+    scale: int
+
+
+@dataclass(frozen=True, slots=True)
+class EnumShape:
+    """One of `symbols`; stored by name, so that members' values may change."""
+
+    name: str
+    symbols: tuple[str, ...]
+    cls: type[enum.Enum] | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ListShape:
+    """Any number of values of one shape."""
+
+    items: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class MapShape:
+    """Values of one shape by string."""
+
+    values: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalShape:
+    """A value or None."""
+
+    of: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class RefShape:
+    """A reference to a managed object of type `target` or a subtype."""
+
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """A field's default: `plain` (JSON) where it is a constant; `computed` where code makes it anew every time.
+
+    `make` gives the Python value and is known only where the class is.
+    """
+
+    plain: Any = None
+    computed: bool = False
+    make: Callable[[], Any] | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldShape:
+    """A named field of a record."""
+
+    name: str
+    shape: Shape
+    default: Default | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordShape:
+    """Named fields in order: a managed type itself, or a plain dataclass nested in one."""
+
+    name: str
+    fields: tuple[FieldShape, ...]
+    cls: type[Any] | None = field(default=None, compare=False)
+
+
+Shape = Scalar | DecimalShape | EnumShape | ListShape | MapShape | OptionalShape | RefShape | RecordShape
+
+
+def children(shape: Shape) -> tuple[Shape, ...]:
+    """The shapes directly inside."""
+    match shape:
+        case ListShape(of) | MapShape(of) | OptionalShape(of):
+            return (of,)
+        case RecordShape():
+            return tuple(f.shape for f in shape.fields)
+        case _:
+            return ()
+
+
+def walk(shape: Shape) -> Iterator[Shape]:
+    """The shape and everything inside it, outermost first."""
+    yield shape
+    for child in children(shape):
+        yield from walk(child)
+
+
+def depth(shape: Shape) -> int:
+    """Levels of nesting; a scalar is 1."""
+    return 1 + max((depth(c) for c in children(shape)), default=0)
+
+
+def count_fields(shape: Shape) -> int:
+    """Fields of all records inside, counted as often as they occur."""
+    return sum(len(s.fields) for s in walk(shape) if isinstance(s, RecordShape))
+
+
+def is_mutable(shape: Shape) -> bool:
+    """Whether a value of this shape can be changed in place."""
+    match shape:
+        case ListShape() | MapShape():
+            return True
+        case RecordShape(cls=cls):
+            frozen = cls is not None and cls.__dataclass_params__.frozen
+            return not frozen or any(is_mutable(c) for c in children(shape))
+        case _:
+            return any(is_mutable(c) for c in children(shape))
+
+
+def to_json(shape: Shape) -> Any:
+    """The shape as a stored definition writes it."""
+    match shape:
+        case Scalar(kind):
+            return kind
+        case DecimalShape(precision, scale):
+            return {"decimal": {"precision": precision, "scale": scale}}
+        case EnumShape(name, symbols):
+            return {"enum": {"name": name, "symbols": list(symbols)}}
+        case ListShape(of):
+            return {"list": to_json(of)}
+        case MapShape(of):
+            return {"map": to_json(of)}
+        case OptionalShape(of):
+            return {"optional": to_json(of)}
+        case RefShape(target):
+            return {"ref": target}
+        case RecordShape(name, fields):
+            return {"record": {"name": name, "fields": [field_to_json(f) for f in fields]}}
+
+
+def field_to_json(item: FieldShape) -> dict[str, Any]:
+    """A record's field as a stored definition writes it."""
+    out = {"name": item.name, "type": to_json(item.shape)}
+    if item.default is not None:
+        out["default"] = {"computed": True} if item.default.computed else {"value": item.default.plain}
+    return out
+
+
+def to_avro(shape: Shape, named: set[str] | None = None) -> Any:
+    """The Avro schema. A named type is spelled out once and referred to by name after that, as Avro demands."""
+    named = set() if named is None else named
+    match shape:
+        case Scalar(kind):
+            return SCALARS[kind]
+        case DecimalShape(precision, scale):
+            return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+        case ListShape(of):
+            return {"type": "array", "items": to_avro(of, named)}
+        case MapShape(of):
+            return {"type": "map", "values": to_avro(of, named)}
+        case OptionalShape(of):
+            return ["null", to_avro(of, named)]
+        case _:
+            return _named_avro(shape, named)
+
+
+def _named_avro(shape: EnumShape | RefShape | RecordShape, named: set[str]) -> Any:
+    name = "halog.Ref" if isinstance(shape, RefShape) else shape.name
+    if name in named:
+        return name
+    named.add(name)
+    match shape:
+        case EnumShape(symbols=symbols):
+            return {"type": "enum", "name": name, "symbols": list(symbols)}
+        case RecordShape(fields=fields):
+            avro = [{"name": f.name, "type": to_avro(f.shape, named)} for f in fields]
+            return {"type": "record", "name": name, "fields": avro}
+        case RefShape():
+            return REF_AVRO

@@ -1,0 +1,225 @@
+"""TypeInfo: everything halog knows about one declared class, and the hot path to and from bytes.
+
+Holds no object and no connection; nothing here blocks or reads a clock. The theory: the class is compiled once, at
+declaration, into closures (`encode`, `decode`, `index_key`, …) that are plain attributes, so that a call costs no more
+than its work. An object's bytes are its type id and then Avro, so a reader always knows which definition wrote them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import fastavro
+
+from halog.errors import FieldTypeError, RecordFormatError
+from halog.schema.codec import Accepts, copier, decoder, encoder, misfit_at, values_getter
+from halog.schema.definition import Definition
+from halog.schema.evolution import Reader, body_reader, evolved_reader
+from halog.schema.methods import MethodInfo, field_type_error
+from halog.schema.reference import Ref
+from halog.schema.scalars import DECODE_ERRORS, Encoder, Misfit
+from halog.schema.shapes import is_mutable, to_avro
+
+Key = tuple[Any, ...]
+Values = dict[str, Any]
+
+
+class TypeInfo:
+    """One declared class.
+
+    Hot-path callables, compiled at declaration:
+
+    - `encode(obj) -> bytes`: type id + Avro; FieldTypeError names type, field, the value's type and what was expected.
+    - `encode_values(values: tuple) -> bytes`: the same from `values_of(obj)`.
+    - `decode(data) -> dict`: the inverse; RecordFormatError for anything but exactly one object of this type id.
+    - `values_of(obj) -> tuple`, `key_of(obj) -> tuple`: in the order of `fields` and `key_fields`.
+    - `index_key(key) -> bytes`: family id + Avro of the key; unique over bases and subclasses.
+    - `routing_key(key) -> bytes`: Avro of the `partition_by` values, without the type: types partitioned by the same
+      values live together.
+    - `instance(values: dict) -> obj`: an object without running `__init__`.
+    - `fresh(values: dict) -> dict`: a copy whose lists, dicts and nested dataclasses can be changed safely.
+    """
+
+    encode: Callable[[Any], bytes]
+    encode_values: Callable[[Sequence[Any]], bytes]
+    decode: Reader
+    values_of: Callable[[Any], tuple[Any, ...]]
+    key_of: Callable[[Any], Key]
+    encode_key: Callable[[Key], bytes]
+    index_key: Callable[[Key], bytes]
+    routing_key: Callable[[Key], bytes]
+    instance: Callable[[Mapping[str, Any]], Any]
+    fresh: Callable[[Values], Values]
+
+    def __init__(
+        self, cls: type[Any], definition: Definition, methods: Mapping[str, MethodInfo], accepts: Accepts
+    ) -> None:
+        self.cls = cls
+        self.parsed = definition
+        self.name = definition.name
+        self.module = cls.__module__
+        self.version = definition.version
+        self.bases = definition.bases
+        self.definition = definition.text
+        self.type_id = definition.type_id
+        self.family_id = definition.family_id
+        self.fields = tuple(f.name for f in definition.record.fields)
+        self.key_fields = definition.key
+        self.partition_fields = definition.partition_by
+        self.mutable = any(is_mutable(f.shape) for f in definition.record.fields)
+        self.methods = methods
+        self._compile_values(accepts)
+        self._compile_keys()
+
+    def __repr__(self) -> str:
+        return f"<TypeInfo {self.name} {self.type_id.hex()}>"
+
+    @cached_property
+    def avro(self) -> Any:
+        """The Avro schema of what follows the type id, as JSON values."""
+        return to_avro(self.parsed.record)
+
+    @cached_property
+    def schema(self) -> Any:
+        """The Avro schema as fastavro parsed it, once."""
+        return fastavro.parse_schema(self.avro)
+
+    def _compile_values(self, accepts: Accepts) -> None:
+        shapes = [f.shape for f in self.parsed.record.fields]
+        self.values_of = values_getter(self.fields)
+        self.encode_values = _values_encoder(
+            self.name, self.type_id, [(n, encoder(s, accepts)) for n, s in zip(self.fields, shapes)]
+        )
+        self.encode = _object_encoder(self.name, self.encode_values, self.values_of)
+        self.decode = body_reader(self.name, self.type_id, [(n, decoder(s)) for n, s in zip(self.fields, shapes)])
+        self.instance = _instance_maker(self.cls)
+        self.fresh = _fresh_maker([(n, c) for n, s in zip(self.fields, shapes) if (c := copier(s)) is not None])
+
+    def _compile_keys(self) -> None:
+        shapes = [self.parsed.shape(n) for n in self.key_fields]
+        pairs = [(n, encoder(s)) for n, s in zip(self.key_fields, shapes)]
+        at = [self.key_fields.index(n) for n in self.partition_fields]
+        self.key_of = values_getter(self.key_fields)
+        self._key_decoders = [decoder(s) for s in shapes]
+        self.encode_key = _key_encoder(self.name, b"", pairs, range(len(pairs)))
+        self.index_key = _key_encoder(self.name, self.family_id, pairs, range(len(pairs)))
+        self.routing_key = _key_encoder(self.name, b"", pairs, at)
+
+    def check_key(self, args: Sequence[Any]) -> Key:
+        """The key from what the caller gave: `get(T, a, b)`, or one tuple `get(T, (a, b))`. FieldTypeError if wrong."""
+        key = tuple(args)
+        if len(key) == 1 and len(self.key_fields) > 1 and isinstance(key[0], tuple):
+            key = key[0]
+        self.encode_key(key)
+        return key
+
+    def decode_index_key(self, raw: bytes) -> Key:
+        """The inverse of `index_key`."""
+        try:
+            if raw[: len(self.family_id)] != self.family_id:
+                raise RecordFormatError(f"{self.name}: an index key of another family")
+            key, at = [], len(self.family_id)
+            for decode in self._key_decoders:
+                value, at = decode(raw, at)
+                key.append(value)
+        except DECODE_ERRORS as error:
+            raise RecordFormatError(f"{self.name}: a malformed index key: {str(error)[:200]}") from error
+        if at != len(raw):
+            raise RecordFormatError(f"{self.name}: an index key with {len(raw) - at} bytes too many")
+        return tuple(key)
+
+    def ref(self, raw: bytes, key: Key) -> Ref[Any]:
+        """The reference to the object of this identity (24 bytes) and key."""
+        return Ref.from_raw(raw, self.name, self.encode_key(key))
+
+    def index_key_of(self, ref: Ref[Any]) -> bytes:
+        """The index key of the object a reference of this family points to."""
+        return self.family_id + ref.key
+
+    def reader(self, stored: str | bytes | Mapping[str, Any] | Definition) -> Reader:
+        """Reads bytes written under a stored definition into this class's values; SchemaChangedError if it cannot."""
+        if not isinstance(stored, Definition):
+            stored = Definition.parse(stored)
+        return self.decode if stored.type_id == self.type_id else evolved_reader(stored, self.parsed)
+
+
+def _values_encoder(name: str, type_id: bytes, pairs: list[tuple[str, Encoder]]) -> Callable[[Sequence[Any]], bytes]:
+    encoders = [e for _, e in pairs]
+
+    def encode_values(values: Sequence[Any]) -> bytes:
+        try:
+            return type_id + b"".join([e(v) for e, v in zip(encoders, values, strict=True)])
+        except Misfit:
+            raise field_type_error(name, misfit_at(pairs, values)) from None
+
+    return encode_values
+
+
+def _object_encoder(
+    name: str, encode_values: Callable[[Sequence[Any]], bytes], values_of: Callable[[Any], tuple[Any, ...]]
+) -> Callable[[Any], bytes]:
+    def encode(obj: Any) -> bytes:
+        try:
+            values = values_of(obj)
+        except AttributeError as error:
+            raise FieldTypeError(f"{name}: {error}", type=name) from None
+        return encode_values(values)
+
+    return encode
+
+
+def _key_encoder(
+    name: str, prefix: bytes, pairs: list[tuple[str, Encoder]], at: Sequence[int]
+) -> Callable[[Key], bytes]:
+    """Encodes the key's parts named by `at`; one part, the common case, without a loop."""
+
+    def fail(key: Key) -> FieldTypeError:
+        if len(key) != len(pairs):
+            names = ", ".join(n for n, _ in pairs)
+            return FieldTypeError(f"{name}: the key is ({names}), got {len(key)} values", type=name, field=names)
+        return field_type_error(name, misfit_at(pairs, key))
+
+    def encode_one(key: Key) -> bytes:
+        try:
+            (value,) = key
+            return prefix + only(value)
+        except (Misfit, ValueError):
+            raise fail(key) from None
+
+    def encode_many(key: Key) -> bytes:
+        if len(key) != len(pairs):
+            raise fail(key)
+        try:
+            return prefix + b"".join([e(key[i]) for i, e in chosen])
+        except Misfit:
+            raise fail(key) from None
+
+    only = pairs[0][1]
+    chosen = [(i, pairs[i][1]) for i in at]
+    return encode_one if len(pairs) == 1 else encode_many
+
+
+def _instance_maker(cls: type[Any]) -> Callable[[Mapping[str, Any]], Any]:
+    new = object.__new__
+
+    def instance(values: Mapping[str, Any]) -> Any:
+        obj = new(cls)
+        obj.__dict__.update(values)
+        return obj
+
+    return instance
+
+
+def _fresh_maker(copiers: list[tuple[str, Callable[[Any], Any]]]) -> Callable[[Values], Values]:
+    if not copiers:
+        return dict
+
+    def fresh(values: Values) -> Values:
+        copy = dict(values)
+        for name, copy_value in copiers:
+            copy[name] = copy_value(copy[name])
+        return copy
+
+    return fresh
