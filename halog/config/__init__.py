@@ -1,0 +1,39 @@
+"""The configuration: frozen, validated once, from TOML or built in Python.
+
+Never reads the environment, never contacts a server, and imports no application module. The theory: a wrong value is
+found before anything starts, and the error names file, key and reason; after `load_config` nobody checks again. Units
+stand in the names; a default has its reason beside it (`model`).
+
+A node whose name is not in `[nodes]` is a client: a node in no zone, without a data directory.
+"""
+
+from __future__ import annotations
+
+from halog.config.model import (
+    ApplicationConfig,
+    ClusterConfig,
+    Config,
+    LimitsConfig,
+    NodeConfig,
+    PolicyConfig,
+    SiteConfig,
+    SnapshotConfig,
+    TimingConfig,
+    ZoneConfig,
+)
+from halog.config.read import load_config, parse_config
+
+__all__ = [
+    "ApplicationConfig",
+    "ClusterConfig",
+    "Config",
+    "LimitsConfig",
+    "NodeConfig",
+    "PolicyConfig",
+    "SiteConfig",
+    "SnapshotConfig",
+    "TimingConfig",
+    "ZoneConfig",
+    "load_config",
+    "parse_config",
+]

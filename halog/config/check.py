@@ -1,0 +1,201 @@
+"""What a configuration must satisfy as a whole: names, numbers, and that its parts fit each other.
+
+Never repairs a value. The theory: each check yields (key, reason); the first one is the error, so that an operator
+fixes one named thing at a time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from halog.errors import ConfigError
+
+if TYPE_CHECKING:
+    from halog.config.model import ApplicationConfig, Config, LimitsConfig, PolicyConfig, SiteConfig, TimingConfig
+
+NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
+"""Names become topic and znode names. Kafka allows 249 characters; 100 leave room for prefix and suffix."""
+PATTERN: Final = frozenset("*?[]")
+MIN_SLOTS_PER_PARTITION: Final = 10
+"""As `mappers.consistent_hash` refuses it: below, shares differ by more than 10 %."""
+MAX_RING_SIZE: Final = 1 << 24
+MAX_PARTITIONS: Final = 4_096
+MAPPERS: Final = ("consistent_hash", "round_robin")
+BROKER_BYTES: Final = 64 * 1024 * 1024
+"""The largest record a broker is ever asked to take: above it memory per request, not the limit, is the problem."""
+
+Problems = Iterator[tuple[str, str]]
+
+
+def problem(source: str, key: str, reason: str) -> ConfigError:
+    """The error that names file, key and reason."""
+    return ConfigError(f"{source}: {key}: {reason}", file=source, key=key, reason=reason)
+
+
+def first_problem(config: Config) -> ConfigError | None:
+    """What is wrong first, or None."""
+    for key, reason in _problems(config):
+        return problem(config.source, key, reason)
+    return None
+
+
+def _problems(config: Config) -> Problems:
+    """Every (key, reason), the first one first."""
+    yield from _types(config)
+    yield from _names(config)
+    yield from _site(config.site)
+    yield from _modules(config.application)
+    yield from _zones(config)
+    for name, policy in config.policies.items():
+        yield from _policy(config, f"policies.{name}", policy)
+    yield from _bindings(config)
+    for name, node in config.nodes.items():
+        yield from _address(f"nodes.{name}.address", node.address)
+    yield from _same_data_dir(config)
+    yield from _positive(config)
+    yield from _timing(config.timing)
+    yield from _limits(config.limits)
+
+
+def _types(config: Config) -> Problems:
+    """Values of a Config built in Python; those read from a file are of the right type already."""
+    for section in dataclasses.fields(config):
+        value = getattr(config, section.name)
+        entries = value.items() if isinstance(value, Mapping) else [("", value)]
+        for name, entry in entries:
+            if dataclasses.is_dataclass(entry):
+                yield from _entry_types(f"{section.name}.{name}" if name else section.name, entry)
+
+
+def _entry_types(where: str, entry: Any) -> Problems:
+    for key, hint in typing.get_type_hints(type(entry)).items():
+        value = getattr(entry, key)
+        allowed = typing.get_args(hint) if typing.get_origin(hint) is not tuple else (tuple,)
+        kinds = tuple(typing.get_origin(k) or k for k in (allowed or (hint,)))
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            yield f"{where}.{key}", f"must be {' or '.join(k.__name__ for k in kinds)}, is {type(value).__name__}"
+
+
+def _names(config: Config) -> Problems:
+    named = [("cluster.name", config.cluster.name), ("site.name", config.site.name)]
+    for section in ("zones", "policies", "nodes"):
+        named += [(f"{section}.{name}", name) for name in getattr(config, section)]
+    for key, name in named:
+        if not NAME.match(name) or name in (".", ".."):
+            yield (
+                key,
+                f"the name {name[:110]!r} must be 1 to 100 of A-Z a-z 0-9 . _ - (it becomes topic and znode names)",
+            )
+
+
+def _site(site: SiteConfig) -> Problems:
+    servers = [k for k in ("bootstrap", "zookeeper") if getattr(site, k) is not None]
+    if site.embedded is not None and servers:
+        yield f"site.{servers[0]}", "excludes site.embedded: a site is embedded, or made of existing servers"
+    if site.embedded is None and len(servers) < 2:
+        missing = "bootstrap" if "bootstrap" not in servers else "zookeeper"
+        yield f"site.{missing}", "is missing; give bootstrap and zookeeper, or embedded (a data directory)"
+    for key in servers:
+        addresses, _, _chroot = getattr(site, key).partition("/")
+        for address in addresses.split(","):
+            yield from _address(f"site.{key}", address, zero=False)
+
+
+def _address(key: str, address: str, *, zero: bool = True) -> Problems:
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        yield key, f"{address!r} must be host:port"
+    elif int(port) == 0 and not zero:
+        yield key, f"{address!r}: a server to connect to needs a port"
+
+
+def _modules(application: ApplicationConfig) -> Problems:
+    for module in application.modules:
+        if not all(part.isidentifier() for part in module.split(".")):
+            yield "application.modules", f"{module!r} is no module name"
+
+
+def _zones(config: Config) -> Problems:
+    for name, zone in config.zones.items():
+        key = f"zones.{name}.nodes"
+        if not zone.nodes:
+            yield key, "must name at least one node"
+        if len(set(zone.nodes)) != len(zone.nodes):
+            yield key, "names a node twice"
+        for node in zone.nodes:
+            if PATTERN & set(node):
+                yield key, f"{node!r} is a pattern; only names are taken for now, since placement order follows them"
+            elif node not in config.nodes:
+                yield key, f"{node!r} is not in [nodes]" + _near(node, config.nodes)
+
+
+def _near(name: str, known: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _policy(config: Config, key: str, policy: PolicyConfig) -> Problems:
+    zone = config.zones.get(policy.zone)
+    if zone is None:
+        yield f"{key}.zone", f"{policy.zone!r} is not in [zones]" + _near(policy.zone, config.zones)
+    for name in ("sync_replicas", "async_replicas"):
+        if getattr(policy, name) < 0:
+            yield f"{key}.{name}", "must not be negative"
+    copies = 1 + policy.sync_replicas + policy.async_replicas
+    if zone is not None and copies > len(zone.nodes):
+        have = f"zone {policy.zone!r} has {len(zone.nodes)}"
+        yield f"{key}.sync_replicas", f"an active and its replicas need {copies} nodes, {have}"
+    if not 1 <= policy.partitions <= MAX_PARTITIONS:
+        yield f"{key}.partitions", f"must be 1 to {MAX_PARTITIONS}"
+    if policy.mapper not in MAPPERS:
+        yield f"{key}.mapper", f"{policy.mapper!r} must be one of {', '.join(MAPPERS)}"
+    if policy.ring_size < policy.partitions * MIN_SLOTS_PER_PARTITION or policy.ring_size > MAX_RING_SIZE:
+        yield f"{key}.ring_size", f"must be {MIN_SLOTS_PER_PARTITION} x partitions to {MAX_RING_SIZE}, for even shares"
+
+
+def _bindings(config: Config) -> Problems:
+    for name, policy in config.bindings.items():
+        if name != "*" and PATTERN & set(name):
+            yield f'bindings."{name}"', 'is a pattern; only type names and "*" (every declared type) are taken'
+        if policy not in config.policies:
+            yield f'bindings."{name}"', f"{policy!r} is not in [policies]" + _near(policy, config.policies)
+
+
+def _same_data_dir(config: Config) -> Problems:
+    seen: dict[Path, str] = {}
+    for name, node in config.nodes.items():
+        other = seen.setdefault(node.data_dir, name)
+        if other != name:
+            yield f"nodes.{name}.data_dir", f"is node {other}'s too; each node needs its own"
+
+
+def _positive(config: Config) -> Problems:
+    for section in ("timing", "limits", "snapshot"):
+        for item in dataclasses.fields(getattr(config, section)):
+            value = getattr(getattr(config, section), item.name)
+            if type(value) is int and value < 1:
+                yield f"{section}.{item.name}", f"must be at least 1, is {value}"
+
+
+def _timing(timing: TimingConfig) -> Problems:
+    if timing.non_response_timeout_ms <= 2 * timing.keep_alive_ms:
+        need = f"more than twice keep_alive_ms ({timing.keep_alive_ms})"
+        yield "timing.non_response_timeout_ms", f"must be {need}, or one lost keep-alive ends a node"
+    if timing.session_timeout_ms < 1_000:
+        yield "timing.session_timeout_ms", "must be at least 1000: ZooKeeper grants no less than two ticks of 500 ms"
+    if timing.retry_max_ms < timing.retry_first_ms:
+        yield "timing.retry_max_ms", f"must not be below retry_first_ms ({timing.retry_first_ms})"
+
+
+def _limits(limits: LimitsConfig) -> Problems:
+    if limits.max_record_bytes > BROKER_BYTES:
+        yield "limits.max_record_bytes", f"must be at most {BROKER_BYTES}: a broker holds whole records in memory"
+    for key in ("max_frame_bytes", "max_in_flight_bytes"):
+        if getattr(limits, key) < 2 * limits.max_record_bytes:
+            yield f"limits.{key}", f"must be at least twice max_record_bytes ({limits.max_record_bytes})"

@@ -1,0 +1,157 @@
+"""What a configuration holds: one frozen dataclass per table, every default with its reason.
+
+Knows no file and no TOML. `Config.validate` is the one gate; see `check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from halog.config.check import first_problem
+from halog.config.write import toml_lines
+
+DEFAULT_RING_SIZE: Final = 65_536
+"""Shares differ by less than 1 % up to 655 partitions; see `mappers.consistent_hash`."""
+
+
+@dataclass(frozen=True)
+class ClusterConfig:
+    """`[cluster]`: the name in front of every topic and znode."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class SiteConfig:
+    """`[site]`: one Kafka and one ZooKeeper, existing (`bootstrap`, `zookeeper`) or embedded (a data directory)."""
+
+    name: str = "home"
+    bootstrap: str | None = None
+    zookeeper: str | None = None
+    embedded: Path | None = None
+
+
+@dataclass(frozen=True)
+class ApplicationConfig:
+    """`[application]`: the only module names ever imported."""
+
+    modules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ZoneConfig:
+    """`[zones.NAME]`: nodes that give each other redundancy, in placement order."""
+
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PolicyConfig:
+    """`[policies.NAME]`: how many partitions and copies, and which mapper."""
+
+    zone: str
+    partitions: int = 12  # divides evenly over 2, 3, 4 and 6 nodes; bounds the number of useful nodes (P2)
+    sync_replicas: int = (
+        1  # one copy beside the log before commit returns; more cost latency, none is unsafe only w/o log
+    )
+    async_replicas: int = 0  # the log already keeps what is committed; these only make failover warm
+    mapper: str = "consistent_hash"  # the one whose look-ups need no search
+    ring_size: int = DEFAULT_RING_SIZE
+    before_images: bool = True  # merges and audits need the bytes a change replaced
+
+
+@dataclass(frozen=True)
+class NodeConfig:
+    """`[nodes.NAME]`: a node that may host partitions."""
+
+    data_dir: Path
+    address: str = "127.0.0.1:0"  # loopback, any free port: nothing is reachable from outside unless somebody says so
+
+
+@dataclass(frozen=True)
+class TimingConfig:
+    """`[timing]`: how long to wait for whom."""
+
+    keep_alive_ms: int = 150  # four may be lost within the non-response timeout before a node is suspected
+    non_response_timeout_ms: int = (
+        600  # a GIL or disk stall of half a second is common; a wrong suspicion costs a moment
+    )
+    session_timeout_ms: int = 1_000  # ZooKeeper grants no less than two ticks, and the embedded one ticks in 500 ms
+    connect_timeout_ms: int = 500  # a refused connection answers at once; this is for one that hangs
+    commit_deadline_ms: int = (
+        10_000  # covers a failover (under 1 s) and a broker's restart; then the outcome is unknown
+    )
+    call_deadline_ms: int = 10_000  # as a commit: a call waits through the same failover
+    takeover_deadline_ms: int = 5_000  # an election that takes longer is stuck: the next candidate tries
+    start_deadline_ms: int = 30_000  # a cold node reads state topic and log before it serves
+    close_deadline_ms: int = 5_000  # SIGTERM: hand over, then leave; supervisors usually kill after 10 s
+    retry_first_ms: int = 2  # the first back-off after a conflict: about one commit's time
+    retry_max_ms: int = 200  # doubled up to here, so that contenders spread without anyone noticing
+    retry_times: int = 20  # about 3 s of back-off; then the application hears of the conflict
+
+
+@dataclass(frozen=True)
+class LimitsConfig:
+    """`[limits]`: what is refused, so that nothing grows without bound."""
+
+    max_record_bytes: int = 5_000_000  # R8: one encoded commit record; Kafka's limits are raised to fit
+    max_in_flight: int = 4_096  # commits of one partition waiting for acknowledgement: far above what clients queue
+    max_in_flight_bytes: int = 64_000_000  # the same in bytes: a dozen of the largest records
+    max_frame_bytes: int = 16_000_000  # node channel: three of the largest records with their envelope
+    max_calls: int = 1_024  # remote calls one node runs or queues for others; beyond it OverloadedError
+    call_threads: int = 16  # threads that run remote calls; methods are short, Python runs one at a time
+    replica_queue: int = 65_536  # records queued for an async replica; beyond it, it reads the log instead
+    max_outcomes: int = 10_000  # remembered transaction outcomes (D5): rate x longest / mean duration
+
+
+@dataclass(frozen=True)
+class SnapshotConfig:
+    """`[snapshot]`: how often a partition's state topic is completed and its log trimmed."""
+
+    enabled: bool = True
+    every_records: int = 50_000  # a restore reads at most that many log records, about a second
+    every_ms: int = 60_000  # a quiet partition's log is trimmed too
+    batch_objects: int = 1_000  # objects in one Kafka transaction: short ones, for they hold up readers (LSO)
+    trim: bool = True
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything a node or tool needs to know. `source` is the file it came from, for messages."""
+
+    cluster: ClusterConfig
+    site: SiteConfig
+    application: ApplicationConfig = ApplicationConfig()
+    zones: Mapping[str, ZoneConfig] = field(default_factory=dict)
+    policies: Mapping[str, PolicyConfig] = field(default_factory=dict)
+    bindings: Mapping[str, str] = field(default_factory=dict)
+    nodes: Mapping[str, NodeConfig] = field(default_factory=dict)
+    timing: TimingConfig = TimingConfig()
+    limits: LimitsConfig = LimitsConfig()
+    snapshot: SnapshotConfig = SnapshotConfig()
+    source: str = field(default="configuration", compare=False)
+
+    def validate(self) -> Config:
+        """Cross-check everything; returns itself. ConfigError names file, key and reason."""
+        if error := first_problem(self):
+            raise error
+        return self
+
+    def policy_of(self, type_name: str) -> str | None:
+        """The policy a type is bound to, by name, else by "*"; None: bound to none."""
+        return self.bindings.get(type_name, self.bindings.get("*"))
+
+    def zone_of(self, policy: str) -> ZoneConfig:
+        """The zone a policy places its partitions in."""
+        return self.zones[self.policies[policy].zone]
+
+    def is_client(self, node: str) -> bool:
+        """Whether a node of this name is a client: in no zone, without a data directory."""
+        return node not in self.nodes
+
+    def to_toml(self) -> str:
+        """The configuration as TOML; defaults are written out, absent values left away."""
+        return "\n".join(toml_lines(self))

@@ -1,0 +1,51 @@
+"""From a `Config` to TOML text that reads back equal.
+
+Python reads TOML but does not write it; this writes exactly the values a `Config` can hold.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from halog.config.model import Config
+
+
+def toml_lines(config: Config) -> Iterator[str]:
+    """The lines of the file."""
+    for item in dataclasses.fields(config):
+        value = getattr(config, item.name)
+        if item.name == "bindings":
+            yield from _toml_table("bindings", value)
+        elif isinstance(value, Mapping):
+            for name, entry in value.items():
+                yield from _toml_table(f"{item.name}.{_toml_key(name)}", vars(entry))
+        elif item.name != "source":
+            yield from _toml_table(item.name, vars(value))
+
+
+def _toml_table(name: str, values: Mapping[str, Any]) -> Iterator[str]:
+    yield f"[{name}]"
+    for key, value in values.items():
+        if value is not None:
+            yield f"{_toml_key(key)} = {_toml_value(value)}"
+    yield ""
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _json(key)
+
+
+def _toml_value(value: Any) -> str:
+    plain = list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+    return _json(plain)
+
+
+def _json(value: Any) -> str:
+    """JSON's strings, numbers and lists are TOML's, but for escaped surrogates and the raw DEL character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
