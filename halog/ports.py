@@ -95,8 +95,11 @@ class Log(Protocol):
     def read(self, tp: TopicPartition, start: int, end: int, timeout_s: float = 10.0) -> Iterator[Entry]:
         """The entries in [start, end) that exist, in order; DeadlineError if they do not come in time."""
 
-    def read_keyed(self, tp: TopicPartition) -> Iterator[tuple[bytes, bytes | None, dict[str, bytes]]]:
-        """All committed (key, value, headers) of a compacted partition up to its end now; later ones win."""
+    def read_keyed(
+        self, tp: TopicPartition, start: int = 0
+    ) -> Iterator[tuple[bytes, bytes | None, dict[str, bytes]]]:
+        """All committed (key, value, headers) of a compacted partition from offset `start` up to its end now; later
+        ones win."""
 
     def put(self, tp: TopicPartition, key: bytes, value: bytes | None) -> None:
         """One acknowledged keyed write to a compacted topic (definitions; not the commit path)."""
@@ -177,8 +180,8 @@ class Snapshot(Protocol):
 
     def get(self, key: bytes) -> bytes | None: ...
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Keys with `prefix`, ascending, with their values."""
+    def scan(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Keys with `prefix` that are greater than `after`, ascending, with their values."""
 
 
 class Store(Protocol):
@@ -186,8 +189,8 @@ class Store(Protocol):
 
     def get(self, key: bytes) -> bytes | None: ...
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Keys with `prefix`, ascending, as of the call."""
+    def scan(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Keys with `prefix` that are greater than `after`, ascending, as of the call."""
 
     def write(self, items: Iterable[tuple[bytes, bytes | None]], *, flush: bool = False) -> None:
         """Apply all in one atomic step (None deletes). Survives the process; with `flush` the machine too."""
@@ -216,6 +219,9 @@ class Peer(Protocol):
 class Channel(Protocol):
     """Frames between nodes over TCP. A frame is 4 bytes length (big-endian), then that many bytes."""
 
+    def introduce(self, frame: bytes) -> None:
+        """The frame every pooled connection begins with, before its first request; it has no reply."""
+
     def listen(self, address: str, on_frame: Callable[[Peer, bytes], None], on_closed: Callable[[Peer], None]) -> str:
         """Accept connections; returns host:port. Frames of one peer come in order, on that peer's thread."""
 
@@ -231,5 +237,8 @@ class Channel(Protocol):
     def request(self, address: str, frame: bytes, timeout_s: float) -> bytes:
         """Send on a pooled connection and wait for its one reply on the calling thread. UnreachableError:
         `evidence["sent"]` False if the frame cannot have been acted on. DeadlineError: no reply in time."""
+
+    def drop(self, address: str) -> None:
+        """Close all pooled connections to `address`, also those in use: requests waiting there fail at once."""
 
     def close(self) -> None: ...

@@ -1,0 +1,130 @@
+"""What the cluster agrees on in the coordinator before anything runs: partition tables and node registrations.
+
+nodes/<name>         ephemeral: NodeInfo as JSON
+partitions/<name>    PartitionTable as JSON, changed by compare-and-set only
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable
+
+import msgspec
+
+from halog.config import Config
+from halog.core.planner import place
+from halog.core.table import PartitionTable
+from halog.errors import ConfigError, CoordinatorError, DuplicateNodeError
+from halog.ports import Coordinator
+from halog.runtime.members import NodeInfo
+
+_INFO = msgspec.json.Decoder(NodeInfo)
+
+
+def log_topic(config: Config, policy: str) -> str:
+    """`<cluster>.<policy>.log`"""
+    return f"{config.cluster.name}.{policy}.log"
+
+
+def state_topic(config: Config, policy: str) -> str:
+    """`<cluster>.<policy>.state`"""
+    return f"{config.cluster.name}.{policy}.state"
+
+
+def schemas_topic(config: Config) -> str:
+    """`<cluster>.schemas`"""
+    return f"{config.cluster.name}.schemas"
+
+
+def partition_name(policy: str, index: int) -> str:
+    """`<policy>-<index>`, unique in the cluster (P1)."""
+    return f"{policy}-{index}"
+
+
+def planned_tables(config: Config) -> Iterable[PartitionTable]:
+    """Every partition of every policy, as the configuration places it; log ids are drawn anew."""
+    for name, policy in config.policies.items():
+        nodes = config.zones[policy.zone].nodes
+        copies = 1 + policy.sync_replicas + policy.async_replicas
+        for i in range(policy.partitions):
+            yield PartitionTable(
+                name=partition_name(name, i),
+                log_id=uuid.uuid4().hex,
+                topic=log_topic(config, name),
+                index=i,
+                policy=name,
+                configured=place(i, nodes, copies),
+                sync_replicas=policy.sync_replicas,
+            )
+
+
+def create_tables(coordinator: Coordinator, config: Config) -> dict[str, tuple[int, PartitionTable]]:
+    """Create what is missing; the first node to come wins, the others read. ConfigError if the cluster was set up
+    differently (number of partitions, placement)."""
+    tables = {}
+    for planned in planned_tables(config):
+        path = f"partitions/{planned.name}"
+        coordinator.create(path, planned.to_bytes())
+        found = coordinator.get(path)
+        if found is None:
+            raise CoordinatorError(f"znode {path} vanished while the cluster was set up")
+        table = PartitionTable.from_bytes(found.data)
+        _check(config, planned, table)
+        tables[table.name] = (found.version, table)
+    extra = set(coordinator.children("partitions")) - set(tables)
+    strays = sorted(n for n in extra if n.rpartition("-")[0] in config.policies)
+    if strays:
+        raise ConfigError(
+            f"{config.path}: the cluster has partition {strays[0]} and {len(strays) - 1} more that the policy does "
+            "not; the number of partitions cannot shrink",
+        )
+    return tables
+
+
+def _check(config: Config, planned: PartitionTable, table: PartitionTable) -> None:
+    for field in ("topic", "index", "configured", "sync_replicas"):
+        want, have = getattr(planned, field), getattr(table, field)
+        if want != have:
+            raise ConfigError(
+                f"{config.path}: partition {table.name} was created with {field} {have}, this configuration says "
+                f"{want}; change the configuration back or use another cluster name",
+                partition=table.name,
+            )
+
+
+def register(coordinator: Coordinator, info: NodeInfo, wait_s: float) -> None:
+    """Register this node. An older run of this very node (same installation) is waited for until its session ends;
+    any other holder of the name is an error."""
+    path, data = f"nodes/{info.name}", msgspec.json.encode(info)
+    until = time.monotonic() + wait_s
+    while not coordinator.create(path, data, ephemeral=True):
+        found = coordinator.get(path)
+        holder = None if found is None else _INFO.decode(found.data)
+        if holder is not None and holder.installation == info.installation and found is not None:
+            coordinator.delete(path, found.version)
+            continue
+        if time.monotonic() >= until and holder is not None:
+            raise DuplicateNodeError(
+                f"a node named {info.name} is running already (pid {holder.pid} at {holder.address}); "
+                "stop it or choose another name",
+                node=info.name,
+                pid=holder.pid,
+                address=holder.address,
+            )
+        time.sleep(0.05)
+
+
+def read_nodes(coordinator: Coordinator, names: Iterable[str]) -> dict[str, NodeInfo]:
+    """The registrations below `nodes/`."""
+    infos = {}
+    for name in names:
+        found = coordinator.get(f"nodes/{name}")
+        if found is not None:
+            infos[name] = _INFO.decode(found.data)
+    return infos
+
+
+def is_registration(data: bytes, info: NodeInfo) -> bool:
+    """Is this registration the very one `info` made?"""
+    return _INFO.decode(data) == info

@@ -1,0 +1,341 @@
+"""The driver of one partition's copy: posts events to the core, performs its effects, in order, under one lock.
+
+Events raised while effects are performed wait in the inbox. Records are stored before they are shown, and answers leave
+after the lock is released. Entries of the log come in batches: one store write each, then the acknowledgement. This
+module decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from halog.backend import Found, Lag, Work
+from halog.core import events as ev
+from halog.core import records
+from halog.core.chain import ChainState
+from halog.core.ids import EpochId, Member
+from halog.core.outcomes import Outcomes
+from halog.core.partition import Partition
+from halog.core.roles import Role
+from halog.core.settings import Settings
+from halog.core.table import PartitionTable
+from halog.errors import LogError, StoreError
+from halog.ports import Entry, LogSession, Store, TopicPartition
+from halog.runtime.objects import Item, ObjectTable
+from halog.runtime.results import to_error
+
+logger = logging.getLogger("halog.partition")
+
+Answer = Callable[[ev.Result], None]
+
+
+def monotonic_ms() -> int:
+    """The driver's clock: ms, counting through suspends of the process."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+class Surroundings(Protocol):
+    """What a copy asks of its node."""
+
+    me: Member
+    settings: Settings
+    store: Store
+    before_images: bool
+
+    def current_session(self) -> LogSession: ...
+
+    def end_session(self, session: LogSession, why: str) -> None: ...
+
+    def follow(self, tp: TopicPartition, offset: int) -> None: ...
+
+    def unfollow(self, tp: TopicPartition) -> None: ...
+
+    def set_table(self, copy: Copy, effect: ev.SetTable) -> None: ...
+
+    def refresh_table(self, copy: Copy) -> None: ...
+
+    def ask_positions(self, partition: str, round_: int, nodes: Sequence[str]) -> None: ...
+
+    def tell_position(self, partition: str, effect: ev.TellPosition) -> None: ...
+
+    def send_ack(self, to: str, partition: str, epoch: EpochId, lsn: int) -> None: ...
+
+    def role_changed(self, copy: Copy, role: str, why: str) -> None: ...
+
+    def lost(self, copy: Copy, why: str) -> None: ...
+
+
+class Copy:
+    """One partition on this node."""
+
+    def __init__(self, node: Surroundings, version: int, table: PartitionTable) -> None:
+        self.node, self.name = node, table.name
+        self.tp = TopicPartition(table.topic, table.index)
+        self.lock = threading.RLock()
+        self.progress = threading.Condition(self.lock)
+        self.objects = ObjectTable(node.store, bytes.fromhex(table.log_id), self.lock)
+        self.error: LogError | StoreError | None = None
+        self.session: LogSession | None = None
+        self.answers: dict[int, Answer] = {}
+        self.tail_known = (0, monotonic_ms())
+        """(last lsn the active told us, when)."""
+        self.level_at = monotonic_ms()
+        """When this copy was last known to be level with the active."""
+        self._table = (version, table)
+        self._token = 0
+        self._inbox: deque[ev.Event] = deque()
+        self._busy = False
+        self._pending: list[Item] | None = None
+        self._shown: list[records.Record] = []
+        self._keep: tuple[ChainState, int, int] | None = None
+        self._last_offset = -1
+        self._due: list[tuple[Answer, ev.Result]] = []
+        self._end = 0
+        self._performers: dict[type[Any], Callable[[Any], None]] = {
+            ev.Append: self._append,
+            ev.EndSession: self._end_session,
+            ev.Read: lambda e: node.follow(self.tp, e.offset),
+            ev.StopReading: lambda e: node.unfollow(self.tp),
+            ev.Apply: self._apply,
+            ev.Keep: lambda e: self._stage(e.state, e.next_offset),
+            ev.Reply: self._reply,
+            ev.SetTable: lambda e: node.set_table(self, e),
+            ev.Refresh: lambda e: node.refresh_table(self),
+            ev.AskPositions: lambda e: node.ask_positions(self.name, e.round, e.nodes),
+            ev.TellPosition: lambda e: node.tell_position(self.name, e),
+            ev.SendAck: lambda e: node.send_ack(e.to, self.name, e.epoch, e.lsn),
+            ev.RoleChanged: self._role_changed,
+            ev.Warn: self._warn,
+        }
+
+    def start(self, state: ChainState, next_offset: int, outcomes: Outcomes, last_offset: int, end: int) -> None:
+        """Begin at a position of the log; `end` is where the log ended a moment ago."""
+        version, table = self._table
+        with self.lock:
+            self._last_offset, self._end = last_offset, end
+            self.core = Partition(
+                self.node.me, version, table, state, next_offset, outcomes, self.node.settings, monotonic_ms()
+            )
+            self.node.follow(self.tp, next_offset)
+            self._loaded()
+
+    # --- events ---
+
+    def post(self, event: ev.Event) -> None:
+        """Give the core an event and do what it asks. Any thread."""
+        with self.lock:
+            self._post_safely(event)
+            due, self._due = self._due, []
+        for answer, result in due:
+            answer(result)
+
+    def _post_safely(self, event: ev.Event) -> None:
+        try:
+            self._post(event)
+        except (LogError, StoreError) as error:
+            self._stop(error)
+
+    def _post(self, event: ev.Event) -> None:
+        self._inbox.append(event)
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while self._inbox:
+                for effect in self.core.step(self._inbox.popleft(), monotonic_ms()):
+                    self._performers[type(effect)](effect)
+        finally:
+            self._busy = False
+
+    def read(self, entries: Sequence[Entry]) -> None:
+        """A run of log entries: stepped, stored in one write, shown, then acknowledged."""
+        with self.lock:
+            self._pending = []
+            try:
+                for entry in entries:
+                    self._post(ev.EntryRead(entry.offset, entry.value))
+                self._flush()
+                self._post(ev.Stored())
+                self._loaded()
+            except (LogError, StoreError) as error:
+                self._stop(error)
+            finally:
+                self._pending = None
+            self.progress.notify_all()
+            due, self._due = self._due, []
+        for answer, result in due:
+            answer(result)
+
+    def _loaded(self) -> None:
+        if self.core.role is Role.LOADING and self.core.next_offset >= self._end:
+            self._post(ev.LogEnd())
+
+    def _stop(self, error: LogError | StoreError) -> None:
+        """This copy cannot go on: say so once, and take no further part."""
+        self.error = error
+        logger.error("partition %s stops: %s", self.name, error)
+        self._inbox.clear()
+        self._post(ev.LogLost(str(error)))
+
+    # --- effects ---
+
+    def _append(self, e: ev.Append) -> None:
+        session = self.session
+        assert session is not None
+
+        def done(offset: int | None, why: str | None) -> None:
+            if offset is None:
+                self.post(ev.AppendFailed(e.tag, why or "unknown"))
+            else:
+                self.post(ev.Appended(e.tag, offset))
+
+        session.append(self.tp, e.data, done)
+
+    def _end_session(self, e: ev.EndSession) -> None:
+        if self.session is not None:
+            self.node.end_session(self.session, e.why)
+
+    def _apply(self, e: ev.Apply) -> None:
+        items = self.objects.items_for(e.record)
+        if self._pending is None:
+            self._last_offset = e.next_offset - 1
+            items.append(self._position(e.state, e.next_offset))
+            self.node.store.write(items)
+            self.objects.show(e.record)
+            self.progress.notify_all()
+        else:
+            self._pending.extend(items)
+            self._shown.append(e.record)
+            self._last_offset = e.next_offset - 1
+            self._keep = (e.state, e.next_offset, self._last_offset)
+
+    def _stage(self, state: ChainState, next_offset: int) -> None:
+        if self._pending is None:
+            self.node.store.write([self._position(state, next_offset)])
+        else:
+            self._keep = (state, next_offset, self._last_offset)
+
+    def _position(self, state: ChainState, next_offset: int) -> Item:
+        return self.objects.position_item(state, next_offset, self._last_offset, self.core.outcomes)
+
+    def _flush(self) -> None:
+        assert self._pending is not None
+        if self._keep is not None:
+            self._pending.append(self._position(self._keep[0], self._keep[1]))
+            self.node.store.write(self._pending)
+        for record in self._shown:
+            self.objects.show(record)
+        self._pending, self._keep = [], None
+        self._shown.clear()
+
+    def _reply(self, e: ev.Reply) -> None:
+        answer = self.answers.pop(e.token, None)
+        if answer is not None:
+            self._due.append((answer, e.result))
+
+    def _role_changed(self, e: ev.RoleChanged) -> None:
+        if e.role == Role.STARTING.value:
+            self.session = self.node.current_session()
+        self.node.role_changed(self, e.role, e.why)
+
+    def _warn(self, e: ev.Warn) -> None:
+        logger.warning("%s %s", e.code, e.text)
+        if e.code == "HALOG-DIVERGED" and self.error is None:
+            self.node.lost(self, e.text)
+
+    # --- what the node asks ---
+
+    def _expect(self, answer: Answer) -> int:
+        self._token += 1
+        self.answers[self._token] = answer
+        return self._token
+
+    def submit(self, tx: bytes, work: Work, answer: Answer) -> None:
+        """Ask to commit; `answer` is called once, on any thread."""
+        with self.lock:
+            found: dict[bytes, int] = {}
+            version = self.objects.version
+            for key, _ in work.reads:
+                found[key] = version(key)
+            changes = [self._change(w, found) for w in work.writes]
+            self._post_safely(ev.Submitted(self._expect(answer), tx, work.reads, changes, found))
+            due, self._due = self._due, []
+        for to, result in due:
+            to(result)
+
+    def _change(self, w: Any, found: dict[bytes, int]) -> records.Change:
+        before: Found | None = None
+        if w.op != records.CREATE or w.key not in found:
+            before = self.objects.find(w.key)
+            found.setdefault(w.key, -1 if before is None else before.version)
+        keep = self.node.before_images and before is not None and w.op != records.CREATE
+        return records.Change(w.op, w.ref, w.key, w.value, w.replaced, before.value if keep and before else None)
+
+    def ask_outcome(self, tx: bytes, attempt: int, answer: Answer) -> None:
+        """What became of a transaction?"""
+        with self.lock:
+            self._post(ev.Asked(self._expect(answer), tx, attempt))
+            due, self._due = self._due, []
+        for to, result in due:
+            to(result)
+
+    def hand_over(self, to: str, answer: Answer) -> None:
+        """Make `to` active."""
+        with self.lock:
+            token = self._expect(answer)
+        self.post(ev.HandOverAsked(token, to))
+
+    def validate(self, reads: Sequence[tuple[bytes, int]]) -> None:
+        """ConflictError unless every version still holds."""
+        with self.lock:
+            for key, version in reads:
+                now = self.objects.version(key)
+                if now != version:
+                    raise to_error(ev.Conflicted(key, version, now), self.name)
+
+    @property
+    def serving(self) -> bool:
+        """Active now, as far as this node knows."""
+        return self.core.role is Role.ACTIVE or self.core.role is Role.VERIFYING
+
+    def wait_for(self, lsn: int, timeout_s: float) -> bool:
+        """Wait until `lsn` is visible here."""
+        if self.core.chain.state.lsn >= lsn:
+            return True
+        with self.lock:
+            return self.progress.wait_for(lambda: self.core.chain.state.lsn >= lsn, timeout_s)
+
+    def heard_tail(self, lsn: int) -> None:
+        """The active told its last lsn."""
+        now = monotonic_ms()
+        self.tail_known = (lsn, now)
+        if self.core.chain.state.lsn >= lsn:
+            self.level_at = now
+
+    def lag(self) -> Lag:
+        """How far behind the active this copy is, as far as it knows; ms since it was last known to be level."""
+        behind = max(0, self.tail_known[0] - self.core.chain.state.lsn)
+        if self.serving:
+            return Lag(0, 0.0)
+        return Lag(behind, float(monotonic_ms() - self.level_at) if behind else 0.0)
+
+    def describe(self) -> Mapping[str, object]:
+        """Plain values for operators."""
+        core, lag = self.core, self.lag()
+        s = core.chain.state
+        return {
+            "partition": self.name,
+            "role": core.role.value,
+            "epoch": s.epoch.number,
+            "lsn": s.lsn,
+            "hash": s.hash.hex(),
+            "next_offset": core.next_offset,
+            "lag_records": lag.records,
+            "lag_ms": lag.ms,
+            "error": None if self.error is None else str(self.error),
+        }

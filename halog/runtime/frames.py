@@ -1,0 +1,206 @@
+"""The frames nodes exchange, as MessagePack arrays tagged by name. `docs/protocol.md` specifies them.
+
+Control frames travel one way and unanswered on a node's own connection to another; requests travel on pooled
+connections and have exactly one reply. Every connection begins with `Hello`. Bytes that are no frame of ours close the
+connection; nothing is ever unpickled or imported.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from halog.backend import Found, Invocation, Invoked, Work
+from halog.core.ids import EpochId, Position
+from halog.errors import FrameError
+
+PROTOCOL = 1
+
+
+class _Frame(msgspec.Struct, array_like=True, tag=True, forbid_unknown_fields=True):
+    """Base of all frames."""
+
+
+# --- control ---
+
+
+class Hello(_Frame):
+    """The first frame of every connection."""
+
+    cluster: str
+    node: str
+    incarnation: int
+    protocol: int = PROTOCOL
+
+
+class KeepAlive(_Frame):
+    """I live; `tails` are the last lsns of the partitions I am active for, so that replicas know their lag."""
+
+    sent_ms: int
+    tails: dict[str, int]
+
+
+class Acks(_Frame):
+    """(partition, epoch, lsn, applied): a replica holds, and has applied or not, everything up to lsn."""
+
+    items: list[tuple[str, EpochId, int, bool]]
+
+
+class AskPosition(_Frame):
+    """A candidate asks."""
+
+    partition: str
+    round: int
+
+
+class Told(_Frame):
+    """The answer to AskPosition."""
+
+    partition: str
+    round: int
+    position: Position
+    eligible: bool
+
+
+class Goodbye(_Frame):
+    """I leave on purpose, and serve nothing any more."""
+
+
+Control = Hello | KeepAlive | Acks | AskPosition | Told | Goodbye
+
+
+# --- requests and replies ---
+
+
+class Fetch(_Frame):
+    """Committed objects under index keys, once lsn `settled` is committed."""
+
+    partition: str
+    keys: list[bytes]
+    settled: int
+
+
+class Scan(_Frame):
+    """A page of committed objects whose key starts with `prefix`, behind `after`. `local`: of this node's own copy."""
+
+    partition: str
+    prefix: bytes
+    after: bytes
+    limit: int
+    local: bool
+
+
+class Submit(_Frame):
+    """Commit `work` as transaction `tx`."""
+
+    partition: str
+    tx: bytes
+    work: Work
+
+
+class Validate(_Frame):
+    """Do these versions still hold?"""
+
+    partition: str
+    reads: list[tuple[bytes, int]]
+
+
+class Invoke(_Frame):
+    """Run a method."""
+
+    partition: str
+    invocation: Invocation
+
+
+class AskOutcome(_Frame):
+    """What became of `tx`, attempted under epoch number `attempt`?"""
+
+    partition: str
+    tx: bytes
+    attempt: int
+
+
+class HandOver(_Frame):
+    """Make node `to` active."""
+
+    partition: str
+    to: str
+
+
+class Status(_Frame):
+    """Everything an operator sees of a node."""
+
+
+Request = Fetch | Scan | Submit | Validate | Invoke | AskOutcome | HandOver | Status
+
+
+class Objects(_Frame):
+    """Reply to Fetch and Scan."""
+
+    items: list[Found | None]
+
+
+class Committed(_Frame):
+    """Reply to Submit and HandOver."""
+
+    lsn: int
+
+
+class Valid(_Frame):
+    """Reply to Validate."""
+
+
+class Answered(_Frame):
+    """Reply to Invoke."""
+
+    invoked: Invoked
+
+
+class OutcomeIs(_Frame):
+    """Reply to AskOutcome: "happened" (with lsn), "did not happen", "expired" or "unknown"."""
+
+    outcome: str
+    lsn: int
+
+
+class StatusIs(_Frame):
+    """Reply to Status: plain values."""
+
+    status: dict[str, object]
+
+
+class Failed(_Frame):
+    """An error of the halog tree, by class name."""
+
+    error: str
+    message: str
+    evidence: dict[str, object]
+
+
+Reply = Objects | Committed | Valid | Answered | OutcomeIs | StatusIs | Failed
+
+_ENCODER = msgspec.msgpack.Encoder()
+_INCOMING = msgspec.msgpack.Decoder(Control | Request)
+_REPLY = msgspec.msgpack.Decoder(Reply)
+
+
+def encode(frame: Control | Request | Reply) -> bytes:
+    """A frame's bytes."""
+    return _ENCODER.encode(frame)
+
+
+def decode_incoming(data: bytes) -> Control | Request:
+    """What a peer sent us; FrameError if it is none of ours."""
+    try:
+        frame: Control | Request = _INCOMING.decode(data)
+        return frame
+    except msgspec.MsgspecError as e:
+        raise FrameError(f"a peer sent {len(data)} bytes that are no frame of protocol {PROTOCOL}: {e}") from e
+
+
+def decode_reply(data: bytes) -> Reply:
+    """What a node answered; FrameError if it is no reply."""
+    try:
+        frame: Reply = _REPLY.decode(data)
+        return frame
+    except msgspec.MsgspecError as e:
+        raise FrameError(f"a node answered {len(data)} bytes that are no reply of protocol {PROTOCOL}: {e}") from e

@@ -1,0 +1,334 @@
+"""What a node that hosts partitions runs: its copies, one producer session, one tail of the log, and their threads.
+
+All copies share the session (rule W1 allows it: its end ends every epoch that writes through it) and the tail, so that
+both are warm when a partition fails over. Each epoch is bound to the session it began with. This module moves events
+and effects; it decides nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from halog.core import events as ev
+from halog.core.chain import ChainState
+from halog.core.ids import EpochId, Member, digest
+from halog.core.outcomes import Outcomes
+from halog.core.settings import Settings
+from halog.core.table import PartitionTable
+from halog.errors import CoordinatorError, HalogError, VersionError
+from halog.ports import Coordinator, Entry, Log, LogSession, OutOfRange, Store, TopicPartition, UnknownResult
+from halog.runtime import frames
+from halog.runtime.copy import Copy
+from halog.runtime.members import Membership
+from halog.runtime.router import Router
+from halog.runtime.snapshots import Snapshots
+
+logger = logging.getLogger("halog.host")
+
+SNAPSHOT_CHECK_S = 0.5
+"""How often each copy is looked at for a snapshot that is due."""
+
+TICK_S = 0.02
+"""Deadlines are in tens of ms; a tick costs about 3 µs a copy."""
+
+
+class Host:
+    """The hosting half of a node; implements what copies ask of their surroundings."""
+
+    def __init__(
+        self,
+        me: Member,
+        site: str,
+        settings: Settings,
+        before_images: bool,
+        log: Log,
+        coordinator: Coordinator,
+        store: Store,
+        router: Router,
+        snapshots: Snapshots,
+    ) -> None:
+        self.me, self.site, self.settings, self.before_images = me, site, settings, before_images
+        self.log, self.coordinator, self.store, self.router = log, coordinator, store, router
+        self.snapshots = snapshots
+        self.copies: dict[str, Copy] = {}
+        self.by_tp: dict[TopicPartition, Copy] = {}
+        self.members: Membership
+        self.observers: list[Callable[[Copy, str, str], None]] = []
+        self._executor = ThreadPoolExecutor(8, thread_name_prefix="halog-work")
+        self._session = log.session()
+        self._session_lock = threading.Lock()
+        self._tail = log.tail()
+        self._acks: dict[str, list[tuple[str, EpochId, int, bool]]] = {}
+        self._tail_thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
+        self._closing = threading.Event()
+
+    # --- life ---
+
+    def start(self, members: Membership) -> None:
+        """Start the threads; copies are added one by one."""
+        self.members = members
+        for name, target in (
+            ("tail", self._tail_loop),
+            ("deliveries", self._poll_loop),
+            ("ticks", self._tick_loop),
+            ("snapshots", self._snapshot_loop),
+        ):
+            thread = threading.Thread(target=target, name=f"halog-{name}", daemon=True)
+            self._threads.append(thread)
+            if name == "tail":
+                self._tail_thread = thread
+            thread.start()
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Do something that may block on another thread."""
+        if not self._closing.is_set():
+            self._executor.submit(_logged, work)
+
+    def host(self, version: int, table: PartitionTable) -> None:
+        """Begin to host a partition: warm from the store, else from the state topic, then the log."""
+        copy = Copy(self, version, table)
+        state, next_offset, outcomes, last_offset = self._position(copy, table)
+        end = self.log.bounds(copy.tp)[1]
+        self.by_tp[copy.tp] = copy
+        copy.start(state, next_offset, outcomes, last_offset, end)
+        self.copies[copy.name] = copy
+        copy.post(ev.AliveChanged(self.members.alive))
+        known = self.router.tables.get(copy.name)
+        if known is not None:
+            copy.post(ev.TableSeen(*known))
+
+    def _position(self, copy: Copy, table: PartitionTable) -> tuple[ChainState, int, Outcomes, int]:
+        """Where to go on: the store's position if the log still confirms it, else what a snapshot holds."""
+        stored = copy.objects.load_position()
+        if stored is not None and self._confirmed(copy, stored.state, stored.last_offset, stored.next_offset):
+            return stored.state, stored.next_offset, copy.objects.load_outcomes(), stored.last_offset
+        if stored is not None:
+            logger.warning("partition %s: the local store is not of this log; rebuilding it", copy.name)
+        copy.objects.drop()
+        empty = ChainState(bytes.fromhex(table.log_id), self.site)
+        return self.snapshots.restore(copy, table.policy, empty)
+
+    def _confirmed(self, copy: Copy, state: ChainState, last_offset: int, next_offset: int) -> bool:
+        """Does the log hold the record our history ends with, where we read it (or nothing, for an empty history)?"""
+        start, end = self.log.bounds(copy.tp)
+        if next_offset > end or next_offset < start:
+            return False
+        if last_offset < 0:
+            return True
+        if last_offset < start:
+            return next_offset >= start
+        return any(digest(e.value) == state.hash for e in self.log.read(copy.tp, last_offset, last_offset + 1))
+
+    def close(self) -> None:
+        """Stop the threads; nothing is handed over here."""
+        self._closing.set()
+        self._tail.wake()
+        for thread in self._threads:
+            thread.join(5)
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        self.snapshots.close()
+        self._tail.close()
+        self._session.abandon()
+
+    # --- threads ---
+
+    def _tail_loop(self) -> None:
+        while not self._closing.is_set():
+            try:
+                batch = self._tail.poll(0.1)
+                for tp, run in itertools.groupby(batch, key=_tp):
+                    self._deliver(tp, list(run))
+                self._flush_acks()
+            except HalogError as e:
+                logger.error("reading the log: %s", e)
+                self._closing.wait(0.05)
+
+    def _deliver(self, tp: TopicPartition, run: list[Entry | OutOfRange]) -> None:
+        copy = self.by_tp.get(tp)
+        if copy is None:
+            return
+        entries: list[Entry] = []
+        for item in run:
+            if isinstance(item, OutOfRange):
+                why = f"the log begins at {item.start} and ends at {item.end}, this copy needs {item.offset}"
+                copy.post(ev.LogLost(why))
+                return
+            entries.append(item)
+        copy.read(entries)
+
+    def _poll_loop(self) -> None:
+        while not self._closing.is_set():
+            self._session.poll(0.1)
+
+    def _snapshot_loop(self) -> None:
+        while not self._closing.wait(SNAPSHOT_CHECK_S):
+            self.snapshots.tend(list(self.copies.values()))
+
+    def _tick_loop(self) -> None:
+        while not self._closing.wait(TICK_S):
+            self.members.tick()
+            for copy in list(self.copies.values()):
+                copy.post(ev.Ticked())
+
+    # --- what copies ask ---
+
+    def current_session(self) -> LogSession:
+        return self._session
+
+    def end_session(self, session: LogSession, why: str) -> None:
+        """Let go of a session; every epoch bound to it ends."""
+        with self._session_lock:
+            if session is not self._session:
+                return
+            logger.warning("the producer session ends: %s", why)
+            self._session = self.log.session()
+        self.run(lambda: self._ended(session, why))
+
+    def _ended(self, session: LogSession, why: str) -> None:
+        session.abandon()
+        for copy in list(self.copies.values()):
+            if copy.session is session:
+                copy.post(ev.AppendFailed(-1, why))
+
+    def follow(self, tp: TopicPartition, offset: int) -> None:
+        self._tail.follow(tp, offset)
+
+    def unfollow(self, tp: TopicPartition) -> None:
+        self._tail.unfollow(tp)
+
+    def set_table(self, copy: Copy, effect: ev.SetTable) -> None:
+        self.run(lambda: self._set_table(copy, effect))
+
+    def _set_table(self, copy: Copy, effect: ev.SetTable) -> None:
+        try:
+            version = self.coordinator.set(f"partitions/{copy.name}", effect.table.to_bytes(), effect.version)
+        except VersionError:
+            copy.post(ev.CasDone(effect.round, ev.Cas.CONFLICT))
+        except (UnknownResult, CoordinatorError, HalogError):
+            copy.post(ev.CasDone(effect.round, ev.Cas.UNKNOWN))
+        else:
+            copy.post(ev.CasDone(effect.round, ev.Cas.OK, version))
+            self.router.table_seen(copy.name, version, effect.table)
+
+    def refresh_table(self, copy: Copy) -> None:
+        self.run(lambda: self._refresh_table(copy))
+
+    def _refresh_table(self, copy: Copy) -> None:
+        path = f"partitions/{copy.name}"
+        while not self._closing.is_set():
+            try:
+                self.coordinator.sync(path)
+                found = self.coordinator.get(path)
+            except (HalogError, UnknownResult):
+                self._closing.wait(0.1)
+                continue
+            if found is not None:
+                self.table_seen(copy.name, found.version, PartitionTable.from_bytes(found.data))
+            return
+
+    def table_seen(self, name: str, version: int, table: PartitionTable) -> None:
+        """A partition's znode was read or announced."""
+        self.router.table_seen(name, version, table)
+        copy = self.copies.get(name)
+        if copy is not None:
+            copy.post(ev.TableSeen(version, table))
+
+    def alive_changed(self, members: frozenset[Member], why: str) -> None:
+        """The members this node believes to be up changed."""
+        for copy in list(self.copies.values()):
+            copy.post(ev.AliveChanged(members, why))
+        self.router.nudge()
+
+    def ask_positions(self, partition: str, round_: int, nodes: Sequence[str]) -> None:
+        frame = frames.encode(frames.AskPosition(partition, round_))
+        for node in nodes:
+            self.members.send(node, frame)
+
+    def tell_position(self, partition: str, effect: ev.TellPosition) -> None:
+        frame = frames.Told(partition, effect.round, effect.position, effect.eligible)
+        self.members.send(effect.node, frames.encode(frame))
+
+    def send_ack(self, to: str, partition: str, epoch: EpochId, lsn: int) -> None:
+        """Acknowledgements found while a batch of the log is read leave in one frame at its end."""
+        item = (partition, epoch, lsn, True)
+        if threading.current_thread() is self._tail_thread:
+            self._acks.setdefault(to, []).append(item)
+        else:
+            self.members.send(to, frames.encode(frames.Acks([item])))
+
+    def _flush_acks(self) -> None:
+        if self._acks:
+            due, self._acks = self._acks, {}
+            for to, items in due.items():
+                self.members.send(to, frames.encode(frames.Acks(items)))
+
+    def role_changed(self, copy: Copy, role: str, why: str) -> None:
+        logger.info("partition %s: %s (%s)", copy.name, role, why)
+        for observe in self.observers:
+            observe(copy, role, why)
+        self.router.nudge()
+
+    def lost(self, copy: Copy, why: str) -> None:
+        """The copy cannot go on from what it holds: drop it and rebuild it from the state topic and the log."""
+        self.run(lambda: self._rebuild(copy))
+
+    def _rebuild(self, copy: Copy) -> None:
+        self._closing.wait(0.2)
+        version, table = self.router.tables[copy.name]
+        with copy.lock:
+            self.copies.pop(copy.name, None)
+            self.by_tp.pop(copy.tp, None)
+            copy.objects.drop()
+        self.host(version, table)
+
+    # --- control frames of other members ---
+
+    def control(self, member: Member, frame: frames.Control) -> None:
+        """A control frame of a member that introduced itself."""
+        match frame:
+            case frames.Acks():
+                self._acknowledged(member, frame)
+            case frames.AskPosition(partition=partition, round=round_):
+                copy = self.copies.get(partition)
+                if copy is not None:
+                    copy.post(ev.PositionAsked(member.node, round_))
+            case frames.Told():
+                copy = self.copies.get(frame.partition)
+                if copy is not None:
+                    copy.post(ev.PositionTold(member.node, frame.round, frame.position, frame.eligible))
+            case frames.KeepAlive(tails=tails):
+                self._heard_tails(tails)
+            case _:
+                pass
+
+    def _acknowledged(self, member: Member, frame: frames.Acks) -> None:
+        for partition, epoch, lsn, applied in frame.items:
+            copy = self.copies.get(partition)
+            if copy is not None and applied:
+                copy.post(ev.ReplicaAck(member, epoch, lsn))
+
+    def _heard_tails(self, tails: dict[str, int]) -> None:
+        for partition, lsn in tails.items():
+            copy = self.copies.get(partition)
+            if copy is not None:
+                copy.heard_tail(lsn)
+
+    def tails(self) -> dict[str, int]:
+        """Last committed lsn of every partition this node is active for."""
+        return {c.name: c.core.chain.state.lsn for c in list(self.copies.values()) if c.serving}
+
+
+def _tp(item: Entry | OutOfRange) -> TopicPartition:
+    return item.tp
+
+
+def _logged(work: Callable[[], None]) -> None:
+    try:
+        work()
+    except Exception:
+        logger.exception("a background task failed")

@@ -1,0 +1,230 @@
+"""Who is up, as this node sees it: registrations in the coordinator, connections, and the silence on them (N4, R4).
+
+A member is up while it is registered and heard: its frames arrive within the non-response timeout and our connection to
+it stands. A broken connection is tried once more at once; a refused attempt means the process is gone. The first sign
+wins and a wrong one costs a moment, because the log arbitrates. A registration that vanishes counts only for a member
+that is silent too, so that a restarting ZooKeeper does not start elections. This module never decides who is active.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+import msgspec
+
+from halog.core.ids import Member
+from halog.errors import FrameError, UnreachableError
+from halog.ports import Channel, Peer
+from halog.runtime import frames
+from halog.runtime.copy import monotonic_ms
+
+logger = logging.getLogger("halog.members")
+
+
+class NodeInfo(msgspec.Struct, frozen=True):
+    """A node's registration: the znode below `nodes/`."""
+
+    name: str
+    incarnation: int
+    address: str
+    installation: int
+    hosts: bool
+    """Is it in a zone, so that partitions may be placed there? A client node is not."""
+    pid: int
+    version: str
+
+    @property
+    def member(self) -> Member:
+        return Member(self.name, self.incarnation)
+
+
+class _Link:
+    """What is known of one other hosting node."""
+
+    __slots__ = ("dialling", "heard_ms", "info", "left", "peer", "retry_ms", "up")
+
+    def __init__(self, info: NodeInfo) -> None:
+        self.info = info
+        self.peer: Peer | None = None
+        self.heard_ms = 0
+        self.retry_ms = 0
+        self.dialling = False
+        self.up = False
+        self.left = False
+
+
+class Membership:
+    """Keeps one outgoing connection to every other hosting node. `changed(members, why)` runs on any thread."""
+
+    def __init__(
+        self,
+        me: NodeInfo,
+        hello: frames.Hello,
+        channel: Channel,
+        keep_alive_ms: int,
+        non_response_ms: int,
+        changed: Callable[[frozenset[Member], str], None],
+        run: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self.me, self.channel, self.changed, self.run = me, channel, changed, run
+        self.hello = frames.encode(hello)
+        self.keep_alive_ms, self.non_response_ms = keep_alive_ms, non_response_ms
+        self.lock = threading.Lock()
+        self.links: dict[str, _Link] = {}
+        self.registered: dict[str, NodeInfo] = {}
+        self.tails: Callable[[], dict[str, int]] = dict
+        self._sent_ms = 0
+        self._ticked_ms = monotonic_ms()
+        self._alive = frozenset({me.member})
+        self._notify = threading.Lock()
+        self._told: frozenset[Member] = frozenset()
+        self.closed = False
+
+    # --- sources of knowledge ---
+
+    def registrations(self, infos: dict[str, NodeInfo]) -> None:
+        """The registered nodes changed."""
+        dial = []
+        with self.lock:
+            self.registered = infos
+            for name, info in infos.items():
+                if name == self.me.name or not info.hosts:
+                    continue
+                link = self.links.get(name)
+                if link is None or link.info.incarnation != info.incarnation:
+                    if link is not None and link.peer is not None:
+                        link.peer.close()
+                    self.links[name] = _Link(info)
+                    dial.append(name)
+        for name in dial:
+            self._dial_soon(name)
+        self._publish("registrations changed")
+
+    def heard(self, node: str, incarnation: int) -> None:
+        """A frame of this member arrived."""
+        link = self.links.get(node)
+        if link is None or link.info.incarnation != incarnation:
+            return
+        link.heard_ms = monotonic_ms()
+        if not link.up and link.peer is not None and not link.left:
+            link.up = True
+            self._publish(f"{node} answers")
+
+    def said_goodbye(self, node: str, incarnation: int) -> None:
+        """The member leaves on purpose."""
+        link = self.links.get(node)
+        if link is not None and link.info.incarnation == incarnation:
+            link.left = True
+            self._down(link, "it left")
+
+    def tick(self) -> None:
+        """Send keep-alives, and notice silence. Called every few tens of ms."""
+        now = monotonic_ms()
+        slept = now - self._ticked_ms > self.non_response_ms
+        self._ticked_ms = now
+        if slept:  # this process was stopped: nobody could be heard, so nobody is suspected for it
+            for link in self.links.values():
+                link.heard_ms = max(link.heard_ms, now)
+        if now - self._sent_ms >= self.keep_alive_ms:
+            self._sent_ms = now
+            self.broadcast(frames.encode(frames.KeepAlive(now, self.tails())))
+        for link in list(self.links.values()):
+            self._check(link, now)
+
+    def _check(self, link: _Link, now: int) -> None:
+        if link.up and now - link.heard_ms > self.non_response_ms:
+            self._down(link, f"silent for {now - link.heard_ms} ms")
+        elif self._missing(link) and now >= link.retry_ms and link.info.name in self.registered:
+            self._dial_soon(link.info.name)
+
+    # --- connections ---
+
+    def _missing(self, link: _Link) -> bool:
+        return link.peer is None and not link.dialling and not link.left
+
+    def _dial_soon(self, name: str) -> None:
+        link = self.links[name]
+        link.dialling = True
+        self.run(lambda: self._dial(link))
+
+    def _dial(self, link: _Link) -> None:
+        try:
+            peer = self.channel.dial(
+                link.info.address, self.non_response_ms / 1000, self._unexpected, lambda p: self._closed(link, p)
+            )
+            peer.send(self.hello)
+            peer.send(frames.encode(frames.KeepAlive(monotonic_ms(), self.tails())))
+        except UnreachableError as e:
+            link.dialling = False
+            link.retry_ms = monotonic_ms() + self.keep_alive_ms
+            self._down(link, "its address refuses connections" if e.evidence.get("refused") else "it cannot be reached")
+            return
+        link.peer = peer
+        link.dialling = False
+        if self.closed:
+            peer.close()
+        # It is up once it is heard, too.
+
+    def _unexpected(self, peer: Peer, frame: bytes) -> None:
+        raise FrameError(f"{peer.remote} sent a frame on a connection that only carries ours")
+
+    def _closed(self, link: _Link, peer: Peer) -> None:
+        """Our connection broke: one reconnect, at once; a killed process refuses it within a fraction of a ms."""
+        if self.closed or link.peer is not peer:
+            return
+        link.peer = None
+        if self.links.get(link.info.name) is link and not link.left:
+            link.dialling = True
+            self._dial(link)
+
+    def broken(self, node: str) -> None:
+        """A connection from this member broke: see whether it still answers."""
+        link = self.links.get(node)
+        if link is not None and self._missing(link):
+            self._dial_soon(node)
+
+    def send(self, node: str, data: bytes) -> None:
+        """Send a control frame, or drop it: what matters is repeated or times out."""
+        link = self.links.get(node)
+        peer = None if link is None else link.peer
+        if peer is None:
+            return
+        assert link is not None
+        try:
+            peer.send(data)
+        except UnreachableError:
+            self.run(lambda: self._closed(link, peer))
+
+    def broadcast(self, data: bytes) -> None:
+        for name in list(self.links):
+            self.send(name, data)
+
+    # --- what follows ---
+
+    def _down(self, link: _Link, why: str) -> None:
+        if link.up:
+            link.up = False
+            logger.warning("node %s is not up: %s", link.info.name, why)
+            self._publish(f"{link.info.name}: {why}")
+
+    def _publish(self, why: str) -> None:
+        with self._notify:
+            alive = frozenset({self.me.member, *(link.info.member for link in list(self.links.values()) if link.up)})
+            if alive == self._told:
+                return
+            self._told = self._alive = alive
+            self.changed(alive, why)
+
+    @property
+    def alive(self) -> frozenset[Member]:
+        return self._alive
+
+    def close(self) -> None:
+        """Say goodbye and drop every connection."""
+        self.broadcast(frames.encode(frames.Goodbye()))
+        self.closed = True
+        for link in list(self.links.values()):
+            if link.peer is not None:
+                link.peer.close()

@@ -1,0 +1,488 @@
+"""A node: what an application holds. Implements `Backend` for transactions, here or across the network.
+
+A node named in a zone hosts partitions (`Host`); any other name is a client: it uses objects, hosts nothing and keeps
+nothing on disk. Work is done where the partition is active: here without any I/O but the log's, else by asking the
+active node, waiting out failovers.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+import halog
+from halog.backend import Found, Invocation, Invoked, Lag, Work
+from halog.config import Config
+from halog.core import events as ev
+from halog.core.ids import Member, Reference, location_code
+from halog.core.settings import Settings
+from halog.core.table import PartitionTable
+from halog.errors import (
+    ClosedError,
+    ConfigError,
+    CoordinatorError,
+    HalogError,
+    NotActiveError,
+    OutcomeUnknownError,
+    OverloadedError,
+    PartitionUnavailableError,
+    RefusedError,
+    UnknownTypeError,
+)
+from halog.ports import Channel, Coordinator, Log, SessionState, Store, Versioned
+from halog.runtime import cluster, frames
+from halog.runtime.copy import Copy
+from halog.runtime.host import Host
+from halog.runtime.members import Membership, NodeInfo
+from halog.runtime.results import to_error
+from halog.runtime.router import LocalError, Router
+from halog.runtime.service import Execute, Service, settled
+from halog.runtime.snapshots import Policy, Snapshots
+from mappers.base import Mapper
+
+logger = logging.getLogger("halog.node")
+
+RETRY_S = 0.002
+"""Pause before a commit is tried again after this node stopped being active: the election moves on meanwhile."""
+
+SCAN_PAGE = 500
+"""Objects per page of a remote scan: about 100 kB at 200 bytes each."""
+
+_INSTALLATION = b"halog:installation"
+
+
+class Adapters(msgspec.Struct):
+    """The outside world of one node; built by `wiring`, or by tests. `store` is None for a client."""
+
+    log: Log
+    coordinator: Coordinator
+    channel: Channel
+    store: Store | None
+
+
+class Runtime:
+    """A running node. Thread-safe. Close it, or use it in a with-block."""
+
+    def __init__(
+        self,
+        config: Config,
+        name: str,
+        adapters: Adapters,
+        mapper_for: Callable[[str], Mapper],
+        execute: Execute,
+    ) -> None:
+        self.config, self.name, self.adapters = config, name, adapters
+        self.pid = os.getpid()
+        self.location = location_code(name)
+        self.incarnation = time.time_ns() // 1_000_000
+        self.installation = self._installation(adapters.store)
+        self.member = Member(name, self.incarnation)
+        self.router = Router(name, adapters.channel, config.timing.attempt_timeout_ms / 1000)
+        self.host: Host | None = None
+        self.copies: dict[str, Copy] = {}
+        self.session_state = SessionState.CONNECTED
+        self.closed = False
+        self._mapper_for, self._execute = mapper_for, execute
+        self._owners: dict[str, tuple[Mapper, tuple[str, ...]]] = {}
+        self._count = self.incarnation << 22
+        self._tx_stamp = 0
+        self._id_lock = threading.Lock()
+        self._call_s = config.timing.call_deadline_ms / 1000
+
+    def _installation(self, store: Store | None) -> int:
+        if store is None:
+            return time.time_ns()
+        kept = store.get(_INSTALLATION)
+        if kept is None:
+            kept = time.time_ns().to_bytes(8, "big")
+            store.write([(_INSTALLATION, kept)], flush=True)
+        return int.from_bytes(kept, "big")
+
+    # --- life ---
+
+    def start(self) -> Runtime:
+        """Join the cluster. On any error nothing is left running."""
+        try:
+            self._start()
+        except BaseException:
+            self.close(hand_over=False)
+            raise
+        return self
+
+    def _start(self) -> None:
+        a, c = self.adapters, self.config
+        a.coordinator.connect(self._session_changed)
+        hello = frames.Hello(c.cluster.name, self.name, self.incarnation)
+        host = self._make_host() if a.store is not None else None
+        run = host.run if host is not None else _run_in_thread
+        node_config = c.nodes.get(self.name)
+        info = NodeInfo(
+            self.name, self.incarnation, "", self.installation, host is not None, self.pid, halog.__version__
+        )
+        self.members = Membership(
+            info,
+            hello,
+            a.channel,
+            c.timing.keep_alive_ms,
+            c.timing.non_response_timeout_ms,
+            host.alive_changed if host is not None else _ignore,
+            run,
+        )
+        self.service = Service(hello, self.members, host, self._execute, self.status)
+        a.channel.introduce(frames.encode(hello))
+        address = node_config.address if node_config is not None else "127.0.0.1:0"
+        actual = a.channel.listen(address, self.service.on_frame, self.service.on_closed) if host is not None else ""
+        info = msgspec.structs.replace(info, address=actual)
+        self.info = self.members.me = info
+        self.host = host
+        cluster.register(a.coordinator, info, 2 * c.timing.session_timeout_ms / 1000)
+        tables = self._create_topics_and_tables()
+        for name, (version, table) in tables.items():
+            self.router.table_seen(name, version, table)
+        if host is not None:
+            host.start(self.members)
+            self.members.tails = host.tails
+            for version, table in tables.values():
+                if self.name in table.configured:
+                    host.host(version, table)
+            self.copies = host.copies
+        for name in tables:
+            a.coordinator.watch(f"partitions/{name}", self._table_changed)
+        a.coordinator.watch_children("nodes", self._nodes_changed)
+
+    def _make_host(self) -> Host:
+        a, c = self.adapters, self.config
+        assert a.store is not None
+        settings = Settings(
+            commit_deadline_ms=c.timing.commit_deadline_ms,
+            max_record_bytes=c.limits.max_record_bytes,
+            max_in_flight=c.limits.max_in_flight,
+        )
+        before = any(p.before_images for p in c.policies.values())
+        snapshots = Snapshots(
+            a.log,
+            a.coordinator,
+            lambda policy: cluster.state_topic(c, policy),
+            c.cluster.name,
+            Policy(c.snapshot.every_records, c.snapshot.every_ms, c.snapshot.keep_records),
+        )
+        return Host(self.member, c.site.name, settings, before, a.log, a.coordinator, a.store, self.router, snapshots)
+
+    def _create_topics_and_tables(self) -> dict[str, tuple[int, PartitionTable]]:
+        a, c = self.adapters, self.config
+        for name, policy in c.policies.items():
+            a.log.ensure_topic(cluster.log_topic(c, name), policy.partitions)
+            a.log.ensure_topic(cluster.state_topic(c, name), policy.partitions, compacted=True)
+        a.log.ensure_topic(cluster.schemas_topic(c), 1, compacted=True)
+        return cluster.create_tables(a.coordinator, c)
+
+    def close(self, hand_over: bool = True) -> None:
+        """Hand over what this node is active for, leave, and let go of everything."""
+        if self.closed:
+            return
+        if hand_over and self.host is not None:
+            self._hand_over_all()
+        self.closed = True
+        members = getattr(self, "members", None)
+        if members is not None:
+            members.close()
+        if self.host is not None:
+            self.host.close()
+        self._unregister()
+        a = self.adapters
+        for part in (a.channel, a.coordinator, a.log, a.store):
+            if part is not None:
+                part.close()
+
+    def _unregister(self) -> None:
+        info: NodeInfo | None = getattr(self, "info", None)
+        try:
+            found = self.adapters.coordinator.get(f"nodes/{self.name}")
+            if info is not None and found is not None and cluster.is_registration(found.data, info):
+                self.adapters.coordinator.delete(f"nodes/{self.name}")
+        except HalogError:
+            logger.debug("could not unregister; the session will end by itself")
+
+    def _hand_over_all(self) -> None:
+        """Give every partition this node is active for to its first available replica."""
+        assert self.host is not None
+        waiting = []
+        for copy in list(self.host.copies.values()):
+            target = next((r.node for r in copy.core.table.replicas if r.member in self.members.alive), None)
+            if copy.serving and target is not None:
+                waiter = Waiter()
+                copy.hand_over(target, waiter)
+                waiting.append(waiter)
+        until = time.monotonic() + 3
+        for waiter in waiting:
+            waiter.wait(max(0.0, until - time.monotonic()))
+        while waiting and time.monotonic() < until and any(self._still_mine(c) for c in self.host.copies.values()):
+            time.sleep(0.01)
+
+    def _still_mine(self, copy: Copy) -> bool:
+        known = self.router.tables[copy.name][1]
+        return known.active == self.member and bool(known.replicas)
+
+    # --- the coordinator ---
+
+    def _session_changed(self, state: SessionState) -> None:
+        lost_before = self.session_state is SessionState.LOST
+        self.session_state = state
+        logger.info("coordinator session: %s", state.value)
+        if state is SessionState.CONNECTED and lost_before and not self.closed:
+            threading.Thread(target=self._register_again, name="halog-register", daemon=True).start()
+
+    def _register_again(self) -> None:
+        """The old session took our registration with it."""
+        try:
+            cluster.register(self.adapters.coordinator, self.info, 2 * self.config.timing.session_timeout_ms / 1000)
+        except HalogError as e:
+            logger.error("could not register again: %s", e)
+        if self.host is not None:
+            for copy in list(self.host.copies.values()):
+                self.host.refresh_table(copy)
+
+    def _table_changed(self, path: str, found: Versioned | None) -> None:
+        if found is None:
+            return
+        table = PartitionTable.from_bytes(found.data)
+        if self.host is not None:
+            self.host.table_seen(table.name, found.version, table)
+        else:
+            self.router.table_seen(table.name, found.version, table)
+
+    def _nodes_changed(self, names: list[str]) -> None:
+        try:
+            infos = cluster.read_nodes(self.adapters.coordinator, names)
+        except (CoordinatorError, HalogError) as e:
+            logger.warning("could not read the registered nodes: %s", e)
+            return
+        self.router.nodes_seen(infos)
+        if self.host is not None:
+            self.members.registrations(infos)
+
+    # --- Backend ---
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ClosedError(f"node {self.name} is closed")
+
+    def partition_of(self, type_name: str, routing_key: bytes) -> str:
+        """See Backend."""
+        mapper, names = self._owners.get(type_name) or self._owner(type_name)
+        return names[mapper.partition(routing_key)]
+
+    def partitions_of(self, type_name: str) -> Sequence[str]:
+        """See Backend."""
+        return (self._owners.get(type_name) or self._owner(type_name))[1]
+
+    def _owner(self, type_name: str) -> tuple[Mapper, tuple[str, ...]]:
+        policy = self.config.policy_of(type_name)
+        if policy is None:
+            raise UnknownTypeError(f"type {type_name} is bound to no policy; add it to [bindings]", type=type_name)
+        count = self.config.policies[policy].partitions
+        names = tuple(cluster.partition_name(policy, i) for i in range(count))
+        self._owners[type_name] = owner = (self._mapper_for(policy), names)
+        return owner
+
+    def new_reference(self) -> Reference:
+        """See Backend."""
+        with self._id_lock:
+            self._count += 1
+            return Reference(self.location, self.installation, self._count)
+
+    def new_transaction_id(self) -> bytes:
+        """See Backend."""
+        with self._id_lock:
+            self._tx_stamp = max(self._tx_stamp + 1, time.time_ns())
+            return self._tx_stamp.to_bytes(8, "big") + self.location.to_bytes(8, "big")
+
+    def is_active(self, partition: str) -> bool:
+        """See Backend."""
+        copy = self.copies.get(partition)
+        return copy is not None and copy.serving
+
+    def fetch(self, partition: str, keys: Sequence[bytes], *, settled: int = 0) -> Sequence[Found | None]:
+        """See Backend."""
+        copy = self.copies.get(partition)
+        if copy is not None and copy.serving:
+            if settled and not copy.wait_for(settled, self._call_s):
+                raise PartitionUnavailableError(f"lsn {settled} of {partition} is not settled", partition=partition)
+            return [copy.objects.find(k) for k in keys]
+        reply = self._ask(partition, frames.Fetch(partition, list(keys), settled))
+        if reply is None:
+            return self.fetch(partition, keys, settled=settled)
+        assert isinstance(reply, frames.Objects)
+        return reply.items
+
+    def fetch_local(self, partition: str, keys: Sequence[bytes]) -> tuple[Sequence[Found | None], Lag] | None:
+        """See Backend."""
+        copy = self.copies.get(partition)
+        if copy is None or copy.error is not None:
+            return None
+        return [copy.objects.find(k) for k in keys], copy.lag()
+
+    def scan(self, partition: str, prefix: bytes) -> Iterator[Found]:
+        """See Backend."""
+        copy = self.copies.get(partition)
+        if copy is not None and copy.serving:
+            yield from copy.objects.scan(prefix)
+            return
+        after = b""
+        while True:
+            reply = self._ask(partition, frames.Scan(partition, prefix, after, SCAN_PAGE, False))
+            if reply is None:
+                copy = self.copies[partition]
+                yield from copy.objects.scan(prefix, after)
+                return
+            assert isinstance(reply, frames.Objects)
+            for found in reply.items:
+                if found is not None:
+                    after = found.key
+                    yield found
+            if len(reply.items) < SCAN_PAGE:
+                return
+
+    def scan_local(self, partition: str, prefix: bytes) -> Iterator[Found] | None:
+        """See Backend."""
+        copy = self.copies.get(partition)
+        return None if copy is None or copy.error is not None else copy.objects.scan(prefix)
+
+    def commit(self, partition: str, tx: bytes, work: Work) -> int:
+        """See Backend."""
+        self._check_open()
+        until = time.monotonic() + self._call_s
+        while True:
+            try:
+                lsn = self._commit_once(partition, tx, work, until)
+            except OverloadedError:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(0.005)
+                continue
+            if lsn is not None:
+                return lsn
+
+    def _commit_once(self, partition: str, tx: bytes, work: Work, until: float) -> int | None:
+        """One attempt here or elsewhere; None: the active moved here or away meanwhile, go round again."""
+        copy = self.copies.get(partition)
+        if copy is None or not copy.serving:
+            reply = self._ask(partition, frames.Submit(partition, tx, work), until)
+            if reply is None:
+                return None
+            assert isinstance(reply, frames.Committed)
+            return reply.lsn
+        waiter = Waiter()
+        copy.submit(tx, work, waiter)
+        result = waiter.wait(until - time.monotonic())
+        if isinstance(result, ev.Happened):
+            return result.lsn
+        error = to_error(result or ev.Unknown("no answer in time"), partition)
+        again = isinstance(error, NotActiveError | OutcomeUnknownError) and not error.evidence.get("expired")
+        if not again or time.monotonic() >= until:
+            raise error
+        time.sleep(RETRY_S)
+        return None
+
+    def validate(self, partition: str, reads: Sequence[tuple[bytes, int]]) -> None:
+        """See Backend."""
+        while True:
+            copy = self.copies.get(partition)
+            if copy is not None and copy.serving:
+                copy.validate(reads)
+                return
+            if self._ask(partition, frames.Validate(partition, list(reads))) is not None:
+                return
+
+    def invoke(self, partition: str, invocation: Invocation) -> Invoked:
+        """See Backend."""
+        reply = self._ask(partition, frames.Invoke(partition, invocation))
+        if reply is None:
+            return self._execute(partition, invocation)
+        assert isinstance(reply, frames.Answered)
+        return reply.invoked
+
+    def _ask(self, partition: str, frame: frames.Request, until: float | None = None) -> frames.Reply | None:
+        """Ask the active node; None if that is this very node by now."""
+        self._check_open()
+        deadline = self._call_s if until is None else max(0.0, until - time.monotonic())
+        try:
+            return self.router.ask(partition, frame, deadline, lambda: self.is_active(partition))
+        except LocalError:
+            return None
+
+    # --- operators ---
+
+    def outcome(self, partition: str, tx: bytes, attempt: int) -> str:
+        """What became of a transaction attempted under epoch number `attempt`: "happened", "did not happen",
+        "expired" or "unknown"."""
+        reply = self._ask(partition, frames.AskOutcome(partition, tx, attempt))
+        if reply is None:
+            waiter = Waiter()
+            self.copies[partition].ask_outcome(tx, attempt, waiter)
+            result = waiter.wait(self._call_s)
+            reply = settled(result or ev.Unknown("no answer in time"))
+        assert isinstance(reply, frames.OutcomeIs)
+        return reply.outcome
+
+    def hand_over(self, partition: str, to: str) -> None:
+        """Make `to` active for a partition (Q5). RefusedError says why not."""
+        known = self.router.tables.get(partition)
+        if known is None:
+            raise ConfigError(f"there is no partition {partition}; see `halog partition list`")
+        if to not in known[1].configured:
+            raise RefusedError(f"{to} is not in the node list of {partition}: {', '.join(known[1].configured)}")
+        reply = self._ask(partition, frames.HandOver(partition, to))
+        if reply is None:
+            waiter = Waiter()
+            self.copies[partition].hand_over(to, waiter)
+            result = waiter.wait(self._call_s)
+            if not isinstance(result, ev.Happened):
+                raise to_error(result or ev.Unknown("no answer in time"), partition)
+
+    def status(self) -> dict[str, object]:
+        """Plain values: this node, whom it sees, and its copies."""
+        return {
+            "node": self.name,
+            "incarnation": self.incarnation,
+            "address": self.info.address,
+            "pid": self.pid,
+            "hosts": self.host is not None,
+            "session": self.session_state.value,
+            "alive": sorted(m.node for m in self.members.alive),
+            "copies": [dict(c.describe()) for c in list(self.copies.values())],
+        }
+
+
+class Waiter:
+    """Waits on the calling thread for one result."""
+
+    __slots__ = ("_lock", "result")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self.result: ev.Result | None = None
+
+    def __call__(self, result: ev.Result) -> None:
+        self.result = result
+        self._lock.release()
+
+    def wait(self, timeout_s: float) -> ev.Result | None:
+        """The result, or None if it did not come in time."""
+        self._lock.acquire(timeout=max(0.0, timeout_s))
+        return self.result
+
+
+def _run_in_thread(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, name="halog-work", daemon=True).start()
+
+
+def _ignore(*_: Any) -> None:
+    pass

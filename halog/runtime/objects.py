@@ -1,0 +1,219 @@
+"""The objects of one partition on one node: a part of the local store, with a cache of entries in front.
+
+`items_for` turns an accepted record into the store's changes; it is the only function that does, for active, replica,
+restore and merge alike, so live and replay cannot drift. It is blind (it reads nothing), so replay runs at the log's
+speed. Values stay encoded. Objects, index, outcomes and position go to the store in one atomic write.
+
+Keys, all behind the 8 first bytes of the log id, so that another history's leftovers are never taken for ours:
+    o <ref>          lsn (8), length of the index key (4), index key, encoded value
+    i <index key>    ref
+    t <lsn>          transaction id
+    x <lsn> <ref>    deleted at lsn (until a snapshot has passed it)
+    m                position: chain state, next offset, outcome horizon
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from halog.backend import Found
+from halog.core import records
+from halog.core.chain import ChainState
+from halog.core.ids import ABSENT
+from halog.core.outcomes import Outcomes
+from halog.errors import StoreError
+from halog.ports import Snapshot, Store
+
+PREFIX_BYTES = 8
+CACHE_OBJECTS = 200_000
+"""Entries kept decoded-ready in memory per partition; about 100 MB at 200 bytes each over a dozen busy partitions."""
+
+_HEAD = struct.Struct(">QI")
+_LSN = struct.Struct(">Q")
+
+Item = tuple[bytes, bytes | None]
+
+
+class StoredPosition(msgspec.Struct, frozen=True):
+    """What stands under `m`."""
+
+    state: ChainState
+    next_offset: int
+    last_offset: int
+    """Offset of the last accepted record: its hash in the log must be the chain's, else this copy is foreign."""
+    horizon: bytes
+
+
+_POSITION = msgspec.msgpack.Decoder(StoredPosition)
+
+
+def pack_object(lsn: int, key: bytes, value: bytes) -> bytes:
+    """An object as stored and as written to the state topic."""
+    return _HEAD.pack(lsn, len(key)) + key + value
+
+
+def unpack_object(ref: bytes, data: bytes) -> Found:
+    """The inverse of `pack_object`."""
+    lsn, n = _HEAD.unpack_from(data)
+    return Found(ref, lsn, data[12 + n :], data[12 : 12 + n])
+
+
+class ObjectTable:
+    """One partition's objects. `commit_items` and `load` run under the partition's lock; reads need none for cached
+    entries and take it to fill the cache."""
+
+    def __init__(self, store: Store, log_id: bytes, lock: threading.RLock, cache_objects: int = CACHE_OBJECTS) -> None:
+        self.store, self.lock, self.limit = store, lock, cache_objects
+        self.prefix = log_id[:PREFIX_BYTES]
+        self._o, self._i = self.prefix + b"o", self.prefix + b"i"
+        self._t, self._x, self._m = self.prefix + b"t", self.prefix + b"x", self.prefix + b"m"
+        self.cache: dict[bytes, Found] = {}
+        self.dirty: set[bytes] | None = None
+        """References changed since the last snapshot of this copy; None: unknown (nobody is counting)."""
+
+    # --- applying ---
+
+    def items_for(self, record: records.Record) -> list[Item]:
+        """The store's changes for one accepted record."""
+        if type(record) is not records.Commit:
+            return []
+        lsn = record.header.lsn
+        at = _LSN.pack(lsn)
+        items: list[Item] = [(self._t + at, record.header.tx)]
+        for c in record.changes:
+            if c.value is None:
+                items.append((self._o + c.ref, None))
+                items.append((self._i + c.key, None))
+                items.append((self._x + at + c.ref, b""))
+            else:
+                items.append((self._o + c.ref, pack_object(lsn, c.key, c.value)))
+                if c.op == records.CREATE:
+                    items.append((self._i + c.key, c.ref))
+        return items
+
+    def position_item(self, state: ChainState, next_offset: int, last_offset: int, outcomes: Outcomes) -> Item:
+        """The position, to be written with the items it covers."""
+        position = StoredPosition(state, next_offset, last_offset, outcomes.horizon)
+        return self._m, msgspec.msgpack.encode(position)
+
+    def show(self, record: records.Record) -> None:
+        """Make a stored record visible: durable first, visible second."""
+        if type(record) is not records.Commit:
+            return
+        cache, lsn, dirty = self.cache, record.header.lsn, self.dirty
+        for c in record.changes:
+            if dirty is not None:
+                dirty.add(c.ref)
+            if c.value is None:
+                cache.pop(c.key, None)
+            else:
+                cache[c.key] = Found(c.ref, lsn, c.value, c.key)
+        while len(cache) > self.limit:
+            del cache[next(iter(cache))]
+
+    # --- reading ---
+
+    def find(self, key: bytes) -> Found | None:
+        """The object under an index key, or None."""
+        found = self.cache.get(key)
+        return found if found is not None else self._fill(key)
+
+    def _fill(self, key: bytes) -> Found | None:
+        with self.lock:
+            ref = self.store.get(self._i + key)
+            if ref is None:
+                return None
+            data = self.store.get(self._o + ref)
+            if data is None:
+                raise StoreError("the local store's index names an object it does not hold; delete the data directory")
+            found = unpack_object(ref, data)
+            self.cache[key] = found
+            if len(self.cache) > self.limit:
+                del self.cache[next(iter(self.cache))]
+            return found
+
+    def version(self, key: bytes) -> int:
+        """The version under an index key; -1 if there is none."""
+        found = self.find(key)
+        return ABSENT if found is None else found.version
+
+    def scan(self, key_prefix: bytes, after: bytes = b"") -> Iterator[Found]:
+        """Objects whose index key starts with `key_prefix` and is greater than `after`, as of the call."""
+        return scan(self.store.snapshot(), self.prefix, key_prefix, after)
+
+    # --- life of the copy ---
+
+    def load_position(self, source: Snapshot | None = None) -> StoredPosition | None:
+        """What the store holds of this partition; StoreError if it cannot be read."""
+        data = (source or self.store).get(self._m)
+        if data is None:
+            return None
+        try:
+            return _POSITION.decode(data)
+        except msgspec.MsgspecError as e:
+            raise StoreError(f"the local store's position cannot be read: {e}; delete the data directory") from e
+
+    def load_outcomes(self) -> Outcomes:
+        """The outcome table, oldest first."""
+        position = self.load_position()
+        items = ((tx, _LSN.unpack(k[-8:])[0]) for k, tx in self.store.scan(self._t))
+        return Outcomes(items, position.horizon if position else b"")
+
+    def forget_outcomes(self, keep_from_lsn: int) -> list[Item]:
+        """Changes that drop remembered transaction ids below an lsn."""
+        drop: list[Item] = []
+        for k, _ in self.store.scan(self._t):
+            if _LSN.unpack(k[-8:])[0] >= keep_from_lsn:
+                break
+            drop.append((k, None))
+        return drop
+
+    def tombstones(self, source: Snapshot | None = None) -> Iterator[tuple[int, bytes]]:
+        """(lsn, ref) of remembered deletions, oldest first."""
+        for k, _ in (source or self.store).scan(self._x):
+            yield _LSN.unpack_from(k, PREFIX_BYTES + 1)[0], k[PREFIX_BYTES + 9 :]
+
+    def forget_tombstones(self, upto_lsn: int) -> list[Item]:
+        """Changes that drop remembered deletions up to an lsn that a snapshot has passed."""
+        return [(self._x + _LSN.pack(lsn) + ref, None) for lsn, ref in self.tombstones() if lsn <= upto_lsn]
+
+    def object_bytes(self, source: Snapshot, ref: bytes) -> bytes | None:
+        """One object as stored, or None."""
+        return source.get(self._o + ref)
+
+    def outcomes_between(self, source: Snapshot, above_lsn: int) -> list[tuple[int, bytes]]:
+        """(lsn, transaction id) of remembered outcomes above an lsn, oldest first."""
+        items = source.scan(self._t, self._t + _LSN.pack(above_lsn))
+        return [(_LSN.unpack(k[-8:])[0], tx) for k, tx in items]
+
+    def objects(self, source: Snapshot) -> Iterator[tuple[bytes, bytes]]:
+        """(ref, stored bytes) of every object in a snapshot of the store, by reference."""
+        for k, v in source.scan(self._o):
+            yield k[PREFIX_BYTES + 1 :], v
+
+    def restored(self, ref: bytes, data: bytes) -> list[Item]:
+        """The store's changes for one object taken from the state topic."""
+        found = unpack_object(ref, data)
+        return [(self._o + ref, data), (self._i + found.key, ref)]
+
+    def restored_outcomes(self, items: Sequence[tuple[bytes, int]]) -> list[Item]:
+        """The store's changes for outcomes taken from the state topic."""
+        return [(self._t + _LSN.pack(lsn), tx) for tx, lsn in items]
+
+    def drop(self) -> None:
+        """Delete everything of this partition from the store."""
+        with self.lock:
+            self.cache.clear()
+            self.store.drop(self.prefix)
+
+
+def scan(source: Snapshot, prefix: bytes, key_prefix: bytes, after: bytes = b"") -> Iterator[Found]:
+    """Objects of one partition whose index key starts with `key_prefix` and is greater than `after`, in key order."""
+    for _, ref in source.scan(prefix + b"i" + key_prefix, prefix + b"i" + after if after else b""):
+        data = source.get(prefix + b"o" + ref)
+        if data is not None:
+            yield unpack_object(ref, data)

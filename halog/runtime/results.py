@@ -1,0 +1,49 @@
+"""The core's results as errors of the one tree, with their evidence."""
+
+from __future__ import annotations
+
+from halog import errors
+from halog.core import events as ev
+from halog.core.ids import ABSENT
+
+
+def to_error(result: ev.Result, partition: str) -> errors.HalogError:
+    """The error that says what `result` says. `Happened` has none."""
+    match result:
+        case ev.Conflicted(key=key, expected=expected, found=found, settled=settled):
+            return _conflict(partition, key, expected, found, settled)
+        case ev.Duplicated(key=key):
+            return errors.DuplicateKeyError(f"an object with this key exists in {partition}", key=key)
+        case ev.TooLarge(size=size, limit=limit):
+            return errors.RecordTooLargeError(
+                f"the commit record has {size:,} bytes, the limit is {limit:,} (limits.max_record_bytes); "
+                "split the transaction",
+                size=size,
+                limit=limit,
+            )
+        case ev.NotServing(active=active):
+            return errors.NotActiveError(f"this node is not active for {partition}", partition=partition, active=active)
+        case ev.Busy(limit=limit):
+            return errors.OverloadedError(f"{limit} commits are in flight in {partition} (limits.max_in_flight)")
+        case ev.Refused(why=why):
+            return errors.RefusedError(why, partition=partition)
+        case ev.Expired():
+            return errors.OutcomeUnknownError(
+                f"the transaction id is older than what {partition} remembers", partition=partition, expired=True
+            )
+        case ev.Unknown(why=why):
+            return errors.OutcomeUnknownError(f"commit in {partition} unsettled: {why}", partition=partition)
+        case _:
+            return errors.OutcomeUnknownError(f"unexpected result {result!r}", partition=partition)
+
+
+def _conflict(partition: str, key: bytes, expected: int, found: int, settled: int) -> errors.ConflictError:
+    was = "absent" if expected == ABSENT else f"version {expected}"
+    now = "absent" if found == ABSENT else f"version {found}"
+    return errors.ConflictError(
+        f"an object in {partition} was read as {was} and is now {now}; run the transaction again",
+        key=key,
+        expected=expected,
+        found=found,
+        settled_lsn=settled,
+    )

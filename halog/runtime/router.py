@@ -1,0 +1,150 @@
+"""Who is active for a partition, and how to reach it: waits, retries and follows hand-overs until a deadline (R5).
+
+The router knows the partition tables (watched in the coordinator) and the registered nodes' addresses. A request that
+got no answer is repeated only where repeating is harmless: every request is, since commits carry their transaction id.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from halog.core.table import PartitionTable
+from halog.errors import (
+    AvailabilityError,
+    DeadlineError,
+    HalogError,
+    NotActiveError,
+    OutcomeUnknownError,
+    PartitionUnavailableError,
+    UnreachableError,
+)
+from halog.ports import Channel
+from halog.runtime import frames
+from halog.runtime.failures import from_frame
+from halog.runtime.members import NodeInfo
+
+RETRY_S = 0.01
+"""Pause between attempts when nothing tells us of a change: an election takes a few tens of ms."""
+
+
+class Router:
+    """Shared by all threads of a node."""
+
+    def __init__(self, me: str, channel: Channel, attempt_s: float) -> None:
+        self.me, self.channel, self.attempt_s = me, channel, attempt_s
+        self.changed = threading.Condition()
+        self.tables: dict[str, tuple[int, PartitionTable]] = {}
+        self.nodes: dict[str, NodeInfo] = {}
+
+    # --- knowledge ---
+
+    def table_seen(self, name: str, version: int, table: PartitionTable) -> None:
+        """A partition's znode was read."""
+        with self.changed:
+            known = self.tables.get(name)
+            if known is None or version >= known[0]:
+                self.tables[name] = (version, table)
+                self.changed.notify_all()
+
+    def nodes_seen(self, nodes: dict[str, NodeInfo]) -> None:
+        """The registered nodes changed: requests waiting at one that is gone fail now."""
+        with self.changed:
+            gone = {i.address for i in self.nodes.values()} - {i.address for i in nodes.values()}
+            self.nodes = nodes
+            self.changed.notify_all()
+        for address in gone:
+            self.channel.drop(address)
+
+    def nudge(self) -> None:
+        """Something that waiting callers should look at has changed."""
+        with self.changed:
+            self.changed.notify_all()
+
+    def active(self, partition: str) -> str | None:
+        """The name of the node that should be active."""
+        known = self.tables.get(partition)
+        if known is None or known[1].active is None:
+            return None
+        return known[1].active.node
+
+    # --- asking ---
+
+    def ask(self, partition: str, frame: frames.Request, deadline_s: float, local: Callable[[], bool]) -> frames.Reply:
+        """Send `frame` to the active node until one answers it; raises what the node answered, or when time is up.
+        Raises LocalError as soon as `local()` says this very node is active."""
+        data = frames.encode(frame)
+        until = time.monotonic() + deadline_s
+        hint: str | None = None
+        unknown: HalogError | None = None
+        while True:
+            if local():
+                raise LocalError("this node is active itself")
+            target = hint or self.active(partition)
+            seen = self._stamp(partition)
+            try:
+                return self._once(target, data, until)
+            except NotActiveError as e:
+                hint = self._fresh_hint(e, target)
+            except OutcomeUnknownError as e:
+                hint, unknown = None, e
+            except (UnreachableError, DeadlineError) as e:
+                hint = None
+                unknown = e if e.evidence.get("sent", True) else unknown
+            if time.monotonic() >= until:
+                raise self._too_late(partition, deadline_s, unknown)
+            if hint is None:
+                self._pause(partition, seen, until)
+
+    def _fresh_hint(self, e: NotActiveError, asked: str | None) -> str | None:
+        hint = e.evidence.get("active")
+        return hint if isinstance(hint, str) and hint != asked and hint in self.nodes else None
+
+    def _stamp(self, partition: str) -> int:
+        known = self.tables.get(partition)
+        return -1 if known is None else known[0]
+
+    def _pause(self, partition: str, seen: int, until: float) -> None:
+        """Wait for a newer table, but not for long."""
+        with self.changed:
+            left = min(RETRY_S, until - time.monotonic())
+            self.changed.wait_for(lambda: self._stamp(partition) != seen, max(0.0, left))
+
+    def _once(self, target: str | None, data: bytes, until: float) -> frames.Reply:
+        if target is None or target == self.me:
+            raise NotActiveError("no other node is known to be active")
+        info = self.nodes.get(target)
+        if info is None:
+            raise UnreachableError(f"node {target} is not registered", sent=False)
+        timeout = max(0.001, min(self.attempt_s, until - time.monotonic()))
+        reply = frames.decode_reply(self.channel.request(info.address, data, timeout))
+        if isinstance(reply, frames.Failed):
+            raise from_frame(reply)
+        return reply
+
+    def _too_late(self, partition: str, deadline_s: float, unknown: HalogError | None) -> HalogError:
+        if unknown is not None:
+            return OutcomeUnknownError(
+                f"partition {partition} gave no answer within {deadline_s:g} s; ask again with the same transaction id",
+                partition=partition,
+            )
+        return PartitionUnavailableError(
+            f"no node became active for partition {partition} within {deadline_s:g} s; see `halog partition show`",
+            partition=partition,
+            active=self.active(partition),
+        )
+
+    def request(self, node: str, frame: frames.Request, timeout_s: float) -> frames.Reply:
+        """Ask one named node, once."""
+        info = self.nodes.get(node)
+        if info is None:
+            raise UnreachableError(f"node {node} is not registered; see `halog node list`", node=node, sent=False)
+        reply = frames.decode_reply(self.channel.request(info.address, frames.encode(frame), timeout_s))
+        if isinstance(reply, frames.Failed):
+            raise from_frame(reply)
+        return reply
+
+
+class LocalError(AvailabilityError):
+    """Not an error: the caller's own node is active; do it here."""

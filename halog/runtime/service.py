@@ -1,0 +1,183 @@
+"""Answers requests of other nodes. One frame in, one reply out; a commit is answered by whichever thread learns its
+result, everything else by the connection's own thread.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from halog.backend import Invocation, Invoked
+from halog.core import events as ev
+from halog.core.ids import Member
+from halog.errors import FrameError, HalogError, NotActiveError, RefusedError, UnreachableError
+from halog.ports import Peer
+from halog.runtime import frames
+from halog.runtime.copy import Copy
+from halog.runtime.failures import to_frame
+from halog.runtime.results import to_error
+
+if TYPE_CHECKING:
+    from halog.runtime.host import Host
+    from halog.runtime.members import Membership
+
+logger = logging.getLogger("halog.service")
+
+WAIT_S = 0.5
+"""Longest wait for a commit in flight before a read is answered; the caller asks again."""
+
+Execute = Callable[[str, Invocation], Invoked]
+
+
+class Service:
+    """The listening side of a node."""
+
+    def __init__(
+        self,
+        hello: frames.Hello,
+        members: Membership,
+        host: Host | None,
+        execute: Execute,
+        status: Callable[[], dict[str, object]],
+    ) -> None:
+        self.hello, self.members, self.host, self.execute, self.status = hello, members, host, execute, status
+        self._peers: dict[int, Member] = {}
+        self._lock = threading.Lock()
+        self._handlers: Mapping[type, Callable[[Peer, object], frames.Reply | None]] = {
+            frames.Fetch: self._fetch,
+            frames.Scan: self._scan,
+            frames.Submit: self._submit,
+            frames.Validate: self._validate,
+            frames.Invoke: self._invoke,
+            frames.AskOutcome: self._ask_outcome,
+            frames.HandOver: self._hand_over,
+            frames.Status: lambda peer, r: frames.StatusIs(self.status()),
+        }
+
+    # --- connections ---
+
+    def on_frame(self, peer: Peer, data: bytes) -> None:
+        """A frame arrived. FrameError closes the connection."""
+        frame = frames.decode_incoming(data)
+        handler = self._handlers.get(type(frame))
+        member = self._peers.get(id(peer))
+        if isinstance(frame, frames.Hello):
+            self._introduced(peer, frame)
+        elif member is None:
+            raise FrameError(f"{peer.remote} did not introduce itself")
+        elif handler is None:
+            self._control(member, frame)  # type: ignore[arg-type]
+        else:
+            self._answer(peer, handler, frame)
+
+    def _introduced(self, peer: Peer, hello: frames.Hello) -> None:
+        if hello.cluster != self.hello.cluster:
+            raise FrameError(f"{peer.remote} belongs to cluster {hello.cluster!r}, this is {self.hello.cluster!r}")
+        if hello.protocol != self.hello.protocol:
+            raise FrameError(f"{hello.node} speaks protocol {hello.protocol}, this node {self.hello.protocol}")
+        with self._lock:
+            self._peers[id(peer)] = Member(hello.node, hello.incarnation)
+
+    def _control(self, member: Member, frame: frames.Control) -> None:
+        if isinstance(frame, frames.Goodbye):
+            self.members.said_goodbye(*member)
+            return
+        self.members.heard(*member)
+        if self.host is not None:
+            self.host.control(member, frame)
+
+    def on_closed(self, peer: Peer) -> None:
+        """A connection to us broke."""
+        with self._lock:
+            member = self._peers.pop(id(peer), None)
+        if member is not None:
+            self.members.broken(member.node)
+
+    def _answer(self, peer: Peer, handler: Callable[[Peer, object], frames.Reply | None], frame: object) -> None:
+        try:
+            reply = handler(peer, frame)
+        except HalogError as e:
+            reply = to_frame(e)
+        except Exception as e:
+            logger.exception("a request failed")
+            reply = to_frame(e)
+        if reply is not None:
+            _send(peer, reply)
+
+    # --- requests ---
+
+    def _active(self, partition: str) -> Copy:
+        copy = None if self.host is None else self.host.copies.get(partition)
+        if copy is None or not copy.serving:
+            active = None if self.host is None else self.host.router.active(partition)
+            raise NotActiveError(f"{self.hello.node} is not active for {partition}", partition=partition, active=active)
+        return copy
+
+    def _fetch(self, peer: Peer, r: object) -> frames.Reply:
+        assert isinstance(r, frames.Fetch)
+        copy = self._active(r.partition)
+        copy.wait_for(r.settled, WAIT_S)
+        items = [copy.objects.find(k) for k in r.keys]
+        self._active(r.partition)
+        return frames.Objects(items)
+
+    def _scan(self, peer: Peer, r: object) -> frames.Reply:
+        assert isinstance(r, frames.Scan)
+        if r.local and self.host is not None and r.partition in self.host.copies:
+            copy = self.host.copies[r.partition]
+        else:
+            copy = self._active(r.partition)
+        return frames.Objects(list(itertools.islice(copy.objects.scan(r.prefix, r.after), r.limit)))
+
+    def _submit(self, peer: Peer, r: object) -> None:
+        assert isinstance(r, frames.Submit)
+        copy = self._active(r.partition)
+        copy.submit(r.tx, r.work, lambda result: _send(peer, _outcome(result, r.partition)))
+
+    def _validate(self, peer: Peer, r: object) -> frames.Reply:
+        assert isinstance(r, frames.Validate)
+        self._active(r.partition).validate(r.reads)
+        return frames.Valid()
+
+    def _invoke(self, peer: Peer, r: object) -> frames.Reply:
+        assert isinstance(r, frames.Invoke)
+        self._active(r.partition)
+        return frames.Answered(self.execute(r.partition, r.invocation))
+
+    def _ask_outcome(self, peer: Peer, r: object) -> None:
+        assert isinstance(r, frames.AskOutcome)
+        self._active(r.partition).ask_outcome(r.tx, r.attempt, lambda result: _send(peer, settled(result)))
+
+    def _hand_over(self, peer: Peer, r: object) -> None:
+        assert isinstance(r, frames.HandOver)
+        copy = self._active(r.partition)
+        if r.to == self.hello.node:
+            raise RefusedError(f"{r.to} is active for {r.partition} already")
+        copy.hand_over(r.to, lambda result: _send(peer, _outcome(result, r.partition)))
+
+
+def _outcome(result: ev.Result, partition: str) -> frames.Reply:
+    return frames.Committed(result.lsn) if isinstance(result, ev.Happened) else to_frame(to_error(result, partition))
+
+
+def settled(result: ev.Result) -> frames.Reply:
+    """The reply that says what became of a transaction."""
+    match result:
+        case ev.Happened(lsn=lsn):
+            return frames.OutcomeIs("happened", lsn)
+        case ev.NotHappened():
+            return frames.OutcomeIs("did not happen", 0)
+        case ev.Expired():
+            return frames.OutcomeIs("expired", 0)
+        case _:
+            return frames.OutcomeIs("unknown", 0)
+
+
+def _send(peer: Peer, reply: frames.Reply) -> None:
+    try:
+        peer.send(frames.encode(reply))
+    except UnreachableError:
+        logger.debug("%s is gone before its reply", peer.remote)

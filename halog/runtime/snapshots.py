@@ -1,0 +1,284 @@
+"""The state topic: what a new copy starts from, so that the log need not be read, or kept, from its beginning.
+
+One compacted partition beside each log partition. Keys:
+    o <ref>      an object as stored (value empty: deleted), header `lsn`
+    t <block>    transaction ids of 1,000 consecutive lsns: (lsn, id) pairs
+    m            the marker: everything up to its position is in the topic
+
+The active copy writes what changed since its last marker in short Kafka transactions, reads it back `read_committed`,
+and only then writes the marker in a later one: an abort may be torn, so nothing unread is trusted. The partition's
+transactional id fences an older writer. Trimming stays behind the marker, every registered holder, and a margin from
+which a restarted node goes on warm. Restore reads the topic to its end, then the log from the marker; replay is blind
+and ends past the highest lsn seen, so objects newer than the marker do no harm.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import struct
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from halog.core.chain import ChainState
+from halog.core.outcomes import KEEP, Outcomes
+from halog.errors import HalogError, LogError, RefusedError
+from halog.ports import Coordinator, Log, LogTransaction, Snapshot, TopicPartition, UnknownResult, Versioned
+from halog.runtime.copy import Copy
+from halog.runtime.objects import Item, StoredPosition
+
+logger = logging.getLogger("halog.snapshots")
+
+CHUNK = 2_000
+"""Objects per Kafka transaction: an open one hides its rows from readers, so it must be short."""
+
+BLOCK = 1_000
+"""Transaction ids per outcome block."""
+
+MARKER = b"m"
+_PAIR = struct.Struct(">Q16s")
+_BLOCK = struct.Struct(">Q")
+
+Keyed = tuple[bytes, bytes | None, dict[str, bytes]]
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """Everything up to `position` is in the state topic."""
+
+    position: StoredPosition
+
+
+_MARKER = msgspec.msgpack.Decoder(Marker)
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """When to take a snapshot, and how much log to keep behind it."""
+
+    every_records: int
+    every_ms: int
+    keep_records: int
+
+
+class Snapshots:
+    """Takes and restores snapshots. One thread calls `tend`; `restore` may run beside it."""
+
+    def __init__(
+        self, log: Log, coordinator: Coordinator, state_topic: Callable[[str], str], cluster: str, policy: Policy
+    ) -> None:
+        self.log, self.coordinator, self.cluster, self.policy = log, coordinator, cluster, policy
+        self._state_topic = state_topic
+        self._writers: dict[str, LogTransaction] = {}
+        self._marked: dict[str, tuple[int, float]] = {}
+        """partition → (lsn of the marker this node knows, when it was taken)."""
+
+    def _tp(self, copy: Copy) -> TopicPartition:
+        return TopicPartition(self._state_topic(copy.core.table.policy), copy.tp.partition)
+
+    # --- taking ---
+
+    def tend(self, copies: Iterable[Copy]) -> None:
+        """Take a snapshot of every copy that is due. Errors are logged; the next turn tries again."""
+        for copy in copies:
+            if not copy.serving:
+                self._retire(copy)
+            elif self._due(copy):
+                try:
+                    self.take(copy)
+                except (HalogError, UnknownResult) as e:
+                    logger.warning("no snapshot of %s this time: %s", copy.name, e)
+                    self._retire(copy)
+
+    def _retire(self, copy: Copy) -> None:
+        """Not active (any more): stop counting; the next active starts from the marker."""
+        copy.objects.dirty = None
+        self._marked.pop(copy.name, None)
+        writer = self._writers.pop(copy.name, None)
+        if writer is not None:
+            writer.close()
+
+    def _due(self, copy: Copy) -> bool:
+        lsn, at = self._known_marker(copy)
+        behind = copy.core.chain.state.lsn - lsn
+        waited = time.monotonic() - at >= self.policy.every_ms / 1000
+        return behind >= self.policy.every_records or (behind > 0 and waited)
+
+    def _known_marker(self, copy: Copy) -> tuple[int, float]:
+        known = self._marked.get(copy.name)
+        if known is None:
+            found = self._read_mark(copy)
+            lsn = 0 if found is None else int(found.data.split()[0])
+            known = self._marked[copy.name] = (lsn, time.monotonic())
+        return known
+
+    def _path(self, copy: Copy) -> str:
+        return f"snapshots/{copy.name}"
+
+    def _read_mark(self, copy: Copy) -> Versioned | None:
+        return self.coordinator.get(self._path(copy))
+
+    def take(self, copy: Copy) -> None:
+        """Write what changed since the last marker, verify it, mark it, trim the log behind it."""
+        since = self._known_marker(copy)[0]
+        with copy.lock:
+            view = copy.node.store.snapshot()
+            position = copy.objects.load_position(view)
+            dirty, copy.objects.dirty = copy.objects.dirty, set()
+        if position is None:
+            return
+        try:
+            self._write(copy, self._changes(copy, view, dirty, since))
+            self._mark(copy, position)
+        except BaseException:
+            copy.objects.dirty = None
+            raise
+        self._marked[copy.name] = (position.state.lsn, time.monotonic())
+        self._trim(copy, position)
+        copy.node.store.write(self._forget(copy, position))
+
+    def _forget(self, copy: Copy, position: StoredPosition) -> list[Item]:
+        lsn = position.state.lsn
+        return [*copy.objects.forget_tombstones(lsn), *copy.objects.forget_outcomes(lsn - KEEP)]
+
+    def _changes(self, copy: Copy, view: Snapshot, dirty: set[bytes] | None, since: int) -> Iterator[Keyed]:
+        """Objects and outcomes above lsn `since`, as the state topic holds them."""
+        objects = copy.objects
+        if dirty is None:
+            for ref, data in objects.objects(view):
+                if _lsn(data) > since:
+                    yield b"o" + ref, data, {"lsn": data[:8]}
+            gone = [ref for lsn, ref in objects.tombstones(view) if lsn > since]
+        else:
+            gone = []
+            for ref in dirty:
+                data_ = objects.object_bytes(view, ref)
+                if data_ is None:
+                    gone.append(ref)
+                else:
+                    yield b"o" + ref, data_, {"lsn": data_[:8]}
+        for ref in gone:
+            yield b"o" + ref, b"", {}
+        yield from self._outcome_blocks(copy, view, since)
+
+    def _outcome_blocks(self, copy: Copy, view: Snapshot, since: int) -> Iterator[Keyed]:
+        first = since // BLOCK * BLOCK
+        items = copy.objects.outcomes_between(view, max(0, first - 1))
+        for block, group in itertools.groupby(items, key=lambda item: item[0] // BLOCK):
+            yield b"t" + _BLOCK.pack(block), b"".join(_PAIR.pack(lsn, tx) for lsn, tx in group), {}
+        expired = (since - KEEP) // BLOCK - 1
+        if expired >= 0:
+            yield b"t" + _BLOCK.pack(expired), None, {}
+
+    def _writer(self, copy: Copy) -> LogTransaction:
+        writer = self._writers.get(copy.name)
+        if writer is None:
+            writer = self._writers[copy.name] = self.log.transaction(f"halog.{self.cluster}.{copy.name}")
+        return writer
+
+    def _write(self, copy: Copy, changes: Iterator[Keyed]) -> None:
+        """Write in chunks, and read each back before it counts."""
+        tp = self._tp(copy)
+        for chunk in _batched(changes, CHUNK):
+            start = self.log.bounds(tp)[1]
+            self._writer(copy).write(tp, chunk)
+            seen = {key: value for key, value, _ in self.log.read_keyed(tp, start)}
+            if any(key not in seen or seen[key] != value for key, value, _ in chunk):
+                raise LogError(f"the state topic of {copy.name} does not hold what was committed to it")
+
+    def _mark(self, copy: Copy, position: StoredPosition) -> None:
+        tp = self._tp(copy)
+        data = msgspec.msgpack.encode(Marker(position))
+        start = self.log.bounds(tp)[1]
+        self._writer(copy).write(tp, [(MARKER, data, {})])
+        if not any(key == MARKER and value == data for key, value, _ in self.log.read_keyed(tp, start)):
+            raise RefusedError(f"the marker of {copy.name} was not committed")
+        mark = f"{position.state.lsn} {position.next_offset}".encode()
+        found = self._read_mark(copy)
+        if found is None:
+            self.coordinator.create(self._path(copy), mark)
+        elif int(found.data.split()[0]) < position.state.lsn:
+            self.coordinator.set(self._path(copy), mark, found.version)
+
+    def _trim(self, copy: Copy, position: StoredPosition) -> None:
+        """Delete log behind the marker, a margin, and whatever a registered holder still needs."""
+        before = min(position.next_offset - self.policy.keep_records, *self._held(copy), position.next_offset)
+        if before > self.log.bounds(copy.tp)[0]:
+            self.log.trim(copy.tp, before)
+
+    def _held(self, copy: Copy) -> list[int]:
+        root = f"holders/{copy.name}"
+        found = (self.coordinator.get(f"{root}/{name}") for name in self.coordinator.children(root))
+        return [int(f.data) for f in found if f is not None] or [1 << 62]
+
+    # --- restoring ---
+
+    def restore(self, copy: Copy, policy: str, empty: ChainState) -> tuple[ChainState, int, Outcomes, int]:
+        """(state, next offset, outcomes, last offset) a new copy begins with; its objects are in the store."""
+        pin = f"holders/{copy.name}/restore-{copy.node.me.node}"
+        self.coordinator.delete(pin)
+        self.coordinator.create(pin, str(self.log.bounds(copy.tp)[0]).encode(), ephemeral=True)
+        try:
+            return self._restore(copy, TopicPartition(self._state_topic(policy), copy.tp.partition), empty)
+        finally:
+            self.coordinator.delete(pin)
+
+    def _restore(self, copy: Copy, tp: TopicPartition, empty: ChainState) -> tuple[ChainState, int, Outcomes, int]:
+        start, _ = self.log.bounds(copy.tp)
+        position, pairs = self._load(copy, tp)
+        if position is None or position.state.log_id != empty.log_id:
+            copy.objects.drop()
+            if start > 0:
+                raise LogError(
+                    f"the log of {copy.name} begins at offset {start} and no snapshot covers what is missing; "
+                    "restore the state topic from a backup",
+                    partition=copy.name,
+                )
+            return empty, 0, Outcomes(), -1
+        if position.next_offset < start:
+            raise LogError(f"the log of {copy.name} begins at {start}, its snapshot ends at {position.next_offset}")
+        pairs.sort(key=lambda pair: pair[1])
+        kept = [p for p in pairs if p[1] <= position.state.lsn][-KEEP:]
+        copy.node.store.write(copy.objects.restored_outcomes(kept))
+        return position.state, position.next_offset, Outcomes(kept, position.horizon), position.last_offset
+
+    def _load(self, copy: Copy, tp: TopicPartition) -> tuple[StoredPosition | None, list[tuple[bytes, int]]]:
+        """Put the topic's objects into the store; the last marker and all outcome pairs (id, lsn)."""
+        marker: bytes | None = None
+        latest: dict[bytes, bytes | None] = {}
+        for key, value, _ in self.log.read_keyed(tp):
+            if key == MARKER:
+                marker = value
+            else:
+                latest[key] = value
+        if marker is None:
+            return None, []
+        items: list[Item] = []
+        pairs: list[tuple[bytes, int]] = []
+        for key, value in latest.items():
+            if not value:
+                continue
+            if key[:1] == b"t":
+                pairs.extend((tx, lsn) for lsn, tx in _PAIR.iter_unpack(value))
+                continue
+            items.extend(copy.objects.restored(key[1:], value))
+            if len(items) >= CHUNK:
+                copy.node.store.write(items)
+                items = []
+        copy.node.store.write(items)
+        return _MARKER.decode(marker).position, pairs
+
+    def close(self) -> None:
+        """Let go of the writers."""
+        for writer in self._writers.values():
+            writer.close()
+        self._writers.clear()
+
+
+def _lsn(stored: bytes) -> int:
+    return int.from_bytes(stored[:8], "big")
+
+
+def _batched(items: Iterator[Keyed], size: int) -> Iterator[tuple[Keyed, ...]]:
+    while batch := tuple(itertools.islice(items, size)):
+        yield batch
