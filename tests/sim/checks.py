@@ -1,0 +1,201 @@
+"""What must hold, checked while the world runs and once more at its end (architecture.md, Promises 1, 2, 3, 5).
+
+The checks look from outside: at effects, at the znode, at disks, at what clients were told, and at the log as the dumb
+twin reads it. The one look inside is S1, since what an active node waits for is visible nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from halog.core import events as ev
+from halog.core import records
+from halog.core.chain import ChainState
+from halog.core.ids import ABSENT, EpochId, Member
+from halog.core.roles import Role
+from halog.core.table import PartitionTable
+from tests.sim.store import Held
+from tests.sim.twin import Accepted, history
+
+if TYPE_CHECKING:
+    from tests.sim.client import Transaction
+    from tests.sim.node import Process
+    from tests.sim.world import World
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+class Fact(NamedTuple):
+    """What the first copy that applied an lsn made of it; every other copy must agree."""
+
+    epoch: EpochId
+    digest: bytes
+    state_hash: int
+
+
+def demand(holds: bool, what: str) -> None:
+    if not holds:
+        raise Violation(what)
+
+
+class Checks:
+    """The invariants of one world."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.held = Held()
+        self.facts: dict[int, Fact] = {}
+        self.sync_set: frozenset[Member] = frozenset()
+        self.epoch: EpochId | None = None
+        self.answered = 0
+        """The highest lsn any client was told of."""
+        self.told: dict[bytes, int] = {}
+        """tx → lsn of every "it happened" ever said, by anyone."""
+        self.last: dict[Member, ChainState] = {}
+
+    # --- while it runs ---
+
+    def started(self, p: Process) -> None:
+        chain = p.node.disk.chain
+        self.held.saved(p.me, chain.lsn)
+        self.last[p.me] = chain
+        self._same_state(p, chain, "after a restart")
+
+    def _same_state(self, p: Process, chain: ChainState, when: str) -> None:
+        fact = self.facts.setdefault(chain.lsn, Fact(_opened_by(chain), chain.hash, p.copy.hash))
+        demand(fact.digest == chain.hash, f"P2: {p.me.node} {when} holds another record as lsn {chain.lsn}")
+        demand(fact.state_hash == p.copy.hash, f"P2: {p.me.node} {when} has another state at lsn {chain.lsn}")
+        demand(fact.epoch == _opened_by(chain), f"P3: {p.me.node} {when} has lsn {chain.lsn} of another epoch")
+
+    def applied(self, p: Process, e: ev.Apply) -> None:
+        before = self.last[p.me]
+        demand(e.state.lsn == before.lsn + 1, f"P2: {p.me.node} applied lsn {e.state.lsn} behind {before.lsn}")
+        demand(e.record.header.prev == before.hash, f"P2: the hash chain of {p.me.node} breaks at {e.state.lsn}")
+        self.kept(p, e.state)
+        self._same_state(p, e.state, "applying")
+
+    def kept(self, p: Process, state: ChainState) -> None:
+        before = self.last[p.me]
+        demand(state.epoch.number >= before.epoch.number, f"P3: the epoch fell on {p.me.node}")
+        demand(state.led >= before.led, f"P3: the led epoch fell on {p.me.node}")
+        if state.lsn > before.lsn and state.opened and not before.opened:
+            self._same_state(p, state, "opening")
+        self.last[p.me] = state
+
+    def saved(self, p: Process) -> None:
+        self.held.saved(p.me, p.node.disk.chain.lsn)
+
+    def stepped(self, p: Process) -> None:
+        """S1, and no copy ever fails where no log was lost."""
+        leading = p.partition.leading
+        if leading is not None and leading.epoch == self.epoch:
+            missing = self.sync_set - leading.writer.wait_set
+            demand(not missing, f"S1: {p.me.node} does not wait for {missing} which the znode holds")
+        demand(p.partition.role is not Role.FAILED, f"P2: {p.me.node} believes it diverged; no log was lost here")
+
+    def replied(self, p: Process, e: ev.Reply) -> None:
+        if not isinstance(e.result, ev.Happened):
+            return
+        request = self.world.requests.get(e.token)
+        if request is None:
+            return
+        lsn = e.result.lsn
+        before = self.told.setdefault(request.tx.id, lsn)
+        demand(before == lsn, f"P1: {request.tx.name} was said to have happened at {before} and at {lsn}")
+        self.answered = max(self.answered, lsn)
+        if request.asked or p.partition.leading is None or p.partition.leading.epoch != self.epoch:
+            return
+        for m in self.sync_set:
+            demand(self.held.lsn(m) >= lsn, f"P1: lsn {lsn} was acknowledged by {p.me.node}, but {m} does not hold it")
+
+    def table_set(self, old: PartitionTable, new: PartitionTable) -> None:
+        """A compare-and-set went through."""
+        if new.epoch != old.epoch:
+            demand(new.epoch.number > old.epoch.number, f"P3: the znode's epoch went {old.epoch} → {new.epoch}")
+            demand(new.active is not None, "E2: an epoch without an active node")
+        else:
+            demand(new.active == old.active, "P3: another node under the same epoch")
+            self._sync_set_changed(old.sync_set, new.sync_set)
+        nodes = [r.node for r in new.replicas] + ([new.active.node] if new.active else [])
+        demand(len(set(nodes)) == len(nodes), f"a node stands twice in the node list: {nodes}")
+        self.epoch, self.sync_set = new.epoch, new.sync_set
+        for process in self.world.processes():
+            self.stepped(process)
+
+    def _sync_set_changed(self, old: frozenset[Member], new: frozenset[Member]) -> None:
+        if new - old:
+            self.world.cover.hit("sync set grown")
+        if old - new:
+            self.world.cover.hit("sync set shrunk")
+        for m in new - old:
+            held = self.held.lsn(m)
+            demand(held >= self.answered, f"S3: {m} joins the sync set at lsn {held}, but {self.answered} was answered")
+
+    # --- at the end ---
+
+    def finish(self) -> None:
+        """The whole log against everything anybody was told or applied."""
+        accepted = history(self.world.log.entries)
+        by_tx = self._exactly_once(accepted)
+        self._one_writer_per_epoch(accepted)
+        self._copies_agree(accepted)
+        for tx in self.world.transactions():
+            self._told_the_truth(tx, by_tx.get(tx.id))
+        for id_, lsn in self.told.items():
+            demand(by_tx.get(id_) == lsn, f"P1: {id_.hex()} was acknowledged as lsn {lsn}, the log has {by_tx.get(id_)}")
+        self._serialisable(accepted)
+
+    def _exactly_once(self, accepted: list[Accepted]) -> dict[bytes, int]:
+        found: dict[bytes, int] = {}
+        for a in accepted:
+            if isinstance(a.record, records.Commit):
+                h = a.record.header
+                demand(h.tx not in found, f"P5: {h.tx.hex()} committed at lsn {found.get(h.tx)} and {h.lsn}")
+                found[h.tx] = h.lsn
+        return found
+
+    def _one_writer_per_epoch(self, accepted: list[Accepted]) -> None:
+        writers: dict[int, tuple[EpochId, int]] = {}
+        for a in accepted:
+            epoch = a.record.header.epoch
+            first = writers.setdefault(epoch.number, (epoch, a.entry.session))
+            demand(first == (epoch, a.entry.session), f"P3: epoch {epoch.number} was written by two sessions")
+        numbers = [a.record.header.epoch.number for a in accepted]
+        demand(numbers == sorted(numbers), "P3: epochs fall in the accepted history")
+
+    def _copies_agree(self, accepted: list[Accepted]) -> None:
+        for a in accepted:
+            lsn = a.record.header.lsn
+            fact = self.facts.get(lsn)
+            demand(fact is None or fact.digest == a.digest, f"P2: what was applied as lsn {lsn} is not the log's")
+        beyond = [lsn for lsn in self.facts if lsn > len(accepted)]
+        demand(not beyond, f"P1: copies applied lsns the log never accepted: {beyond}")
+
+    def _told_the_truth(self, tx: Transaction, lsn: int | None) -> None:
+        if tx.happened is not None:
+            demand(lsn == tx.happened, f"P1: {tx.name} was acknowledged at lsn {tx.happened}, the log has {lsn}")
+            demand(tx.happened > tx.floor, f"P4: {tx.name} began after lsn {tx.floor} was answered, got {tx.happened}")
+        elif tx.denied:
+            demand(lsn is None, f"P5: {tx.name} was said not to have happened ({tx.denied}); it is lsn {lsn}")
+
+    def _serialisable(self, accepted: list[Accepted]) -> None:
+        now: dict[bytes, int] = {}
+        by_id = {tx.id: tx for tx in self.world.transactions()}
+        for a in accepted:
+            if not isinstance(a.record, records.Commit):
+                continue
+            tx, lsn = by_id[a.record.header.tx], a.record.header.lsn
+            for key, version in tx.reads:
+                found = now.get(key, ABSENT)
+                demand(found == version, f"P4: {tx.name} (lsn {lsn}) read {key!r} at {version}, at its place it is {found}")
+            for c in a.record.changes:
+                found = now.get(c.key, ABSENT)
+                demand(found == c.replaced, f"P4: lsn {lsn} replaces version {c.replaced} of {c.key!r}, which is {found}")
+                now[c.key] = ABSENT if c.op == records.DELETE else lsn
+
+
+def _opened_by(chain: ChainState) -> EpochId:
+    """The epoch the last accepted record belongs to."""
+    return chain.lineage[-1][0] if chain.lineage else EpochId(0, "", 0)

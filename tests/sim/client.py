@@ -1,0 +1,181 @@
+"""A client that runs transactions and insists: what is unknown is asked again with the same id, a conflict is tried anew
+under a new one, and it remembers what it was told. It reads from whoever believes to be active, zombies included.
+
+A transaction is only ever sent to epochs that do not fall; the answer of an older attempt is not believed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from halog.core import events as ev
+from halog.core.ids import ABSENT
+from halog.core.records import CREATE, DELETE, UPDATE, Change
+
+if TYPE_CHECKING:
+    from tests.sim.node import Process
+    from tests.sim.world import World
+
+KEYS = [b"aaaa", b"bbbb", b"cccc", b"dddd"]
+REF = bytes(24)
+PATIENCE_MS = 150.0
+PAUSE_MS = 12.0
+
+
+class Transaction:
+    """One transaction and all that was said about it."""
+
+    def __init__(self, id_: bytes, name: str, reads: list[tuple[bytes, int]], changes: list[Change], floor: int) -> None:
+        self.id, self.name, self.reads, self.changes = id_, name, reads, changes
+        self.floor = floor
+        """The highest lsn answered to anybody before this began: it must come after (P4)."""
+        self.attempt = 0
+        """The highest epoch it was sent to."""
+        self.token = -1
+        """The latest request; answers to earlier ones are not believed."""
+        self.happened: int | None = None
+        self.denied = ""
+        self.expired = False
+
+    @property
+    def settled(self) -> bool:
+        return self.happened is not None or bool(self.denied) or self.expired
+
+
+class Request:
+    """One message about a transaction."""
+
+    __slots__ = ("asked", "client", "tx")
+
+    def __init__(self, client: Client, tx: Transaction, *, asked: bool) -> None:
+        self.client, self.tx, self.asked = client, tx, asked
+
+
+class Client:
+    """One client with at most one transaction at a time."""
+
+    def __init__(self, world: World, name: str, *, quota: int) -> None:
+        self.world, self.name, self.quota = world, name, quota
+        self.done: list[Transaction] = []
+        self.current: Transaction | None = None
+
+    @property
+    def idle(self) -> bool:
+        return self.current is None and self.quota <= 0
+
+    def begin(self) -> None:
+        """Start the next transaction, if any is left to do."""
+        if self.current is not None or self.quota <= 0:
+            return
+        source = self._target(0)
+        if source is None:
+            self._later(self.begin)
+            return
+        self.quota -= 1
+        self.run(self._made(source))
+
+    def run(self, tx: Transaction) -> None:
+        self.current = tx
+        self._send()
+
+    def make(self, reads: list[tuple[bytes, int]], changes: list[Change]) -> Transaction:
+        world = self.world
+        number = world.next_transaction()
+        id_ = int(world.engine.now * 1000).to_bytes(8, "big") + number.to_bytes(8, "big")
+        return Transaction(id_, f"{self.name}#{number}", reads, changes, world.checks.answered)
+
+    def _made(self, source: Process) -> Transaction:
+        rng = self.world.engine.rng
+        keys = rng.sample(KEYS, rng.choice((1, 1, 2)))
+        changes = [self.change(k, source.version(k), delete=rng.random() < 0.15) for k in keys]
+        reads = [(k, source.version(k)) for k in keys]
+        if rng.random() < 0.3:
+            extra = rng.choice(KEYS)
+            reads = [*[r for r in reads if r[0] != extra], (extra, source.version(extra))]
+        if rng.random() < 0.3:
+            reads = []
+        return self.make(reads, changes)
+
+    def change(self, key: bytes, version: int, *, delete: bool = False) -> Change:
+        if version == ABSENT:
+            return Change(CREATE, REF, key, self._value(), ABSENT)
+        if delete:
+            return Change(DELETE, REF, key, None, version)
+        return Change(UPDATE, REF, key, self._value(), version)
+
+    def _value(self) -> bytes:
+        return b"%d" % self.world.engine.rng.randrange(1000)
+
+    # --- talking ---
+
+    def _target(self, attempt: int) -> Process | None:
+        """Somebody who says to be active, of no lower epoch than this was tried under."""
+        able = [p for p in self.world.processes() if p.partition.is_leading and p.partition.chain.state.led >= attempt]
+        return self.world.engine.rng.choice(able) if able else None
+
+    def _send(self) -> None:
+        tx = self.current
+        if tx is None:
+            return
+        rng = self.world.engine.rng
+        if tx.attempt and rng.random() < 0.25:
+            self._ask(tx)
+            return
+        target = self._target(tx.attempt)
+        if target is None:
+            self._later(self._send)
+            return
+        self.submit(tx, target)
+
+    def submit(self, tx: Transaction, target: Process) -> None:
+        epoch = target.partition.chain.state.led
+        tx.attempt = max(tx.attempt, epoch)
+        tx.token = self.world.request(Request(self, tx, asked=False))
+        request = ev.Submitted(tx.token, tx.id, tx.reads, tx.changes, {})
+        self.world.to_server(self.name, target, request, epoch)
+        self.world.engine.at(PATIENCE_MS, self._impatient, tx.token)
+
+    def _ask(self, tx: Transaction) -> None:
+        """Anybody may know what became of it."""
+        asked = list(self.world.processes())
+        tx.token = self.world.request(Request(self, tx, asked=True))
+        self.world.engine.at(PATIENCE_MS, self._impatient, tx.token)
+        if asked:
+            target = self.world.engine.rng.choice(asked)
+            self.world.ask(self.name, target, ev.Asked(tx.token, tx.id, tx.attempt))
+
+    def _impatient(self, token: int) -> None:
+        if self.current is not None and self.current.token == token:
+            self.world.cover.hit("client asked again")
+            self._send()
+
+    def _later(self, fn: object) -> None:
+        assert callable(fn)
+        self.world.engine.at(self.world.engine.rng.random() * PAUSE_MS * 2, fn)
+
+    def answered(self, request: Request, token: int, result: ev.Result) -> None:
+        """An answer has arrived."""
+        tx = request.tx
+        if isinstance(result, ev.Happened):
+            tx.happened = result.lsn
+            self._finished(tx)
+        elif token != tx.token or tx.settled:
+            return
+        elif isinstance(result, ev.Conflicted | ev.Duplicated | ev.NotHappened | ev.TooLarge):
+            self.world.cover.hit(f"answer {type(result).__name__}")
+            tx.denied = type(result).__name__
+            self.quota += 1
+            self._finished(tx)
+        elif isinstance(result, ev.Expired):
+            self.world.cover.hit("answer Expired")
+            tx.expired = True
+            self._finished(tx)
+        else:
+            tx.token = -1
+            self._later(self._send)
+
+    def _finished(self, tx: Transaction) -> None:
+        if self.current is tx:
+            self.done.append(tx)
+            self.current = None
+            self._later(self.begin)

@@ -1,0 +1,136 @@
+"""A coordinator with one znode: versioned compare-and-set, watches that come late and skip values, lost replies, sets
+that land after their caller was told "unknown" (but never after the caller's session ended), stale reads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from halog.core import events as ev
+from halog.core.table import PartitionTable
+from tests.sim.coverage import Coverage
+from tests.sim.engine import Engine
+from tests.sim.nature import Fate, Nature
+
+if TYPE_CHECKING:
+    from tests.sim.checks import Checks
+    from tests.sim.node import Process
+
+UNKNOWN_AFTER_MS = 30.0
+LATE_MS = (5.0, 300.0)
+
+
+class CoordinatorSession:
+    """One process's session. While it is down nothing comes through; what it sent before may no longer land."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.number = 0
+        self.up = True
+        self.watch_due = False
+
+
+class FakeCoordinator:
+    """The znode, and everybody's session to it."""
+
+    def __init__(
+        self, engine: Engine, nature: Nature, cover: Coverage, checks: Checks, table: PartitionTable
+    ) -> None:
+        self.engine, self.nature, self.cover, self.checks = engine, nature, cover, checks
+        self.values: list[PartitionTable] = [table]
+        """Every value so far; the index is the version."""
+        self.sessions: list[CoordinatorSession] = []
+
+    @property
+    def version(self) -> int:
+        return len(self.values) - 1
+
+    @property
+    def table(self) -> PartitionTable:
+        return self.values[-1]
+
+    def connect(self, process: Process) -> CoordinatorSession:
+        made = CoordinatorSession(process)
+        self.sessions.append(made)
+        return made
+
+    def close(self, session: CoordinatorSession) -> None:
+        session.up = False
+        self.sessions.remove(session)
+
+    # --- compare-and-set ---
+
+    def set(self, s: CoordinatorSession, e: ev.SetTable) -> None:
+        if not s.up:
+            self.engine.at(UNKNOWN_AFTER_MS, self._reply, s, ev.CasDone(e.round, ev.Cas.UNKNOWN))
+            return
+        fate = self.nature.cas_fate()
+        if fate is Fate.FAILED:
+            self.cover.hit("set unknown, never landed")
+            self.engine.at(UNKNOWN_AFTER_MS, self._reply, s, ev.CasDone(e.round, ev.Cas.UNKNOWN))
+        elif fate is Fate.LATE:
+            self.engine.at(self.nature.delay((1.0, UNKNOWN_AFTER_MS)), self._reply, s, ev.CasDone(e.round, ev.Cas.UNKNOWN))
+            self.engine.at(self.nature.delay(LATE_MS), self._arrive, s, s.number, e, fate)
+        else:
+            self.engine.at(self.nature.delay(self.nature.cas), self._arrive, s, s.number, e, fate)
+
+    def _arrive(self, s: CoordinatorSession, number: int, e: ev.SetTable, fate: Fate) -> None:
+        if s.number != number:  # that session ended: the request died with it
+            if fate is not Fate.LATE:
+                self._reply(s, ev.CasDone(e.round, ev.Cas.UNKNOWN))
+            return
+        landed = e.version == self.version
+        if landed:
+            self.values.append(e.table)
+            self.checks.table_set(self.values[-2], self.values[-1])
+            self._announce()
+        result = ev.CasDone(e.round, ev.Cas.OK, self.version) if landed else ev.CasDone(e.round, ev.Cas.CONFLICT)
+        if fate is Fate.FINE:
+            self.engine.at(self.nature.delay(self.nature.cas), self._reply, s, result)
+            return
+        if landed:
+            self.cover.hit("set unknown, landed")
+        if fate is Fate.UNSAID:
+            self.engine.at(UNKNOWN_AFTER_MS, self._reply, s, ev.CasDone(e.round, ev.Cas.UNKNOWN))
+
+    def _reply(self, s: CoordinatorSession, done: ev.CasDone) -> None:
+        s.process.deliver(done)
+
+    # --- reads and watches ---
+
+    def refresh(self, s: CoordinatorSession) -> None:
+        """A read, as of some moment before it is answered; sometimes staler than it should be."""
+        if not s.up:
+            self.engine.at(UNKNOWN_AFTER_MS, self.refresh, s)
+            return
+        version = max(0, self.version - (1 if self.nature.chance(self.nature.stale_read) else 0))
+        self.engine.at(self.nature.delay(self.nature.cas), self._tell, s, version)
+
+    def _tell(self, s: CoordinatorSession, version: int) -> None:
+        s.process.deliver(ev.TableSeen(version, self.values[version]))
+
+    def _announce(self) -> None:
+        for s in self.sessions:
+            self._watch(s)
+
+    def _watch(self, s: CoordinatorSession) -> None:
+        if s.up and not s.watch_due:
+            s.watch_due = True
+            self.engine.at(self.nature.delay(self.nature.watch), self._watched, s)
+
+    def _watched(self, s: CoordinatorSession) -> None:
+        s.watch_due = False
+        if s.up:
+            self._tell(s, self.version)
+
+    # --- sessions ---
+
+    def lose(self, s: CoordinatorSession) -> None:
+        """The session is gone; requests on their way are dropped, their callers hear "unknown"."""
+        s.up = False
+        s.number += 1
+
+    def renew(self, s: CoordinatorSession) -> None:
+        """A new session: the watch is set anew and tells the value of now."""
+        s.up = True
+        self._watch(s)

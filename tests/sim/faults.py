@@ -1,0 +1,181 @@
+"""What goes wrong in a run: each fault is a function of the world, drawn from the seed, that heals itself after a while
+or at the latest when the world is healed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from halog.core import events as ev
+from tests.sim.members import SILENCE_MS
+
+if TYPE_CHECKING:
+    from tests.sim.node import Process
+    from tests.sim.world import World
+
+
+def victim(w: World) -> Process | None:
+    """Mostly whoever leads, since that is where it hurts."""
+    able = list(w.processes())
+    leading = [p for p in able if p.partition.is_leading]
+    pool = leading if leading and w.engine.rng.random() < 0.7 else able
+    return w.engine.rng.choice(pool) if pool else None
+
+
+def span(w: World, low: float, high: float) -> float:
+    return low + (high - low) * w.engine.rng.random()
+
+
+def crash(w: World) -> None:
+    """kill -9, later restarted; sometimes with an empty disk."""
+    p = victim(w)
+    if p is None:
+        return
+    w.crash(p.name)
+    wipe = w.engine.rng.random() < 0.25
+    w.engine.at(span(w, 5.0, 500.0), restart, w, p.name, wipe)
+
+
+def restart(w: World, name: str, wipe: bool) -> None:
+    if w.nodes[name].process is None:
+        w.cover.hit("restarts empty" if wipe else "restarts warm")
+        w.start(name, wipe=wipe)
+
+
+def crash_all(w: World) -> None:
+    for p in list(w.processes()):
+        w.crash(p.name)
+        w.engine.at(span(w, 5.0, 200.0), restart, w, p.name, w.engine.rng.random() < 0.2)
+
+
+def pause(w: World) -> None:
+    """SIGSTOP; beyond the keep-alive the others notice."""
+    p = victim(w)
+    if p is None or p.paused:
+        return
+    p.pause()
+    w.engine.say(f"{p.name} is stopped")
+    length = span(w, 5.0, 500.0)
+    if length > SILENCE_MS:
+        w.engine.at(SILENCE_MS, w.members.everybody_doubts, p.name)
+    w.engine.at(length, resume, w, p)
+
+
+def resume(w: World, p: Process) -> None:
+    w.engine.say(f"{p.name} goes on")
+    w.members.everybody_trusts(p.name)
+    p.wake()
+
+
+def hold(w: World) -> None:
+    """What a producer sends is held on its way; half the time the others meanwhile take its node for dead."""
+    p = victim(w)
+    if p is None or p.session is None:
+        return
+    w.cover.hit("appends held")
+    p.session.freeze()
+    w.engine.say(f"appends of {p.name} are held")
+    length = span(w, 5.0, 900.0)
+    w.engine.at(length, p.session.thaw)
+    if w.engine.rng.random() < 0.6:
+        w.engine.at(span(w, 0.0, 60.0), w.members.everybody_doubts, p.name)
+        w.engine.at(length + 50.0, w.members.everybody_trusts, p.name)
+    if w.engine.rng.random() < 0.3:
+        w.engine.at(span(w, 0.0, 60.0), crash_this, w, p)
+
+
+def crash_this(w: World, p: Process) -> None:
+    if p.alive:
+        w.crash(p.name)
+        w.engine.at(span(w, 5.0, 500.0), restart, w, p.name, w.engine.rng.random() < 0.2)
+
+
+def lose_session(w: World) -> None:
+    """The coordinator's session ends under a living node."""
+    p = victim(w)
+    if p is None or not p.coordinator.up:
+        return
+    w.cover.hit("coordinator session lost")
+    w.coordinator.lose(p.coordinator)
+    w.members.everybody_doubts(p.name)
+    length = span(w, 5.0, 400.0)
+    w.engine.at(length, renew_session, w, p)
+
+
+def renew_session(w: World, p: Process) -> None:
+    if p.alive and not p.coordinator.up:
+        w.coordinator.renew(p.coordinator)
+    w.members.everybody_trusts(p.name)
+
+
+def lose_producer(w: World) -> None:
+    """The producer's session ends: all in flight is unknown."""
+    p = victim(w)
+    if p is None or p.session is None:
+        return
+    session, p.session = p.session, None
+    session.fail("the producer failed")
+    session.abandon()
+
+
+def suspect(w: World) -> None:
+    """Somebody wrongly takes somebody for dead."""
+    names = list(w.nodes)
+    if len(names) < 2:
+        return
+    who, whom = w.engine.rng.sample(names, 2)
+    w.members.doubt(who, whom)
+    w.engine.at(span(w, 5.0, 400.0), w.members.trust, who, whom)
+
+
+def suspect_active(w: World) -> None:
+    p = victim(w)
+    if p is not None:
+        w.members.everybody_doubts(p.name)
+        w.engine.at(span(w, 5.0, 400.0), w.members.everybody_trusts, p.name)
+
+
+def cut(w: World) -> None:
+    """No frames from one node to another, one way or both; the keep-alive notices on the deaf side."""
+    names = list(w.nodes)
+    if len(names) < 2:
+        return
+    a, b = w.engine.rng.sample(names, 2)
+    pairs = [(a, b)] if w.engine.rng.random() < 0.5 else [(a, b), (b, a)]
+    length = span(w, 5.0, 500.0)
+    for src, dst in pairs:
+        w.cuts.add((src, dst))
+        w.engine.at(SILENCE_MS, notice_cut, w, src, dst)
+        w.engine.at(length, heal_cut, w, src, dst)
+
+
+def notice_cut(w: World, src: str, dst: str) -> None:
+    if (src, dst) in w.cuts:
+        w.members.doubt(dst, src)
+
+
+def heal_cut(w: World, src: str, dst: str) -> None:
+    w.cuts.discard((src, dst))
+    w.members.trust(dst, src)
+
+
+def stick(w: World) -> None:
+    """A reader gets nothing for a while."""
+    p = victim(w) if w.engine.rng.random() < 0.3 else w.engine.rng.choice([*w.processes(), None])
+    if p is not None:
+        p.reader.stuck = True
+        w.engine.at(span(w, 5.0, 400.0), p.reader.unstick)
+
+
+def hand_over(w: World) -> None:
+    p = victim(w)
+    if p is not None and len(w.nodes) > 1:
+        to = w.engine.rng.choice([n for n in w.nodes if n != p.name])
+        p.deliver(ev.HandOverAsked(w.hand_over_token(), to))
+        if w.engine.rng.random() < 0.2:
+            w.engine.at(span(w, 0.0, 20.0), w.engine.rng.choice((crash, pause, hold, suspect_active)), w)
+
+
+FAULTS: list[Callable[[World], None]] = [
+    crash, crash_all, pause, hold, lose_session, lose_producer, suspect, suspect_active, cut, stick, hand_over,
+]  # fmt: skip

@@ -1,0 +1,62 @@
+"""Who believes whom to be up. Every process has its own view, late and at times wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from halog.core import events as ev
+from halog.core.ids import Member
+
+if TYPE_CHECKING:
+    from tests.sim.node import Process
+    from tests.sim.world import World
+
+SILENCE_MS = 60.0
+"""A peer silent this long is taken for dead (keep-alive)."""
+
+
+class Members:
+    """Views of the processes that are up."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.doubts: set[tuple[str, str]] = set()
+        """(who, whom): `who` takes `whom` for dead, rightly or not."""
+        self.views: dict[Member, frozenset[Member]] = {}
+
+    def changed(self, name: str) -> None:
+        """Something about `name` changed: everybody notices, each at its own time, `name` itself at once."""
+        for p in self.world.processes():
+            self.world.engine.at(self.world.nature.delay(self.world.nature.notice), self._look, p)
+
+    def doubt(self, who: str, whom: str) -> None:
+        self.doubts.add((who, whom))
+        self._look_again(who)
+
+    def trust(self, who: str, whom: str) -> None:
+        self.doubts.discard((who, whom))
+        self._look_again(who)
+
+    def everybody_doubts(self, whom: str) -> None:
+        for n in self.world.nodes:
+            if n != whom:
+                self.doubt(n, whom)
+
+    def everybody_trusts(self, whom: str) -> None:
+        for n in self.world.nodes:
+            self.trust(n, whom)
+
+    def _look_again(self, who: str) -> None:
+        process = self.world.nodes[who].process
+        if process is not None:
+            self.world.engine.at(self.world.nature.delay(self.world.nature.notice), self._look, process)
+
+    def _look(self, p: Process) -> None:
+        if not p.alive:
+            return
+        up = frozenset(
+            q.me for q in self.world.processes() if q is p or (p.name, q.name) not in self.doubts
+        )
+        if self.views.get(p.me) != up:
+            self.views[p.me] = up
+            p.deliver(ev.AliveChanged(up, "view"))

@@ -1,0 +1,75 @@
+"""How unkind this world is: delays and the odds of each fault, drawn once per seed (each seed enables some faults only,
+so that rare combinations are not drowned by common ones). `calm` is a world in which everything works."""
+
+from __future__ import annotations
+
+import enum
+import random
+
+
+class Fate(enum.Enum):
+    """What becomes of one append or one compare-and-set."""
+
+    FINE = "fine"
+    FAILED = "failed"
+    """Never happens, and is reported as unknown."""
+    UNSAID = "unsaid"
+    """Happens, and is reported as unknown."""
+    LATE = "late"
+    """Is reported as unknown, and happens later."""
+
+
+class Nature:
+    """Delays in ms as (shortest, longest), odds as probabilities."""
+
+    def __init__(self, rng: random.Random, *, calm: bool = False) -> None:
+        self.rng = rng
+        self.calm()
+        if not calm:
+            self._rough()
+
+    def calm(self) -> None:
+        self.net, self.drop, self.duplicate = (0.1, 0.6), 0.0, 0.0
+        self.land, self.ack = (0.3, 2.0), (0.1, 1.0)
+        self.append_failed = self.append_unsaid = 0.0
+        self.abandoned_lost = 0.4
+        self.read, self.batch, self.flush = (0.1, 1.0), 8, (0.0, 1.0)
+        self.cas, self.watch = (0.5, 3.0), (0.5, 5.0)
+        self.cas_failed = self.cas_unsaid = self.cas_late = self.stale_read = 0.0
+        self.notice = (0.5, 10.0)
+
+    def _rough(self) -> None:
+        r, maybe = self.rng, self._maybe
+        self.drop, self.duplicate = maybe(0.02, 0.3), maybe(0.1)
+        self.net = (0.1, r.choice((0.6, 5.0, 60.0)))
+        self.land, self.ack = (0.3, r.choice((2.0, 2.0, 30.0))), (0.1, r.choice((1.0, 40.0)))
+        self.append_failed, self.append_unsaid = maybe(0.01, 0.1), maybe(0.01, 0.1)
+        self.abandoned_lost = r.choice((0.0, 0.4, 1.0))
+        self.read, self.flush = (0.1, r.choice((1.0, 1.0, 40.0))), (0.0, r.choice((0.5, 8.0, 60.0)))
+        self.batch = r.choice((1, 3, 8))
+        self.watch = (0.5, r.choice((5.0, 50.0, 400.0)))
+        self.cas_failed, self.cas_unsaid, self.cas_late = maybe(0.3), maybe(0.3), maybe(0.3)
+        self.stale_read = maybe(0.3)
+        self.notice = (0.5, r.choice((10.0, 200.0)))
+
+    def _maybe(self, *odds: float) -> float:
+        return self.rng.choice((0.0, *odds))
+
+    def delay(self, span: tuple[float, float]) -> float:
+        low, high = span
+        return low + (high - low) * self.rng.random()
+
+    def chance(self, odds: float) -> bool:
+        return odds > 0.0 and self.rng.random() < odds
+
+    def append_fate(self) -> Fate:
+        if self.chance(self.append_failed):
+            return Fate.FAILED
+        return Fate.UNSAID if self.chance(self.append_unsaid) else Fate.FINE
+
+    def cas_fate(self) -> Fate:
+        if self.chance(self.cas_failed):
+            return Fate.FAILED
+        if self.chance(self.cas_unsaid):
+            return Fate.UNSAID
+        return Fate.LATE if self.chance(self.cas_late) else Fate.FINE

@@ -1,0 +1,248 @@
+"""A node: a disk, and at most one process that drives the real core.
+
+The process is what `halog.runtime` is in production, reduced to its obligations: effects are performed in order, entries
+of an earlier `Read` are dropped, `Stored` is said only when everything applied is on the disk, a request is let in only
+for the epoch it was addressed to. A paused process (SIGSTOP) hears nothing until it wakes; then everything at once, at
+the time it is then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from halog.core import events as ev
+from halog.core.ids import ABSENT, Member
+from halog.core.partition import Partition
+from halog.core.roles import CLAIMANT, Role
+from tests.sim.log import Reader, Session
+from tests.sim.store import Copy, Disk
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+TICK_MS = 20.0
+
+
+class Node:
+    """A machine."""
+
+    def __init__(self, world: World, name: str, disk: Disk) -> None:
+        self.world, self.name, self.disk = world, name, disk
+        self.incarnation = 0
+        self.process: Process | None = None
+
+    def start(self) -> None:
+        assert self.process is None
+        self.incarnation += 1
+        self.process = Process(self)
+        self.process.begin()
+
+    def crash(self) -> None:
+        """kill -9."""
+        if self.process is not None:
+            self.process.die()
+            self.process = None
+
+
+class Watched(Partition):
+    """The core, reporting which edge of its table it took."""
+
+    process: Process
+
+    def become(self, happening: str, why: str = "") -> None:
+        before = self.role
+        super().become(happening, why)
+        self.process.changed_role(before, happening, why)
+
+
+class Process:
+    """One incarnation."""
+
+    def __init__(self, node: Node) -> None:
+        self.node, self.world, self.name = node, node.world, node.name
+        self.me = Member(node.name, node.incarnation)
+        self.skew = self.world.engine.rng.randrange(10_000)
+        """Clocks are monotonic and nobody's equals another's."""
+        self.alive, self.paused = True, False
+        self.woke_leading = False
+        self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self.copy = Copy(node.disk)
+        self.session: Session | None = None
+        self.reader = Reader(self.world.log, self.entry)
+        self.coordinator = self.world.coordinator.connect(self)
+        self.end_at_start = len(self.world.log.entries)
+        self.loaded = False
+        self.flushing = False
+        self.ticks = 0
+        coordinator = self.world.coordinator
+        self.partition = Watched(
+            self.me, coordinator.version, coordinator.table, node.disk.chain, node.disk.next_offset,
+            self.copy.outcomes, self.world.settings, self.clock(),
+        )  # fmt: skip
+        self.partition.process = self
+        self.world.checks.started(self)
+
+    def clock(self) -> int:
+        return int(self.world.engine.now) + self.skew
+
+    def begin(self) -> None:
+        self.reader.follow(self.node.disk.next_offset)
+        self.world.members.changed(self.me.node)
+        self.world.engine.at(0.0, self.deliver, ev.AliveChanged(frozenset({self.me}), "start"))
+        self.world.engine.at(self.world.engine.rng.random() * TICK_MS, self._tick)
+        if self.reader.position >= self.end_at_start:
+            self.world.engine.at(0.1, self._end_reached)
+
+    def die(self) -> None:
+        self.alive = False
+        self.reader.close()
+        if self.session is not None:
+            self.session.abandon()
+        self.world.coordinator.close(self.coordinator)
+
+    # --- events ---
+
+    def deliver(self, event: ev.Event) -> None:
+        if self.paused:
+            self.backlog.append((self.deliver, (event,)))
+        elif self.alive:
+            self._step(event)
+
+    def entry(self, offset: int, data: bytes, generation: int) -> None:
+        if self.paused:
+            self.backlog.append((self.entry, (offset, data, generation)))
+        elif self.alive and generation == self.reader.generation:
+            self._step(ev.EntryRead(offset, data))
+            if not self.loaded and offset + 1 >= self.end_at_start:
+                self._end_reached()
+
+    def _end_reached(self) -> None:
+        if not self.loaded:
+            self.loaded = True
+            self.deliver(ev.LogEnd())
+
+    def _tick(self) -> None:
+        if self.alive:
+            self.ticks += 1
+            if not self.paused:
+                self._step(ev.Ticked())
+            self.world.engine.at(TICK_MS, self._tick)
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def wake(self) -> None:
+        if not self.alive or not self.paused:
+            return
+        self.paused = False
+        self.woke_leading = self.partition.is_leading
+        backlog, self.backlog = self.backlog, []
+        for fn, args in backlog:
+            fn(*args)
+
+    def submit(self, request: ev.Submitted, epoch: int) -> None:
+        """A client's request for the active of `epoch`; any other epoch is none of its business."""
+        if self.paused:
+            self.backlog.append((self.submit, (request, epoch)))
+        elif self.alive and self.partition.is_leading and self.partition.chain.state.led != epoch:
+            self.world.answer(self, request.token, ev.NotServing(None))
+        elif self.alive:
+            keys = [k for k, _ in request.reads] + [c.key for c in request.changes]
+            found = {k: self.version(k) for k in keys}
+            self._step(ev.Submitted(request.token, request.tx, request.reads, request.changes, found))
+
+    def version(self, key: bytes) -> int:
+        held = self.copy.objects.get(key)
+        return ABSENT if held is None else held[0]
+
+    def _step(self, event: ev.Event) -> None:
+        effects = self.partition.step(event, self.clock())
+        if self.world.engine.verbose:
+            self.world.narrate(self, event, effects)
+        for e in effects:
+            self._perform(e)
+        self.world.checks.stepped(self)
+
+    # --- effects ---
+
+    def _perform(self, e: ev.Effect) -> None:
+        match e:
+            case ev.Apply():
+                self.copy.apply(e.record, e.state, e.next_offset)
+                self.world.checks.applied(self, e)
+                self._flush_soon()
+            case ev.Append():
+                self._append(e)
+            case ev.Reply():
+                self.world.checks.replied(self, e)
+                self.world.answer(self, e.token, e.result)
+            case ev.SendAck():
+                self.world.send(self.name, e.to, ev.ReplicaAck(self.me, e.epoch, e.lsn))
+            case ev.Keep():
+                self.copy.keep(e.state, e.next_offset)
+                self.world.checks.kept(self, e.state)
+                self._flush_soon()
+            case _:
+                self._perform_rarely(e)
+
+    def _perform_rarely(self, e: ev.Effect) -> None:
+        match e:
+            case ev.Read():
+                self.reader.follow(e.offset)
+            case ev.StopReading():
+                self.reader.stop()
+            case ev.SetTable():
+                self.world.coordinator.set(self.coordinator, e)
+            case ev.Refresh():
+                self.world.coordinator.refresh(self.coordinator)
+            case ev.AskPositions():
+                for n in e.nodes:
+                    self.world.send(self.name, n, ev.PositionAsked(self.name, e.round))
+            case ev.TellPosition():
+                self.world.send(self.name, e.node, ev.PositionTold(self.name, e.round, e.position, e.eligible))
+            case ev.EndSession():
+                self._end_session(e.why)
+            case _:
+                pass
+
+    def _append(self, e: ev.Append) -> None:
+        if self.session is None:
+            self.session = self.world.log.session(f"{self.me.node}/{self.me.incarnation}", self.deliver)
+        self.session.append(e.tag, e.data)
+
+    def _end_session(self, why: str) -> None:
+        if self.session is not None:
+            self.session.abandon()
+            self.session = None
+            self.world.engine.at(0.0, self.deliver, ev.AppendFailed(-1, why))
+
+    def _flush_soon(self) -> None:
+        if not self.flushing:
+            self.flushing = True
+            self.world.engine.at(self.world.nature.delay(self.world.nature.flush), self._flush)
+
+    def _flush(self) -> None:
+        self.flushing = False
+        if not self.alive:
+            return
+        if self.paused:
+            self._flush_soon()
+            return
+        self.copy.flush()
+        self.world.checks.saved(self)
+        self._step(ev.Stored())
+
+    # --- what was seen ---
+
+    def changed_role(self, before: Role, happening: str, why: str) -> None:
+        cover = self.world.cover
+        cover.edge(before, happening)
+        if happening == "opened":
+            cover.hit("elections")
+        elif happening == "deposed" and before not in CLAIMANT:
+            cover.hit("fenced by gap" if before is Role.VERIFYING else "deposed by the znode")
+            if self.woke_leading:
+                cover.hit("zombie woke up deposed")
+        if before in CLAIMANT or before in (Role.ACTIVE, Role.VERIFYING, Role.DRAINING, Role.HANDING):
+            self.woke_leading = self.woke_leading and self.partition.is_leading

@@ -1,0 +1,130 @@
+"""`python -m tests.sim.run --seeds N [--start S] [--seed S -v]`: run seeds, report the first broken promise.
+
+Progress goes to stderr; the last line of stdout is one JSON document. A failing seed prints the line that replays it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import Progress
+
+from tests.sim.faults import FAULTS
+from tests.sim.world import World
+
+FAULT_PHASE_MS = (200.0, 900.0)
+LIVENESS_MS = 3_000.0
+"""After healing: a few deadlines of every kind (see world.SETTINGS), one after the other."""
+
+
+class Outcome(NamedTuple):
+    """How a seed went."""
+
+    seed: int
+    failure: str
+    counts: Counter[str]
+    events: int
+    lines: list[str]
+
+
+def make_world(seed: int, *, verbose: bool = False) -> World:
+    """A world of this seed: how many nodes and sync replicas, which faults, how unkind."""
+    rng = random.Random(seed * 7919 + 1)
+    names = ("A", "B", "C", "D")[: rng.choice((2, 3, 3, 3, 4))]
+    keep = rng.choice((50_000, 50_000, 50_000, 5))
+    world = World(
+        seed, names=names, sync_replicas=rng.choice((0, 1, 1, 2)), clients=rng.choice((1, 2, 3)), quota=10_000,
+        keep=keep, calm=rng.random() < 0.3, verbose=verbose,
+    )  # fmt: skip
+    for n in names:
+        world.engine.at(rng.choice((0.0, 0.0, 300.0)) * rng.random(), world.start, n)
+    for c in world.clients:
+        world.engine.at(30.0 + 60.0 * rng.random(), c.begin)
+    kinds = rng.sample(FAULTS, rng.randint(1, 5))
+    length = rng.uniform(*FAULT_PHASE_MS)
+    for _ in range(rng.randint(1, 6)):
+        world.engine.at(60.0 + rng.random() * (length - 60.0), rng.choice(kinds), world)
+    world.engine.at(length, _end_faults, world)
+    world.fault_phase_ms = length
+    return world
+
+
+def _end_faults(world: World) -> None:
+    world.heal()
+    for c in world.clients:
+        c.quota = 1
+
+
+def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
+    """Play one seed to its end."""
+    world = make_world(seed, verbose=verbose)
+    failure = ""
+    try:
+        world.run(world.fault_phase_ms)
+        world.settle(LIVENESS_MS)
+        world.checks.finish()
+    except Exception as e:  # any exception of the core is a finding
+        if verbose:
+            world.engine.lines.append(repr(e))
+        failure = f"{type(e).__name__}: {e}"
+        if verbose and not isinstance(e, AssertionError):
+            raise
+    return Outcome(seed, failure, world.cover.counts, world.engine.events, world.engine.lines)
+
+
+def run_seeds(seeds: Iterable[int]) -> Iterator[Outcome]:
+    for seed in seeds:
+        yield run_seed(seed)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.run", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=500)
+    parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--seed", type=int, help="replay this one")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print the story of the seed")
+    parser.add_argument("-k", "--keep-going", action="store_true", help="go on after a failure")
+    args = parser.parse_args(argv)
+    seeds = range(args.start, args.start + args.seeds) if args.seed is None else range(args.seed, args.seed + 1)
+    if args.verbose and args.seed is not None:
+        print("\n".join(run_seed(args.seed, verbose=True).lines))
+    return _run(seeds, keep_going=args.keep_going)
+
+
+def _run(seeds: range, *, keep_going: bool) -> int:
+    began, counts, failed, done, events = time.monotonic(), Counter[str](), 0, 0, 0
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task("seeds", total=len(seeds))
+        for outcome in run_seeds(seeds):
+            done += 1
+            events += outcome.events
+            counts.update(outcome.counts)
+            progress.advance(bar)
+            if outcome.failure:
+                failed += 1
+                print(f"{outcome.failure}\n  python -m tests.sim.run --seed {outcome.seed} -v")
+                if not keep_going:
+                    break
+    seconds = time.monotonic() - began
+    summary = {
+        "seeds": done,
+        "per_minute": round(done / seconds * 60),
+        "failed": failed,
+        "events_per_seed": round(events / max(done, 1)),
+        "coverage": dict(sorted(counts.items())),
+    }
+    print(json.dumps(summary))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""A node's disk and the copy in memory: objects and position written together, or not at all.
+
+The state hash is a sum over the objects, kept up to date by the one function that changes objects; a restarted copy
+computes it anew from what its disk held.
+"""
+
+from __future__ import annotations
+
+from halog.core import records
+from halog.core.chain import ChainState
+from halog.core.ids import Member
+from halog.core.outcomes import Outcomes
+
+Objects = dict[bytes, tuple[int, bytes]]
+"""key → (version, value)"""
+
+_MASK = (1 << 64) - 1
+
+
+def object_hash(key: bytes, version: int, value: bytes) -> int:
+    """A number that depends on all three (not on PYTHONHASHSEED)."""
+    return (int.from_bytes(key[:4], "big") + 1) * (version * 1_000_003 + len(value) * 31 + sum(value) + 7) & _MASK
+
+
+def state_hash(objects: Objects) -> int:
+    return sum(object_hash(k, version, value) for k, (version, value) in objects.items()) & _MASK
+
+
+class Disk:
+    """What survives a kill -9."""
+
+    def __init__(self, chain: ChainState, keep: int) -> None:
+        self.empty = (chain, keep)
+        self.wipe()
+
+    def wipe(self) -> None:
+        chain, keep = self.empty
+        self.objects: Objects = {}
+        self.chain = chain
+        self.next_offset = 0
+        self.outcomes = Outcomes(keep=keep)
+
+    def write(self, changes: list[records.Commit], chain: ChainState, next_offset: int) -> None:
+        """One atomic step."""
+        for record in changes:
+            change_objects(self.objects, record)
+            self.outcomes.add(record.header.tx, record.header.lsn)
+        self.chain, self.next_offset = chain, next_offset
+
+
+def change_objects(objects: Objects, record: records.Commit) -> int:
+    """Apply a commit; returns by how much the state hash moved."""
+    moved, lsn = 0, record.header.lsn
+    for c in record.changes:
+        old = objects.pop(c.key, None)
+        if old is not None:
+            moved -= object_hash(c.key, *old)
+        if c.value is not None:
+            objects[c.key] = (lsn, c.value)
+            moved += object_hash(c.key, lsn, c.value)
+    return moved
+
+
+class Copy:
+    """One process's copy: what is applied, and what of it is not yet on the disk."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.disk = disk
+        self.objects: Objects = dict(disk.objects)
+        self.hash = state_hash(self.objects)
+        self.outcomes = Outcomes(disk.outcomes.items(), disk.outcomes.horizon, disk.outcomes.keep)
+        self.unsaved: list[records.Commit] = []
+        self.position: tuple[ChainState, int] | None = None
+        """The newest (chain state, next offset) not yet on the disk."""
+
+    def apply(self, record: records.Record, chain: ChainState, next_offset: int) -> None:
+        if isinstance(record, records.Commit):
+            self.hash = (self.hash + change_objects(self.objects, record)) & _MASK
+            self.unsaved.append(record)
+        self.position = (chain, next_offset)
+
+    def keep(self, chain: ChainState, next_offset: int) -> None:
+        self.position = (chain, next_offset)
+
+    def flush(self) -> None:
+        """Everything applied so far goes to the disk."""
+        if self.position is not None:
+            self.disk.write(self.unsaved, *self.position)
+        self.unsaved, self.position = [], None
+
+
+class Held:
+    """How far each incarnation's disk ever was: what "this replica holds it" means."""
+
+    def __init__(self) -> None:
+        self._lsn: dict[Member, int] = {}
+
+    def saved(self, member: Member, lsn: int) -> None:
+        self._lsn[member] = lsn
+
+    def lsn(self, member: Member) -> int:
+        return self._lsn.get(member, 0)

@@ -1,0 +1,218 @@
+"""The world of one seed: nodes, log, coordinator, network, clients, faults, and the story they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from halog.core import events as ev
+from halog.core.chain import ChainState
+from halog.core.settings import Settings
+from halog.core.table import SYNC, PartitionTable
+from tests.sim import faults
+from tests.sim.checks import Checks, Violation
+from tests.sim.client import Client, Request, Transaction
+from tests.sim.coordinator import FakeCoordinator
+from tests.sim.coverage import Coverage
+from tests.sim.engine import Engine
+from tests.sim.log import FakeLog
+from tests.sim.members import Members
+from tests.sim.nature import Nature
+from tests.sim.node import Node, Process
+from tests.sim.store import Disk
+
+LOG_ID = bytes(range(16))
+SITE = "here"
+
+SETTINGS = Settings(
+    commit_deadline_ms=300,
+    start_deadline_ms=250,
+    election_ms=30,
+    stand_back_ms=80,
+    start_grace_ms=250,
+    drain_ms=120,
+    handed_ms=80,
+    retry_ms=30,
+    ack_every_ms=40,
+    ready_lag=3,
+)
+"""The production deadlines, some ten times shorter, so that a short history meets them all."""
+
+
+class World:
+    """Everything, and the verbs that tests and faults use."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        names: Sequence[str] = ("A", "B", "C"),
+        sync_replicas: int = 1,
+        calm: bool = False,
+        clients: int = 2,
+        quota: int = 0,
+        keep: int = 50_000,
+        verbose: bool = False,
+        settings: Settings = SETTINGS,
+    ) -> None:
+        self.seed, self.settings = seed, settings
+        self.engine = Engine(seed, verbose=verbose)
+        self.cover = Coverage()
+        self.nature = Nature(self.engine.rng, calm=calm)
+        self.checks = Checks(self)
+        self.log = FakeLog(self.engine, self.nature, self.cover)
+        table = PartitionTable("p", LOG_ID.hex(), "t", 0, "policy", tuple(names), sync_replicas)
+        self.coordinator = FakeCoordinator(self.engine, self.nature, self.cover, self.checks, table)
+        self.members = Members(self)
+        self.cuts: set[tuple[str, str]] = set()
+        self.requests: dict[int, Request] = {}
+        self.fault_phase_ms = 0.0
+        self._tokens = 0
+        self._transactions = 0
+        self._hand_overs: set[int] = set()
+        self._arrives: dict[tuple[str, str], float] = {}
+        self.nodes = {n: Node(self, n, Disk(ChainState(LOG_ID, SITE), keep)) for n in names}
+        self.clients = [Client(self, f"client{i}", quota=quota) for i in range(clients)]
+
+    # --- who is there ---
+
+    def processes(self) -> Iterator[Process]:
+        return (n.process for n in list(self.nodes.values()) if n.process is not None)
+
+    def transactions(self) -> Iterator[Transaction]:
+        for c in self.clients:
+            yield from c.done
+            if c.current is not None:
+                yield c.current
+
+    def active(self) -> Process | None:
+        """Whoever leads the znode's epoch and serves."""
+        for p in self.processes():
+            if p.partition.role.value == "active" and p.partition.leading is not None:
+                if p.partition.leading.epoch == self.coordinator.table.epoch:
+                    return p
+        return None
+
+    # --- verbs ---
+
+    def start(self, name: str, *, wipe: bool = False) -> None:
+        node = self.nodes[name]
+        if wipe:
+            node.disk.wipe()
+        self.engine.say(f"{name} starts{' with an empty disk' if wipe else ''}")
+        node.start()
+
+    def crash(self, name: str) -> None:
+        self.engine.say(f"{name} is killed")
+        self.nodes[name].crash()
+        self.members.changed(name)
+
+    def run(self, ms: float) -> None:
+        self.engine.run(self.engine.now + ms)
+
+    # --- network ---
+
+    def send(self, src: str, dst: str, event: ev.Event) -> None:
+        """A frame between nodes: late, lost, or twice."""
+        if (src, dst) in self.cuts or self.nature.chance(self.nature.drop):
+            return
+        process = self.nodes[dst].process if dst in self.nodes else None
+        if process is None:
+            return
+        self.engine.at(self.nature.delay(self.nature.net), process.deliver, event)
+        if self.nature.chance(self.nature.duplicate):
+            self.engine.at(self.nature.delay(self.nature.net) * 3, process.deliver, event)
+
+    def to_server(self, src: str, target: Process, request: ev.Submitted, epoch: int) -> None:
+        """A client's request: in order with the earlier ones it sent to that process (one connection)."""
+        route = (src, target.name)
+        at = max(self._arrives.get(route, 0.0), self.engine.now + self.nature.delay(self.nature.net))
+        self._arrives[route] = at
+        if not self.nature.chance(self.nature.drop):
+            self.engine.at(at - self.engine.now, target.submit, request, epoch)
+
+    def ask(self, src: str, target: Process, request: ev.Asked) -> None:
+        self.engine.at(self.nature.delay(self.nature.net), target.deliver, request)
+
+    def answer(self, p: Process, token: int, result: ev.Result) -> None:
+        """A reply on its way to whoever asked."""
+        if token in self._hand_overs:
+            self.cover.hit(f"hand-over {type(result).__name__}")
+            return
+        request = self.requests.get(token)
+        if request is not None and not self.nature.chance(self.nature.drop):
+            delay = self.nature.delay(self.nature.net)
+            self.engine.at(delay, request.client.answered, request, token, result)
+
+    def request(self, request: Request) -> int:
+        self._tokens += 1
+        self.requests[self._tokens] = request
+        return self._tokens
+
+    def hand_over_token(self) -> int:
+        self._tokens += 1
+        self._hand_overs.add(self._tokens)
+        return self._tokens
+
+    def next_transaction(self) -> int:
+        self._transactions += 1
+        return self._transactions
+
+    # --- the story ---
+
+    def heal(self) -> None:
+        """Everything works from now on; what is still on its way arrives."""
+        self.engine.say("--- healed ---")
+        self.nature.calm()
+        self.cuts.clear()
+        for session in self.log.sessions:
+            if session.frozen:
+                session.thaw()
+        for n in self.nodes:
+            if self.nodes[n].process is None:
+                faults.restart(self, n, False)
+        self.members.doubts.clear()
+        for p in self.processes():
+            faults.resume(self, p)
+            p.reader.unstick()
+            faults.renew_session(self, p)
+
+    def unwell(self) -> str:
+        """Why the healed world is not yet as it should be, or ''."""
+        active = self.active()
+        if active is None:
+            return "no node is active"
+        busy = [c.current.name for c in self.clients if c.current is not None]
+        if busy or not all(c.idle for c in self.clients):
+            return f"clients still wait: {busy}"
+        table = self.coordinator.table
+        if set(table.node_list) != set(self.nodes):
+            return f"the node list is {table.node_list}"
+        if sum(r.kind == SYNC for r in table.replicas) != min(table.sync_replicas, len(self.nodes) - 1):
+            return f"the sync set is {table.sync_set}"
+        for p in self.processes():
+            if p.partition.chain.state.lsn != active.partition.chain.state.lsn or p.copy.hash != active.copy.hash:
+                return f"{p.name} is at {p.partition.chain.state.lsn}, not {active.partition.chain.state.lsn}"
+        return ""
+
+    def settle(self, within_ms: float) -> None:
+        """Liveness: all is well within `within_ms` of virtual time, or Violation says what is not."""
+        end = self.engine.now + within_ms
+        while self.engine.now < end:
+            self.run(20.0)
+            if not self.unwell():
+                return
+        raise Violation(f"liveness: {within_ms:.0f} ms after healing {self.unwell()}")
+
+    def narrate(self, p: Process, event: ev.Event, effects: Sequence[ev.Effect]) -> None:
+        """For `-v`."""
+        if isinstance(event, ev.Ticked) and not effects:
+            return
+        self.engine.say(f"{p.name}/{p.me.incarnation} {p.partition.role.value:9} {shorten(event)}")
+        for e in effects:
+            self.engine.say(f"{'':>14}→ {shorten(e)}")
+
+
+def shorten(value: object) -> str:
+    """One line of a frozen value."""
+    text = repr(value)
+    return text if len(text) < 240 else text[:237] + "..."
