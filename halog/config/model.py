@@ -54,9 +54,7 @@ class PolicyConfig:
 
     zone: str
     partitions: int = 12  # divides evenly over 2, 3, 4 and 6 nodes; bounds the number of useful nodes (P2)
-    sync_replicas: int = (
-        1  # one copy beside the log before commit returns; more cost latency, none is unsafe only w/o log
-    )
+    sync_replicas: int = 1  # a second copy before commit returns, so that failover needs no restore
     async_replicas: int = 0  # the log already keeps what is committed; these only make failover warm
     mapper: str = "consistent_hash"  # the one whose look-ups need no search
     ring_size: int = DEFAULT_RING_SIZE
@@ -76,15 +74,12 @@ class TimingConfig:
     """`[timing]`: how long to wait for whom."""
 
     keep_alive_ms: int = 150  # four may be lost within the non-response timeout before a node is suspected
-    non_response_timeout_ms: int = (
-        600  # a GIL or disk stall of half a second is common; a wrong suspicion costs a moment
-    )
+    non_response_timeout_ms: int = 600  # stalls of half a second are common (GIL, disk); wrong costs a moment
     session_timeout_ms: int = 1_000  # ZooKeeper grants no less than two ticks, and the embedded one ticks in 500 ms
     connect_timeout_ms: int = 500  # a refused connection answers at once; this is for one that hangs
-    commit_deadline_ms: int = (
-        10_000  # covers a failover (under 1 s) and a broker's restart; then the outcome is unknown
-    )
+    commit_deadline_ms: int = 10_000  # covers a failover (under 1 s) and a broker's restart; then: unknown
     call_deadline_ms: int = 10_000  # as a commit: a call waits through the same failover
+    attempt_timeout_ms: int = 1_000  # one request to a node that does not answer; longer than a takeover takes
     takeover_deadline_ms: int = 5_000  # an election that takes longer is stuck: the next candidate tries
     start_deadline_ms: int = 30_000  # a cold node reads state topic and log before it serves
     close_deadline_ms: int = 5_000  # SIGTERM: hand over, then leave; supervisors usually kill after 10 s
@@ -114,6 +109,7 @@ class SnapshotConfig:
     enabled: bool = True
     every_records: int = 50_000  # a restore reads at most that many log records, about a second
     every_ms: int = 60_000  # a quiet partition's log is trimmed too
+    keep_records: int = 100_000  # log kept behind the marker, so that a restarted node goes on warm after minutes away
     batch_objects: int = 1_000  # objects in one Kafka transaction: short ones, for they hold up readers (LSO)
     trim: bool = True
 

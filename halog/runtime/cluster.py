@@ -76,7 +76,7 @@ def create_tables(coordinator: Coordinator, config: Config) -> dict[str, tuple[i
     strays = sorted(n for n in extra if n.rpartition("-")[0] in config.policies)
     if strays:
         raise ConfigError(
-            f"{config.path}: the cluster has partition {strays[0]} and {len(strays) - 1} more that the policy does "
+            f"{config.source}: the cluster has partition {strays[0]} and {len(strays) - 1} more that the policy does "
             "not; the number of partitions cannot shrink",
         )
     return tables
@@ -87,7 +87,7 @@ def _check(config: Config, planned: PartitionTable, table: PartitionTable) -> No
         want, have = getattr(planned, field), getattr(table, field)
         if want != have:
             raise ConfigError(
-                f"{config.path}: partition {table.name} was created with {field} {have}, this configuration says "
+                f"{config.source}: partition {table.name} was created with {field} {have}, this configuration says "
                 f"{want}; change the configuration back or use another cluster name",
                 partition=table.name,
             )

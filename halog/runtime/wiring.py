@@ -1,0 +1,67 @@
+"""The only place where adapters are built: from a configuration to the outside world of one node."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+
+from halog.config import Config
+from halog.errors import ConfigError
+from halog.runtime.node import Adapters
+from mappers import ConsistentHash, Mapper, RoundRobin
+
+
+def addresses(config: Config) -> tuple[str, str]:
+    """(Kafka bootstrap, ZooKeeper) of the configured site; an embedded one is looked up in its data directory."""
+    site = config.site
+    if site.embedded is not None:
+        from halog.embedded import read_site
+
+        info = read_site(site.embedded)
+        return info.bootstrap, info.zookeeper
+    if site.bootstrap is None or site.zookeeper is None:
+        raise ConfigError(f"{config.source}: [site] needs bootstrap and zookeeper, or embedded")
+    return site.bootstrap, site.zookeeper
+
+
+def adapters_for(config: Config, name: str) -> Adapters:
+    """Real adapters for node `name`: with a local store if it is one of [nodes], else a client's without."""
+    from halog.adapters.channel import TcpChannel
+    from halog.adapters.kafka_log import KafkaLog
+    from halog.adapters.rocks_store import RocksStore
+    from halog.adapters.zk_coordinator import ZkCoordinator
+
+    bootstrap, zookeeper = addresses(config)
+    node = config.nodes.get(name)
+    store = None if node is None else RocksStore(node.data_dir)
+    try:
+        coordinator = ZkCoordinator(zookeeper, f"/halog/{config.cluster.name}", config.timing.session_timeout_ms)
+        return Adapters(KafkaLog(bootstrap), coordinator, TcpChannel(config.limits.max_frame_bytes), store)
+    except BaseException:
+        if store is not None:
+            store.close()
+        raise
+
+
+def mapper_for(config: Config) -> Callable[[str], Mapper]:
+    """The mapper of a policy, by its configured name (P6)."""
+
+    def build(policy_name: str) -> Mapper:
+        policy = config.policies[policy_name]
+        if policy.mapper == "round_robin":
+            return RoundRobin(policy.partitions)
+        return ConsistentHash(policy.partitions, policy.ring_size)
+
+    return build
+
+
+def import_modules(config: Config) -> None:
+    """Import the application's modules; the only names ever imported from a configuration."""
+    for module in config.application.modules:
+        try:
+            importlib.import_module(module)
+        except ImportError as e:
+            raise ConfigError(
+                f"{config.source}: [application] modules names {module!r}, which cannot be imported: {e}; "
+                "put it on the Python path"
+            ) from e
