@@ -9,18 +9,15 @@ decodes to an equal one, and bytes that decode were written by some value of the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from decimal import Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from halog.schema.reference import REF_BYTES, Ref
 from halog.schema.scalars import (
     SCALAR_CODECS,
     Decoder,
     Encoder,
     Malformed,
     Misfit,
-    encode_bytes,
     encode_str,
     read_chunk,
     read_long,
@@ -29,7 +26,6 @@ from halog.schema.scalars import (
 from halog.schema.shapes import (
     DecimalShape,
     EnumShape,
-    FieldShape,
     ListShape,
     MapShape,
     OptionalShape,
@@ -37,12 +33,16 @@ from halog.schema.shapes import (
     RefShape,
     Scalar,
     Shape,
-    is_mutable,
 )
-
-Accepts = Callable[[str, str], bool]
-"""(type name, target) -> whether a reference to the first may stand where the second is declared."""
-Copier = Callable[[Any], Any]
+from halog.schema.special import (
+    Accepts,
+    decimal_decoder,
+    decimal_encoder,
+    decode_ref,
+    enum_decoder,
+    enum_encoder,
+    ref_encoder,
+)
 
 
 def same_name(type_name: str, target: str) -> bool:
@@ -56,9 +56,9 @@ def encoder(shape: Shape, accepts: Accepts = same_name, *, bound: bool = True) -
         case Scalar(kind):
             return SCALAR_CODECS[kind][0]
         case DecimalShape():
-            return _decimal_encoder(shape)
+            return decimal_encoder(shape)
         case EnumShape():
-            return _enum_encoder(shape, bound)
+            return enum_encoder(shape, bound)
         case ListShape(of):
             return _list_encoder(encoder(of, accepts, bound=bound))
         case MapShape(of):
@@ -66,7 +66,7 @@ def encoder(shape: Shape, accepts: Accepts = same_name, *, bound: bool = True) -
         case OptionalShape(of):
             return _optional_encoder(encoder(of, accepts, bound=bound))
         case RefShape(target):
-            return _ref_encoder(target, accepts)
+            return ref_encoder(target, accepts)
         case RecordShape():
             return _record_encoder(shape, accepts, bound)
 
@@ -77,7 +77,7 @@ def decoder(shape: Shape, *, bound: bool = True) -> Decoder:
         case Scalar(kind):
             return SCALAR_CODECS[kind][1]
         case DecimalShape():
-            return _decimal_decoder(shape)
+            return decimal_decoder(shape)
         case EnumShape(symbols=symbols, cls=cls):
             return enum_decoder([cls[s] if bound and cls is not None else s for s in symbols])
         case ListShape(of):
@@ -87,7 +87,7 @@ def decoder(shape: Shape, *, bound: bool = True) -> Decoder:
         case OptionalShape(of):
             return optional_decoder(decoder(of, bound=bound))
         case RefShape():
-            return _decode_ref
+            return decode_ref
         case RecordShape(fields=fields):
             return record_decoder([(f.name, decoder(f.shape, bound=bound)) for f in fields], maker(shape, bound))
 
@@ -285,131 +285,3 @@ def record_decoder(fields: Sequence[tuple[str, Decoder]], make: Callable[[dict[s
         return make(values), at
 
     return decode
-
-
-# ------------------------------------------------------------------------------------------- enum, reference, decimal
-
-
-def _enum_encoder(shape: EnumShape, bound: bool) -> Encoder:
-    index = {symbol: write_long(i) for i, symbol in enumerate(shape.symbols)}
-    cls: type[Any] = shape.cls if bound and shape.cls is not None else str
-
-    def encode(value: Any) -> bytes:
-        if type(value) is not cls:
-            raise Misfit(shape.name, value)
-        raw = index.get(value if cls is str else value.name)
-        if raw is None:
-            raise Misfit(f"one of {', '.join(shape.symbols)}"[:120], value)
-        return raw
-
-    return encode
-
-
-def enum_decoder(members: Sequence[Any]) -> Decoder:
-    """The member at the written index."""
-
-    def decode(data: bytes, at: int) -> tuple[Any, int]:
-        index, at = read_long(data, at)
-        if index < 0:
-            raise Malformed("a negative enum index")
-        return members[index], at
-
-    return decode
-
-
-def _ref_encoder(target: str, accepts: Accepts) -> Encoder:
-    def encode(value: Any) -> bytes:
-        if type(value) is not Ref or not (value.type_name == target or accepts(value.type_name, target)):
-            raise Misfit(f"Ref[{target}]", value)
-        try:
-            return value.raw + encode_str(value.type_name) + encode_bytes(value.key)
-        except Exception:
-            raise Misfit(f"Ref[{target}] of three unsigned 64-bit ints, a type name and key bytes", value) from None
-
-    return encode
-
-
-def _decode_ref(data: bytes, at: int) -> tuple[Ref[Any], int]:
-    raw = data[at : at + REF_BYTES]
-    if len(raw) < REF_BYTES:
-        raise Malformed("a reference cut short")
-    name, at = read_chunk(data, at + REF_BYTES)
-    key, at = read_chunk(data, at)
-    return Ref.from_raw(raw, name.decode(), key), at
-
-
-def _exact(precision: int) -> Context:
-    """Arithmetic that refuses to round, whatever the thread's own decimal context says."""
-    return Context(prec=precision, traps=[Inexact, InvalidOperation, Overflow, DivisionByZero])
-
-
-def _decimal_encoder(shape: DecimalShape) -> Encoder:
-    step, ctx = Decimal((0, (1,), -shape.scale)), _exact(shape.precision)
-    expected = f"Decimal of at most {shape.precision} digits, {shape.scale} of them behind the point"
-
-    def encode(value: Any) -> bytes:
-        if type(value) is not Decimal:
-            raise Misfit("Decimal", value)
-        try:
-            n = int(value.quantize(step, context=ctx).scaleb(shape.scale, ctx))
-        except (ArithmeticError, ValueError):
-            raise Misfit(expected, value) from None
-        raw = n.to_bytes((n if n >= 0 else ~n).bit_length() // 8 + 1, "big", signed=True)
-        return write_long(len(raw)) + raw
-
-    return encode
-
-
-def _decimal_decoder(shape: DecimalShape) -> Decoder:
-    ctx, bound = _exact(shape.precision), 10**shape.precision
-
-    def decode(data: bytes, at: int) -> tuple[Decimal, int]:
-        raw, at = read_chunk(data, at)
-        n = int.from_bytes(raw, "big", signed=True) if 0 < len(raw) <= 64 else bound
-        if not -bound < n < bound:
-            raise Malformed("a decimal beyond its precision")
-        return Decimal(n).scaleb(-shape.scale, ctx), at
-
-    return decode
-
-
-# ----------------------------------------------------------------------------------------------------------- copies
-
-
-def copier(shape: Shape) -> Copier | None:
-    """What copies a bound value so that changing the copy in place leaves the value alone; None: nothing can change."""
-    if not is_mutable(shape):
-        return None
-    match shape:
-        case ListShape(of):
-            return _list_copier(copier(of))
-        case MapShape(of):
-            return _map_copier(copier(of))
-        case OptionalShape(of):
-            inner = copier(of)
-            return lambda value: None if value is None else inner(value)  # type: ignore[misc]
-        case RecordShape(fields=fields):
-            return _record_copier(fields, maker(shape, True))
-        case _:
-            return None
-
-
-def _list_copier(inner: Copier | None) -> Copier:
-    return list if inner is None else lambda value: [inner(v) for v in value]
-
-
-def _map_copier(inner: Copier | None) -> Copier:
-    return dict if inner is None else lambda value: {k: inner(v) for k, v in value.items()}
-
-
-def _record_copier(fields: Sequence[FieldShape], make: Callable[[dict[str, Any]], Any]) -> Copier:
-    copiers = [(f.name, copier(f.shape)) for f in fields]
-
-    def copy(value: Any) -> Any:
-        values = {name: getattr(value, name) for name, _ in copiers}
-        for name, inner in copiers:
-            if inner is not None:
-                values[name] = inner(values[name])
-        return make(values)
-
-    return copy

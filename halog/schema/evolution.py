@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from halog.errors import RecordFormatError, SchemaChangedError
-from halog.schema.codec import decoder, enum_decoder, list_decoder, maker, map_decoder, optional_decoder
+from halog.schema.codec import decoder, list_decoder, maker, map_decoder, optional_decoder
 from halog.schema.definition import Definition
 from halog.schema.scalars import DECODE_ERRORS, Decoder
 from halog.schema.shapes import (
@@ -32,6 +32,7 @@ from halog.schema.shapes import (
     Shape,
     to_json,
 )
+from halog.schema.special import enum_decoder
 
 Reader = Callable[[bytes], dict[str, Any]]
 _Plan = tuple[list[tuple[str | None, Decoder]], list[tuple[str, Callable[[], Any]]]]

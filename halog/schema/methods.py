@@ -19,9 +19,10 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 from halog.errors import DeclarationError, FieldTypeError, RecordFormatError
 from halog.schema.annotations import Where, call_hints, shape_of
-from halog.schema.codec import Accepts, decoder, encoder, misfit_at, same_name
+from halog.schema.codec import decoder, encoder, misfit_at, same_name
 from halog.schema.scalars import DECODE_ERRORS, Decoder, Encoder, Misfit
 from halog.schema.shapes import ListShape, MapShape, Scalar, Shape, to_json
+from halog.schema.special import Accepts
 
 BINDING: Final = "_halog"
 """The entry of an object's `__dict__` that holds its binding; never a field."""

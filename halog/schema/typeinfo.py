@@ -14,13 +14,15 @@ from typing import Any
 import fastavro
 
 from halog.errors import FieldTypeError, RecordFormatError
-from halog.schema.codec import Accepts, copier, decoder, encoder, misfit_at, values_getter
+from halog.schema.codec import decoder, encoder, misfit_at, values_getter
+from halog.schema.copies import copier
 from halog.schema.definition import Definition
 from halog.schema.evolution import Reader, body_reader, evolved_reader
 from halog.schema.methods import MethodInfo, field_type_error
 from halog.schema.reference import Ref
 from halog.schema.scalars import DECODE_ERRORS, Encoder, Misfit
 from halog.schema.shapes import is_mutable, to_avro
+from halog.schema.special import Accepts
 
 Key = tuple[Any, ...]
 Values = dict[str, Any]

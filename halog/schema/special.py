@@ -1,0 +1,116 @@
+"""Codecs of enums, references and decimals: Avro types with a meaning on top, checked on the way in and out.
+
+Never rounds, and never takes a decimal context from the thread it happens to run in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow
+from typing import Any
+
+from halog.schema.reference import REF_BYTES, Ref
+from halog.schema.scalars import (
+    Decoder,
+    Encoder,
+    Malformed,
+    Misfit,
+    encode_bytes,
+    encode_str,
+    read_chunk,
+    read_long,
+    write_long,
+)
+from halog.schema.shapes import DecimalShape, EnumShape
+
+Accepts = Callable[[str, str], bool]
+"""(type name, target) -> whether a reference to the first may stand where the second is declared."""
+
+
+def enum_encoder(shape: EnumShape, bound: bool) -> Encoder:
+    """The symbol's index, from the member (bound) or the symbol itself."""
+    index = {symbol: write_long(i) for i, symbol in enumerate(shape.symbols)}
+    cls: type[Any] = shape.cls if bound and shape.cls is not None else str
+
+    def encode(value: Any) -> bytes:
+        if type(value) is not cls:
+            raise Misfit(shape.name, value)
+        raw = index.get(value if cls is str else value.name)
+        if raw is None:
+            raise Misfit(f"one of {', '.join(shape.symbols)}"[:120], value)
+        return raw
+
+    return encode
+
+
+def enum_decoder(members: Sequence[Any]) -> Decoder:
+    """The member at the written index."""
+
+    def decode(data: bytes, at: int) -> tuple[Any, int]:
+        index, at = read_long(data, at)
+        if index < 0:
+            raise Malformed("a negative enum index")
+        return members[index], at
+
+    return decode
+
+
+def ref_encoder(target: str, accepts: Accepts) -> Encoder:
+    """A reference to an object of type `target` or a subtype."""
+
+    def encode(value: Any) -> bytes:
+        if type(value) is not Ref or not (value.type_name == target or accepts(value.type_name, target)):
+            raise Misfit(f"Ref[{target}]", value)
+        try:
+            return value.raw + encode_str(value.type_name) + encode_bytes(value.key)
+        except Exception:
+            raise Misfit(f"Ref[{target}] of three unsigned 64-bit ints, a type name and key bytes", value) from None
+
+    return encode
+
+
+def decode_ref(data: bytes, at: int) -> tuple[Ref[Any], int]:
+    """The inverse of `ref_encoder`. The type may be a newer one than this process knows."""
+    raw = data[at : at + REF_BYTES]
+    if len(raw) < REF_BYTES:
+        raise Malformed("a reference cut short")
+    name, at = read_chunk(data, at + REF_BYTES)
+    key, at = read_chunk(data, at)
+    return Ref.from_raw(raw, name.decode(), key), at
+
+
+def _exact(precision: int) -> Context:
+    """Arithmetic that refuses to round, whatever the thread's own decimal context says."""
+    return Context(prec=precision, traps=[Inexact, InvalidOperation, Overflow, DivisionByZero])
+
+
+def decimal_encoder(shape: DecimalShape) -> Encoder:
+    """The digits as an integer; refuses what would have to be rounded."""
+    step, ctx = Decimal((0, (1,), -shape.scale)), _exact(shape.precision)
+    expected = f"Decimal of at most {shape.precision} digits, {shape.scale} of them behind the point"
+
+    def encode(value: Any) -> bytes:
+        if type(value) is not Decimal:
+            raise Misfit("Decimal", value)
+        try:
+            n = int(value.quantize(step, context=ctx).scaleb(shape.scale, ctx))
+        except (ArithmeticError, ValueError):
+            raise Misfit(expected, value) from None
+        raw = n.to_bytes((n if n >= 0 else ~n).bit_length() // 8 + 1, "big", signed=True)
+        return write_long(len(raw)) + raw
+
+    return encode
+
+
+def decimal_decoder(shape: DecimalShape) -> Decoder:
+    """The inverse of `decimal_encoder`; refuses more digits than declared."""
+    ctx, bound = _exact(shape.precision), 10**shape.precision
+
+    def decode(data: bytes, at: int) -> tuple[Decimal, int]:
+        raw, at = read_chunk(data, at)
+        n = int.from_bytes(raw, "big", signed=True) if 0 < len(raw) <= 64 else bound
+        if not -bound < n < bound:
+            raise Malformed("a decimal beyond its precision")
+        return Decimal(n).scaleb(-shape.scale, ctx), at
+
+    return decode
