@@ -1,0 +1,24 @@
+"""Every port in memory: the readable reference of what an adapter owes, and what applications' tests run on.
+
+Several nodes of one process share a `MemoryBroker`, a `MemoryTree` and, on disk's behalf, a `MemoryDisk`; each has its
+own `MemoryLog`, `MemoryCoordinator` and `MemoryStore` on them. The channel between nodes is the real one, on loopback.
+Never touches a file.
+"""
+
+from __future__ import annotations
+
+from halog.adapters.channel import TcpChannel as MemoryChannel
+from halog.adapters.memory_broker import MemoryBroker
+from halog.adapters.memory_coordinator import MemoryCoordinator, MemoryTree
+from halog.adapters.memory_log import MemoryLog
+from halog.adapters.memory_store import MemoryDisk, MemoryStore
+
+__all__ = [
+    "MemoryBroker",
+    "MemoryChannel",
+    "MemoryCoordinator",
+    "MemoryDisk",
+    "MemoryLog",
+    "MemoryStore",
+    "MemoryTree",
+]

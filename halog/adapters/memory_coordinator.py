@@ -1,0 +1,170 @@
+"""The Coordinator port on a shared `MemoryTree`, with sessions that tests can suspend, expire and make forgetful.
+
+Read this to know what the ZooKeeper adapter owes. Callbacks run on the coordinator's own thread, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from halog.adapters.dispatch import Dispatcher
+from halog.adapters.memory_tree import MemoryTree
+from halog.errors import UnreachableError
+from halog.ports import SessionState, UnknownResult, Versioned
+
+__all__ = ["MemoryCoordinator", "MemoryTree"]
+T = TypeVar("T")
+
+
+class MemoryCoordinator:
+    """One node's session on a tree; `MemoryCoordinator()` alone has a tree of its own."""
+
+    def __init__(self, tree: MemoryTree | None = None) -> None:
+        self.tree = tree or MemoryTree()
+        self.session = 0
+        self._state = SessionState.LOST
+        self._on_state: Callable[[SessionState], None] = lambda state: None
+        self._dispatch: Dispatcher | None = None
+        self._watches: list[Callable[[], None]] = []
+        self._lose_reply = 0
+
+    # ---- the port
+
+    def connect(self, on_state: Callable[[SessionState], None]) -> None:
+        self._on_state = on_state
+        self._dispatch = Dispatcher("coordinator")
+        self.session = self.tree.open_session()
+        self._enter(SessionState.CONNECTED)
+
+    def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> bool:
+        self._check()
+        made = self.tree.create(path, data, self.session if ephemeral else 0)
+        if not self._reply_lost():
+            return made
+        # As the real one: it asks again, and recognises its own ephemeral node by owner and content.
+        return ephemeral and self.tree.owner(path) == self.session and self.tree.get(path) == Versioned(data, 0)
+
+    def get(self, path: str) -> Versioned | None:
+        self._check()
+        return self.tree.get(path)
+
+    def set(self, path: str, data: bytes, version: int) -> int:
+        self._check()
+        result = self.tree.set(path, data, version)
+        if self._reply_lost():
+            raise UnknownResult(f"set {path}: the reply was lost")
+        return result
+
+    def delete(self, path: str, version: int = -1) -> bool:
+        self._check()
+        done = self.tree.delete(path, version)
+        if self._reply_lost():
+            raise UnknownResult(f"delete {path}: the reply was lost")
+        return done
+
+    def children(self, path: str) -> list[str]:
+        self._check()
+        return self.tree.children(path)
+
+    def watch(self, path: str, changed: Callable[[str, Versioned | None], None]) -> None:
+        _Watch(self, path, lambda: self.tree.get(path), lambda value: changed(path, value))
+
+    def watch_children(self, path: str, changed: Callable[[list[str]], None]) -> None:
+        _Watch(self, path, lambda: self.tree.children(path), changed, of_children=True)
+
+    def sync(self, path: str) -> None:
+        self._check()
+
+    def close(self) -> None:
+        if self._dispatch is not None:
+            self.tree.end_session(self.session)
+            self._state = SessionState.LOST
+            for unlisten in self._watches:
+                unlisten()
+            self._dispatch.close()
+
+    # ---- faults
+
+    def suspend(self) -> None:
+        """The connection breaks; the session lives on."""
+        self._enter(SessionState.SUSPENDED)
+
+    def resume(self) -> None:
+        """The connection is back, with the old session if it still lives, else LOST and a new one."""
+        if not self.tree.is_alive(self.session):
+            self._enter(SessionState.LOST)
+            self.session = self.tree.open_session()
+        self._enter(SessionState.CONNECTED)
+        self.tree.touch_all(self)
+
+    def expire(self, *, reconnect: bool = True) -> None:
+        """The session ends as if the node had been silent; its ephemeral nodes go."""
+        self._enter(SessionState.SUSPENDED)
+        self.tree.end_session(self.session)
+        if reconnect:
+            self.resume()
+
+    def lose_reply(self, count: int = 1) -> None:
+        """The next `count` writes happen, unanswered."""
+        self._lose_reply += count
+
+    # ---- inside
+
+    def _reply_lost(self) -> bool:
+        lost = self._lose_reply > 0
+        self._lose_reply -= lost
+        return lost
+
+    def _check(self) -> None:
+        if self._state is not SessionState.CONNECTED:
+            raise UnreachableError("the coordinator does not answer", state=self._state.value)
+
+    @property
+    def is_connected(self) -> bool:
+        return self._state is SessionState.CONNECTED
+
+    def _enter(self, state: SessionState) -> None:
+        if state is not self._state:
+            self._state = state
+            self.run(lambda: self._on_state(state), urgent=True)
+
+    def run(self, job: Callable[[], None], *, urgent: bool = False) -> None:
+        if self._dispatch is not None:
+            self._dispatch.put(job, urgent=urgent)
+
+    def kept(self, unlisten: Callable[[], None]) -> None:
+        self._watches.append(unlisten)
+
+
+class _Watch(Generic[T]):
+    """Reads and tells on the coordinator's thread; told only what differs from what it told last."""
+
+    _NEVER = object()
+
+    def __init__(
+        self,
+        owner: MemoryCoordinator,
+        path: str,
+        read: Callable[[], T],
+        changed: Callable[[T], None],
+        *,
+        of_children: bool = False,
+    ) -> None:
+        self._owner, self._read, self._changed = owner, read, changed
+        self._told: object = self._NEVER
+        owner.kept(owner.tree.listen(path, self.touch, of_children=of_children, owner=owner))
+        self.touch()
+
+    def touch(self) -> None:
+        self._owner.run(self._tell)
+
+    def _tell(self) -> None:
+        if not self._owner.is_connected:
+            return  # `resume` touches every watch again
+        with suppress(UnreachableError):
+            value = self._read()
+            if value != self._told:
+                self._told = value
+                self._changed(value)

@@ -1,0 +1,207 @@
+"""The Log port on a `MemoryBroker`. Read this to know what the Kafka adapter owes; it decides nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+from halog.adapters.memory_broker import Answer, MemoryBroker, Row, Wire
+from halog.errors import DeadlineError, OverloadedError, RecordTooLargeError, RefusedError
+from halog.ports import Delivery, Entry, OutOfRange, TopicPartition
+
+MAX_QUEUED = 100_000  # as the Kafka adapter's produce queue
+MAX_BYTES = 6 << 20  # as the Kafka adapter's message.max.bytes
+
+
+class MemoryLog:
+    """One node's view of a broker; `MemoryLog()` alone has a broker of its own."""
+
+    def __init__(self, broker: MemoryBroker | None = None) -> None:
+        self.broker = broker or MemoryBroker()
+
+    def ensure_topic(self, topic: str, partitions: int, *, compacted: bool = False) -> None:
+        self.broker.ensure(topic, partitions, compacted)
+
+    def session(self) -> MemorySession:
+        return MemorySession(self.broker)
+
+    def tail(self) -> MemoryTail:
+        return MemoryTail(self.broker)
+
+    def bounds(self, tp: TopicPartition, timeout_s: float = 5.0) -> tuple[int, int]:
+        with self.broker.lock:
+            shelf = self.broker.shelf(tp)
+            return shelf.start, shelf.end
+
+    def read(self, tp: TopicPartition, start: int, end: int, timeout_s: float = 10.0) -> Iterator[Entry]:
+        self._await_end(tp, end, timeout_s)
+        with self.broker.lock:
+            shelf = self.broker.shelf(tp)
+            rows = shelf.since(max(start, shelf.start), max(0, end - max(start, shelf.start)))
+        return (_entry(tp, row) for row in rows if not row.is_marker)
+
+    def _await_end(self, tp: TopicPartition, end: int, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while self.bounds(tp)[1] < end:
+            if time.monotonic() > deadline:
+                raise DeadlineError(f"{tp.topic}/{tp.index} did not reach offset {end} in {timeout_s} s", end=end)
+            time.sleep(0.002)
+
+    def read_keyed(self, tp: TopicPartition) -> Iterator[tuple[bytes, bytes | None, dict[str, bytes]]]:
+        with self.broker.lock:
+            rows = list(self.broker.shelf(tp).rows)
+        return ((row.key or b"", row.value, dict(row.headers)) for row in rows if not row.is_marker)
+
+    def put(self, tp: TopicPartition, key: bytes, value: bytes | None) -> None:
+        self.broker.write(tp, [(key, value, {})], marker=False)
+
+    def transaction(self, transactional_id: str) -> MemoryTransaction:
+        return MemoryTransaction(self.broker, transactional_id)
+
+    def trim(self, tp: TopicPartition, before: int) -> None:
+        self.broker.trim(tp, before)
+
+    def close(self) -> None:
+        """The broker is shared: nothing to let go."""
+
+
+class MemoryTransaction:
+    """A transactional writer; the marker it leaves takes an offset, as Kafka's does."""
+
+    def __init__(self, broker: MemoryBroker, transactional_id: str) -> None:
+        self._broker = broker
+        self._id = transactional_id
+        self._number = broker.fence(transactional_id)
+
+    def write(self, tp: TopicPartition, items: Iterable[tuple[bytes, bytes | None, dict[str, bytes]]]) -> None:
+        if not self._broker.is_current(self._id, self._number):
+            raise RefusedError(f"a newer writer holds transactional id {self._id}", transactional_id=self._id)
+        self._broker.write(tp, items, marker=True)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class MemorySession:
+    """Answers wait in `_due` until somebody polls; the first bad one fails the session and all it still holds."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._broker = broker
+        self._ready = threading.Condition(threading.Lock())
+        self._pending: dict[int, Delivery] = {}
+        self._due: deque[tuple[Delivery, int | None, str | None]] = deque()
+        self._count = 0
+        self._failed: str | None = None
+
+    @property
+    def failed(self) -> str | None:
+        return self._failed
+
+    def append(self, tp: TopicPartition, data: bytes, done: Delivery) -> None:
+        if len(data) > MAX_BYTES:
+            raise RecordTooLargeError(f"a record of {len(data)} bytes exceeds the log's {MAX_BYTES}", size=len(data))
+        with self._ready:
+            if self._failed is not None:
+                self._due.append((done, None, self._failed))
+                self._ready.notify()
+                return
+            if len(self._pending) >= MAX_QUEUED:
+                raise OverloadedError(f"{MAX_QUEUED} appends are in flight", limit=MAX_QUEUED)
+            self._count += 1
+            number = self._count
+            self._pending[number] = done
+        self._broker.send(Wire(tp, data, self._answer(number)))
+
+    def _answer(self, number: int) -> Answer:
+        def answer(offset: int | None, why: str | None) -> None:
+            with self._ready:
+                done = self._pending.pop(number, None)
+                if done is None:
+                    return  # abandoned or failed meanwhile: it landed, and nobody is told
+                self._due.append((done, offset, why))
+                if offset is None:
+                    self._fail(why or "failed")
+                self._ready.notify_all()
+
+        return answer
+
+    def _fail(self, why: str) -> None:
+        self._failed = self._failed or why
+        self._due.extend((done, None, self._failed) for done in self._pending.values())
+        self._pending.clear()
+
+    def poll(self, timeout_s: float) -> int:
+        with self._ready:
+            if not self._due:
+                self._ready.wait(timeout_s)
+            due = list(self._due)
+            self._due.clear()
+        for done, offset, why in due:
+            done(offset, why)
+        return len(due)
+
+    def abandon(self) -> None:
+        with self._ready:
+            self._fail("abandoned")
+        while self.poll(0):
+            pass
+
+
+class MemoryTail:
+    """Follows shelves; what it delivers is read at the poll, so nothing stale can be queued."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._broker = broker
+        self._places: dict[TopicPartition, int] = {}
+        self._lock = threading.Lock()
+        self._signal = threading.Event()
+
+    def follow(self, tp: TopicPartition, offset: int) -> None:
+        self._broker.shelf(tp)
+        with self._lock:
+            self._places[tp] = offset
+        self._broker.listen(tp, self._signal.set)
+        self._signal.set()
+
+    def unfollow(self, tp: TopicPartition) -> None:
+        with self._lock:
+            self._places.pop(tp, None)
+        self._broker.unlisten(tp, self._signal.set)
+
+    def poll(self, timeout_s: float, limit: int = 2000) -> Sequence[Entry | OutOfRange]:
+        found = self._collect(limit)
+        if not found and self._signal.wait(timeout_s):
+            self._signal.clear()
+            found = self._collect(limit)
+        return found
+
+    def _collect(self, limit: int) -> list[Entry | OutOfRange]:
+        found: list[Entry | OutOfRange] = []
+        with self._broker.lock, self._lock:
+            for tp in list(self._places):
+                if len(found) < limit:
+                    found.extend(self._take(tp, limit - len(found)))
+        return found
+
+    def _take(self, tp: TopicPartition, limit: int) -> Sequence[Entry | OutOfRange]:
+        shelf, offset = self._broker.shelf(tp), self._places[tp]
+        if not shelf.start <= offset <= shelf.end:
+            del self._places[tp]  # said once; whoever follows decides where to go on
+            return [OutOfRange(tp, offset, shelf.start, shelf.end)]
+        rows = shelf.since(offset, limit)
+        self._places[tp] = offset + len(rows)
+        return [_entry(tp, row) for row in rows if not row.is_marker]
+
+    def wake(self) -> None:
+        self._signal.set()
+
+    def close(self) -> None:
+        for tp in list(self._places):
+            self.unfollow(tp)
+        self._signal.set()
+
+
+def _entry(tp: TopicPartition, row: Row) -> Entry:
+    return Entry(tp, row.offset, row.value or b"", row.timestamp_ms)

@@ -1,0 +1,154 @@
+"""Connections for request and reply, one request at a time each; the caller itself writes and reads.
+
+A connection goes back only after a whole reply: after any error or timeout it is closed, so that a late reply can
+never be taken for the next request's. Never retries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+import time
+
+from halog.adapters.frames import CHUNK, Unpacker, pack, parse_address
+from halog.errors import ClosedError, DeadlineError, FrameError, UnreachableError
+
+MAX_IDLE = 32  # per address: as many callers as a node's clients usually have threads
+
+
+def connect(address: str, timeout_s: float) -> socket.socket:
+    """A connected socket; UnreachableError with evidence `refused` and `sent=False`."""
+    try:
+        sock = socket.create_connection(parse_address(address), timeout=max(timeout_s, 0.001))
+    except OSError as e:
+        refused = isinstance(e, ConnectionRefusedError)
+        said = "refuses the connection" if refused else f"cannot be connected: {e}"
+        raise UnreachableError(f"{address} {said}", address=address, refused=refused, sent=False) from None
+    if sock.getsockname() == sock.getpeername():  # a loopback port connected to itself: nobody listens there
+        sock.close()
+        raise UnreachableError(f"{address} refuses the connection", address=address, refused=True, sent=False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+class Pool:
+    """Idle and busy connections by address."""
+
+    def __init__(self, max_frame: int) -> None:
+        self._max_frame = max_frame
+        self._idle: dict[str, list[socket.socket]] = {}
+        self._busy: dict[socket.socket, str] = {}
+        self._lock = threading.Lock()
+        self._greeting = b""
+        self._closed = False
+
+    def introduce(self, frame: bytes) -> None:
+        """What every new connection begins with; those already open keep what they said."""
+        self._greeting = pack(frame, self._max_frame)
+
+    def request(self, address: str, frame: bytes, timeout_s: float) -> bytes:
+        data = pack(frame, self._max_frame)
+        deadline = time.monotonic() + timeout_s
+        sock = self._borrow(address, timeout_s)
+        try:
+            _send(sock, address, data, timeout_s)
+            reply = _receive(sock, address, deadline, timeout_s, self._max_frame)
+        except BaseException:
+            self._discard(sock)
+            raise
+        self._give_back(sock, address)
+        return reply
+
+    def drop(self, address: str) -> None:
+        """Also those in use: their callers' reads end at once."""
+        with self._lock:
+            idle = self._idle.pop(address, [])
+            busy = [s for s, a in self._busy.items() if a == address]
+            for sock in busy:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)  # its caller closes it
+        for sock in idle:
+            sock.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            addresses = {*self._idle, *self._busy.values()}
+        for address in addresses:
+            self.drop(address)
+
+    def _borrow(self, address: str, timeout_s: float) -> socket.socket:
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the channel is closed")
+            idle = self._idle.get(address, [])
+            while idle:
+                sock = idle.pop()
+                if not _readable(sock):
+                    self._busy[sock] = address
+                    return sock
+                sock.close()  # the other side closed it, or said something nobody asked for
+        sock = connect(address, timeout_s)
+        with self._lock:
+            self._busy[sock] = address
+        if self._greeting:
+            try:
+                _send(sock, address, self._greeting, timeout_s)
+            except BaseException:
+                self._discard(sock)
+                raise
+        return sock
+
+    def _give_back(self, sock: socket.socket, address: str) -> None:
+        with self._lock:
+            self._busy.pop(sock, None)
+            idle = self._idle.setdefault(address, [])
+            if not self._closed and len(idle) < MAX_IDLE:
+                idle.append(sock)
+                return
+        sock.close()
+
+    def _discard(self, sock: socket.socket) -> None:
+        with self._lock:
+            self._busy.pop(sock, None)
+        sock.close()
+
+
+def _readable(sock: socket.socket) -> bool:
+    poller = select.poll()
+    poller.register(sock, select.POLLIN)
+    return bool(poller.poll(0))
+
+
+def _send(sock: socket.socket, address: str, data: bytes, timeout_s: float) -> None:
+    """An incomplete frame cannot be acted on, so a failure here is `sent=False`."""
+    try:
+        sock.settimeout(max(timeout_s, 0.001))
+        sock.sendall(data)
+    except OSError as e:
+        raise _lost(address, str(e), sent=False) from None
+
+
+def _receive(sock: socket.socket, address: str, deadline: float, timeout_s: float, limit: int) -> bytes:
+    unpack = Unpacker(limit)
+    frames: list[bytes] = []
+    while not frames:
+        try:
+            sock.settimeout(max(deadline - time.monotonic(), 0.001))
+            data = sock.recv(CHUNK)
+        except TimeoutError:
+            raise DeadlineError(f"{address} did not reply in {timeout_s:g} s", address=address) from None
+        except OSError as e:
+            raise _lost(address, str(e), sent=True) from None
+        if not data:
+            raise _lost(address, "closed before the reply", sent=True)
+        frames = unpack.feed(data)
+    if len(frames) > 1 or not unpack.is_empty:
+        raise FrameError(f"{address} sent more than the one reply", address=address)
+    return frames[0]
+
+
+def _lost(address: str, why: str, *, sent: bool) -> UnreachableError:
+    return UnreachableError(f"{address} broke the connection: {why}", address=address, refused=False, sent=sent)

@@ -1,0 +1,182 @@
+"""The Store port on RocksDB (rocksdict, raw bytes). One directory, one owner.
+
+    HALOG-STORE   marker: what makes the directory ours     lock   flock of the owner     db/   RocksDB's files
+
+Every write is one RocksDB batch in its write-ahead log: it survives kill -9; with `flush`, a power cut. Never deletes
+or repairs anything by itself: a damaged store is a StoreError with evidence `rebuild=True`, and the caller, which knows
+that the log has it all, calls `destroy` and begins anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import rocksdict
+
+from halog.adapters.rocks_options import options, write_options
+from halog.errors import ClosedError, HalogError, RefusedError, StoreError
+
+MARKER = "HALOG-STORE"
+_OURS = {MARKER, "lock", "db", "lost+found"}
+
+
+class RocksStore:
+    """An ordered map of bytes in `directory`."""
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory = str(directory)
+        self._lock_fd = _claim(Path(directory))
+        try:
+            self._db = rocksdict.Rdict(str(Path(directory, "db")), options())
+        except Exception as e:
+            os.close(self._lock_fd)
+            raise self._error(e) from None
+        self._get = self._db.get
+        self._no_sync, self._sync = write_options(sync=False), write_options(sync=True)
+
+    def get(self, key: bytes) -> bytes | None:
+        try:
+            value: bytes | None = self._get(key)
+            return value
+        except Exception as e:
+            raise self._error(e) from None
+
+    def scan(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        return self._scan(self._db, prefix, after)
+
+    def _scan(self, source: Any, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The iterator is made here, not at the first `next`: it shows the store as of the call."""
+        read = rocksdict.ReadOptions()
+        upper = _behind(prefix)
+        if upper is not None:
+            read.set_iterate_upper_bound(upper)
+        begin = max(prefix, after + b"\0") if after else prefix
+        try:
+            rows = source.items(from_key=begin, read_opt=read)
+        except Exception as e:
+            raise self._error(e) from None
+        return self._rows(rows, prefix)
+
+    def _rows(self, rows: Iterator[tuple[bytes, bytes]], prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        try:
+            for key, value in rows:
+                if not key.startswith(prefix):
+                    return
+                yield key, value
+        except HalogError:
+            raise
+        except Exception as e:
+            raise self._error(e) from None
+
+    def write(self, items: Iterable[tuple[bytes, bytes | None]], *, flush: bool = False) -> None:
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        put, delete = batch.put, batch.delete
+        for key, value in items:
+            if value is None:
+                delete(key)
+            else:
+                put(key, value)
+        try:
+            self._db.write(batch, self._sync if flush else self._no_sync)
+        except Exception as e:
+            raise self._error(e) from None
+
+    def drop(self, prefix: bytes) -> None:
+        upper = _behind(prefix)
+        if upper is None:  # nothing sorts behind it: no range to name
+            self.write([(key, None) for key, _ in self.scan(prefix)])
+            return
+        try:
+            self._db.delete_range(prefix, upper, self._no_sync)
+        except Exception as e:
+            raise self._error(e) from None
+
+    def snapshot(self) -> RocksSnapshot:
+        try:
+            return RocksSnapshot(self, self._db.snapshot())
+        except Exception as e:
+            raise self._error(e) from None
+
+    def close(self) -> None:
+        """Twice is fine."""
+        if self._lock_fd < 0:
+            return
+        with contextlib.suppress(Exception):
+            self._db.close()
+        os.close(self._lock_fd)
+        self._lock_fd = -1
+
+    def _error(self, e: Exception) -> HalogError:
+        if self._lock_fd < 0 or type(e).__name__ == "DbClosedError":
+            return ClosedError(f"store {self.directory} is closed")
+        return StoreError(
+            f"store {self.directory} cannot be trusted: {e}; it will be rebuilt from the log",
+            directory=self.directory,
+            held=False,
+            rebuild=True,
+        )
+
+
+class RocksSnapshot:
+    """A RocksDB snapshot; costs nothing to make, and keeps overwritten data on disk for as long as it lives."""
+
+    def __init__(self, store: RocksStore, snapshot: Any) -> None:
+        self._store, self._snapshot = store, snapshot
+
+    def get(self, key: bytes) -> bytes | None:
+        try:
+            value: bytes = self._snapshot[key]
+            return value
+        except KeyError:
+            return None
+        except Exception as e:
+            raise self._store._error(e) from None
+
+    def scan(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        return self._store._scan(self._snapshot, prefix, after)
+
+
+def destroy(directory: str | os.PathLike[str]) -> None:
+    """Remove a store's data, so that it can be made anew. Refuses what is not ours or is held by another."""
+    if not Path(directory).exists():
+        return
+    fd = _claim(Path(directory))
+    try:
+        shutil.rmtree(Path(directory, "db"), ignore_errors=True)
+    finally:
+        os.close(fd)
+
+
+def _claim(path: Path) -> int:
+    """The directory checked, marked, and locked for this process."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        names = set(os.listdir(path))
+        if MARKER not in names and ("db" in names or names - _OURS):
+            raise RefusedError(
+                f"{path} holds files that are not a halog store's: choose an empty or a new directory",
+                directory=str(path),
+                found=sorted(names)[:5],
+            )
+        fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        (path / MARKER).touch(mode=0o600)
+    except OSError as e:
+        raise StoreError(f"store {path} cannot be used: {e.strerror}", directory=str(path), held=False) from None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise StoreError(f"store {path} is held by another node", directory=str(path), held=True) from None
+    return fd
+
+
+def _behind(prefix: bytes) -> bytes | None:
+    """The first key behind all keys with `prefix`; None if there is none."""
+    head = prefix.rstrip(b"\xff")
+    return head[:-1] + bytes((head[-1] + 1,)) if head else None
