@@ -16,7 +16,7 @@ from halog.core import events as ev
 from halog.core import records
 from halog.core.chain import Verdict
 from halog.core.election import Candidate, pick
-from halog.core.ids import NO_EPOCH, EpochId
+from halog.core.ids import NO_EPOCH, EpochId, location_code
 from halog.core.leading import Leading
 from halog.core.roles import Role
 from halog.core.table import arrange
@@ -52,6 +52,13 @@ class Campaign:
     def pause(self) -> None:
         """This node just gave up an epoch: let others go first for a moment."""
         self.not_before = self.p.now + self.p.settings.retry_ms
+
+    def release(self) -> None:
+        """This node is up, so to the others its epoch looks alive: say in the znode that it is over, or nobody but this
+        node would ever stand, and it might stand back for them (or be the one that cannot reach the log)."""
+        p = self.p
+        if p.epoch_ours and any(m.node in p.table.configured for m in p.alive if m != p.me):
+            p.out.append(ev.SetTable(p.next_round(), p.version, msgspec.structs.replace(p.table, active=None)))
 
     def handed_over(self) -> None:
         """The current epoch ended in favour of a successor: its turn first."""
@@ -127,14 +134,14 @@ class Campaign:
         else:
             p.become("stand back", "a better candidate answered")
             self.not_before = p.now + p.settings.stand_back_ms
+            self.release()
 
     # --- the compare-and-set ---
 
     def _claim(self) -> None:
         p = self.p
-        self.nonces += 1
         highest = max(p.table.epoch.number, p.chain.state.epoch.number)
-        self.epoch = EpochId(highest + 1, p.chain.state.site, (p.me.incarnation << 16) + self.nonces & (1 << 63) - 1)
+        self.epoch = EpochId(highest + 1, p.chain.state.site, self._nonce())
         usable = [r.member for r in p.table.replicas if r.member in p.alive]
         if p.table.active is not None and p.table.active in p.alive:
             usable.append(p.table.active)
@@ -142,6 +149,13 @@ class Campaign:
         self.claim = msgspec.structs.replace(p.table, epoch=self.epoch, active=p.me, replicas=replicas)
         self.unanswered = False
         self._send()
+
+    def _nonce(self) -> int:
+        """Differs between nodes, even where two were started in the same millisecond, between runs and claims: two
+        candidates for one number must never take each other's epoch for their own."""
+        self.nonces += 1
+        me = self.p.me
+        return (location_code(me.node) + (me.incarnation << 16) + self.nonces) & (1 << 63) - 1
 
     def _send(self) -> None:
         p = self.p
@@ -167,7 +181,7 @@ class Campaign:
         """While claiming: the znode tells whether an unanswered set went through; if not, the same set is sent again,
         so that at most one of them can land."""
         p = self.p
-        if p.table.epoch == self.epoch:
+        if p.table.epoch == self.epoch and p.epoch_ours:
             self._claimed()
         elif moved:
             p.step_down("deposed", "another node took the epoch")

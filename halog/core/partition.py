@@ -49,6 +49,8 @@ class Partition:
         self.tag = 0
         """The last append tag given out."""
         self.round = 0
+        self.held = chain
+        """What is known to be in the local store: an acknowledgement says no more than this."""
         self.acked: tuple[Any, int] = (None, 0)
         self.acked_at = now
         self.campaign = Campaign(self, now)
@@ -112,6 +114,8 @@ class Partition:
             self.out.append(ev.Read(self.next_offset))
         self.become(happening, why)
         self.campaign.pause()
+        if happening == "epoch ended":
+            self.campaign.release()
 
     # --- the znode and the members ---
 
@@ -187,11 +191,12 @@ class Partition:
             self.campaign.consider()
 
     def _stored(self, e: ev.Stored) -> None:
+        self.held = self.chain.state
         self._acknowledge()
 
     def _acknowledge(self, repeat: bool = False) -> None:
         """Tell the active how far this copy is: once per stored batch, and again in case it was lost."""
-        s, active = self.chain.state, self.table.active
+        s, active = self.held, self.table.active
         if self.leading is not None or self.role is Role.LOADING or active is None or active == self.me or not s.opened:
             return
         if s.epoch != self.table.epoch or active not in self.alive:
@@ -264,7 +269,8 @@ class Partition:
     # --- the rest ---
 
     def _position_asked(self, e: ev.PositionAsked) -> None:
-        self.out.append(ev.TellPosition(e.node, e.round, self.chain.state.position, self.eligible))
+        willing = self.eligible and self.now >= self.campaign.not_before
+        self.out.append(ev.TellPosition(e.node, e.round, self.chain.state.position, willing))
 
     def _ticked(self, e: ev.Ticked) -> None:
         if self.leading is not None:

@@ -116,7 +116,7 @@ class Checks:
             demand(new.epoch.number > old.epoch.number, f"P3: the znode's epoch went {old.epoch} → {new.epoch}")
             demand(new.active is not None, "E2: an epoch without an active node")
         else:
-            demand(new.active == old.active, "P3: another node under the same epoch")
+            demand(new.active in (old.active, None), "P3: another node under the same epoch")
             self._sync_set_changed(old.sync_set, new.sync_set)
         nodes = [r.node for r in new.replicas] + ([new.active.node] if new.active else [])
         demand(len(set(nodes)) == len(nodes), f"a node stands twice in the node list: {nodes}")

@@ -19,6 +19,7 @@ from tests.sim.members import Members
 from tests.sim.nature import Nature
 from tests.sim.node import Node, Process
 from tests.sim.store import Disk
+from tests.sim.story import short
 
 LOG_ID = bytes(range(16))
 SITE = "here"
@@ -96,6 +97,8 @@ class World:
 
     def start(self, name: str, *, wipe: bool = False) -> None:
         node = self.nodes[name]
+        if node.process is not None:
+            return
         if wipe:
             node.disk.wipe()
         self.engine.say(f"{name} starts{' with an empty disk' if wipe else ''}")
@@ -207,12 +210,7 @@ class World:
         """For `-v`."""
         if isinstance(event, ev.Ticked) and not effects:
             return
-        self.engine.say(f"{p.name}/{p.me.incarnation} {p.partition.role.value:9} {shorten(event)}")
+        self.engine.say(f"{p.name}/{p.me.incarnation} {p.partition.role.value:9} {short(event)}")
         for e in effects:
-            self.engine.say(f"{'':>14}→ {shorten(e)}")
+            self.engine.say(f"{'':>14}→ {short(e)}")
 
-
-def shorten(value: object) -> str:
-    """One line of a frozen value."""
-    text = repr(value)
-    return text if len(text) < 240 else text[:237] + "..."
