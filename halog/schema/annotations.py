@@ -77,7 +77,7 @@ class Where:
 
     owner: str
     field: str
-    declaring: type[Any] | None = None
+    declaring: tuple[type[Any], str] | None = None  # the class being declared, and its type name
     inside: tuple[type[Any], ...] = ()
 
     def fail(self, annotation: Any, why: str) -> DeclarationError:
@@ -173,8 +173,8 @@ def _target(annotation: Any, target: Any, where: Where) -> str:
     info = vars(target).get("__halog__") if isinstance(target, type) else None
     if info is not None:
         return str(info.name)
-    if target is where.declaring:
-        return where.owner
+    if where.declaring is not None and target is where.declaring[0]:
+        return where.declaring[1]
     if isinstance(target, type) and issubclass(target, Undeclared):
         return target.__name__  # a class declared later; the name is checked when a reference is stored
     raise where.fail(annotation, "Ref[T] refers to a class declared with halog.managed")
@@ -189,7 +189,7 @@ def _class(annotation: Any, where: Where) -> Shape:
         raise where.fail(annotation, "is not defined where the class is declared; only Ref[T] may name a later class")
     if issubclass(annotation, enum.Enum):
         return _enum(annotation, where)
-    if "__halog__" in vars(annotation) or annotation is where.declaring:
+    if "__halog__" in vars(annotation) or (where.declaring is not None and annotation is where.declaring[0]):
         name = annotation.__name__
         raise where.fail(annotation, f"a managed object is not a value of another; write Ref[{name}]")
     if dataclasses.is_dataclass(annotation):

@@ -272,7 +272,7 @@ def maker(shape: RecordShape, bound: bool) -> Callable[[dict[str, Any]], Any]:
             put(obj, name, value)
         return obj
 
-    return with_slots if any("__slots__" in vars(c) for c in cls.__mro__[:-1]) else with_dict
+    return with_slots if any(vars(c).get("__slots__") for c in cls.__mro__) else with_dict
 
 
 def record_decoder(fields: Sequence[tuple[str, Decoder]], make: Callable[[dict[str, Any]], Any]) -> Decoder:

@@ -8,6 +8,7 @@ The theory: everything that can be wrong with a class is found here, at import, 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
@@ -96,7 +97,7 @@ def _declare(cls: type[T], options: _Options) -> type[T]:
 
 
 def _check_class(cls: type[Any], name: str, options: _Options) -> None:
-    if any("__slots__" in vars(c) for c in cls.__mro__[:-1] if c.__module__ != "typing"):
+    if cls.__dictoffset__ == 0 or any(vars(c).get("__slots__") for c in cls.__mro__):
         raise DeclarationError(
             f"{name}: a managed class cannot have __slots__; halog keeps its binding beside the fields"
         )
@@ -109,8 +110,11 @@ def _check_class(cls: type[Any], name: str, options: _Options) -> None:
 
 
 def _managed_bases(cls: type[Any], name: str) -> list[TypeInfo]:
-    """The managed bases, nearest first; they must form one line up to one root."""
+    """The managed bases, nearest first; they must form one family, whose key a subclass leaves alone."""
     bases: list[TypeInfo] = [vars(c)["__halog__"] for c in cls.__mro__[1:] if "__halog__" in vars(c)]
+    for field in inspect.get_annotations(cls):
+        if any(field in b.key_fields for b in bases):
+            raise DeclarationError(f"{name}.{field}: an inherited key field; leave it away", type=name, field=field)
     roots = {b.parsed.root for b in bases}
     if len(roots) > 1:
         raise DeclarationError(f"{name}: bases of different families {sorted(roots)}: one object, one key", type=name)
@@ -134,25 +138,19 @@ def _definition(cls: type[Any], name: str, bases: list[TypeInfo], options: _Opti
     if not key:
         raise DeclarationError(f'{name}: which field identifies an object? @managed(key="...")', type=name)
     partition_by = _names(options.partition_by) or (bases[0].partition_fields if bases else key)
-    shape = RecordShape(name, tuple(field_shapes(cls, Where(name, "", cls))), cls)
-    found = Definition(name, tuple(b.name for b in bases), options.version, key, partition_by, shape)
-    _check_inherited(found, bases)
-    return found
+    shape = RecordShape(name, tuple(field_shapes(cls, Where(name, "", (cls, name)))), cls)
+    for base in bases:
+        if (key, partition_by) != (base.key_fields, base.partition_fields):
+            raise DeclarationError(
+                f"{name}: key and partition_by are inherited from {base.name} and cannot change, because bases and "
+                "subclasses share one key space",
+                type=name,
+            )
+    return Definition(name, tuple(b.name for b in bases), options.version, key, partition_by, shape)
 
 
 def _names(names: Names | None) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names or ())
-
-
-def _check_inherited(found: Definition, bases: list[TypeInfo]) -> None:
-    for base in bases:
-        same = found.key == base.key_fields and found.partition_by == base.partition_fields
-        if not same or any(found.shape(n) != base.parsed.shape(n) for n in found.key):
-            raise DeclarationError(
-                f"{found.name}: key and partition_by are inherited from {base.name} and cannot change, because bases "
-                "and subclasses share one key space",
-                type=found.name,
-            )
 
 
 def _wrap_methods(cls: type[Any], name: str, bases: list[TypeInfo], registry: Registry) -> dict[str, MethodInfo]:

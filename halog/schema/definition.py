@@ -128,10 +128,13 @@ class Definition:
         return next(f.shape for f in self.record.fields if f.name == field)
 
     @staticmethod
-    def parse(raw: str | bytes | Mapping[str, Any]) -> Definition:
-        """A definition from outside, checked; RecordFormatError if it is none."""
+    def parse(raw: str | bytes | Mapping[str, Any], type_id: bytes | None = None) -> Definition:
+        """A definition from outside, checked, also against the id it came under; RecordFormatError if it is none."""
         try:
-            return _parse(raw)
+            found = _parse(raw)
+            if type_id not in (None, found.type_id):
+                raise ValueError(f"type id {found.type_id.hex()}, stored under {type_id!r}")
+            return found
         except (DeclarationError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise RecordFormatError(f"not a type definition: {str(error)[:200] or type(error).__name__}") from error
 
