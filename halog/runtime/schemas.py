@@ -1,0 +1,157 @@
+"""The `<cluster>.schemas` topic: what every stored object was written as (docs/protocol.md; U2, U3).
+
+Key: type id (8 bytes). Value: the definition's canonical JSON. Never holds a class: tools that import nothing of the
+application read all they need from here, and the object layer finds the writer of bytes an older class left behind.
+The theory: a definition is published before the first object of it is written, and never changes, so whoever sees an
+object's bytes finds its definition, at the latest after reading the topic's end again.
+
+Two nodes that publish definitions that cannot read each other are settled by the topic's order: the first one stays,
+the other takes its own back and refuses to start.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import threading
+
+from halog.errors import RecordFormatError, SchemaChangedError, UnknownTypeError
+from halog.ports import Log, TopicPartition
+from halog.schema import Definition, ForeignType, Registry
+from halog.schema.definition import ID_BYTES
+from halog.schema.typeinfo import TypeInfo
+
+logger = logging.getLogger("halog.schemas")
+
+
+class Definitions:
+    """Stored definitions by type id and by name, as last read; read again on a miss. Thread-safe."""
+
+    def __init__(self, log: Log, topic: str) -> None:
+        self.log, self.tp = log, TopicPartition(topic, 0)
+        self._lock = threading.Lock()
+        self._read_to = 0
+        self._stored: dict[bytes, Definition] = {}
+        """In the topic's order: the first definition of a name stands before later ones."""
+        self._bad: dict[bytes, RecordFormatError] = {}
+        self._foreign: dict[bytes, ForeignType] = {}
+
+    def refresh(self) -> bool:
+        """Read what the topic got since; False if nothing."""
+        with self._lock:
+            end = self.log.bounds(self.tp)[1]
+            if end <= self._read_to:
+                return False
+            for key, value, _ in self.log.read_keyed(self.tp, self._read_to):
+                self._take(key, value)
+            self._read_to = end
+            return True
+
+    def _take(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self._stored.pop(key, None)
+            self._bad.pop(key, None)
+            return
+        try:
+            definition = Definition.parse(value)
+            if definition.type_id != key:
+                raise RecordFormatError(f"{definition.name}: its type id is {definition.type_id.hex()}")
+        except RecordFormatError as error:
+            where = f"topic {self.tp.topic}, key {key[:16].hex()}"
+            self._bad[key] = RecordFormatError(f"{where}: {error}", key=key[:16].hex())
+            logger.warning("%s: %s; objects of this type id cannot be read", where, error)
+        else:
+            self._stored.setdefault(key, definition)
+
+    def find(self, type_id: bytes) -> Definition:
+        """The definition behind a type id; UnknownTypeError, or RecordFormatError if what is stored is damaged."""
+        found = self._stored.get(type_id)
+        if found is None and self.refresh():
+            found = self._stored.get(type_id)
+        if found is None:
+            raise self._bad.get(type_id) or UnknownTypeError(
+                f"type id {type_id.hex()} is not in topic {self.tp.topic}; it was deleted there, or the topic is "
+                "another cluster's",
+                type_id=type_id.hex(),
+            )
+        return found
+
+    def of(self, value: bytes) -> Definition:
+        """The definition that wrote an object's bytes."""
+        return self.find(bytes(value[:ID_BYTES]))
+
+    def foreign(self, type_id: bytes) -> ForeignType:
+        """A reader and writer of plain values for a type id."""
+        made = self._foreign.get(type_id)
+        if made is None:
+            made = self._foreign[type_id] = ForeignType(self.find(type_id))
+        return made
+
+    def all(self) -> tuple[Definition, ...]:
+        """Every stored definition, in the topic's order."""
+        self.refresh()
+        return tuple(self._stored.values())
+
+    def named(self, name: str) -> tuple[Definition, ...]:
+        """Every definition of a type name, oldest first; UnknownTypeError names the nearest known one."""
+        found = self._named(name) or (self._named(name) if self.refresh() else ())
+        if found:
+            return found
+        names = sorted({d.name for d in list(self._stored.values())})
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(names[:10]) or 'none'}"
+        raise UnknownTypeError(f"no type named {name} was ever published in this cluster; {hint}", type=name)
+
+    def _named(self, name: str) -> tuple[Definition, ...]:
+        same = [d for d in list(self._stored.values()) if d.name == name]
+        return tuple(sorted(same, key=lambda d: -1 if d.version is None else d.version))
+
+    def current(self, name: str) -> Definition:
+        """The newest definition of a type name: the highest version, then the last published."""
+        return self.named(name)[-1]
+
+    def family(self, name: str) -> tuple[str, ...]:
+        """The name and those of all types derived from it, as published."""
+        self.named(name)
+        below = {d.name for d in list(self._stored.values()) if name in d.bases}
+        return (name, *sorted(below))
+
+
+def publish(log: Log, topic: str, registry: Registry) -> Definitions:
+    """Add the declared definitions the topic lacks. SchemaChangedError, before anything is written, if a declared
+    class cannot read what a stored definition of its name wrote."""
+    definitions = Definitions(log, topic)
+    definitions.refresh()
+    declared = list(registry.by_name.values())
+    for info in declared:
+        _check(info, definitions._named(info.name))
+    missing = [info for info in declared if info.type_id not in definitions._stored]
+    for info in missing:
+        log.put(definitions.tp, info.type_id, info.definition.encode())
+    if missing:
+        definitions.refresh()
+        _settle(definitions, missing)
+    return definitions
+
+
+def _check(info: TypeInfo, stored: tuple[Definition, ...]) -> None:
+    for definition in stored:
+        info.reader(definition)
+
+
+def _settle(definitions: Definitions, ours: list[TypeInfo]) -> None:
+    """Somebody may have published at the same moment: a definition before ours that ours cannot read wins."""
+    for info in ours:
+        order = list(definitions._stored)
+        if info.type_id not in definitions._stored:
+            raise RecordFormatError(
+                f"topic {definitions.tp.topic} does not hold the definition of {info.name} that was just written; "
+                "is the topic damaged, or compacted away by another cluster?",
+                type=info.name,
+            )
+        before = [definitions._stored[i] for i in order[: order.index(info.type_id)]]
+        try:
+            _check(info, tuple(d for d in before if d.name == info.name))
+        except SchemaChangedError:
+            definitions.log.put(definitions.tp, info.type_id, None)
+            raise
