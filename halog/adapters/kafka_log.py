@@ -1,0 +1,121 @@
+"""The Log port on one Kafka cluster: topics, sessions, tails; reads and rare writes through small clients of its own.
+
+Never on the commit path itself: that is `kafka_session` and `kafka_tail`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka import TopicPartition as Seat
+from confluent_kafka.admin import AdminClient
+
+from halog.adapters import kafka_conf
+from halog.adapters.kafka_read import Readers
+from halog.adapters.kafka_session import KafkaSession
+from halog.adapters.kafka_tail import KafkaTail
+from halog.adapters.kafka_topics import Topics
+from halog.adapters.kafka_write import KafkaTransaction, KeyedWriter
+from halog.errors import LogError
+from halog.ports import Entry, TopicPartition
+
+
+class KafkaLog:
+    """Everything is made at its first use; `close` closes what this object keeps, not the sessions it handed out."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._lock = threading.Lock()
+        self._admin: Any = None
+        self._topics: Topics | None = None
+        self._writer: KeyedWriter | None = None
+        self._readers = Readers(bootstrap)
+        self._known: set[str] = set()
+        self._spare: KafkaSession | None = None
+        self._closed = False
+
+    def _client(self) -> Any:
+        with self._lock:
+            if self._admin is None:
+                self._admin = AdminClient(kafka_conf.common(self.bootstrap))
+                self._topics = Topics(self.bootstrap, self._admin)
+                self._prepare_soon()
+            return self._admin
+
+    def ensure_topic(self, topic: str, partitions: int, *, compacted: bool = False) -> None:
+        self._client()
+        assert self._topics is not None
+        self._topics.ensure(topic, partitions, compacted)
+        if not compacted:
+            self._known.add(topic)
+
+    def session(self) -> KafkaSession:
+        """The spare one, if it is ready: librdkafka needs half a second from birth to its producer id."""
+        with self._lock:
+            session, self._spare = self._spare, None
+        if session is None or session.failed:
+            session = KafkaSession(self.bootstrap)
+        session.learn(self._known)
+        self._prepare_soon()
+        return session
+
+    def _prepare_soon(self) -> None:
+        threading.Thread(target=self._prepare, name="halog-kafka-spare", daemon=True).start()
+
+    def _prepare(self) -> None:
+        if self._spare is not None or self._closed:
+            return
+        spare = KafkaSession(self.bootstrap)
+        with self._lock:
+            if self._spare is None and not self._closed:
+                self._spare = spare
+                return
+        spare.abandon()
+
+    def tail(self) -> KafkaTail:
+        return KafkaTail(self.bootstrap)
+
+    def bounds(self, tp: TopicPartition, timeout_s: float = 5.0) -> tuple[int, int]:
+        return self._readers.bounds(tp, timeout_s)
+
+    def read(self, tp: TopicPartition, start: int, end: int, timeout_s: float = 10.0) -> Iterator[Entry]:
+        return self._readers.read(tp, start, end, timeout_s)
+
+    def read_keyed(self, tp: TopicPartition) -> Iterator[tuple[bytes, bytes | None, dict[str, bytes]]]:
+        return self._readers.read_keyed(tp)
+
+    def put(self, tp: TopicPartition, key: bytes, value: bytes | None) -> None:
+        with self._lock:
+            if self._writer is None:
+                self._writer = KeyedWriter(self.bootstrap)
+            writer = self._writer
+        writer.put(tp, key, value)
+
+    def transaction(self, transactional_id: str) -> KafkaTransaction:
+        return KafkaTransaction(self.bootstrap, transactional_id)
+
+    def trim(self, tp: TopicPartition, before: int) -> None:
+        futures = self._client().delete_records(
+            [Seat(tp[0], tp[1], before)], request_timeout=kafka_conf.ADMIN_S, operation_timeout=kafka_conf.ADMIN_S
+        )
+        for future in futures.values():
+            try:
+                future.result(kafka_conf.ADMIN_S)
+            except KafkaException as e:
+                said = f"{tp[0]}/{tp[1]} cannot be trimmed before {before}: {e.args[0].str()}"
+                raise LogError(said, topic=tp[0], partition=tp[1], before=before) from None
+
+    def close(self) -> None:
+        self._readers.close()
+        with self._lock:
+            self._closed = True
+            writer, self._writer = self._writer, None
+            spare, self._spare = self._spare, None
+            self._admin = self._topics = None
+        if writer is not None:
+            writer.close()
+        if spare is not None:
+            spare.abandon()

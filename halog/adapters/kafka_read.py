@@ -1,0 +1,121 @@
+"""Bounded reads: from here to there, then done. Consumers are kept and lent, one to a read at a time.
+
+Never resets an offset; what a trimmed log no longer has is not delivered, and the caller sees it by the first offset.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Seat
+
+from halog.adapters import kafka_conf
+from halog.errors import ClosedError, DeadlineError, LogError
+from halog.ports import Entry, TopicPartition
+
+MAX_IDLE = 2  # reads run side by side in an election of several partitions, rarely more
+BATCH = 2_000
+SLICE_S = 0.05
+KEYED_S = 600.0  # a state topic is read at 100,000 objects a second or more
+
+
+class Readers:
+    """A little pool of consumers."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._lock = threading.Lock()
+        self._idle: list[Any] = []
+        self._closed = False
+
+    @contextmanager
+    def _lent(self, topic: str) -> Iterator[Any]:
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the log is closed")
+            consumer = self._idle.pop() if self._idle else None
+        if consumer is None:
+            consumer = Consumer(kafka_conf.reader(self._bootstrap))
+        keep = False
+        try:
+            yield consumer
+            keep = True
+        except GeneratorExit:
+            keep = True
+            raise
+        except KafkaException as e:
+            raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
+        finally:
+            self._give_back(consumer, keep=keep)
+
+    def _give_back(self, consumer: Any, *, keep: bool) -> None:
+        consumer.unassign()
+        with self._lock:
+            if keep and not self._closed and len(self._idle) < MAX_IDLE:
+                self._idle.append(consumer)
+                return
+        consumer.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for consumer in idle:
+            consumer.close()
+
+    def bounds(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
+        with self._lent(tp[0]) as consumer:
+            return _bounds(consumer, tp, timeout_s)
+
+    def read(self, tp: TopicPartition, start: int, end: int, timeout_s: float) -> Iterator[Entry]:
+        for m in self._messages(tp, start, end, timeout_s):
+            yield Entry(tp, m.offset(), m.value() or b"", m.timestamp()[1])
+
+    def read_keyed(self, tp: TopicPartition) -> Iterator[tuple[bytes, bytes | None, dict[str, bytes]]]:
+        _, end = self.bounds(tp, kafka_conf.ADMIN_S)
+        for m in self._messages(tp, 0, end, KEYED_S):
+            yield m.key() or b"", m.value(), dict(m.headers() or ())
+
+    def _messages(self, tp: TopicPartition, start: int, end: int, timeout_s: float) -> Iterator[Any]:
+        deadline = time.monotonic() + timeout_s
+        with self._lent(tp[0]) as consumer:
+            consumer.list_topics(tp[0], timeout=timeout_s)  # a cold assign wastes 0.5 s
+            at = max(start, _bounds(consumer, tp, timeout_s)[0])
+            if at >= end:
+                return
+            consumer.assign([Seat(tp[0], tp[1], at)])
+            while at < end:
+                if time.monotonic() > deadline:
+                    said = f"{tp[0]}/{tp[1]} was read up to {at} of {end} in {timeout_s:g} s"
+                    raise DeadlineError(said, topic=tp[0], partition=tp[1], at=at, end=end)
+                for m in _next(consumer):
+                    at = max(at, _position(m, tp))
+                    if m.error() is None and m.offset() < end:
+                        yield m
+
+
+def _bounds(consumer: Any, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
+    start, end = consumer.get_watermark_offsets(Seat(tp[0], tp[1]), timeout=timeout_s, cached=False)
+    return int(start), int(end)
+
+
+def _next(consumer: Any) -> list[Any]:
+    first = consumer.poll(SLICE_S)
+    return [] if first is None else [first, *consumer.consume(BATCH, 0)]
+
+
+def _position(message: Any, tp: TopicPartition) -> int:
+    """The offset behind this message or end-of-partition event (which also passes transaction markers)."""
+    error = message.error()
+    if error is None:
+        return int(message.offset()) + 1
+    if error.code() == KafkaError._PARTITION_EOF:
+        return int(message.offset())
+    if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+        return -1
+    raise LogError(f"{tp[0]}/{tp[1]} cannot be read: {error.str()}", topic=tp[0], partition=tp[1])

@@ -1,0 +1,193 @@
+"""One consumer, assigned by hand: the LogTail port on confluent-kafka.
+
+What is delivered is filtered by place: nothing before the offset asked for, nothing of an older follow. A move while
+another thread is inside `consume` leaves in doubt which follow that thread's messages belong to: they are dropped and
+the partition is seated again, by the polling thread, where nothing can be in doubt. Never resets an offset: out of
+range is an `OutOfRange`, told once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Seat
+
+from halog.adapters import kafka_conf
+from halog.errors import ClosedError, LogError
+from halog.ports import Entry, OutOfRange, TopicPartition
+
+log = logging.getLogger("halog.kafka")
+SLICE_S = 0.08  # confluent's consumer cannot be woken: `wake` takes effect within one slice
+BOUNDS_S = 2.0
+_OUT_OF_RANGE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION}
+_DAMAGED = {KafkaError._BAD_MSG, KafkaError.INVALID_MSG, KafkaError._BAD_COMPRESSION, KafkaError._INVALID_TYPE}
+
+
+class _Place:
+    """Where a followed partition stands: the next offset wanted, and the move that put it there."""
+
+    __slots__ = ("moved", "next")
+
+    def __init__(self, offset: int, moved: int) -> None:
+        self.next = offset
+        self.moved = moved
+
+
+class KafkaTail:
+    """One thread polls; follow, unfollow and wake come from any."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._consumer: Any = Consumer(kafka_conf.consumer(bootstrap))
+        self._known_topics: set[str] = set()
+        self._lock = threading.Lock()  # the places and the consumer's assignment
+        self._places: dict[TopicPartition, _Place] = {}
+        self._seen: set[TopicPartition] = set()  # followed before: stale messages of these may be about
+        self._moves = 0
+        self._later: deque[LogError] = deque()
+        self._woken = threading.Event()
+        self._closed = False
+        try:
+            self._consumer.list_topics(timeout=kafka_conf.ADMIN_S)  # warm: a cold assign wastes 0.5 s
+        except KafkaException as e:
+            self._consumer.close()
+            raise kafka_conf.unreachable(bootstrap, e.args[0]) from None
+
+    # ---- places
+
+    def follow(self, tp: TopicPartition, offset: int) -> None:
+        self._learn(tp.topic)
+        with self._lock:
+            self._check()
+            self._moves += 1
+            again = tp in self._seen
+            if tp in self._places:
+                self._unseat(tp)
+            self._places[tp] = _Place(offset, self._moves if again else 0)
+            self._seen.add(tp)
+            self._seat(tp, offset)
+
+    def unfollow(self, tp: TopicPartition) -> None:
+        with self._lock:
+            self._check()
+            if self._places.pop(tp, None) is not None:
+                self._moves += 1
+                self._unseat(tp)
+
+    def _learn(self, topic: str) -> None:
+        """Metadata first: an assign to an unknown topic waits for the next refresh."""
+        if topic in self._known_topics:
+            return
+        try:
+            self._consumer.list_topics(topic, timeout=kafka_conf.ADMIN_S)
+        except KafkaException as e:
+            raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
+        self._known_topics.add(topic)
+
+    def _seat(self, tp: TopicPartition, offset: int) -> None:
+        self._consumer.incremental_assign([Seat(tp[0], tp[1], offset)])
+
+    def _unseat(self, tp: TopicPartition) -> None:
+        self._consumer.incremental_unassign([Seat(tp[0], tp[1])])
+
+    # ---- polling
+
+    def poll(self, timeout_s: float, limit: int = 2000) -> Sequence[Entry | OutOfRange]:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            with self._lock:
+                self._check()
+                moves = self._moves
+            found = self._sort(self._fetch(deadline, limit), moves)
+            if self._later:
+                found = self._recall(found)
+            if found or self._woken.is_set() or time.monotonic() >= deadline:
+                self._woken.clear()
+                return found
+
+    def _fetch(self, deadline: float, limit: int) -> list[Any]:
+        """One message, waited for a slice at most, and whatever else is there already."""
+        wait = 0.0 if self._later else min(SLICE_S, max(0.0, deadline - time.monotonic()))
+        try:
+            first = self._consumer.poll(wait)
+            if first is None:
+                return []
+            return [first, *self._consumer.consume(limit - 1, 0)] if limit > 1 else [first]
+        except RuntimeError:
+            raise ClosedError("the tail is closed") from None
+
+    def _recall(self, found: list[Entry | OutOfRange]) -> list[Entry | OutOfRange]:
+        """A damaged entry is raised at the poll behind the entries that came with it."""
+        if not found:
+            raise self._later.popleft()
+        return found
+
+    def _sort(self, messages: list[Any], moves: int) -> list[Entry | OutOfRange]:
+        found: list[Entry | OutOfRange] = []
+        doubtful: set[TopicPartition] = set()
+        with self._lock:
+            for m in messages:
+                tp = TopicPartition(m.topic(), m.partition())
+                place = self._places.get(tp)
+                if place is None:
+                    continue
+                if place.moved > moves:
+                    doubtful.add(tp)
+                elif m.error() is not None:
+                    found.extend(self._judge(tp, place, m.error()))
+                elif m.offset() >= place.next:
+                    place.next = m.offset() + 1
+                    found.append(Entry(tp, m.offset(), m.value() or b"", m.timestamp()[1]))
+            for tp in doubtful:
+                self._unseat(tp)
+                self._seat(tp, self._places[tp].next)
+        return found
+
+    def _judge(self, tp: TopicPartition, place: _Place, error: Any) -> list[OutOfRange]:
+        """What an error event of one partition means to its reader. Called under the lock."""
+        if error.code() in _OUT_OF_RANGE:
+            return self._out_of_range(tp, place)
+        if error.code() in _DAMAGED:
+            self._drop(tp)
+            said = f"{tp.topic}/{tp[1]} cannot be read at offset {place.next}: {error.str()}"
+            self._later.append(LogError(said, topic=tp.topic, partition=tp[1], offset=place.next))
+        else:
+            log.debug("tail of %s/%s: %s", tp[0], tp[1], error)  # librdkafka goes on by itself
+        return []
+
+    def _out_of_range(self, tp: TopicPartition, place: _Place) -> list[OutOfRange]:
+        try:
+            start, end = self._consumer.get_watermark_offsets(Seat(tp[0], tp[1]), timeout=BOUNDS_S, cached=False)
+        except KafkaException:
+            start = end = -1
+        if start <= place.next <= end or start < 0:  # the broker was behind, or is away: ask again
+            self._unseat(tp)
+            self._seat(tp, place.next)
+            return []
+        self._drop(tp)
+        return [OutOfRange(tp, place.next, start, end)]
+
+    def _drop(self, tp: TopicPartition) -> None:
+        del self._places[tp]
+        self._unseat(tp)
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._woken.set()
+        self._consumer.close()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise ClosedError("the tail is closed")

@@ -1,0 +1,124 @@
+"""Topics with the settings halog's promises rest on, made or checked (reliability facts 4, 12, 13).
+
+Never changes an existing topic: whoever set it so may have reasons; halog only refuses to build on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
+
+from halog.adapters import kafka_conf
+from halog.errors import LogError, RefusedError
+
+log = logging.getLogger("halog.kafka")
+REPLICAS = 3  # where the cluster has as many brokers
+LEADER_S = 10.0  # a new topic has its leaders within a second even on a busy machine
+_COMMON = {
+    "unclean.leader.election.enable": "false",  # a leader that lacks acknowledged records loses commits
+    "message.timestamp.type": "LogAppendTime",  # one clock for replica lag, not the writers'
+    "max.message.bytes": str(kafka_conf.MAX_BYTES),
+}
+_LOG = {
+    "cleanup.policy": "delete",  # compaction would leave holes in the chain
+    "retention.ms": "-1",  # halog trims behind its own markers
+    "retention.bytes": "-1",
+}
+_COMPACTED = {"cleanup.policy": "compact"}
+
+
+class Topics:
+    """On one admin client. Remembers that the brokers' own settings were checked."""
+
+    def __init__(self, bootstrap: str, admin: Any) -> None:
+        self._bootstrap, self._admin = bootstrap, admin
+        self._brokers: list[int] = []
+
+    def ensure(self, topic: str, partitions: int, compacted: bool) -> None:
+        wanted = {**_COMMON, **(_COMPACTED if compacted else _LOG)}
+        try:
+            self._check_brokers()
+            if not self._create(topic, partitions, wanted):
+                self._check(topic, partitions, wanted)
+            self._await_leaders(topic, partitions)
+        except KafkaException as e:
+            raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
+
+    def _create(self, topic: str, partitions: int, wanted: dict[str, str]) -> bool:
+        """False if it exists."""
+        copies = min(REPLICAS, len(self._brokers))
+        config = {**wanted, "min.insync.replicas": str(max(1, copies - 1))}
+        if topic in self._admin.list_topics(timeout=kafka_conf.ADMIN_S).topics:
+            return False
+        new = NewTopic(topic, partitions, copies, config=config)
+        future = self._admin.create_topics([new], operation_timeout=LEADER_S, request_timeout=LEADER_S)[topic]
+        try:
+            future.result(kafka_conf.ADMIN_S)
+        except KafkaException as e:
+            if e.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return False
+            if not e.args[0].retriable() and e.args[0].code() > 0:
+                raise LogError(f"topic {topic} cannot be created: {e.args[0].str()}", topic=topic) from None
+            raise
+        return True
+
+    def _check(self, topic: str, partitions: int, wanted: dict[str, str]) -> None:
+        have = self._config(ConfigResource(ResourceType.TOPIC, topic))
+        for name, value in wanted.items():
+            found = have.get(name, "")
+            if found != value and not (name == "max.message.bytes" and int(found or 0) >= int(value)):
+                raise RefusedError(
+                    f"topic {topic} has {name}={found}, halog needs {value}: change it, or use another topic",
+                    topic=topic,
+                    setting=name,
+                    found=found,
+                    wanted=value,
+                )
+        self._check_layout(topic, partitions, int(have.get("min.insync.replicas", "1")))
+
+    def _check_layout(self, topic: str, partitions: int, in_sync: int) -> None:
+        found = self._admin.list_topics(topic, timeout=kafka_conf.ADMIN_S).topics[topic].partitions
+        if found and len(found) != partitions:
+            raise RefusedError(
+                f"topic {topic} has {len(found)} partitions, {partitions} are configured: that cannot be changed",
+                topic=topic,
+                found=len(found),
+                wanted=partitions,
+            )
+        copies = min((len(p.replicas) for p in found.values()), default=1)
+        if copies > 1 and in_sync < copies - 1:
+            raise RefusedError(
+                f"topic {topic} has min.insync.replicas={in_sync} with {copies} replicas: set it to {copies - 1}",
+                topic=topic,
+                setting="min.insync.replicas",
+            )
+
+    def _check_brokers(self) -> None:
+        """Once: a broker that makes topics on demand makes them with settings halog would have to refuse."""
+        if self._brokers:
+            return
+        brokers = sorted(self._admin.list_topics(timeout=kafka_conf.ADMIN_S).brokers)
+        config = self._config(ConfigResource(ResourceType.BROKER, str(brokers[0]))) if brokers else {}
+        if config.get("auto.create.topics.enable") == "true":
+            raise RefusedError(
+                "the Kafka brokers have auto.create.topics.enable=true: set it to false",
+                setting="auto.create.topics.enable",
+            )
+        self._brokers = brokers
+
+    def _config(self, resource: Any) -> dict[str, str]:
+        future = self._admin.describe_configs([resource], request_timeout=kafka_conf.ADMIN_S)[resource]
+        return {name: str(entry.value) for name, entry in future.result(kafka_conf.ADMIN_S).items()}
+
+    def _await_leaders(self, topic: str, partitions: int) -> None:
+        deadline = time.monotonic() + LEADER_S
+        while time.monotonic() < deadline:
+            found = self._admin.list_topics(topic, timeout=kafka_conf.ADMIN_S).topics[topic].partitions
+            if len(found) == partitions and all(p.leader >= 0 for p in found.values()):
+                return
+            time.sleep(0.01)
+        raise LogError(f"topic {topic} has partitions without a leader after {LEADER_S:g} s", topic=topic)

@@ -1,0 +1,108 @@
+"""Rare keyed writes: definitions one by one, snapshots in transactions. Never the commit path."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from halog.adapters import kafka_conf
+from halog.errors import HalogError, LogError, OutcomeUnknownError, RefusedError
+from halog.ports import TopicPartition
+
+log = logging.getLogger("halog.kafka")
+_FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
+_IN_DOUBT = {KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT}
+
+
+class KeyedWriter:
+    """One acknowledged write at a time."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._lock = threading.Lock()
+        self._producer: Any = Producer(kafka_conf.keyed(bootstrap))
+
+    def put(self, tp: TopicPartition, key: bytes, value: bytes | None) -> None:
+        answers: list[Any] = []
+        with self._lock:
+            self._producer.produce(
+                tp[0], key=key, value=value, partition=tp[1], on_delivery=lambda error, m: answers.append(error)
+            )
+            while not answers:  # message.timeout.ms bounds it
+                self._producer.poll(1.0)
+        error = answers[0]
+        if error is None:
+            return
+        said = f"{tp[0]}/{tp[1]}: {error.name()}: {error.str()}"
+        raise OutcomeUnknownError(said) if error.code() in _IN_DOUBT else LogError(f"the log refused a write to {said}")
+
+    def close(self) -> None:
+        self._producer.flush(1.0)
+
+
+class KafkaTransaction:
+    """One `transactional.id`; after any error it is dead (fact 2: an unknown outcome must not be continued)."""
+
+    def __init__(self, bootstrap: str, transactional_id: str) -> None:
+        self._bootstrap, self._id = bootstrap, transactional_id
+        self._dead: str | None = None
+        self._producer: Any = Producer(kafka_conf.transactional(bootstrap, transactional_id))
+        try:
+            self._producer.init_transactions(kafka_conf.ADMIN_S)
+        except KafkaException as e:
+            raise self._error(e) from None
+
+    def write(self, tp: TopicPartition, items: Iterable[tuple[bytes, bytes | None, dict[str, bytes]]]) -> None:
+        if self._dead is not None:
+            raise RefusedError(f"transaction writer {self._id} is dead ({self._dead}): make a new one")
+        try:
+            self._producer.begin_transaction()
+            for key, value, headers in items:
+                self._produce(tp, key, value, headers)
+            self._producer.commit_transaction(kafka_conf.ADMIN_S)
+        except KafkaException as e:
+            error = self._error(e)
+            self._abort()
+            raise error from None
+        except BaseException as e:  # `items` raised
+            self._dead = type(e).__name__
+            self._abort()
+            raise
+
+    def _produce(self, tp: TopicPartition, key: bytes, value: bytes | None, headers: dict[str, bytes]) -> None:
+        while True:
+            try:
+                self._producer.produce(
+                    tp[0], key=key, value=value, partition=tp[1], headers=list(headers.items()), on_delivery=_ignore
+                )
+                return
+            except BufferError:
+                self._producer.poll(0.05)
+
+    def _abort(self) -> None:
+        """Flush first: an abort that purges what is in flight ends in a fatal error in five of six tries."""
+        with contextlib.suppress(KafkaException):
+            self._producer.flush(kafka_conf.ADMIN_S)
+            self._producer.abort_transaction(kafka_conf.ADMIN_S)
+
+    def _error(self, e: KafkaException) -> HalogError:
+        error = e.args[0]
+        self._dead = said = f"{error.name()}: {error.str()}"
+        if error.code() in _FENCED:
+            return RefusedError(f"a newer writer holds transactional id {self._id}", transactional_id=self._id)
+        if error.code() in _IN_DOUBT:
+            return OutcomeUnknownError(f"transaction {self._id}: {said}", transactional_id=self._id)
+        return LogError(f"transaction {self._id}: {said}", transactional_id=self._id)
+
+    def close(self) -> None:
+        self._producer = None
+        self._dead = self._dead or "closed"
+
+
+def _ignore(error: Any, message: Any) -> None:
+    """A failed write fails the commit: that is where it is told."""

@@ -1,0 +1,261 @@
+"""The Coordinator port on ZooKeeper (kazoo), for one cluster under `/halog/<cluster>`.
+
+Never uses a kazoo recipe: its locks outlive their session and its elections do not interrupt the leader
+(reliability fact 6). What is ours instead:
+- states: SUSPENDED at once; LOST when ZooKeeper says so, or by our own timer one session timeout after SUSPENDED,
+  whichever is first; a session silently replaced is LOST, then CONNECTED;
+- watches are set anew at every CONNECTED and read again after each event, so the newest value is always told last;
+- kazoo's threads never run a caller's code: a dispatcher does.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionLoss,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.retry import KazooRetry
+
+from halog.adapters.dispatch import Dispatcher
+from halog.adapters.zk_watch import ChildrenWatch, DataWatch, Watch
+from halog.errors import ClosedError, CoordinatorError, UnreachableError, VersionError
+from halog.ports import SessionState, UnknownResult, Versioned
+
+log = logging.getLogger("halog.zk")
+SESSION_TIMEOUT_MS = 1_000  # twice the embedded server's tick of 500 ms: the shortest ZooKeeper grants
+RECONNECT_S = 0.02  # a restarted server is found within one such pause
+RECONNECT_MAX_S = 0.1
+ANSWER_S = 5.0  # a server that holds a request longer is as good as silent; its outcome is then unknown
+_NO_ANSWER = (ConnectionLoss, SessionExpiredError, OperationTimeoutError, KazooTimeoutError)
+
+
+class ZkCoordinator:
+    """One session at a time on the servers in `hosts` ("host:port,host:port")."""
+
+    def __init__(
+        self, hosts: str, cluster: str, *, session_timeout_ms: int = SESSION_TIMEOUT_MS, answer_s: float = ANSWER_S
+    ) -> None:
+        self._root = f"/halog/{cluster}"
+        self._hosts = hosts
+        self._timeout_s = session_timeout_ms / 1000
+        self._answer_s = answer_s
+        self._client: Any = KazooClient(
+            hosts=hosts,
+            timeout=self._timeout_s,
+            connection_retry=KazooRetry(
+                max_tries=-1, delay=RECONNECT_S, backoff=1.5, max_delay=RECONNECT_MAX_S, max_jitter=0.1
+            ),
+            command_retry=KazooRetry(max_tries=0),
+            logger=log,
+        )
+        self._dispatch: Dispatcher | None = None
+        self._on_state: Callable[[SessionState], None] = lambda state: None
+        self._lock = threading.Lock()
+        self._state = SessionState.LOST
+        self._session: object = None
+        self._timer: threading.Timer | None = None
+        self._watches: list[Watch] = []
+        self._connected = threading.Event()
+        self._closed = False
+
+    # ---- session
+
+    @property
+    def session_id(self) -> int:
+        """ZooKeeper's number of the session, 0 without one; for tests and `halog doctor`."""
+        return int((self._client.client_id or (0,))[0] or 0)
+
+    def connect(self, on_state: Callable[[SessionState], None]) -> None:
+        self._on_state = on_state
+        self._dispatch = Dispatcher("zk")
+        self._client.add_listener(self._changed)
+        self._client.start_async()
+        if not self._connected.wait(max(self._timeout_s, self._answer_s)):
+            self.close()
+            raise UnreachableError(f"ZooKeeper at {self._hosts} does not answer", address=self._hosts)
+
+    def _changed(self, kazoo_state: str) -> None:
+        """On kazoo's connection thread: note it and return. (None: kazoo keeps the listener.)"""
+        if kazoo_state == KazooState.CONNECTED:
+            self._on_connected()
+        elif kazoo_state == KazooState.SUSPENDED:
+            self._on_suspended()
+        else:
+            self._enter(SessionState.LOST)
+
+    def _on_connected(self) -> None:
+        session = self.session_id
+        if self._session not in (None, session):
+            self._enter(SessionState.LOST)  # handed out silently
+        self._session = session
+        self._enter(SessionState.CONNECTED)
+        self._connected.set()
+        for watch in list(self._watches):
+            watch.arm()
+
+    def _on_suspended(self) -> None:
+        self._enter(SessionState.SUSPENDED)
+        with self._lock:
+            if self._state is SessionState.SUSPENDED and not self._closed:
+                self._timer = threading.Timer(self._timeout_s, self._enter, (SessionState.LOST,), {"by_timer": True})
+                self._timer.name, self._timer.daemon = "halog-zk-timer", True
+                self._timer.start()
+
+    def _enter(self, state: SessionState, *, by_timer: bool = False) -> None:
+        with self._lock:
+            if by_timer and self._state is not SessionState.SUSPENDED:
+                return  # reconnected just now
+            if state is self._state or (state is SessionState.SUSPENDED and self._state is SessionState.LOST):
+                return  # LOST is only left by CONNECTED
+            self._state = state
+            if self._timer is not None and not by_timer:
+                self._timer.cancel()
+            if self._dispatch is not None:
+                self._dispatch.put(lambda: self._on_state(state), urgent=True)
+        log.debug("session %s", state.value)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            if self._timer is not None:
+                self._timer.cancel()
+        self._client.remove_listener(self._changed)
+        self._client.stop()
+        self._client.close()
+        if self._dispatch is not None:
+            self._dispatch.close()
+
+    # ---- reads
+
+    def get(self, path: str) -> Versioned | None:
+        try:
+            data, stat = self._read(self._client.get_async(self._abs(path)))
+        except NoNodeError:
+            return None
+        return Versioned(data, stat.version)
+
+    def children(self, path: str) -> list[str]:
+        try:
+            return sorted(self._read(self._client.get_children_async(self._abs(path))))
+        except NoNodeError:
+            return []
+
+    def sync(self, path: str) -> None:
+        self._read(self._client.sync_async(self._abs(path)))
+
+    def watch(self, path: str, changed: Callable[[str, Versioned | None], None]) -> None:
+        self._add(DataWatch(self._client, self._abs(path), self._deliver, lambda value: changed(path, value)))
+
+    def watch_children(self, path: str, changed: Callable[[list[str]], None]) -> None:
+        self._add(ChildrenWatch(self._client, self._abs(path), self._deliver, changed))
+
+    def _add(self, watch: Watch) -> None:
+        self._watches.append(watch)
+        watch.arm()
+
+    def _deliver(self, job: Callable[[], None]) -> None:
+        if self._dispatch is not None:
+            self._dispatch.put(job)
+
+    # ---- writes
+
+    def set(self, path: str, data: bytes, version: int) -> int:
+        self._ready()
+        try:
+            stat = self._write(f"set {path}", self._client.set_async(self._abs(path), data, version))
+        except BadVersionError:
+            raise VersionError(f"{path} does not have version {version}", path=path, version=version) from None
+        except NoNodeError:
+            raise CoordinatorError(f"{path} does not exist", path=path) from None
+        return int(stat.version)
+
+    def delete(self, path: str, version: int = -1) -> bool:
+        self._ready()
+        try:
+            self._write(f"delete {path}", self._client.delete_async(self._abs(path), version))
+        except NoNodeError:
+            return False
+        except BadVersionError:
+            raise VersionError(f"{path} does not have version {version}", path=path, version=version) from None
+        except NotEmptyError:
+            raise CoordinatorError(f"{path} has children", path=path) from None
+        return True
+
+    def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> bool:
+        self._ready()
+        deadline = time.monotonic() + self._answer_s
+        while True:
+            try:
+                request = self._client.create_async(self._abs(path), data, ephemeral=ephemeral, makepath=True)
+                self._write(f"create {path}", request)
+                return True
+            except NodeExistsError:
+                return ephemeral and self._is_ours(path, data)
+            except UnknownResult:
+                if not self._reconnected(deadline):
+                    raise
+
+    def _is_ours(self, path: str, data: bytes) -> bool:
+        """An ephemeral node of this very session with these bytes: made by a create whose reply was lost."""
+        try:
+            found, stat = self._read(self._client.get_async(self._abs(path)))
+        except NoNodeError:
+            return False
+        return bool(stat.ephemeralOwner == self.session_id and found == data)
+
+    def _reconnected(self, deadline: float) -> bool:
+        while time.monotonic() < deadline and not self._closed:
+            if self._client.connected:
+                return True
+            time.sleep(RECONNECT_S)
+        return False
+
+    # ---- requests
+
+    def _abs(self, path: str) -> str:
+        return (self._root + "/" + path.strip("/")).rstrip("/")
+
+    def _ready(self) -> None:
+        """Before a write: without a connection nothing is sent, and the outcome is known."""
+        if self._closed:
+            raise ClosedError("the coordinator is closed")
+        if not self._client.connected:
+            raise UnreachableError("ZooKeeper is not connected", address=self._hosts)
+
+    def _read(self, request: Any) -> Any:
+        try:
+            return request.get(timeout=self._answer_s)
+        except _NO_ANSWER as e:
+            if self._closed:
+                raise ClosedError("the coordinator is closed") from None
+            raise UnreachableError(f"ZooKeeper does not answer ({type(e).__name__})", address=self._hosts) from None
+        except NoNodeError:
+            raise
+        except KazooException as e:
+            raise CoordinatorError(f"ZooKeeper refused: {type(e).__name__} {e}") from None
+
+    def _write(self, what: str, request: Any) -> Any:
+        try:
+            return request.get(timeout=self._answer_s)
+        except _NO_ANSWER as e:
+            raise UnknownResult(f"{what}: no answer ({type(e).__name__})") from None
+        except (NoNodeError, BadVersionError, NodeExistsError, NotEmptyError):
+            raise
+        except KazooException as e:
+            raise CoordinatorError(f"ZooKeeper refused {what}: {type(e).__name__} {e}") from None

@@ -1,0 +1,106 @@
+"""One watched ZooKeeper node, or set of children: read, tell, set the watch with the read, read again when it fires.
+
+A one-shot watch misses nothing this way: it is set by the very read whose value is told. Connection losses end an
+attempt silently; the coordinator arms every watch again at each CONNECTED. Replies come in order on one connection, so
+the newest value is told last. Never blocks: all reads are asynchronous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.exceptions import NoNodeError
+from kazoo.protocol.states import EventType
+
+from halog.ports import Versioned
+
+_NEVER = object()
+
+
+class Watch:
+    """Base: `arm` may be called at any time; kazoo keeps at most one watcher of ours, as `_fired` is one object."""
+
+    def __init__(self, client: Any, path: str, deliver: Callable[[Callable[[], None]], None]) -> None:
+        self._client, self._path, self._deliver = client, path, deliver
+        self._watcher = self._fired
+        self._told: object = _NEVER
+
+    def arm(self) -> None:
+        """Read, with the watch set by the read."""
+        raise NotImplementedError
+
+    def _fired(self, event: Any) -> None:
+        if event.type != EventType.NONE:  # NONE: the session ended; CONNECTED will arm us
+            self.arm()
+
+    def _absent(self, found: Any) -> None:
+        """Answer of the `exists` that watches for the node's creation."""
+        if not found.successful():
+            return
+        if found.value is not None:
+            self.arm()  # created between the two requests
+        else:
+            self._tell(None, self._told_absent)
+
+    def _tell(self, mark: object, job: Callable[[], None]) -> None:
+        if mark != self._told:
+            self._told = mark
+            self._deliver(job)
+
+    def _told_absent(self) -> None:
+        raise NotImplementedError
+
+
+class DataWatch(Watch):
+    """Of one node's bytes. Re-created nodes are told even with equal bytes: compared by the change's zxid."""
+
+    def __init__(
+        self,
+        client: Any,
+        path: str,
+        deliver: Callable[[Callable[[], None]], None],
+        changed: Callable[[Versioned | None], None],
+    ) -> None:
+        super().__init__(client, path, deliver)
+        self._changed = changed
+
+    def arm(self) -> None:
+        self._client.get_async(self._path, watch=self._watcher).rawlink(self._answered)
+
+    def _answered(self, found: Any) -> None:
+        if isinstance(found.exception, NoNodeError):
+            self._client.exists_async(self._path, watch=self._watcher).rawlink(self._absent)
+        elif found.successful():
+            data, stat = found.value
+            self._tell(stat.mzxid, lambda: self._changed(Versioned(data, stat.version)))
+
+    def _told_absent(self) -> None:
+        self._changed(None)
+
+
+class ChildrenWatch(Watch):
+    """Of the names below a node."""
+
+    def __init__(
+        self,
+        client: Any,
+        path: str,
+        deliver: Callable[[Callable[[], None]], None],
+        changed: Callable[[list[str]], None],
+    ) -> None:
+        super().__init__(client, path, deliver)
+        self._changed = changed
+
+    def arm(self) -> None:
+        self._client.get_children_async(self._path, watch=self._watcher).rawlink(self._answered)
+
+    def _answered(self, found: Any) -> None:
+        if isinstance(found.exception, NoNodeError):
+            self._client.exists_async(self._path, watch=self._watcher).rawlink(self._absent)
+        elif found.successful():
+            names = sorted(found.value)
+            self._tell(names or None, lambda: self._changed(names))
+
+    def _told_absent(self) -> None:
+        self._changed([])
