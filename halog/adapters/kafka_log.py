@@ -66,14 +66,17 @@ class KafkaLog:
         threading.Thread(target=self._prepare, name="halog-kafka-spare", daemon=True).start()
 
     def _prepare(self) -> None:
-        if self._spare is not None or self._closed:
+        if not self._wants_spare():
             return
         spare = KafkaSession(self.bootstrap)
         with self._lock:
-            if self._spare is None and not self._closed:
+            if self._wants_spare():
                 self._spare = spare
                 return
         spare.abandon()
+
+    def _wants_spare(self) -> bool:
+        return self._spare is None and not self._closed
 
     def tail(self) -> KafkaTail:
         return KafkaTail(self.bootstrap)
