@@ -1,0 +1,62 @@
+# make setup   everything this needs, once          make check   lint, types, layers, unit, simulation (< 120 s)
+# make test    check + contract + integration       make demo ARGS='--all'
+# make features · sim SEEDS=5000 · mutants · bench · lock
+SHELL := /bin/sh
+PY := .venv/bin/python
+PYTEST := $(PY) -m pytest
+SEEDS ?= 5000
+ARGS ?=
+PACKAGES = $(wildcard halog mappers restore spark_jobs)
+TYPED = $(PACKAGES) $(wildcard tools benchmarks)
+CHECKED = $(TYPED) $(wildcard tests)
+FAST = $(wildcard tests/unit tests/sim tests/scenarios)
+SLOW = $(wildcard tests/contract tests/integration)
+CHECK_LIMIT_S := 120
+
+.PHONY: setup check test demo features sim mutants bench lock clean fresh-outcomes
+
+setup:
+	@tools/setup.sh
+
+check: setup
+	@start=$$(date +%s) && \
+	$(PY) -m ruff check -q $(CHECKED) && \
+	$(PY) -m mypy --strict $(TYPED) && \
+	PYTHONPATH=. $(PY) -m tools.imports && \
+	$(PYTEST) $(FAST) && \
+	took=$$(( $$(date +%s) - start )) && echo "make check: $$took s" && \
+	{ [ $$took -lt $(CHECK_LIMIT_S) ] || { echo "make check took longer than $(CHECK_LIMIT_S) s" >&2; exit 1; }; }
+
+# Old outcomes would count tests that no longer exist.
+fresh-outcomes:
+	@rm -f build/outcomes.json build/features.json
+
+test: fresh-outcomes check
+	$(PYTEST) $(SLOW)
+
+demo: setup
+	@.venv/bin/halog demo $(ARGS)
+
+features: setup
+	@$(PY) -m tools.features
+
+sim: setup
+	@$(PY) -m tests.sim.run --seeds $(SEEDS) $(ARGS)
+
+mutants: setup
+	@$(PY) -m tests.mutants.run $(ARGS)
+
+bench: setup
+	@$(PY) -m benchmarks.run $(ARGS)
+
+# Newest versions that satisfy pyproject.toml, with the hashes of every file of each.
+UV := .venv/bin/uv pip compile --quiet --upgrade --generate-hashes --python-version 3.11 \
+	--python-platform x86_64-manylinux_2_28 --no-header --no-annotate
+lock:
+	@test -x .venv/bin/uv || tools/setup.sh
+	$(UV) --allow-unsafe requirements/build.in -o requirements/build.lock
+	$(UV) pyproject.toml -o requirements/node.lock
+	$(UV) pyproject.toml --all-extras -o requirements/dev.lock
+
+clean:
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

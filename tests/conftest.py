@@ -1,0 +1,45 @@
+"""Every test run: the `feature` marker, and the outcomes `make features` is made from.
+
+`@pytest.mark.feature("P1", "R1")` names the mission's ids a test proves, at most three; a wrong one stops the run.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tools import features
+
+_SERIOUS: dict[str, int] = {"skipped": 0, "passed": 1, "failed": 2}
+
+
+class Recorder:
+    """Collects the outcome of each test that carries ids; a failing set-up or tear-down is a failure."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, tuple[str, ...]] = {}
+        self.outcomes: dict[str, features.Ended] = {}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            ids = tuple(dict.fromkeys(i for mark in item.iter_markers("feature") for i in mark.args))
+            if not ids:
+                continue
+            if problem := features.problem_with(ids):
+                raise pytest.UsageError(f"{item.nodeid}: {problem}")
+            self.ids[item.nodeid] = ids
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        ids = self.ids.get(report.nodeid)
+        if ids is None or (report.when != "call" and report.outcome == "passed"):
+            return
+        before = self.outcomes.get(report.nodeid)
+        if before is None or _SERIOUS[report.outcome] > _SERIOUS[before.outcome]:
+            self.outcomes[report.nodeid] = features.Ended(ids, report.outcome)
+
+    def pytest_sessionfinish(self) -> None:
+        if self.outcomes:
+            features.save({**features.load(), **self.outcomes})
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Recorder(), "halog-features")

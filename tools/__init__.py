@@ -1,0 +1,1 @@
+"""Tools of the project, run by `make`; never part of the package."""
