@@ -99,9 +99,13 @@ class Writer:
         return ev.Expired() if self.outcomes.expired(e.tx) else None
 
     def _park(self, lsn: int, token: int) -> None:
-        for at, tokens in self.waiting:
-            if at >= lsn:
+        """Answer `token` with `lsn` once the replicas have it; `waiting` stays in order of lsn."""
+        for i, (at, tokens) in enumerate(self.waiting):
+            if at == lsn:
                 tokens.append(token)
+                return
+            if at > lsn:
+                self.waiting.insert(i, (lsn, [token]))
                 return
         self.waiting.append((lsn, [token]))
 
@@ -114,11 +118,14 @@ class Writer:
                 now = found.get(key, ABSENT)
             if now != version:
                 return ev.Conflicted(key, version, now, self.overlay_lsn.get(key, 0))
+        own: dict[bytes, int] = {}
+        """What this transaction's earlier changes leave under a key: delete + create of one key is a new instance."""
         for c in e.changes:
-            now = overlay.get(c.key)
-            settled = 0 if now is None else self.overlay_lsn[c.key]
+            now = own.get(c.key, overlay.get(c.key))
+            settled = 0 if now is None or c.key in own else self.overlay_lsn[c.key]
             if now is None:
                 now = found.get(c.key, ABSENT)
+            own[c.key] = ABSENT if c.op == records.DELETE else self.last_lsn + 1
             if now == c.replaced:
                 continue
             if c.replaced == ABSENT and not settled:
