@@ -42,6 +42,8 @@ class Partition:
         self.version, self.table = table_version, table
         self.chain = Chain(chain)
         self.next_offset = next_offset
+        self.dropped = -1
+        """The first entry not taken since `next_offset`; see `_unasked`."""
         self.alive: frozenset[Member] = frozenset({me})
         self.role = Role.LOADING
         self.now = now
@@ -157,7 +159,7 @@ class Partition:
     # --- the log ---
 
     def _entry_read(self, e: ev.EntryRead) -> None:
-        if self.role is Role.FAILED or e.offset < self.next_offset:
+        if self.role is Role.FAILED or e.offset < self.next_offset or self._unasked(e.offset):
             return
         record, hash_ = records.decode(e.data), digest(e.data)
         try:
@@ -174,6 +176,15 @@ class Partition:
             self.campaign.read(record, verdict)
         elif self.role is Role.VERIFYING:
             self._leader().verified(record, verdict, e.offset)
+
+    def _unasked(self, offset: int) -> bool:
+        """The rest of a batch fetched before `StopReading`: the active learns these from its acknowledgements. What
+        comes behind a dropped entry is dropped too, until a new `Read` brings that entry again: else there is a hole."""
+        if self.leading is not None and self.role is not Role.VERIFYING:
+            if self.dropped < self.next_offset:
+                self.dropped = offset
+            return True
+        return self.next_offset <= self.dropped < offset
 
     def _accepted(self, record: records.Record, hash_: bytes) -> None:
         if self.role is Role.VERIFYING and self._leader().own_read(record, hash_):

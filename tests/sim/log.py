@@ -157,11 +157,11 @@ class Reader:
         if generation != self.generation:
             return
         self._due = False
-        for _ in range(self.log.nature.batch):
-            if generation != self.generation or self.stuck or self.position >= len(self.log.entries):
-                break
-            offset = self.position
-            self.position += 1
-            self.deliver(offset, self.log.entries[offset].data, generation)
+        first, position = self.position, min(self.position + self.log.nature.batch, len(self.log.entries))
+        self.position = position
+        for offset in range(first, position):
+            if generation != self.generation and not self.log.nature.sloppy:
+                return
+            self.deliver(offset, self.log.entries[offset].data, self.generation)
         if generation == self.generation:
             self.poke()

@@ -20,7 +20,8 @@ class Fate(enum.Enum):
 
 
 class Nature:
-    """Delays in ms as (shortest, longest), odds as probabilities."""
+    """Delays in ms as (shortest, longest), odds as probabilities. `sloppy`: the rest of a batch of entries that was
+    already fetched is still given to the core after it asked to read no more, or from elsewhere."""
 
     def __init__(self, rng: random.Random, *, calm: bool = False) -> None:
         self.rng = rng
@@ -37,6 +38,7 @@ class Nature:
         self.cas, self.watch = (0.5, 3.0), (0.5, 5.0)
         self.cas_failed = self.cas_unsaid = self.cas_late = self.stale_read = 0.0
         self.notice = (0.5, 10.0)
+        self.sloppy = False
 
     def _rough(self) -> None:
         r, maybe = self.rng, self._maybe
@@ -51,6 +53,7 @@ class Nature:
         self.cas_failed, self.cas_unsaid, self.cas_late = maybe(0.3), maybe(0.3), maybe(0.3)
         self.stale_read = maybe(0.3)
         self.notice = (0.5, r.choice((10.0, 200.0)))
+        self.sloppy = r.random() < 0.5
 
     def _maybe(self, *odds: float) -> float:
         return self.rng.choice((0.0, *odds))
