@@ -80,6 +80,23 @@ class Definitions:
         """The definition that wrote an object's bytes."""
         return self.find(bytes(value[:ID_BYTES]))
 
+    def text(self, type_id: bytes) -> str | None:
+        """The canonical JSON behind a type id, or None if nobody published it; what the object layer asks."""
+        try:
+            return self.find(type_id).text
+        except UnknownTypeError:
+            return None
+
+    def of_family(self, family_id: bytes) -> Definition | None:
+        """The first definition of a key space: reads the index keys of all its types."""
+        for fresh in (False, True):
+            if fresh and not self.refresh():
+                return None
+            for definition in list(self._stored.values()):
+                if definition.family_id == family_id:
+                    return definition
+        return None
+
     def foreign(self, type_id: bytes) -> ForeignType:
         """A reader and writer of plain values for a type id."""
         made = self._foreign.get(type_id)
