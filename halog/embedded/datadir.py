@@ -57,7 +57,7 @@ def check(path: Path, min_free_mb: int = MIN_FREE_MB) -> None:
     try:
         if path.exists():
             _check_existing(path)
-        free = shutil.disk_usage(_nearest(path)).free >> 20
+        free = shutil.disk_usage(nearest(path)).free >> 20
     except OSError as e:
         raise _cannot(path, e) from None
     if free < min_free_mb:
@@ -179,9 +179,9 @@ def _check_existing(path: Path) -> None:
         )
 
 
-def _nearest(path: Path) -> Path:
+def nearest(path: Path) -> Path:
     """The path itself, or the closest ancestor that exists: the disk that would hold it."""
-    return path if path.exists() else _nearest(path.parent)
+    return path if path.exists() else nearest(path.parent)
 
 
 def _cannot(path: Path, error: OSError) -> SiteError:

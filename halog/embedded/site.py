@@ -104,9 +104,14 @@ class EmbeddedSite(SiteControl):
         )
         assert process.stdout is not None
         assert process.stderr is not None
-        with process.stdout, process.stderr:
-            line = process.stdout.readline()
-            said = process.stderr.read().decode(errors="replace") if not line else ""
+        try:
+            with process.stdout, process.stderr:
+                line = process.stdout.readline()
+                said = process.stderr.read().decode(errors="replace") if not line else ""
+        except BaseException:  # Ctrl-C: nothing half-started stays behind
+            process.terminate()
+            process.wait()
+            raise
         if line and "ok" in (answer := json.loads(line)):
             self._supervisor = process
             return SiteInfo.from_dict(answer["ok"])

@@ -1,0 +1,229 @@
+"""The checks of `halog doctor`. Each looks at one thing, changes nothing, and never raises."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from halog.errors import HalogError, UnreachableError
+
+Result = Literal["ok", "warn", "fail", "skip"]
+MIN_MESSAGE_BYTES = 5_500_000  # R8: a commit record may have 5 MB, and its batch a little more
+TIMEOUT_S = 3.0  # a server that takes longer to say hello is as good as down
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One row of the doctor's report."""
+
+    name: str
+    result: Result
+    detail: str
+    advice: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """For --format json."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is to be checked: existing servers, or an embedded site's directory."""
+
+    data_dir: Path
+    embedded: bool  # Java, jars and disk matter
+    bootstrap: str = ""
+    zookeeper: str = ""
+    why_not: str = ""  # why there are no servers to ask
+    configured: bool = True  # somebody relies on the servers: that they are down is a fault
+
+    @classmethod
+    def find(cls, config_path: Path | None, data_dir: Path | None) -> Self:
+        """ConfigError: the configuration cannot be read."""
+        from halog.embedded import default_data_dir, read_site
+
+        directory = data_dir or default_data_dir()
+        if config_path is not None:
+            from halog.config import load_config
+
+            site = load_config(config_path).site
+            if site.embedded is None:
+                return cls(directory, False, site.bootstrap or "", site.zookeeper or "")
+            directory = data_dir or site.embedded
+        try:
+            info = read_site(directory)
+        except UnreachableError as e:
+            return cls(directory, True, why_not=e.message, configured=config_path is not None)
+        return cls(directory, True, info.bootstrap, info.zookeeper)
+
+
+def run(target: Target) -> list[Finding]:
+    """All checks, in the order a reader can act on them."""
+    checks: list[Callable[[Target], Iterator[Finding]]] = [java, jars, disk, kafka, zookeeper]
+    return [finding for check in checks for finding in check(target)]
+
+
+def java(target: Target) -> Iterator[Finding]:
+    """A Java that can run the servers."""
+    from halog.embedded.java import find_java
+
+    try:
+        found = find_java()
+    except HalogError as e:
+        yield Finding("java", "fail" if target.embedded else "skip", e.message)
+    else:
+        yield Finding("java", "ok", f"{found.version} ({found.path})")
+
+
+def jars(target: Target) -> Iterator[Finding]:
+    """The servers' jars in the cache, and their class archives."""
+    from halog.embedded import archives, jars
+    from halog.embedded.java import find_java
+
+    where = jars.directory()
+    if not where.exists():
+        try:
+            yield Finding(
+                "jars",
+                "warn",
+                f"not in the cache yet ({where})",
+                f"`halog up` fetches them with {jars.find_ivy().name}",
+            )
+        except HalogError as e:
+            yield Finding("jars", "fail" if target.embedded else "skip", e.message)
+        return
+    wrong = jars.mismatches(where)
+    if wrong:
+        yield Finding("jars", "fail", f"{wrong[0]} and {len(wrong) - 1} more are not as pinned", f"delete {where}")
+        return
+    yield Finding("jars", "ok", f"{len(jars.manifest())} jars, checksums right ({where})")
+    try:
+        built = archives.directory(find_java(), where)
+    except HalogError:
+        return
+    if (built / archives.FAILED).exists():
+        yield Finding(
+            "class archives", "warn", "could not be built: starts are slower", f"see {built / archives.FAILED}"
+        )
+    elif not built.exists():
+        yield Finding("class archives", "warn", "not built yet", "`halog up` builds them once")
+    else:
+        yield Finding("class archives", "ok", str(built))
+
+
+def disk(target: Target) -> Iterator[Finding]:
+    """The data directory and its disk."""
+    from halog.embedded import datadir
+
+    if not target.embedded:
+        return
+    try:
+        datadir.check(target.data_dir.absolute())
+        free = shutil.disk_usage(datadir.nearest(target.data_dir.absolute())).free >> 20
+    except HalogError as e:
+        yield Finding("data directory", "fail", e.message)
+    else:
+        yield Finding("data directory", "ok", f"{target.data_dir}, {free:,} MB free")
+
+
+def kafka(target: Target) -> Iterator[Finding]:
+    """A metadata answer, and settings that could lose data."""
+    if not target.bootstrap:
+        yield Finding("kafka", "fail" if target.configured else "skip", target.why_not or "none configured")
+        return
+    try:
+        brokers, settings = _ask_kafka(target.bootstrap)
+    except Exception as e:
+        yield Finding("kafka", "fail", f"{target.bootstrap} does not answer: {_first_line(e)}", "is it running?")
+        return
+    yield Finding("kafka", "ok", f"{target.bootstrap}, {brokers} broker{'s' if brokers > 1 else ''}")
+    unsafe = list(unsafe_settings(settings))
+    yield from unsafe
+    if not unsafe:
+        yield Finding("kafka settings", "ok", "nothing that could lose or invent data")
+
+
+def unsafe_settings(settings: dict[str, str]) -> Iterator[Finding]:
+    """What halog refuses to rely on (reliability.md 13)."""
+    if settings.get("unclean.leader.election.enable") == "true":
+        yield _unsafe(
+            "unclean.leader.election.enable", "true", "set it to false: a stale leader cuts committed records off"
+        )
+    if settings.get("auto.create.topics.enable") == "true":
+        yield _unsafe("auto.create.topics.enable", "true", "set it to false: a typing error becomes a topic")
+    limit = int(settings.get("message.max.bytes", MIN_MESSAGE_BYTES))
+    if limit < MIN_MESSAGE_BYTES:
+        yield _unsafe("message.max.bytes", str(limit), "set it to 6291456: a commit record may have 5 MB (R8)")
+    replicas = int(settings.get("default.replication.factor", 1))
+    in_sync = int(settings.get("min.insync.replicas", 1))
+    if replicas > 1 and in_sync < replicas - 1:
+        yield _unsafe(
+            "min.insync.replicas", str(in_sync), f"set it to {replicas - 1}: acknowledged records need copies"
+        )
+
+
+def zookeeper(target: Target) -> Iterator[Finding]:
+    """A session."""
+    if not target.zookeeper:
+        yield Finding("zookeeper", "fail" if target.configured else "skip", target.why_not or "none configured")
+        return
+    try:
+        version = _ask_zookeeper(target.zookeeper)
+    except Exception as e:
+        yield Finding("zookeeper", "fail", f"{target.zookeeper} does not answer: {_first_line(e)}", "is it running?")
+    else:
+        yield Finding("zookeeper", "ok", f"{target.zookeeper}{version}")
+
+
+def _unsafe(name: str, value: str, advice: str) -> Finding:
+    return Finding("kafka settings", "fail", f"{name} = {value}", advice)
+
+
+def _first_line(error: Exception) -> str:
+    inner = error.args[0] if error.args else error
+    text = inner.str() if hasattr(inner, "str") else str(error)  # a KafkaException wraps its sentence
+    return (text.splitlines() or [""])[0] or type(error).__name__
+
+
+def _ask_kafka(bootstrap: str) -> tuple[int, dict[str, str]]:
+    """The number of brokers, and the settings of the first."""
+    import logging
+
+    from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+
+    quiet = logging.getLogger("halog.doctor.kafka")  # refused connections are our finding, not the client's to print
+    quiet.addHandler(logging.NullHandler())
+    quiet.propagate = False
+    config: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "log_level": 0,
+        "socket.timeout.ms": int(TIMEOUT_S * 1000),
+    }
+    admin = AdminClient(config, logger=quiet)
+    brokers = sorted(admin.list_topics(timeout=TIMEOUT_S).brokers)
+    resource = ConfigResource(ConfigResource.Type.BROKER, str(brokers[0]))
+    entries = admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource].result(TIMEOUT_S)
+    return len(brokers), {name: str(entry.value) for name, entry in entries.items()}
+
+
+def _ask_zookeeper(hosts: str) -> str:
+    """The server's version as " (3.9.3)", or nothing where it keeps that to itself."""
+    import logging
+
+    from kazoo.client import KazooClient
+
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)
+    client = KazooClient(hosts, timeout=TIMEOUT_S)
+    try:
+        client.start(TIMEOUT_S)
+        client.exists("/")
+        try:
+            return f" ({'.'.join(map(str, client.server_version()))})"
+        except Exception:
+            return ""  # four-letter words are switched off
+    finally:
+        client.stop()
+        client.close()

@@ -1,0 +1,87 @@
+"""`halog`: the group of all commands, and how an error becomes one line on stderr and an exit code.
+
+A command is imported when it is called or helped with; `halog --help` imports none.
+Exit codes: 0 ok, 1 failed, 2 usage, 3 unreachable, 4 degraded, 5 refused as unsafe, 6 timeout (`HalogError.exit_code`), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from halog.errors import HalogError
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+# To add a command: its name, "module:attribute", and the line `halog --help` shows.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "up": ("halog.cli.site:up", "Start an embedded Kafka and ZooKeeper and leave them running."),
+    "down": ("halog.cli.site:down", "Stop the embedded Kafka and ZooKeeper."),
+    "doctor": ("halog.cli.doctor:doctor", "Check what halog needs: Java, jars, disk, servers and their settings."),
+    "version": ("halog.cli.version:version", "Print the versions of halog and of what it runs on."),
+}
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name and imports one at a time."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """halog keeps a Python application's objects alive: partitions replicated through Kafka, failover within a blink.
+
+    \b
+    Examples:
+      halog up                     a Kafka and a ZooKeeper on this machine
+      halog doctor                 is everything there?
+      halog COMMAND --help         more, with examples
+    """
+
+
+def main(args: list[str] | None = None) -> int:
+    """Runs a command line; the exit code. (The installed script passes it to sys.exit.)"""
+    try:
+        result = cli.main(args=args, prog_name="halog", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.ClickException as e:
+        e.show()
+        return e.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        _complain("interrupted")
+        return INTERRUPTED
+    except HalogError as e:
+        _complain(e.message)
+        return e.exit_code
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as e:
+        if os.environ.get("HALOG_DEBUG"):
+            raise
+        _complain(f"{type(e).__name__}: {e} (this is a bug in halog; HALOG_DEBUG=1 shows where)")
+        return 1
+
+
+def _complain(text: str) -> None:
+    click.echo(f"halog: {' '.join(text.split())}", err=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""`halog version`."""
+
+from __future__ import annotations
+
+import platform
+
+import click
+
+from halog.cli.output import emit, format_option
+
+
+@click.command()
+@format_option
+def version(format_: str) -> None:
+    """Print the versions of halog and of what it runs on.
+
+    \b
+    Example:
+      halog version --format json
+    """
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    from halog import __version__
+    from halog.embedded.model import KAFKA_VERSION, ZOOKEEPER_VERSION
+
+    versions: dict[str, str | None] = {"halog": __version__, "python": platform.python_version()}
+    for package in ("confluent-kafka", "kazoo", "fastavro", "rocksdict", "pyspark"):
+        try:
+            versions[package] = installed(package)
+        except PackageNotFoundError:
+            versions[package] = None
+    versions |= {"embedded kafka": KAFKA_VERSION, "embedded zookeeper": ZOOKEEPER_VERSION}
+    emit(format_, versions, ("what", "version"), [(k, v or "not installed") for k, v in versions.items()])
