@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import enum
 import math
+import struct
 import uuid
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
@@ -73,7 +74,7 @@ def from_plain(shape: Shape, value: Any, where: str = "value") -> Any:
     """The unbound value that `to_plain` wrote. What does not fit raises FieldTypeError naming `where`."""
     try:
         return _from_plain(shape, value, where)
-    except (ValueError, TypeError, KeyError, AttributeError, InvalidOperation) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, InvalidOperation, struct.error) as error:
         raise FieldTypeError(f"{where}: {error}", field=where) from error
 
 

@@ -1,0 +1,243 @@
+"""Configuration: what is written is read; what is wrong is refused with file, key and reason."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from halog.config import (
+    ClusterConfig,
+    Config,
+    LimitsConfig,
+    NodeConfig,
+    PolicyConfig,
+    SiteConfig,
+    TimingConfig,
+    ZoneConfig,
+    load_config,
+)
+from halog.errors import ConfigError
+
+GOOD = """
+[cluster]
+name = "fleet"
+[site]
+name = "home"
+embedded = "var/site"
+[application]
+modules = ["fleet.model"]
+[zones.main]
+nodes = ["A", "B", "C"]
+[policies.default]
+zone = "main"
+partitions = 12
+sync_replicas = 1
+async_replicas = 1
+mapper = "consistent_hash"
+ring_size = 65536
+before_images = true
+[bindings]
+"*" = "default"
+[nodes.A]
+address = "127.0.0.1:0"
+data_dir = "var/A"
+[nodes.B]
+data_dir = "/data/B"
+[nodes.C]
+data_dir = "var/C"
+[timing]
+keep_alive_ms = 150
+non_response_timeout_ms = 600
+session_timeout_ms = 1000
+[limits]
+max_record_bytes = 5_000_000
+[snapshot]
+every_records = 50_000
+"""
+
+
+def write(tmp_path: Path, text: str = GOOD) -> Path:
+    path = tmp_path / "halog.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def built(**changes: Any) -> Config:
+    base = Config(
+        cluster=ClusterConfig("fleet"),
+        site=SiteConfig(bootstrap="127.0.0.1:9092", zookeeper="127.0.0.1:2181,127.0.0.1:2182/chroot"),
+        zones={"main": ZoneConfig(("A", "B"))},
+        policies={"default": PolicyConfig("main")},
+        bindings={"*": "default", "Airport": "default"},
+        nodes={"A": NodeConfig(Path("/a")), "B": NodeConfig(Path("/b"), "[::1]:7000")},
+    )
+    return dataclasses.replace(base, **changes)
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    """Values as written, defaults where nothing is, paths relative to the file, absolute ones as they are."""
+    config = load_config(str(write(tmp_path)))
+    assert config.cluster.name == "fleet"
+    assert config.site.embedded == tmp_path / "var/site"
+    assert config.nodes["A"].data_dir == tmp_path / "var/A"
+    assert config.nodes["B"] == NodeConfig(Path("/data/B"), "127.0.0.1:0")
+    assert config.zones["main"].nodes == ("A", "B", "C")
+    assert config.policies["default"] == PolicyConfig("main", 12, 1, 1)
+    assert config.timing == TimingConfig()
+    assert config.application.modules == ("fleet.model",)
+
+
+@pytest.mark.feature("P4")
+def test_bindings_name_a_types_policy() -> None:
+    """By name, else by "*"; without either a type is bound to none."""
+    config = built(policies={"default": PolicyConfig("main"), "few": PolicyConfig("main", 3)},
+                   bindings={"*": "default", "Airport": "few"}).validate()  # fmt: skip
+    assert (config.policy_of("Airport"), config.policy_of("Flight")) == ("few", "default")
+    assert built(bindings={}).policy_of("Flight") is None
+    assert config.zone_of("few").nodes == ("A", "B")
+
+
+@pytest.mark.feature("P5")
+def test_a_node_outside_nodes_is_a_client() -> None:
+    """It is in no zone and has no data directory."""
+    assert (built().is_client("A"), built().is_client("laptop")) == (False, True)
+
+
+def test_toml_reads_back_equal(tmp_path: Path) -> None:
+    """What to_toml writes is the same configuration."""
+    for config in (load_config(write(tmp_path)), built(), built(nodes={}, zones={}, policies={}, bindings={})):
+        assert load_config(write(tmp_path, config.to_toml())) == config
+
+
+def test_odd_text_survives_toml(tmp_path: Path) -> None:
+    """Quotes, control characters and emoji in a path are written as TOML reads them."""
+    config = built(site=SiteConfig(embedded=Path('/a "b"\\\t\x7f\U0001f600')))
+    assert load_config(write(tmp_path, config.to_toml())).site == config.site
+
+
+def test_a_config_is_frozen_and_passes_through() -> None:
+    """A Config built in Python is validated and returned as it is."""
+    config = built()
+    assert load_config(config) is config
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.cluster.name = "x"  # type: ignore[misc]
+
+
+def test_tables_read_from_a_file_cannot_be_changed(tmp_path: Path) -> None:
+    """After validation nobody can add a node."""
+    nodes: Any = load_config(write(tmp_path)).nodes
+    with pytest.raises(TypeError):
+        nodes["X"] = NodeConfig(Path("/x"))
+
+
+WRONG: list[tuple[str, str, str, str]] = [
+    ('[cluster]\nname = "fleet"', "", "cluster", "is missing"),
+    ('name = "fleet"', "", "cluster.name", "is missing"),
+    ('name = "fleet"', "name = 3", "cluster.name", "must be a string, is 3"),
+    ('name = "fleet"', 'name = "a b"', "cluster.name", "topic and znode"),
+    ('name = "fleet"', 'name = ""', "cluster.name", "topic and znode"),
+    ('name = "fleet"', 'name = ".."', "cluster.name", "topic and znode"),
+    ('name = "fleet"', f'name = "{"x" * 101}"', "cluster.name", "1 to 100"),
+    ('name = "fleet"', 'name = "fleet\\n"', "cluster.name", "1 to 100"),
+    ("[timing]", "[timings]", "timings", "did you mean 'timing'"),
+    ("keep_alive_ms = 150", "keepalive_ms = 150", "timing.keepalive_ms", "did you mean 'keep_alive_ms'"),
+    ("keep_alive_ms = 150", "zzz = 150", "timing.zzz", "known are keep_alive_ms"),
+    ("keep_alive_ms = 150", "keep_alive_ms = 150.0", "timing.keep_alive_ms", "must be a whole number, is 150.0"),
+    ("keep_alive_ms = 150", "keep_alive_ms = true", "timing.keep_alive_ms", "must be a whole number, is true"),
+    ("keep_alive_ms = 150", "keep_alive_ms = 0", "timing.keep_alive_ms", "at least 1"),
+    ("keep_alive_ms = 150", "keep_alive_ms = 300", "timing.non_response_timeout_ms", "twice keep_alive_ms"),
+    ("session_timeout_ms = 1000", "session_timeout_ms = 999", "timing.session_timeout_ms", "two ticks"),
+    ("before_images = true", "before_images = 1", "policies.default.before_images", "must be true or false"),
+    ('embedded = "var/site"', "", "site.bootstrap", "is missing"),
+    ('embedded = "var/site"', 'bootstrap = "a:1"', "site.zookeeper", "is missing"),
+    ('embedded = "var/site"', 'embedded = "x"\nbootstrap = "a:1"', "site.bootstrap", "excludes site.embedded"),
+    ('embedded = "var/site"', 'embedded = ""', "site.embedded", "must not be empty"),
+    ('embedded = "var/site"', 'bootstrap = "a:0"\nzookeeper = "b:1"', "site.bootstrap", "needs a port"),
+    ('embedded = "var/site"', 'bootstrap = "a:1"\nzookeeper = "b"', "site.zookeeper", "host:port"),
+    ('modules = ["fleet.model"]', 'modules = "fleet.model"', "application.modules", "list of strings"),
+    ('modules = ["fleet.model"]', "modules = [1]", "application.modules", "list of strings"),
+    ('modules = ["fleet.model"]', 'modules = ["fleet/model"]', "application.modules", "no module name"),
+    ('nodes = ["A", "B", "C"]', "nodes = []", "zones.main.nodes", "at least one"),
+    ('nodes = ["A", "B", "C"]', 'nodes = ["A", "A", "B", "C"]', "zones.main.nodes", "twice"),
+    ('nodes = ["A", "B", "C"]', 'nodes = ["A", "B*", "C"]', "zones.main.nodes", "is a pattern"),
+    ('nodes = ["A", "B", "C"]', 'nodes = ["A", "B", "D"]', "zones.main.nodes", "'D' is not in"),
+    (
+        'nodes = ["A", "B", "C"]',
+        'nodes = ["A", "B"]',
+        "policies.default.sync_replicas",
+        "need 3 nodes, zone 'main' has 2",
+    ),
+    ('zone = "main"', 'zone = "mian"', "policies.default.zone", "did you mean 'main'"),
+    ('zone = "main"', "", "policies.default.zone", "is missing"),
+    ("sync_replicas = 1", "sync_replicas = -1", "policies.default.sync_replicas", "negative"),
+    ("partitions = 12", "partitions = 0", "policies.default.partitions", "1 to 4096"),
+    ("partitions = 12", "partitions = 4097", "policies.default.partitions", "1 to 4096"),
+    ("ring_size = 65536", "ring_size = 119", "policies.default.ring_size", "10 x partitions"),
+    ('"consistent_hash"', '"modulo"', "policies.default.mapper", "one of consistent_hash, round_robin"),
+    ('"*" = "default"', '"*" = "defualt"', 'bindings."*"', "did you mean 'default'"),
+    ('"*" = "default"', '"Air*" = "default"', 'bindings."Air*"', "is a pattern"),
+    ("[bindings]", "bindings = 3\n[x]", "bindings", "must be a table"),
+    ('address = "127.0.0.1:0"', 'address = "127.0.0.1"', "nodes.A.address", "host:port"),
+    ('address = "127.0.0.1:0"', 'address = "h:65536"', "nodes.A.address", "host:port"),
+    ('data_dir = "var/C"', 'data_dir = "var/A"', "nodes.C.data_dir", "is node A's too"),
+    ('data_dir = "var/C"', "", "nodes.C.data_dir", "is missing"),
+    ("[nodes.A]", '[nodes."A/B"]', "nodes.A/B", "topic and znode"),
+    ("max_record_bytes = 5_000_000", "max_record_bytes = 100_000_000", "limits.max_record_bytes", "at most"),
+    ("max_record_bytes = 5_000_000", "max_record_bytes = 9_000_000", "limits.max_frame_bytes", "at least twice"),
+    ("every_records = 50_000", "every_records = -1", "snapshot.every_records", "at least 1"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "key", "why"), WRONG, ids=[f"{w[2]}: {w[3]}" for w in WRONG])
+def test_what_is_wrong_is_named(tmp_path: Path, old: str, new: str, key: str, why: str) -> None:
+    """One line with file, key and reason."""
+    text = GOOD.replace(old, new, 1)
+    if key == "bindings":  # a bare value must stand before any table
+        text = "bindings = 3\n" + GOOD.replace('[bindings]\n"*" = "default"\n', "")
+    assert text != GOOD
+    path = write(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: {key}: "), message
+    assert why in message
+    assert "\n" not in message
+    assert caught.value.evidence["key"] == key
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [(None, "cannot be read"), (b"\xff", "not UTF-8"), (b"[cluster", "is not TOML")]
+)
+def test_a_file_that_is_none(tmp_path: Path, content: bytes | None, why: str) -> None:
+    """Missing, binary, or no TOML: named, without a traceback's worth of text."""
+    path = tmp_path / "halog.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=why) as caught:
+        load_config(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"policies": {"default": PolicyConfig("main", "12")}}, "policies.default.partitions"),  # type: ignore[arg-type]
+        ({"zones": {"main": ZoneConfig("A")}}, "zones.main.nodes"),  # type: ignore[arg-type]
+        ({"timing": TimingConfig(keep_alive_ms=True)}, "timing.keep_alive_ms"),
+        ({"limits": LimitsConfig(max_calls=1.5)}, "limits.max_calls"),  # type: ignore[arg-type]
+        ({"site": SiteConfig(embedded="x")}, "site.embedded"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_config_built_in_python_is_checked_too(changes: Any, key: str) -> None:
+    """Values of a wrong type are named like those in a file."""
+    with pytest.raises(ConfigError, match=key):
+        built(**changes).validate()
+
+
+def test_every_default_fits_the_others() -> None:
+    """The defaults pass their own checks, with one replica more than the policy's default needs."""
+    assert built().validate()
