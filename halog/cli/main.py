@@ -21,6 +21,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("halog.cli.site:up", "Start an embedded Kafka and ZooKeeper and leave them running."),
     "down": ("halog.cli.site:down", "Stop the embedded Kafka and ZooKeeper."),
     "doctor": ("halog.cli.doctor:doctor", "Check what halog needs: Java, jars, disk, servers and their settings."),
+    "node": ("halog.cli.node:node", "Run a hosting node; list the nodes."),
+    "status": ("halog.cli.status:status", "Is the cluster well? Nodes, partitions, replicas, lag."),
+    "partition": ("halog.cli.partition:partition", "Where partitions live, and how far their copies are."),
+    "get": ("halog.cli.get:get", "Show one object, by type and key."),
+    "failover": ("halog.cli.failover:failover", "Make another node active for a partition, without loss."),
     "version": ("halog.cli.version:version", "Print the versions of halog and of what it runs on."),
 }
 

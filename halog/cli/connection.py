@@ -1,0 +1,197 @@
+"""A tool's connection to a cluster: reads what the coordinator knows, asks nodes, reads the log.
+
+Never joins: no registration, no topic or znode is created, no module of the application is imported. The theory: all
+that an operator's command needs is the router every node has, fed by the same znodes; a request to the active node
+waits out failovers exactly like an application's.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+from halog.backend import Found, Work
+from halog.config import Config, load_config
+from halog.core.ids import Reference, location_code
+from halog.core.table import PartitionTable
+from halog.errors import AvailabilityError, ConfigError, HalogError, UnknownTypeError
+from halog.ports import Coordinator, SessionState, Versioned
+from halog.runtime import cluster, frames
+from halog.runtime.members import NodeInfo
+from halog.runtime.node import Adapters
+from halog.runtime.router import Router
+from halog.runtime.schemas import Definitions
+from halog.runtime.wiring import adapters_for, mapper_for
+from mappers.base import Mapper
+
+SCAN_PAGE = 500
+"""Objects per page of a scan: about 100 kB at 200 bytes each."""
+
+R = TypeVar("R")
+
+
+class Connection:
+    """Everything a command may ask of a cluster. Use `connect`."""
+
+    def __init__(self, config: Config, adapters: Adapters, name: str, timeout_s: float) -> None:
+        self.config, self.adapters, self.name, self.timeout_s = config, adapters, name, timeout_s
+        self.router = Router(name, adapters.channel, config.timing.attempt_timeout_ms / 1000)
+        self._mappers: dict[str, Mapper] = {}
+        self._location, self._installation = location_code(name), time.time_ns()
+        self._count = self._stamp = 0
+
+    def open(self) -> None:
+        """Connect and learn the partitions and nodes."""
+        c = self.coordinator
+        c.connect(_ignore)
+        names = c.children("partitions")
+        if not names:
+            raise AvailabilityError(
+                f"{self.config.source}: cluster {self.config.cluster.name} does not exist at this site yet; its first "
+                "`halog node start` creates it",
+                cluster=self.config.cluster.name,
+            )
+        self.adapters.channel.introduce(
+            frames.encode(frames.Hello(self.config.cluster.name, self.name, time.time_ns() // 1_000_000))
+        )
+        for name in names:
+            c.watch(f"partitions/{name}", self._table_changed)
+            self._table_changed(name, c.get(f"partitions/{name}"))
+        c.watch_children("nodes", self._nodes_changed)
+        self._nodes_changed(c.children("nodes"))
+
+    @property
+    def coordinator(self) -> Coordinator:
+        return self.adapters.coordinator
+
+    def _table_changed(self, path: str, found: Versioned | None) -> None:
+        if found is not None:
+            table = PartitionTable.from_bytes(found.data)
+            self.router.table_seen(table.name, found.version, table)
+
+    def _nodes_changed(self, names: list[str]) -> None:
+        self.router.nodes_seen(cluster.read_nodes(self.coordinator, names))
+
+    def close(self) -> None:
+        """Let go of everything."""
+        for part in (self.adapters.channel, self.coordinator, self.adapters.log):
+            part.close()
+
+    # --- what is known ---
+
+    @property
+    def nodes(self) -> dict[str, NodeInfo]:
+        """The registered nodes, by name."""
+        return dict(sorted(self.router.nodes.items()))
+
+    @property
+    def tables(self) -> list[PartitionTable]:
+        """Every partition, by policy and index."""
+        return sorted((t for _, t in self.router.tables.values()), key=lambda t: (t.policy, t.index))
+
+    def table(self, partition: str) -> PartitionTable:
+        """One partition; ConfigError if there is none of this name."""
+        known = self.router.tables.get(partition)
+        if known is None:
+            names = ", ".join(t.name for t in self.tables[:4])
+            raise ConfigError(f"there is no partition {partition}; known are {names}, …: see `halog partition list`")
+        return known[1]
+
+    @cached_property
+    def definitions(self) -> Definitions:
+        """What the schemas topic holds."""
+        return Definitions(self.adapters.log, cluster.schemas_topic(self.config))
+
+    # --- asking ---
+
+    def ask(self, partition: str, frame: frames.Request, expect: type[R]) -> R:
+        """Ask the active node, whoever it is by then."""
+        reply = self.router.ask(partition, frame, self.timeout_s, lambda: False)
+        if not isinstance(reply, expect):
+            raise HalogError(f"the active node of {partition} answered {type(reply).__name__}")
+        return reply
+
+    def fetch(self, partition: str, keys: Sequence[bytes]) -> Sequence[Found | None]:
+        """Committed objects under index keys."""
+        return self.ask(partition, frames.Fetch(partition, list(keys), 0), frames.Objects).items
+
+    def scan(self, partition: str, prefix: bytes) -> Iterator[Found]:
+        """Committed objects whose index key begins with `prefix`, page by page."""
+        after = b""
+        while True:
+            page = self.ask(partition, frames.Scan(partition, prefix, after, SCAN_PAGE, False), frames.Objects).items
+            for found in page:
+                if found is not None:
+                    after = found.key
+                    yield found
+            if len(page) < SCAN_PAGE:
+                return
+
+    def commit(self, partition: str, work: Work) -> int:
+        """Commit as one transaction; its id is given once, so that asking again never does it twice."""
+        self._stamp = max(self._stamp + 1, time.time_ns())
+        tx = self._stamp.to_bytes(8, "big") + self._location.to_bytes(8, "big")
+        return self.ask(partition, frames.Submit(partition, tx, work), frames.Committed).lsn
+
+    def new_reference(self) -> Reference:
+        """A reference never given before: this process is a node of its own as far as references go."""
+        self._count += 1
+        return Reference(self._location, self._installation, self._count)
+
+    # --- placement ---
+
+    def policies_of(self, type_names: Sequence[str]) -> list[str]:
+        """The policies these types are bound to; UnknownTypeError if none is."""
+        found = list(dict.fromkeys(p for p in map(self.config.policy_of, type_names) if p is not None))
+        if not found:
+            raise UnknownTypeError(
+                f"{self.config.source}: type {type_names[0]} is bound to no policy; add it to [bindings]",
+                type=type_names[0],
+            )
+        return found
+
+    def candidates(self, policy: str, routing_key: bytes) -> list[str]:
+        """Partitions that may hold a key: one where the mapper decides by key, else all."""
+        mapper = self._mapper(policy)
+        count = range(mapper.partitions)
+        at = [mapper.partition(routing_key)] if mapper.by_key else list(count)
+        return [cluster.partition_name(policy, i) for i in at]
+
+    def place(self, policy: str, routing_key: bytes) -> str:
+        """The partition a new object goes to."""
+        return cluster.partition_name(policy, self._mapper(policy).partition(routing_key))
+
+    def _mapper(self, policy: str) -> Mapper:
+        if policy not in self._mappers:
+            have = sum(t.policy == policy for t in self.tables)
+            want = self.config.policies[policy].partitions
+            if have != want:
+                raise ConfigError(
+                    f"{self.config.source}: policies.{policy}.partitions is {want}, the cluster has {have}: "
+                    "is this the cluster's configuration?"
+                )
+            self._mappers[policy] = mapper_for(self.config)(policy)
+        return self._mappers[policy]
+
+
+def _ignore(state: SessionState) -> None:
+    """A command lives too shortly to mind its session: whoever waits has a timeout."""
+
+
+@contextmanager
+def connect(config_path: Path, timeout_s: float) -> Iterator[Connection]:
+    """A connection for the length of a command."""
+    config = load_config(config_path)
+    name = f"halog-cli-{socket.gethostname()}-{os.getpid()}"
+    connection = Connection(config, adapters_for(config, name), name, timeout_s)
+    try:
+        connection.open()
+        yield connection
+    finally:
+        connection.close()

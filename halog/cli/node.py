@@ -1,0 +1,173 @@
+"""`halog node start|list`: run a hosting node in this process; see which nodes there are."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from halog.cli.options import config_option, timeout_option
+from halog.cli.output import emit, format_option
+from halog.cli.talk import echo_line, say
+
+if TYPE_CHECKING:
+    from halog.config import Config
+    from halog.runtime.open import Node
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+
+@click.group()
+def node() -> None:
+    """Nodes: run one, list them.
+
+    \b
+    Examples:
+      halog node start --name A
+      halog node list
+    """
+
+
+@node.command()
+@config_option
+@click.option("--name", help="The node's name in [nodes].  [default: this machine's host name]")
+@click.option(
+    "--switch-interval-us",
+    type=click.IntRange(50, 100_000),
+    help="How long Python lets one thread run while another waits, in µs. Lower answers sooner under load and does "
+    "less work in all.  [default: Python's, 5000]",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="warning",
+    show_default=True,
+    help="What the node says on stderr while it runs.",
+)
+@format_option
+def start(config_path: Path, name: str | None, switch_interval_us: int | None, log_level: str, format_: str) -> None:
+    """Run a hosting node until SIGTERM or Ctrl-C.
+
+    Prints one line when the node is up: it has read what it hosts and takes part in elections. The first SIGTERM or
+    SIGINT hands over what the node is active for, then leaves with exit code 0; a second one ends it at once (what is
+    committed is safe in the log; the others take over as from a crash).
+
+    \b
+    Examples:
+      halog node start --name A
+      halog node start --config /etc/halog.toml --name A --format json
+      halog node start --name A --switch-interval-us 500 --log-level info
+    """
+    from halog.config import load_config
+
+    began = time.monotonic()
+    stop = _stop_event()
+    _log_to_stderr(log_level)
+    if switch_interval_us is not None:
+        sys.setswitchinterval(switch_interval_us / 1_000_000)
+    config = load_config(config_path)
+    running = _join(config, name or socket.gethostname())
+    try:
+        _say_ready(running, format_, began)
+        stop.wait()
+        say(f"node {running.runtime.name} hands over and leaves")
+    finally:
+        running.close()
+
+
+def _stop_event() -> threading.Event:
+    """Set by the first signal; the second one does what it does by default: end the process."""
+    stop = threading.Event()
+
+    def stopping(number: int, frame: FrameType | None) -> None:
+        for each in STOPPING:
+            signal.signal(each, signal.SIG_DFL)
+        stop.set()
+
+    for each in STOPPING:
+        signal.signal(each, stopping)
+    return stop
+
+
+def _log_to_stderr(level: str) -> None:
+    """Only halog's logger: the root is the application's."""
+    logger = logging.getLogger("halog")
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(level.upper())
+    logger.propagate = False
+
+
+def _join(config: Config, name: str) -> Node:
+    from halog.errors import ConfigError
+    from halog.runtime.open import node as join
+
+    if config.is_client(name):
+        known = ", ".join(config.nodes) or "none"
+        raise ConfigError(f"{config.source}: there is no node {name} in [nodes]; known are {known}: use --name")
+    _modules_beside(config)
+    return join(config, name)
+
+
+def _modules_beside(config: Config) -> None:
+    """Application modules may lie in the working directory, as with `python -m`."""
+    if config.application.modules and "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+
+
+def _say_ready(running: Node, format_: str, began: float) -> None:
+    described = running.runtime.status()
+    copies = len(running.runtime.copies)
+    ms = round((time.monotonic() - began) * 1000)
+    if format_ == "json":
+        echo_line({"node": described["node"], "address": described["address"], "pid": described["pid"],
+                   "partitions": copies, "ready_ms": ms})  # fmt: skip
+    else:
+        click.echo(
+            f"node {described['node']} is up at {described['address']} (pid {described['pid']}), hosting {copies} "
+            f"partitions, after {ms} ms"
+        )
+    sys.stdout.flush()
+
+
+@node.command("list")
+@config_option
+@format_option
+@timeout_option
+@click.option("--all", "clients", is_flag=True, help="Clients too: processes that use objects and host nothing.")
+def list_(config_path: Path, format_: str, timeout_s: float, clients: bool) -> None:
+    """List the configured and the registered nodes.
+
+    A node is up (it answers), silent (registered, but it does not answer) or down (not registered).
+
+    \b
+    Examples:
+      halog node list
+      halog node list --all
+      halog node list --format json
+    """
+    import msgspec
+
+    from halog.cli.connection import connect
+    from halog.cli.survey import CLIENT, ask_nodes, node_views
+
+    with connect(config_path, timeout_s) as connection:
+        views = list(node_views(list(connection.config.nodes), connection.nodes, ask_nodes(connection)))
+    shown = [v for v in views if clients or v.state != CLIENT]
+    document: list[dict[str, Any]] = [msgspec.to_builtins(v) for v in shown]
+    rows = [(v.node, v.state, v.address, v.pid, v.version, v.session, v.active, v.replicas, v.why) for v in shown]
+    emit(
+        format_,
+        document,
+        ["node", "state", "address", "pid", "version", "session", "active for", "replica of", ""],
+        rows,
+    )

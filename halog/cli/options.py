@@ -1,0 +1,40 @@
+"""The options every command shares, spelled once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+TIMEOUT_S = 10.0
+"""How long a command waits for an answer: a failover takes under a second, a broker's restart a few."""
+
+
+def config_option(command: F) -> F:
+    """`--config`: the configuration file."""
+    return click.option(
+        "--config",
+        "config_path",
+        type=click.Path(path_type=Path),
+        envvar="HALOG_CONFIG",
+        default="halog.toml",
+        show_default="./halog.toml or $HALOG_CONFIG",
+        help="The cluster's configuration.",
+    )(command)
+
+
+def timeout_option(command: F) -> F:
+    """`--timeout`: how long to wait for an answer."""
+    return click.option(
+        "--timeout",
+        "timeout_s",
+        type=click.FloatRange(min=0.05),
+        default=TIMEOUT_S,
+        show_default=True,
+        metavar="SECONDS",
+        help="Give up (exit 3 or 6) after this long.",
+    )(command)

@@ -1,0 +1,167 @@
+"""`halog partition list|show|lag`: where partitions live and how far their copies are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from halog.cli.options import config_option, timeout_option
+from halog.cli.output import emit_json, emit_table, format_option
+from halog.cli.talk import echo_facts
+
+if TYPE_CHECKING:
+    from halog.cli.survey import CopyView, PartitionView
+    from halog.core.table import PartitionTable
+
+
+@click.group()
+def partition() -> None:
+    """Partitions: where they live, what their copies do.
+
+    \b
+    Examples:
+      halog partition list
+      halog partition show flights-3
+      halog partition lag
+    """
+
+
+@partition.command("list")
+@config_option
+@format_option
+@timeout_option
+@click.option("--degraded", is_flag=True, help="Only partitions without an active node or with replicas missing.")
+def list_(config_path: Path, format_: str, timeout_s: float, degraded: bool) -> None:
+    """List partitions with their active node, node list and state.
+
+    \b
+    Examples:
+      halog partition list
+      halog partition list --degraded
+      halog partition list --format json
+    """
+    views = [v for v in _views(config_path, timeout_s) if not degraded or v.state != "ok"]
+    if format_ == "json":
+        emit_json([as_json(v) for v in views])
+        return
+    rows = [(v.partition, v.state, v.active, v.epoch, v.lsn, _node_list(v), ", ".join(v.missing)) for v in views]
+    emit_table(["partition", "state", "active", "epoch", "lsn", "replicas", "missing"], rows)
+
+
+def _views(config_path: Path, timeout_s: float, only: str | None = None) -> list[PartitionView]:
+    from halog.cli.connection import connect
+    from halog.cli.survey import ask_nodes, partition_view, survey
+
+    with connect(config_path, timeout_s) as connection:
+        if only is None:
+            return list(survey(connection).partitions)
+        table = connection.table(only)
+        return [partition_view(table, connection.nodes, ask_nodes(connection))]
+
+
+def as_json(view: PartitionView) -> dict[str, Any]:
+    """A partition as plain values."""
+    import msgspec
+
+    document: dict[str, Any] = msgspec.to_builtins(view)
+    return document
+
+
+def _node_list(view: PartitionView) -> str:
+    return ", ".join(f"{c.node} ({c.kind})" for c in view.copies if c.kind in ("sync", "async"))
+
+
+@partition.command("show")
+@click.argument("name", metavar="PARTITION")
+@config_option
+@format_option
+@timeout_option
+def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
+    """Show one partition: its table in the coordinator, and every copy.
+
+    \b
+    Examples:
+      halog partition show flights-3
+      halog partition show flights-3 --format json
+    """
+    from halog.cli.connection import connect
+    from halog.cli.survey import ask_nodes, partition_view
+
+    with connect(config_path, timeout_s) as connection:
+        table = connection.table(name)
+        view = partition_view(table, connection.nodes, ask_nodes(connection))
+    if format_ == "json":
+        emit_json({**as_json(view), "topic": table.topic, "index": table.index, "log_id": table.log_id})
+        return
+    _show_facts(table, view)
+    _show_copies(view.copies)
+
+
+def _show_facts(table: PartitionTable, view: PartitionView) -> None:
+    echo_facts(
+        [
+            ("partition", f"{view.partition}: {view.state}"),
+            ("policy", view.policy),
+            ("log", f"{table.topic}, partition {table.index}"),
+            ("log id", table.log_id),
+            ("epoch", view.epoch),
+            ("active", view.active),
+            ("configured", ", ".join(view.configured)),
+            ("missing", ", ".join(view.missing) or "none"),
+        ]
+    )
+
+
+def _show_copies(copies: tuple[CopyView, ...]) -> None:
+    rows = [(c.node, c.kind, c.role, c.lsn, c.lag_records, _ms(c), c.error or "") for c in copies]
+    emit_table(["node", "kind", "role", "lsn", "behind", "ms", ""], rows)
+
+
+def _ms(copy: CopyView) -> str | None:
+    return None if copy.lag_ms is None else f"{copy.lag_ms:.0f}"
+
+
+@partition.command("lag")
+@click.argument("name", metavar="[PARTITION]", required=False)
+@config_option
+@format_option
+@timeout_option
+def lag(name: str | None, config_path: Path, format_: str, timeout_s: float) -> None:
+    """Show how far each replica is behind its active node, the furthest first.
+
+    A replica's lag is what it knows itself: the active node tells its last lsn with every keep-alive.
+
+    \b
+    Examples:
+      halog partition lag
+      halog partition lag flights-3
+      halog partition lag --format json
+    """
+    rows = [(v, c) for v in _views(config_path, timeout_s, name) for c in v.copies if c.kind != "active"]
+    rows.sort(key=lambda row: _urgency(row[1]), reverse=True)
+    if format_ == "json":
+        emit_json([_lag_json(v, c) for v, c in rows])
+        return
+    emit_table(
+        ["partition", "node", "kind", "lsn", "active's lsn", "behind", "ms", ""],
+        [(v.partition, c.node, c.kind, c.lsn, v.lsn, c.lag_records, _ms(c), c.error or "") for v, c in rows],
+    )
+
+
+def _urgency(copy: CopyView) -> tuple[bool, int, float]:
+    return copy.error is not None, copy.lag_records or 0, copy.lag_ms or 0.0
+
+
+def _lag_json(view: PartitionView, copy: CopyView) -> dict[str, Any]:
+    return {
+        "partition": view.partition,
+        "node": copy.node,
+        "kind": copy.kind,
+        "lsn": copy.lsn,
+        "active_lsn": view.lsn,
+        "records": copy.lag_records,
+        "ms": copy.lag_ms,
+        "error": copy.error,
+    }

@@ -1,0 +1,122 @@
+"""`halog status`: is the cluster well? One screen, one exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from halog.cli.options import config_option, timeout_option
+from halog.cli.output import emit_json, emit_table, format_option
+from halog.cli.talk import echo_facts
+
+if TYPE_CHECKING:
+    from halog.cli.survey import PartitionView, Survey
+
+DEGRADED_EXIT = 4
+SHOWN = 20
+"""Partitions named one by one before "and N more"."""
+
+
+@click.command()
+@config_option
+@format_option
+@timeout_option
+def status(config_path: Path, format_: str, timeout_s: float) -> None:
+    """Show how the cluster is: nodes, partitions, replicas, lag.
+
+    Exit code 4 if it is degraded: a partition has no active node, or fewer replicas than configured.
+
+    \b
+    Examples:
+      halog status
+      halog status --config /etc/halog.toml --format json
+      halog status || echo "look at it"
+    """
+    from halog.cli.connection import connect
+    from halog.cli.survey import survey
+
+    with connect(config_path, timeout_s) as connection:
+        seen = survey(connection)
+    if format_ == "json":
+        emit_json(as_json(seen))
+    else:
+        show(seen)
+    if seen.degraded:
+        raise click.exceptions.Exit(DEGRADED_EXIT)
+
+
+def as_json(seen: Survey) -> dict[str, Any]:
+    """The overview as one document."""
+    worst = worst_of(seen)
+    return {
+        "cluster": seen.cluster,
+        "site": seen.site,
+        "ok": not seen.degraded,
+        "nodes": {n.node: n.state for n in seen.nodes},
+        "partitions": len(seen.partitions),
+        "without_active": [p.partition for p in seen.partitions if p.active is None],
+        "replicas": {"configured": configured_replicas(seen), "present": present_replicas(seen)},
+        "replicas_missing": {p.partition: list(p.missing) for p in seen.degraded if p.missing},
+        "worst_lag": worst,
+    }
+
+
+def worst_of(seen: Survey) -> dict[str, Any] | None:
+    """The replica that is furthest behind in the whole cluster."""
+    told = [(p.partition, p.worst) for p in seen.partitions if p.worst is not None]
+    if not told:
+        return None
+    partition, copy = max(told, key=lambda pair: (pair[1].lag_records or 0, pair[1].lag_ms or 0.0))
+    return {"partition": partition, "node": copy.node, "records": copy.lag_records, "ms": copy.lag_ms}
+
+
+def configured_replicas(seen: Survey) -> int:
+    """How many replicas there should be."""
+    return sum(len(p.configured) - 1 for p in seen.partitions)
+
+
+def present_replicas(seen: Survey) -> int:
+    """How many there are."""
+    return sum(c.kind in ("sync", "async") and c.error is None for p in seen.partitions for c in p.copies)
+
+
+def show(seen: Survey) -> None:
+    """The overview for people."""
+    hosting = [n for n in seen.nodes if n.state != "client"]
+    up = sum(n.state == "up" for n in hosting)
+    clients = len(seen.nodes) - len(hosting)
+    active = sum(p.active is not None for p in seen.partitions)
+    echo_facts(
+        [
+            ("cluster", f"{seen.cluster} at site {seen.site}: {'degraded' if seen.degraded else 'ok'}"),
+            ("nodes", f"{up} of {len(hosting)} up" + (f", {clients} clients" if clients else "")),
+            ("partitions", f"{active} of {len(seen.partitions)} with an active node"),
+            ("replicas", f"{present_replicas(seen)} of {configured_replicas(seen)}"),
+            ("worst lag", _lag_text(worst_of(seen))),
+        ]
+    )
+    _show_nodes(seen)
+    if seen.degraded:
+        _show_degraded(seen.degraded)
+
+
+def _show_nodes(seen: Survey) -> None:
+    rows = [(n.node, n.state, n.active, n.replicas, n.why or "") for n in seen.nodes if n.state != "client"]
+    emit_table(["node", "state", "active for", "replica of", ""], rows)
+
+
+def _lag_text(worst: dict[str, Any] | None) -> str:
+    if worst is None:
+        return "no replica answered"
+    if not worst["records"]:
+        return "none"
+    return f"{worst['records']} records, {worst['ms']:.0f} ms ({worst['partition']} on {worst['node']})"
+
+
+def _show_degraded(degraded: list[PartitionView]) -> None:
+    rows = [(p.partition, p.state, p.active, ", ".join(p.missing)) for p in degraded[:SHOWN]]
+    if len(degraded) > SHOWN:
+        rows.append((f"and {len(degraded) - SHOWN} more", "", None, "see `halog partition list`"))
+    emit_table(["partition", "state", "active", "missing"], rows)

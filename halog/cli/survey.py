@@ -1,0 +1,203 @@
+"""What an operator sees of a cluster: the coordinator's tables beside what every node says of its own copies.
+
+Pure but for `ask_nodes`. Nothing is believed twice: a partition has an active node only if the table names one, that
+very run of it is registered, and it says so itself; a replica counts only if its copy has no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from halog.core.roles import LEADING, Role
+from halog.core.table import PartitionTable
+from halog.errors import HalogError
+from halog.runtime import frames
+from halog.runtime.members import NodeInfo
+
+if TYPE_CHECKING:
+    from halog.cli.connection import Connection
+
+NODE_ANSWER_S = 1.0
+"""A node that takes longer to describe itself is shown as silent; others suspect it after 0.6 s."""
+
+UP, SILENT, DOWN, CLIENT = "up", "silent", "down", "client"
+OK, NO_ACTIVE, TOO_FEW = "ok", "no active", "replicas missing"
+
+_LEADING = frozenset(role.value for role in LEADING)
+
+Said = Mapping[str, Any]
+"""What a node answered to `Status`, or {"error": why}."""
+
+
+class CopyView(msgspec.Struct, frozen=True):
+    """One copy of a partition. `kind`: active, sync, async, or missing for a configured node that holds no copy."""
+
+    node: str
+    kind: str
+    role: str
+    lsn: int | None
+    lag_records: int | None
+    lag_ms: float | None
+    error: str | None = None
+
+
+class PartitionView(msgspec.Struct, frozen=True):
+    """One partition."""
+
+    partition: str
+    policy: str
+    state: str
+    active: str | None
+    epoch: int
+    lsn: int | None
+    configured: tuple[str, ...]
+    missing: tuple[str, ...]
+    copies: tuple[CopyView, ...]
+
+    @property
+    def worst(self) -> CopyView | None:
+        """The replica that is furthest behind; None if none told."""
+        told = [c for c in self.copies if c.lag_records is not None and c.kind != "active"]
+        return max(told, key=lambda c: (c.lag_records, c.lag_ms), default=None)
+
+
+class NodeView(msgspec.Struct, frozen=True):
+    """One node: configured, registered, or both."""
+
+    node: str
+    state: str
+    address: str | None
+    pid: int | None
+    version: str | None
+    session: str | None
+    active: int
+    replicas: int
+    why: str | None = None
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """The whole cluster at one moment."""
+
+    cluster: str
+    site: str
+    nodes: tuple[NodeView, ...]
+    partitions: tuple[PartitionView, ...]
+
+    @property
+    def degraded(self) -> list[PartitionView]:
+        """Partitions without an active node or with fewer replicas than configured."""
+        return [p for p in self.partitions if p.state != OK]
+
+
+def survey(connection: Connection) -> Survey:
+    """Ask every registered node, and put it beside the tables."""
+    said = ask_nodes(connection)
+    config = connection.config
+    return Survey(
+        config.cluster.name,
+        config.site.name,
+        tuple(node_views(list(config.nodes), connection.nodes, said)),
+        tuple(partition_view(t, connection.nodes, said) for t in connection.tables),
+    )
+
+
+def ask_nodes(connection: Connection) -> dict[str, Said]:
+    """What each hosting node says of itself."""
+    hosting = [n.name for n in connection.nodes.values() if n.hosts]
+    timeout = min(NODE_ANSWER_S, connection.timeout_s)
+
+    def ask(node: str) -> Said:
+        try:
+            reply = connection.router.request(node, frames.Status(), timeout)
+        except HalogError as error:
+            return {"error": str(error)}
+        return reply.status if isinstance(reply, frames.StatusIs) else {"error": "it answered no status"}
+
+    with ThreadPoolExecutor(max(1, len(hosting))) as pool:
+        return dict(zip(hosting, pool.map(ask, hosting), strict=True))
+
+
+# --- nodes ---
+
+
+def node_views(
+    configured: Sequence[str], registered: Mapping[str, NodeInfo], said: Mapping[str, Said]
+) -> Iterable[NodeView]:
+    """Configured nodes in their order, then the others by name."""
+    others = [name for name in sorted(registered) if name not in configured]
+    for name in (*configured, *others):
+        yield _node_view(name, registered.get(name), said.get(name, {}))
+
+
+def _node_view(name: str, info: NodeInfo | None, said: Said) -> NodeView:
+    if info is None:
+        return NodeView(name, DOWN, None, None, None, None, 0, 0, "not registered")
+    roles = [copy["role"] for copy in said.get("copies", ())]
+    leading = sum(_leads(role) for role in roles)
+    state = CLIENT if not info.hosts else SILENT if "error" in said else UP
+    return NodeView(
+        name, state, info.address or None, info.pid, info.version, said.get("session"),
+        leading, len(roles) - leading, said.get("error"),
+    )  # fmt: skip
+
+
+def _leads(role: str) -> bool:
+    return role in _LEADING
+
+
+# --- partitions ---
+
+
+def partition_view(
+    table: PartitionTable, registered: Mapping[str, NodeInfo], said: Mapping[str, Said]
+) -> PartitionView:
+    """One partition, as the table says and its nodes confirm."""
+    copies = tuple(_copy_view(node, table, registered, said) for node in _nodes_of(table))
+    active = next((c for c in copies if c.kind == "active"), None)
+    serving = active is not None and active.error is None and _leads(active.role)
+    counted = {c.node for c in copies if c.kind in ("sync", "async") and c.error is None}
+    missing = tuple(n for n in table.configured if n not in counted and not (serving and active and n == active.node))
+    short = len(counted) < len(table.configured) - 1
+    state = NO_ACTIVE if not serving else TOO_FEW if short else OK
+    return PartitionView(
+        table.name, table.policy, state, active.node if serving and active else None, table.epoch.number,
+        active.lsn if active else None, table.configured, missing, copies,
+    )  # fmt: skip
+
+
+def _nodes_of(table: PartitionTable) -> list[str]:
+    return list(dict.fromkeys((*table.node_list, *table.configured)))
+
+
+def _copy_view(
+    node: str, table: PartitionTable, registered: Mapping[str, NodeInfo], said: Mapping[str, Said]
+) -> CopyView:
+    kind = _kind(node, table)
+    answer = said.get(node)
+    info = registered.get(node)
+    if info is None or answer is None or "error" in answer:
+        why = "node is down" if info is None else "node is silent"
+        return CopyView(node, kind, "unknown", None, None, None, why)
+    if kind != "missing" and info.incarnation != _incarnation(node, table):
+        return CopyView(node, kind, "unknown", None, None, None, "the node was restarted and has not rejoined yet")
+    copy = next((c for c in answer.get("copies", ()) if c["partition"] == table.name), None)
+    if copy is None:
+        return CopyView(node, kind, "none", None, None, None, "the node holds no copy")
+    error = copy["error"] or ("its history is not the log's" if copy["role"] == Role.FAILED.value else None)
+    return CopyView(node, kind, copy["role"], copy["lsn"], copy["lag_records"], copy["lag_ms"], error)
+
+
+def _kind(node: str, table: PartitionTable) -> str:
+    if table.active is not None and table.active.node == node:
+        return "active"
+    return next((r.kind for r in table.replicas if r.node == node), "missing")
+
+
+def _incarnation(node: str, table: PartitionTable) -> int | None:
+    if table.active is not None and table.active.node == node:
+        return table.active.incarnation
+    return next((r.incarnation for r in table.replicas if r.node == node), None)

@@ -1,0 +1,88 @@
+"""Keys and objects as operators write and read them: by the stored definition, without any class.
+
+Pure. The theory: `halog.schema.plain` has one JSON form for every value; keys are written in it too, so that a key
+copied from any output is accepted by any command.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from halog.backend import Found
+from halog.core.ids import REF_BYTES
+from halog.errors import FieldTypeError, HalogError
+from halog.runtime.schemas import Definitions
+from halog.schema import Definition, ForeignType
+from halog.schema.definition import ID_BYTES
+from halog.schema.plain import from_plain
+
+
+def parse_key(definition: Definition, words: Sequence[str]) -> tuple[Any, ...]:
+    """The key from the command line: one word per key field, or all of them as one JSON array."""
+    if len(words) == 1 and len(definition.key) > 1:
+        return key_from_plain(definition, _json_array(definition, words[0]))
+    return ForeignType(definition).key_from_text(words)
+
+
+def _json_array(definition: Definition, text: str) -> list[Any]:
+    names = ", ".join(definition.key)
+    try:
+        parts = json.loads(text)
+    except ValueError:
+        parts = None
+    if not isinstance(parts, list):
+        raise FieldTypeError(
+            f"{definition.name}: the key is ({names}); give {len(definition.key)} words or one JSON array",
+            type=definition.name,
+        )
+    return parts
+
+
+def key_from_plain(definition: Definition, parts: Sequence[Any]) -> tuple[Any, ...]:
+    """The key from plain JSON values, checked."""
+    name = definition.name
+    if len(parts) != len(definition.key):
+        names = ", ".join(definition.key)
+        raise FieldTypeError(f"{name}: the key is ({names}), got {len(parts)} values", type=name)
+    return tuple(from_plain(definition.shape(n), p, f"{name}.{n}") for n, p in zip(definition.key, parts, strict=True))
+
+
+def describe(definitions: Definitions, found: Found) -> dict[str, Any]:
+    """A committed object as plain values: type, definition, key, reference, version, fields."""
+    foreign = definitions.foreign(found.value[:ID_BYTES])
+    fields = foreign.decode(found.value)
+    return {
+        "type": foreign.name,
+        "key": [fields[name] for name in foreign.parsed.key],
+        "fields": fields,
+        "ref": found.ref.hex(),
+        "version": found.version,
+        "definition": foreign.type_id.hex(),
+    }
+
+
+def describe_key(definitions: Definitions, index_key: bytes) -> tuple[str, list[Any]]:
+    """(type or family, key) of an index key alone, for changes that carry no value."""
+    definition = definitions.of_family(index_key[:ID_BYTES])
+    if definition is None:
+        return "?", [index_key.hex()]
+    try:
+        return definition.root, list(ForeignType(definition).decode_index_key(index_key).values())
+    except HalogError:
+        return definition.root, [index_key[ID_BYTES:].hex()]
+
+
+def ref_text(raw: bytes) -> str:
+    """A reference for people: location, installation, count."""
+    if len(raw) != REF_BYTES:
+        return raw.hex()
+    return f"{raw[:8].hex()}-{int.from_bytes(raw[8:16], 'big')}-{int.from_bytes(raw[16:], 'big')}"
+
+
+def short(value: Any, width: int = 60) -> str:
+    """A plain value on one line, cut where it is long."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = " ".join(text.split())
+    return text if len(text) <= width else text[: width - 1] + "…"

@@ -1,0 +1,87 @@
+"""Which records of a log count, for somebody who reads it from outside.
+
+Pure: records in, verdicts out; the judge is the one automaton every reader runs (`halog.core.chain`). Where the log's
+beginning was trimmed, the records before the snapshot's marker are judged backwards: the marker knows the hash of the
+last accepted record, each accepted record knows the one before it, so what is on that thread was accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from halog.core import records
+from halog.core.chain import Chain, ChainState, Verdict
+from halog.core.ids import digest
+from halog.errors import DivergedError, RecordFormatError
+from halog.ports import Entry
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """One log entry: its record, and how it counts. `why` is set where the record or the history is broken."""
+
+    offset: int
+    timestamp_ms: int
+    verdict: str
+    record: records.Record | None
+    why: str | None = None
+
+
+class Judge:
+    """Judges entries in log order, from a known state on."""
+
+    def __init__(self, state: ChainState) -> None:
+        self.chain = Chain(state)
+        self.stopped = False
+
+    def judge(self, entry: Entry) -> Judged:
+        """The entry's record and verdict; after a broken one nothing can be judged any more."""
+        try:
+            record = records.decode(entry.value)
+        except RecordFormatError as error:
+            self.stopped = True
+            return Judged(entry.offset, entry.timestamp_ms, "unreadable", None, str(error))
+        if self.stopped:
+            return Judged(entry.offset, entry.timestamp_ms, "unknown", record)
+        try:
+            verdict = self.chain.read(record, digest(entry.value))
+        except DivergedError as error:
+            self.stopped = True
+            return Judged(entry.offset, entry.timestamp_ms, "diverged", record, str(error))
+        return Judged(entry.offset, entry.timestamp_ms, verdict.value, record)
+
+
+def judge_backwards(entries: Sequence[Entry], last: bytes) -> Iterator[Judged]:
+    """Entries before a marker, judged by the thread of hashes that ends in `last`."""
+    decoded = [(entry, _decode(entry)) for entry in entries]
+    thread = _thread(decoded, last)
+    highest = 0
+    for entry, record in decoded:
+        if record is None:
+            yield Judged(entry.offset, entry.timestamp_ms, "unreadable", None, "bytes that are no record")
+            continue
+        verdict = Verdict.SKIPPED
+        if digest(entry.value) in thread:
+            verdict = Verdict.OPENED if isinstance(record, records.EpochOpened) else Verdict.ACCEPTED
+        elif isinstance(record, records.EpochStarted) and record.header.epoch.number > highest:
+            verdict = Verdict.STARTED
+        highest = max(highest, record.header.epoch.number)
+        yield Judged(entry.offset, entry.timestamp_ms, verdict.value, record)
+
+
+def _decode(entry: Entry) -> records.Record | None:
+    try:
+        return records.decode(entry.value)
+    except RecordFormatError:
+        return None
+
+
+def _thread(decoded: Iterable[tuple[Entry, records.Record | None]], last: bytes) -> set[bytes]:
+    """Hashes of the accepted records, from the last one back."""
+    before = {digest(entry.value): record.header.prev for entry, record in decoded if record is not None}
+    thread: set[bytes] = set()
+    while last in before and last not in thread:
+        thread.add(last)
+        last = before[last]
+    return thread
