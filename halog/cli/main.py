@@ -1,7 +1,7 @@
 """`halog`: the group of all commands, and how an error becomes one line on stderr and an exit code.
 
-A command is imported when it is called or helped with; `halog --help` imports none.
-Exit codes: 0 ok, 1 failed, 2 usage, 3 unreachable, 4 degraded, 5 refused as unsafe, 6 timeout (`HalogError.exit_code`), 130 interrupted.
+A command is imported when it is called or helped with; `halog --help` imports none. Exit codes: 0 ok, 1 failed,
+2 usage, 3 unreachable, 4 degraded, 5 refused as unsafe, 6 timeout (`HalogError.exit_code`), 130 interrupted.
 """
 
 from __future__ import annotations

@@ -57,9 +57,14 @@ def check(path: Path, min_free_mb: int = MIN_FREE_MB) -> None:
     try:
         if path.exists():
             _check_existing(path)
-        free = shutil.disk_usage(nearest(path)).free >> 20
+        disk = shutil.disk_usage(nearest(path))
     except OSError as e:
         raise _cannot(path, e) from None
+    if disk.total == 0:
+        raise SiteError(
+            f"data directory {path} would be on a file system without room (/proc?): choose another --data-dir"
+        )
+    free = disk.free >> 20
     if free < min_free_mb:
         raise SiteError(
             f"data directory {path}: only {free} MB are free, {min_free_mb} are needed: free some space or choose "
@@ -92,7 +97,7 @@ def read_marker(path: Path) -> Marker:
         marker = Marker(str(values["cluster_id"]), ports, str(values["kafka"]), int(values["layout"]))
     except OSError as e:
         raise _cannot(path, e) from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise SiteError(f"data directory {path}: its {MARKER} is damaged: choose another --data-dir") from None
     if marker.layout > LAYOUT_VERSION:
         raise SiteError(f"data directory {path} was made by a newer halog: upgrade, or choose another --data-dir")

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from halog.embedded import datadir, ports, probe, settings
+from halog.embedded import datadir, leftovers, ports, probe, settings
 from halog.embedded.jars import classpath
 from halog.embedded.model import SERVERS, Launch, Ports, ServerName, SiteInfo, boot_clock
 from halog.embedded.process import POLL_S, Server, stop_all
@@ -30,7 +30,6 @@ from halog.errors import HalogError, SiteError
 START_TIMEOUT_S = 90.0  # a cold disk and no archive: 5 s measured; a laptop on battery may need ten times that
 STOP_GRACE_S = 10.0  # an orderly Kafka stop takes about a second
 ORPHAN_GRACE_S = 1.0  # nobody waits any more, but logs are better closed than torn
-LEFTOVER_S = 3.0  # servers of a killed supervisor are dying; wait for them rather than meet them
 
 
 class Supervisor:
@@ -69,8 +68,7 @@ class Supervisor:
         marker = datadir.prepare(self.root)
         self.lock_fd = datadir.lock(self.root)
         _log_to(self.root / datadir.LOGS / "supervisor.log")
-        _await_leftovers(marker.cluster_id)
-        _empty(self.root / "tmp")
+        leftovers.clear(self.root, marker.cluster_id)
         self.ports = ports.choose(marker.ports, self.launch.kafka_port, self.launch.zookeeper_port)
         try:
             datadir.save_ports(self.root, marker, self.ports)
@@ -204,9 +202,16 @@ class Supervisor:
             case "start" if server.alive():
                 raise SiteError(f"{server.name} is running already")
             case "start":
-                self._start([server.name], boot_clock())
+                self._start_again(server)
             case _:
                 raise SiteError(f"unknown operation {op!r}")
+
+    def _start_again(self, server: Server) -> None:
+        try:
+            self._start([server.name], boot_clock())
+        except SiteError:
+            server.kill()  # half-started is not a state to leave behind
+            raise
 
     def on_signal(self, *_: object) -> None:
         """SIGTERM, SIGINT: an orderly end."""
@@ -238,34 +243,6 @@ def _listen(address: str) -> socket.socket:
     os.chmod(address, 0o600)
     s.listen(8)
     return s
-
-
-def _await_leftovers(cluster_id: str) -> None:
-    """Servers of this site whose supervisor was killed a moment ago: the kernel has ended them, or will now."""
-    deadline = time.monotonic() + LEFTOVER_S
-    mark = f"-Dhalog.site={cluster_id}".encode()
-    while (left := [p for p in _java_processes() if mark in p[1]]) and time.monotonic() < deadline:
-        time.sleep(POLL_S)
-    for pid, _ in left:
-        with suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def _java_processes() -> list[tuple[int, bytes]]:
-    found = []
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with suppress(OSError):
-                line = Path(entry.path, "cmdline").read_bytes()
-                if b"-Dhalog.site=" in line:
-                    found.append((int(entry.name), line))
-    return found
-
-
-def _empty(directory: Path) -> None:
-    for path in directory.iterdir():
-        with suppress(OSError):
-            path.unlink()
 
 
 def _names(servers: list[Server]) -> str:

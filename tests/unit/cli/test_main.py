@@ -1,0 +1,77 @@
+"""The command line's frame: errors become one line and a code, commands are imported when called."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+
+import click
+import pytest
+
+from halog import errors
+from halog.cli import main as frame
+
+
+def every_error(root: type[errors.HalogError]) -> list[type[errors.HalogError]]:
+    """The tree, flat."""
+    return [root, *(e for child in root.__subclasses__() for e in every_error(child))]
+
+
+@pytest.mark.parametrize("kind", every_error(errors.HalogError))
+def test_each_error_is_one_line_and_its_exit_code(
+    kind: type[errors.HalogError], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(**_: object) -> None:
+        raise kind("first\nsecond")
+
+    monkeypatch.setattr(frame.cli, "main", fail)
+    assert frame.main([]) == kind.exit_code
+    assert capsys.readouterr().err == "halog: first second\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (KeyboardInterrupt(), 130, "halog: interrupted\n"),
+        (click.UsageError("what?"), 2, "Error: what?\n"),
+        (
+            ZeroDivisionError("x"),
+            1,
+            "halog: ZeroDivisionError: x (this is a bug in halog; HALOG_DEBUG=1 shows where)\n",
+        ),
+    ],
+)
+def test_other_endings(
+    error: BaseException, code: int, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(frame.cli, "main", fail)
+    monkeypatch.delenv("HALOG_DEBUG", raising=False)
+    assert frame.main([]) == code
+    assert capsys.readouterr().err == line
+
+
+@pytest.mark.parametrize("name", list(frame.COMMANDS))
+def test_every_registered_command_exists_and_has_an_example(name: str) -> None:
+    module, _, attribute = frame.COMMANDS[name][0].partition(":")
+    command = getattr(import_module(module), attribute)
+    assert isinstance(command, click.Command)
+    assert command.help
+    commands = list(command.commands.values()) if isinstance(command, click.Group) else [command]
+    assert any("Example" in (c.help or "") for c in [command, *commands])
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["version", "--help"], ["up", "--help"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    """`halog up` is measured from the start of the command."""
+    code = (
+        "import sys; from halog.cli.main import main; main(sys.argv[1:]);"
+        "heavy = {'confluent_kafka', 'kazoo', 'rich', 'pyspark', 'rocksdict', 'fastavro', 'halog.core'};"
+        "sys.exit(','.join(heavy & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage: halog" in done.stdout

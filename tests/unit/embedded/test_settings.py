@@ -1,0 +1,75 @@
+"""What the servers are told is safe, private and fits a 5 MB record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from halog.embedded import datadir, settings
+from halog.embedded.model import SERVERS, Launch, Ports, SiteInfo
+
+PORTS = Ports(20_001, 20_002, 20_003)
+
+
+def test_every_address_is_loopback() -> None:
+    kafka = settings.kafka_properties(PORTS)
+    for key in ("listeners", "advertised.listeners", "controller.quorum.voters"):
+        assert all("127.0.0.1:" in address for address in str(kafka[key]).split(","))
+    assert settings.zookeeper_properties(PORTS)["clientPortAddress"] == "127.0.0.1"
+
+
+def test_nothing_may_lose_or_invent_data() -> None:
+    """The doctor's own rules hold for what we start."""
+    from halog.cli.checks import unsafe_settings
+
+    kafka = {k: str(v) for k, v in settings.kafka_properties(PORTS).items()}
+    assert list(unsafe_settings(kafka)) == []
+    assert kafka["log.retention.ms"] == kafka["log.retention.bytes"] == "-1"
+    assert int(kafka["message.max.bytes"]) == int(kafka["replica.fetch.max.bytes"]) >= 5_500_000
+
+
+def test_a_session_of_a_second_is_granted() -> None:
+    """ZooKeeper grants no less than two ticks."""
+    assert int(settings.zookeeper_properties(PORTS)["tickTime"]) * 2 <= 1_000
+
+
+def test_admin_and_jmx_are_off() -> None:
+    assert settings.zookeeper_properties(PORTS)["admin.enableServer"] == "false"
+    assert settings.zookeeper_properties(PORTS)["4lw.commands.whitelist"] == "ruok,srvr"
+    for name in SERVERS:
+        line = " ".join(settings.command(name, "java", "cp", "", "id"))
+        assert "jmxremote" not in line
+        assert "-XX:+DisableAttachMechanism" in line
+        assert "-Xmx" in line
+
+
+def test_the_servers_see_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dcom.sun.management.jmxremote")
+    assert not {"AWS_SECRET_ACCESS_KEY", "JAVA_TOOL_OPTIONS"} & set(settings.environment())
+
+
+def test_formatting_keeps_an_identity(tmp_path: Path) -> None:
+    """A second start writes the configuration anew and leaves the data alone."""
+    marker = datadir.prepare(tmp_path / "s")
+    settings.write(tmp_path / "s", PORTS, marker.cluster_id)
+    meta = tmp_path / "s/kafka/data/meta.properties"
+    first = meta.read_text()
+    assert f"cluster.id={marker.cluster_id}" in first
+    settings.write(tmp_path / "s", Ports(1, 2, 3), marker.cluster_id)
+    assert meta.read_text() == first
+    assert "127.0.0.1:1," in (tmp_path / "s/kafka/server.properties").read_text()
+
+
+def test_configuration_has_no_absolute_path() -> None:
+    """So that a data directory may be moved, and may have any name."""
+    values = [*settings.kafka_properties(PORTS).values(), *settings.zookeeper_properties(PORTS).values()]
+    assert not any(str(v).startswith("/") for v in values)
+
+
+def test_a_sites_description_survives_json_and_newer_keys() -> None:
+    info = SiteInfo("a:1", "b:2", "/d", {"supervisor": 7, "kafka": 8}, False, 10, 20)
+    assert SiteInfo.from_dict({**info.to_dict(), "newer": 1}) == info
+    assert info.pid == 7
+    assert Launch("d", "j", "jars", "", True, 0.0).parent == 0
