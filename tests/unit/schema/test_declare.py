@@ -379,7 +379,7 @@ def test_one_name_in_two_modules_is_refused() -> None:
     managed(key="k", registry=registry)(type("Twice", (), {**body, "__module__": "a"}))
     with pytest.raises(DeclarationError, match="Twice: declared in b and already in a"):
         managed(key="k", registry=registry)(type("Twice", (), {**body, "__module__": "b"}))
-    named = managed(key="k", name="Other", registry=registry)(type("Twice", (), {**body, "__module__": "b"}))
+    named: Any = managed(key="k", name="Other", registry=registry)(type("Twice", (), {**body, "__module__": "b"}))
     assert registry.by_name["Other"].cls is named
 
 

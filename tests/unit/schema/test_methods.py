@@ -119,7 +119,7 @@ def test_a_wrong_result_is_named() -> None:
 
 def test_missing_annotations_are_named_when_a_call_crosses() -> None:
     """Such a method may be called locally; only a remote call needs to know the types."""
-    assert Thing(1).bare("anything", 2) == 1  # type: ignore[no-untyped-call]
+    assert Thing(1).bare("anything", 2) == 1
     with pytest.raises(DeclarationError, match=r"Thing\.bare: parameter 'a' has no annotation"):
         method("bare").encode_args((1, 2), {})
     with pytest.raises(DeclarationError, match=r"Thing\.no_result: the result has no annotation"):
