@@ -88,6 +88,7 @@ class Client:
         rng = self.world.engine.rng
         keys = rng.sample(KEYS, rng.choice((1, 1, 2)))
         changes = [self.change(k, source.version(k), delete=rng.random() < 0.15) for k in keys]
+        changes += [self.change(c.key, ABSENT) for c in changes if c.op == DELETE and rng.random() < 0.3]
         reads = [(k, source.version(k)) for k in keys]
         if rng.random() < 0.3:
             extra = rng.choice(KEYS)

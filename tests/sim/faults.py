@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from halog.core import events as ev
+from halog.core.roles import Role
 from tests.sim.members import SILENCE_MS
 
 if TYPE_CHECKING:
@@ -176,6 +177,23 @@ def hand_over(w: World) -> None:
             w.engine.at(span(w, 0.0, 20.0), w.engine.rng.choice((crash, pause, hold, suspect_active)), w)
 
 
+def hand_over_held(w: World) -> None:
+    """A hand-over whose last record stays on its way for longer than a drain may take."""
+    p = victim(w)
+    if p is not None and p.partition.is_leading and len(w.nodes) > 1:
+        p.deliver(ev.HandOverAsked(w.hand_over_token(), w.engine.rng.choice([n for n in w.nodes if n != p.name])))
+        hold_last(w, p, 100)
+
+
+def hold_last(w: World, p: Process, patience: int) -> None:
+    if p.partition.role is Role.HANDING and p.session is not None:
+        p.session.freeze()
+        w.engine.at(span(w, 50.0, 300.0), p.session.thaw)
+    elif patience and p.partition.role is Role.DRAINING:
+        w.engine.at(0.3, hold_last, w, p, patience - 1)
+
+
 FAULTS: list[Callable[[World], None]] = [
     crash, crash_all, pause, hold, lose_session, lose_producer, suspect, suspect_active, cut, stick, hand_over,
+    hand_over_held,
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """A log nastier than Kafka: appends are held for seconds and land after their session was abandoned or its process
 died; acknowledgements get lost; entries reach readers late and at different speeds. Kept promises: appends of one
-session land in order, and none lands behind one that failed; an entry never moves or changes.
+session land in order, and (but for the rare world without Kafka's gapless guarantee) none lands behind one that failed;
+an entry never moves or changes.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class Session:
             return
         if fate is Fate.FAILED:
             self.broken = True
-        if self.broken:
+        if self.broken or fate is Fate.HOLE:
             self._say(ev.AppendFailed(tag, "the broker refused it"))
             return
         if not self.listening:

@@ -17,6 +17,8 @@ class Fate(enum.Enum):
     """Happens, and is reported as unknown."""
     LATE = "late"
     """Is reported as unknown, and happens later."""
+    HOLE = "hole"
+    """Never happens, is reported as unknown, and what was sent behind it happens all the same (no gapless guarantee)."""
 
 
 class Nature:
@@ -32,7 +34,7 @@ class Nature:
     def calm(self) -> None:
         self.net, self.drop, self.duplicate = (0.1, 0.6), 0.0, 0.0
         self.land, self.ack = (0.3, 2.0), (0.1, 1.0)
-        self.append_failed = self.append_unsaid = 0.0
+        self.append_failed = self.append_unsaid = self.append_hole = 0.0
         self.abandoned_lost = 0.4
         self.read, self.batch, self.flush = (0.1, 1.0), 8, (0.0, 1.0)
         self.cas, self.watch = (0.5, 3.0), (0.5, 5.0)
@@ -46,6 +48,7 @@ class Nature:
         self.net = (0.1, r.choice((0.6, 5.0, 60.0)))
         self.land, self.ack = (0.3, r.choice((2.0, 2.0, 30.0))), (0.1, r.choice((1.0, 40.0)))
         self.append_failed, self.append_unsaid = maybe(0.01, 0.1), maybe(0.01, 0.1)
+        self.append_hole = maybe(0.0, 0.0, 0.05)
         self.abandoned_lost = r.choice((0.0, 0.4, 1.0))
         self.read, self.flush = (0.1, r.choice((1.0, 1.0, 40.0))), (0.0, r.choice((0.5, 8.0, 60.0)))
         self.batch = r.choice((1, 3, 8))
@@ -68,6 +71,8 @@ class Nature:
     def append_fate(self) -> Fate:
         if self.chance(self.append_failed):
             return Fate.FAILED
+        if self.chance(self.append_hole):
+            return Fate.HOLE
         return Fate.UNSAID if self.chance(self.append_unsaid) else Fate.FINE
 
     def cas_fate(self) -> Fate:

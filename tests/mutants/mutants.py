@@ -1,0 +1,308 @@
+"""The mutants: each a small, plausible mistake, put into the core of this process by `break_it`.
+
+There is no way back: a mutant lives and dies in a process of its own. Each names the rule of protocol.md it breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from halog.core import candidate, chain, records, roles, writer
+from halog.core import events as ev
+from halog.core.chain import Chain, Verdict
+from halog.core.ids import EpochId, Member
+from halog.core.leading import Leading
+from halog.core.partition import Partition
+from halog.core.roles import Role
+from halog.core.syncset import SyncSet
+from halog.core.writer import Writer
+from tests.sim.store import Copy, change_objects
+
+
+class Mutant(NamedTuple):
+    """A breakage: what it is called, which rule it breaks, and how."""
+
+    name: str
+    rule: str
+    break_it: Callable[[], None]
+
+
+MUTANTS: list[Mutant] = []
+
+
+def mutant(rule: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """Register a breakage under its function's name."""
+
+    def register(fn: Callable[[], None]) -> Callable[[], None]:
+        MUTANTS.append(Mutant(fn.__name__.replace("_", " "), rule, fn))
+        return fn
+
+    return register
+
+
+def patch(owner: Any, name: str, new: Any) -> Any:
+    """Replace an attribute; returns the old one."""
+    old = getattr(owner, name, None)
+    setattr(owner, name, new)
+    return old
+
+
+@mutant("W3")
+def no_fence() -> None:
+    """A gap before one's own record is ignored: acknowledged is acknowledged."""
+    patch(Leading, "_verify", lambda self, offset: self._logged(offset))
+
+
+@mutant("W4")
+def acknowledge_before_append() -> None:
+    """The client hears "happened" when the record is handed to the producer."""
+
+    def submit(self: Writer, e: ev.Submitted, now: int, out: list[ev.Effect]) -> None:
+        lsn = self.last_lsn
+        real(self, e, now, out)
+        if self.last_lsn > lsn:
+            self.queue[-1].tokens.clear()
+            self.queue[-1].tokens.append(-1)
+            out.append(ev.Reply(e.token, ev.Happened(self.last_lsn)))
+
+    real = patch(Writer, "submit", submit)
+
+
+@mutant("restart")
+def apply_before_position() -> None:
+    """Objects reach the disk in a write of their own, before the position."""
+
+    def apply(self: Copy, record: records.Record, state: chain.ChainState, next_offset: int) -> None:
+        real(self, record, state, next_offset)
+        if isinstance(record, records.Commit):
+            change_objects(self.disk.objects, record)
+
+    real = patch(Copy, "apply", apply)
+
+
+@mutant("E2")
+def epoch_not_raised() -> None:
+    """A claim takes the epoch number that is there."""
+    patch(candidate, "EpochId", lambda number, site, nonce: EpochId(max(1, number - 1), site, nonce))
+
+
+@mutant("S3")
+def replica_counted_before_ready() -> None:
+    """A joining replica enters the sync set at once."""
+
+    def join(self: SyncSet, members: list[Member], last_lsn: int) -> None:
+        self.joining = dict.fromkeys(members, -1)
+
+    patch(SyncSet, "_join", join)
+
+
+@mutant("W6")
+def transaction_id_not_checked() -> None:
+    """Only what is in flight is deduplicated, not what is committed."""
+
+    def known(self: Writer, e: ev.Submitted) -> ev.Result | writer._Joined | None:
+        return real(self, e) if e.tx in self.by_tx else None  # type: ignore[no-any-return]
+
+    real = patch(Writer, "_known", known)
+
+
+@mutant("R2")
+def chain_not_checked() -> None:
+    """A record of the current epoch counts even where it does not continue the history."""
+
+    def read(self: Chain, record: records.Record, digest: bytes) -> Verdict:
+        s, h = self.state, record.header
+        if isinstance(record, records.Commit) and h.epoch == s.epoch and not s.void:
+            self.accept(record, digest)
+            return Verdict.ACCEPTED
+        return real(self, record, digest)  # type: ignore[no-any-return]
+
+    real = patch(Chain, "read", read)
+
+
+@mutant("R2")
+def dead_epochs_count() -> None:
+    """A record that continues the history counts, whoever wrote it."""
+
+    def read(self: Chain, record: records.Record, digest: bytes) -> Verdict:
+        s, h = self.state, record.header
+        continues = h.lsn == s.lsn + 1 and h.prev == s.hash
+        if isinstance(record, records.Commit) and h.epoch.number < s.epoch.number and continues:
+            self.accept(record, digest)
+            return Verdict.ACCEPTED
+        return real(self, record, digest)  # type: ignore[no-any-return]
+
+    real = patch(Chain, "read", read)
+
+
+@mutant("S2")
+def sync_set_shrunk_before_the_znode() -> None:
+    """The active stops waiting when it asks, not when the znode knows."""
+
+    def proposed(self: SyncSet, replicas: tuple[Any, ...]) -> None:
+        real(self, replicas)
+        self._held = self._held[-1:]
+
+    real = patch(SyncSet, "proposed", proposed)
+
+
+@mutant("S4")
+def union_forgotten_on_unknown() -> None:
+    """After a set with an unknown result only the old set is waited for."""
+
+    def unknown(self: SyncSet) -> None:
+        self.unsettled = True
+        self._held = self._held[:1]
+
+    patch(SyncSet, "unknown", unknown)
+
+
+@mutant("W2")
+def conflicts_ignore_what_is_in_flight() -> None:
+    """Versions are checked against the store alone."""
+
+    def conflict(self: Writer, e: ev.Submitted) -> ev.Result | None:
+        overlay, self.overlay = self.overlay, {}
+        try:
+            result: ev.Result | None = real(self, e)
+        finally:
+            self.overlay = overlay
+        return result
+
+    real = patch(Writer, "_conflict", conflict)
+
+
+@mutant("S1")
+def replicas_not_waited_for() -> None:
+    """Answered as soon as the log has it."""
+    patch(Writer, "acknowledged", lambda self: self.chain.state.lsn)
+
+
+@mutant("S1")
+def acknowledge_before_stored() -> None:
+    """A replica confirms what it has applied, stored or not (the first core did, when it repeated itself)."""
+    patch(Partition, "held", property(lambda self: self.chain.state, lambda self, value: None))
+
+
+@mutant("E5")
+def epoch_opened_skipped() -> None:
+    """Serves right after its `EpochStarted`."""
+
+    def started(self: candidate.Campaign) -> None:
+        self.p.become("started")
+        self._opened()
+
+    patch(candidate.Campaign, "_started", started)
+
+
+@mutant("E4")
+def serves_without_reading_up_to_its_start() -> None:
+    """Opens and serves on the history it had when it claimed."""
+
+    def claimed(self: candidate.Campaign) -> None:
+        real(self)
+        self._started()
+        self._opened()
+
+    real = patch(candidate.Campaign, "_claimed", claimed)
+
+
+@mutant("H4")
+def hand_over_called_off_after_append() -> None:
+    """`HandedOver` is on its way, no answer comes: go on as if nothing had been sent."""
+    roles.TRANSITIONS[Role.HANDING]["call off"] = Role.ACTIVE
+
+    def ticked(self: Leading) -> None:
+        if self.p.role is Role.HANDING and self.handing is not None and self.p.now >= self.handing[2]:
+            self._call_off()
+        real(self)
+
+    def handed_over(self: Leading) -> None:
+        if self.handing is not None:
+            real_handed(self)
+
+    real = patch(Leading, "ticked", ticked)
+    real_handed = patch(Leading, "_handed_over", handed_over)
+
+
+@mutant("R4")
+def not_happened_before_a_higher_epoch_opened() -> None:
+    """ "It did not happen" as soon as the znode names a higher epoch."""
+
+    def asked(self: Partition, e: ev.Asked) -> None:
+        if self.table.epoch.number > e.attempt and self.outcomes.get(e.tx) is None:
+            self.out.append(ev.Reply(e.token, ev.NotHappened()))
+        else:
+            real(self, e)
+
+    real = patch(Partition, "_asked", asked)
+    handlers(ev.Asked, "_asked")
+
+
+@mutant("R4")
+def reading_to_the_end_proves_absence() -> None:
+    """Whoever follows the log and has not seen it says that it did not happen."""
+
+    def asked(self: Partition, e: ev.Asked) -> None:
+        if self.role is Role.FOLLOWING and self.outcomes.get(e.tx) is None and not self.outcomes.expired(e.tx):
+            self.out.append(ev.Reply(e.token, ev.NotHappened()))
+        else:
+            real(self, e)
+
+    real = patch(Partition, "_asked", asked)
+    handlers(ev.Asked, "_asked")
+
+
+@mutant("W4")
+def in_flight_denied_on_step_down() -> None:
+    """Whoever steps down tells its clients that nothing happened."""
+
+    def abandon(self: Writer, why: str, out: list[ev.Effect]) -> None:
+        before = len(out)
+        real(self, why, out)
+        out[before:] = [ev.Reply(e.token, ev.NotHappened()) if isinstance(e, ev.Reply) else e for e in out[before:]]
+
+    real = patch(Writer, "abandon", abandon)
+
+
+@mutant("W1")
+def two_nodes_one_epoch_id() -> None:
+    """Epoch ids do not tell two nodes apart (the first core's did not, for equal incarnations)."""
+    patch(candidate, "location_code", lambda node: 0)
+    patch(Partition, "epoch_ours", property(lambda self: self.table.active is not None and self.campaign.mine()))
+    candidate.Campaign.mine = lambda self: self.p.table.epoch == self.epoch  # type: ignore[attr-defined]
+
+
+@mutant("W4")
+def first_failure_does_not_end_the_epoch() -> None:
+    """A failed append is answered "unknown", and the next ones are acknowledged as if it had been there."""
+
+    def append_failed(self: Leading, e: ev.AppendFailed) -> None:
+        head = self.writer.head()
+        if e.tag == -1 or head is None or e.tag < head.tag:
+            real(self, e)
+        elif e.tag == head.tag:
+            self.writer.queue.popleft()
+            del self.writer.by_tx[head.tx]
+            self.p.out.extend(ev.Reply(t, ev.Unknown(e.why)) for t in head.tokens)
+
+    real = patch(Leading, "append_failed", append_failed)
+
+
+@mutant("core")
+def entries_taken_while_leading() -> None:
+    """Entries fetched before `StopReading` are taken (the first core did)."""
+    patch(Partition, "_unasked", lambda self, offset: False)
+
+
+def handlers(event: type[Any], name: str) -> None:
+    """The partition binds its handlers when it is made: bind the patched one."""
+
+    def init(self: Partition, *args: Any) -> None:
+        real(self, *args)
+        self._handlers[event] = getattr(self, name)
+
+    real = patch(Partition, "__init__", init)
+
+

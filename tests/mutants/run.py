@@ -1,0 +1,75 @@
+"""`python -m tests.mutants.run`: break the core in every known way and see that the simulation notices.
+
+Each mutant gets a process of its own and at most 2,000 seeds. The last line is `caught N of N`; one survivor is exit 1:
+then the simulation is too kind, and it is the simulation that has to change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+import time
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from tests.mutants.mutants import MUTANTS
+from tests.sim.run import run_seed
+
+SEEDS = 2_000
+
+
+class Verdict(NamedTuple):
+    """How long one mutant lived."""
+
+    place: int
+    seeds: int
+    failure: str
+    seconds: float
+
+
+def hunt(place: int, seeds: int = SEEDS) -> Verdict:
+    """Run seeds against a mutant until one fails. Runs in a process of its own."""
+    MUTANTS[place].break_it()
+    began = time.monotonic()
+    for seed in range(seeds):
+        failure = run_seed(seed).failure
+        if failure:
+            return Verdict(place, seed + 1, failure, time.monotonic() - began)
+    return Verdict(place, seeds, "", time.monotonic() - began)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants.run", description=__doc__)
+    parser.add_argument("name", nargs="?", default="", help="only mutants whose name contains this")
+    parser.add_argument("--processes", type=int, default=2)
+    args = parser.parse_args(argv)
+    places = [i for i, m in enumerate(MUTANTS) if args.name in m.name]
+    verdicts: list[Verdict] = []
+    with (
+        Progress(console=Console(stderr=True), transient=True) as progress,
+        multiprocessing.get_context("fork").Pool(args.processes, maxtasksperchild=1) as pool,
+    ):
+        bar = progress.add_task("mutants", total=len(places))
+        for verdict in pool.imap_unordered(hunt, places, chunksize=1):
+            verdicts.append(verdict)
+            progress.advance(bar)
+    return report(sorted(verdicts))
+
+
+def report(verdicts: list[Verdict]) -> int:
+    table = Table("mutant", "rule", "seeds", "seconds", "found by")
+    for v in verdicts:
+        m = MUTANTS[v.place]
+        table.add_row(m.name, m.rule, str(v.seeds), f"{v.seconds:.1f}", v.failure[:90] or "SURVIVED")
+    Console(width=180).print(table)
+    caught = sum(bool(v.failure) for v in verdicts)
+    print(f"caught {caught} of {len(verdicts)}")
+    return 0 if caught == len(verdicts) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
