@@ -1,0 +1,201 @@
+"""A whole cluster's partitions in one process: the smallest `Backend`, and the readable reference of its promises.
+
+No threads, no clock but for ids, no wire. The rules are not written again here: every partition runs the core's own
+`Writer` on the core's own records, and its log answers at once. `MemoryBackend(…, active=False)` is a node that is
+active for nothing, so that every method call takes the way over the wire.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from halog.backend import Found, Invocation, Invoked, Lag, Work
+from halog.core import events as ev
+from halog.core import records
+from halog.core.chain import Chain, ChainState
+from halog.core.ids import ABSENT, EpochId, Reference, location_code
+from halog.core.outcomes import Outcomes
+from halog.core.settings import Settings
+from halog.core.writer import Writer
+from halog.errors import ConflictError, UnreachableError
+from halog.runtime.results import to_error
+
+Execute = Callable[[str, Invocation], Invoked]
+
+_LOG_ID = b"halog-in-memory!"
+_EPOCH = EpochId(1, "memory", 0)
+_INVOCATION = msgspec.msgpack.Decoder(Invocation)
+_INVOKED = msgspec.msgpack.Decoder(Invoked)
+
+
+class MemoryPartition:
+    """One partition: the core's writer, a log that accepts everything at once, and the objects it leads to."""
+
+    def __init__(self, name: str, settings: Settings) -> None:
+        self.name = name
+        self.lock = threading.RLock()
+        self.objects: dict[bytes, Found] = {}
+        self.log: list[bytes] = []
+        self._writer = Writer(
+            Chain(ChainState(_LOG_ID, "memory", _EPOCH, opened=True, led=1)), Outcomes(), settings, 0, 0
+        )
+
+    def submit(self, tx: bytes, work: Work) -> int:
+        """Commit; the lsn, or the error the real thing would raise."""
+        with self.lock:
+            changes = [records.Change(w.op, w.ref, w.key, w.value, w.replaced) for w in work.writes]
+            keys = {k for k, _ in work.reads} | {c.key for c in changes}
+            out: list[ev.Effect] = []
+            self._writer.submit(ev.Submitted(0, tx, work.reads, changes, self.versions(keys)), 0, out)
+            result = self._perform(out)
+        if isinstance(result, ev.Happened):
+            return result.lsn
+        raise to_error(result, self.name)
+
+    def versions(self, keys: set[bytes]) -> dict[bytes, int]:
+        """The version under each key now."""
+        return {k: f.version for k in keys if (f := self.objects.get(k)) is not None}
+
+    def _perform(self, out: list[ev.Effect]) -> ev.Result:
+        for effect in out:
+            match effect:
+                case ev.Append(data=data):
+                    self.log.append(data)
+                    more: list[ev.Effect] = []
+                    self._writer.logged(len(self.log), more)
+                    self._writer.settle(more)
+                    return self._perform(more)
+                case ev.Apply(record=record):
+                    self._apply(record)
+                case ev.Reply(result=result):
+                    return result
+                case _:
+                    raise AssertionError(effect)
+        raise AssertionError("the writer gave no answer")
+
+    def _apply(self, record: records.Record) -> None:
+        assert isinstance(record, records.Commit)
+        for c in record.changes:
+            if c.value is None:
+                self.objects.pop(c.key, None)
+            else:
+                self.objects[c.key] = Found(c.ref, record.header.lsn, c.value, c.key)
+
+
+class MemoryCluster:
+    """What all nodes of a test share. `partitions` per type family's policy: one policy holds everything."""
+
+    def __init__(self, partitions: int = 12, settings: Settings | None = None) -> None:
+        self.names = tuple(f"memory-{i}" for i in range(partitions))
+        self.partitions = {n: MemoryPartition(n, settings or Settings()) for n in self.names}
+        self.execute: Execute | None = None
+        """What runs a call on the active node; the first backend that is active brings it."""
+
+    def state_hash(self) -> str:
+        """A digest of every object, its reference and its version: equal before and after whatever changed nothing."""
+        h = hashlib.sha256()
+        for name in self.names:
+            for key, f in sorted(self.partitions[name].objects.items()):
+                h.update(msgspec.msgpack.encode((name, key, f.ref, f.version, f.value)))
+        return h.hexdigest()
+
+
+class MemoryBackend:
+    """A node of a `MemoryCluster`. Implements `halog.backend.Backend`."""
+
+    def __init__(self, cluster: MemoryCluster | None = None, *, name: str = "memory", active: bool = True) -> None:
+        self.cluster = cluster or MemoryCluster()
+        self.active = active
+        self.requests = 0
+        """Everything asked of the active node so far, for tests that count."""
+        self.unreachable = False
+        """Set to make every request fail."""
+        self.before_commit: Callable[[str, Work], None] | None = None
+        """Called with every commit before it is judged: a place to let somebody else be faster."""
+        self._location = location_code(name)
+        self._installation = time.time_ns()
+        self._counter = itertools.count(1)
+        self._stamp = time.time_ns()
+        self._ids = threading.Lock()
+
+    def _at(self, partition: str) -> MemoryPartition:
+        self.requests += 1
+        if self.unreachable:
+            raise UnreachableError("the memory cluster was made unreachable", partition=partition)
+        return self.cluster.partitions[partition]
+
+    # --- Backend ---
+
+    def partition_of(self, type_name: str, routing_key: bytes) -> str:
+        """See Backend."""
+        names = self.cluster.names
+        return names[zlib.crc32(routing_key) % len(names)]
+
+    def partitions_of(self, type_name: str) -> Sequence[str]:
+        """See Backend."""
+        return self.cluster.names
+
+    def new_reference(self) -> Reference:
+        """See Backend."""
+        return Reference(self._location, self._installation, next(self._counter))
+
+    def new_transaction_id(self) -> bytes:
+        """See Backend."""
+        with self._ids:
+            self._stamp = max(self._stamp + 1, time.time_ns())
+            return self._stamp.to_bytes(8, "big") + self._location.to_bytes(8, "big")
+
+    def fetch(self, partition: str, keys: Sequence[bytes], *, settled: int = 0) -> Sequence[Found | None]:
+        """See Backend."""
+        objects = self._at(partition).objects
+        return [objects.get(k) for k in keys]
+
+    def fetch_local(self, partition: str, keys: Sequence[bytes]) -> tuple[Sequence[Found | None], Lag] | None:
+        """See Backend."""
+        objects = self.cluster.partitions[partition].objects
+        return [objects.get(k) for k in keys], Lag(0, 0.0)
+
+    def scan(self, partition: str, prefix: bytes) -> Iterator[Found]:
+        """See Backend."""
+        found = sorted(self._at(partition).objects.items())
+        return (f for k, f in found if k.startswith(prefix))
+
+    def scan_local(self, partition: str, prefix: bytes) -> Iterator[Found] | None:
+        """See Backend."""
+        return self.scan(partition, prefix)
+
+    def commit(self, partition: str, tx: bytes, work: Work) -> int:
+        """See Backend."""
+        if self.before_commit is not None:
+            self.before_commit(partition, work)
+        return self._at(partition).submit(tx, work)
+
+    def validate(self, partition: str, reads: Sequence[tuple[bytes, int]]) -> None:
+        """See Backend."""
+        at = self._at(partition)
+        now = at.versions({k for k, _ in reads})
+        for key, version in reads:
+            found = now.get(key, ABSENT)
+            if found != version:
+                error = to_error(ev.Conflicted(key, version, found), partition)
+                assert isinstance(error, ConflictError)
+                raise error
+
+    def invoke(self, partition: str, invocation: Invocation) -> Invoked:
+        """See Backend. Goes through the wire's bytes, so that nothing is shared by accident."""
+        self._at(partition)
+        if self.cluster.execute is None:
+            raise UnreachableError("no node of the memory cluster is active", partition=partition)
+        sent = _INVOCATION.decode(msgspec.msgpack.encode(invocation))
+        return _INVOKED.decode(msgspec.msgpack.encode(self.cluster.execute(partition, sent)))
+
+    def is_active(self, partition: str) -> bool:
+        """See Backend."""
+        return self.active

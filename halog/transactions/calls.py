@@ -1,0 +1,107 @@
+"""A method call on a managed object: here, where this process is active for its partition, else on the active node.
+
+Wherever it runs, a call is all or nothing: if the method raises, the transaction is as it was before the call and may
+go on (versions read stay read). Calls made inside a method are part of it. A method that runs elsewhere works on copies
+of its arguments; afterwards the caller's objects are updated in place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from halog.backend import Invocation
+from halog.errors import RemoteCallError
+from halog.schema.methods import MethodInfo
+from halog.schema.typeinfo import TypeInfo
+from halog.transactions import failures, work
+from halog.transactions.ended import end, revive
+
+if TYPE_CHECKING:
+    from halog.transactions.entry import Entry
+    from halog.transactions.reading import Reading
+
+
+def call(tx: Reading, entry: Entry, obj: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a method where it belongs; raises what the method raises, or RemoteCallError (R5, D1)."""
+    tx.check_live(entry, obj)
+    info: TypeInfo = type(obj).__halog__
+    method = info.methods[name]
+    if tx.saved is not None or tx.serving or tx.local:
+        return method.func(obj, *args, **kwargs)
+    if tx.backend.is_active(entry.partition):
+        return _here(tx, entry, obj, method, args, kwargs)
+    return _there(tx, entry, info, method, args, kwargs)
+
+
+def _here(
+    tx: Reading, entry: Entry, obj: Any, method: MethodInfo, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    saved = tx.saved = Saved()
+    saved.touch(entry)
+    tx.pinned, special, tx.special = entry, tx.special, True
+    try:
+        return method.func(obj, *args, **kwargs)
+    except BaseException:
+        if not tx.state:
+            saved.restore()
+        raise
+    finally:
+        tx.saved, tx.pinned, tx.special = None, None, special
+
+
+def _there(
+    tx: Reading, entry: Entry, info: TypeInfo, method: MethodInfo, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    data = method.encode_args(args, kwargs)
+    now = work.work_in(tx, entry.partition)
+    work.check_size(tx.space, now.writes)
+    invocation = Invocation(info.type_id, entry.key, method.name, data, now)
+    invoked = tx.backend.invoke(entry.partition, invocation)
+    work.learn(tx, entry.partition, invoked.work.reads, invoked.found)
+    if invoked.error is not None:
+        raise failures.from_wire(invoked.error, tx.space.application_modules)
+    if invoked.result is None:
+        raise RemoteCallError(f"{info.name}.{method.name}: the active node sent neither a result nor an error")
+    result = method.decode_result(invoked.result)
+    work.take_over(tx, entry.partition, work.by_key(now.writes), invoked.work.writes)
+    return result
+
+
+class Saved:
+    """The state before a call of every object the call can reach, saved when it is first touched.
+
+    A method reaches objects through the transaction's verbs only, so the cost is that of the objects it uses.
+    """
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: dict[Entry, tuple[bytes | None, Any, bytes | None, dict[str, Any] | None]] = {}
+
+    def touch(self, entry: Entry) -> None:
+        """The call may change this object from now on."""
+        if entry not in self._entries:
+            obj = entry.obj
+            self._entries[entry] = (entry.ref, obj, entry.pending, None if obj is None else _copy(obj))
+
+    def restore(self) -> None:
+        """Bring every touched object back."""
+        for entry, (ref, obj, pending, values) in self._entries.items():
+            if entry.obj is not None and entry.obj is not obj:
+                end(entry.obj)
+            entry.ref, entry.obj, entry.pending = ref, obj, pending
+            if obj is not None and values is not None:
+                revive(obj)
+                obj.__dict__.clear()
+                obj.__dict__.update(values)
+
+
+def _copy(obj: Any) -> dict[str, Any]:
+    """The object's values, safe from changes in place; values of wrong types are kept as they are."""
+    info: TypeInfo = type(obj).__halog__
+    if info.mutable:
+        try:
+            return info.fresh(obj.__dict__)
+        except Exception:
+            return dict(obj.__dict__)
+    return dict(obj.__dict__)

@@ -1,0 +1,45 @@
+"""The current transaction: one per thread and per asyncio task, in a ContextVar.
+
+A task inherits its creator's context, but not its transaction: what a task began, only that task sees.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from halog.errors import NoTransactionError
+
+if TYPE_CHECKING:
+    from halog.transactions.transaction import Transaction
+
+CURRENT: ContextVar[Transaction | None] = ContextVar("halog_transaction", default=None)
+
+
+def task_now() -> Any:
+    """The running asyncio task, or None. asyncio is only looked at where somebody has imported it."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None or asyncio._get_running_loop() is None:
+        return None
+    return asyncio.current_task()
+
+
+def open_here() -> Transaction | None:
+    """The open transaction of this thread or task, if any."""
+    tx = CURRENT.get()
+    if tx is None or tx.state:
+        return None
+    if tx.task is not None or "asyncio" in sys.modules:
+        task = task_now()
+        if task is not None and task is not tx.task:
+            return None
+    return tx
+
+
+def current() -> Transaction:
+    """The transaction open in this thread or task (D1); NoTransactionError if there is none."""
+    tx = open_here()
+    if tx is None:
+        raise NoTransactionError("no transaction is open here; write `with node.transaction():`")
+    return tx

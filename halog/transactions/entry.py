@@ -1,0 +1,145 @@
+"""One object inside a transaction: what is committed, what it is now, and the binding its methods ask where to run.
+
+Never talks to a node. The theory: changes are found by comparing. A flat object that still holds the very values it was
+given is unchanged (no look at their equality: `1 == True` must not hide a wrong type); any other is encoded, and
+changed if its bytes are.
+"""
+
+from __future__ import annotations
+
+from operator import is_
+from typing import TYPE_CHECKING, Any
+
+from halog.backend import Write
+from halog.core.records import CREATE, DELETE, UPDATE
+from halog.errors import FieldTypeError
+from halog.schema.methods import BINDING
+from halog.schema.typeinfo import TypeInfo
+
+if TYPE_CHECKING:
+    from halog.transactions.reading import Reading
+    from halog.transactions.space import Image
+
+_new = object.__new__
+
+
+class Entry:
+    """The object under one index key.
+
+    `ref` None: absent now. `known`: whether the committed state was read (`image`, or its absence). `pending`: the
+    encoded value a call elsewhere has left and nobody has looked at yet. `made`: the object last given to `create`.
+    """
+
+    # Class attributes stand for the usual values: an entry is made with every object read.
+    known = True
+    obj: Any = None
+    made: Any = None
+    pending: bytes | None = None
+    ref: bytes | None
+
+    def __init__(self, tx: Reading, key: bytes, partition: str, image: Image | None) -> None:
+        self.tx = tx
+        self.key = key
+        self.partition = partition
+        self.image = image
+        self.ref = None if image is None else image.ref
+
+    @classmethod
+    def unread(cls, tx: Reading, key: bytes, partition: str) -> Entry:
+        """An entry whose committed state nobody has looked at."""
+        entry = cls(tx, key, partition, None)
+        entry.known = False
+        return entry
+
+    def __reduce__(self) -> Any:
+        """Copies and pickles of an object are plain objects: they are bound to nothing."""
+        return type(None), ()
+
+    def call(self, obj: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`Binding`: run a method where the object is active."""
+        return self.tx.call(self, obj, name, args, kwargs)
+
+    # --- the object ---
+
+    def get(self) -> Any:
+        """The Python object, made when first asked for; None if there is none now."""
+        if self.obj is None and self.ref is not None:
+            self._make()
+        return self.obj
+
+    def _make(self) -> None:
+        image = self.image
+        if self.pending is not None:
+            info, read = self.tx.space.reader_of(self.pending[:8])
+            cls, values = info.cls, read(self.pending)
+            self.pending = None
+        else:
+            assert image is not None
+            cls, values = image.cls, image.fresh()
+        self.obj = obj = _new(cls)
+        d = obj.__dict__
+        d.update(values)
+        d[BINDING] = self
+
+    def unchanged(self) -> bool:
+        """True if the object surely is as it was read; cheap, and may say False of an unchanged one."""
+        image, obj = self.image, self.obj
+        if image is None:
+            return self.ref is None
+        if self.ref is not image.ref or image.mutable:
+            return False
+        if obj is None:
+            return self.pending is None
+        d = obj.__dict__
+        return len(d) == image.size and all(map(is_, d.values(), image.values.values()))
+
+    def assume(self, values: dict[str, Any]) -> None:
+        """Give the existing Python object these values."""
+        d = self.obj.__dict__
+        d.clear()
+        d.update(values)
+        d[BINDING] = self
+
+    # --- changes ---
+
+    def writes(self) -> list[Write]:
+        """What would have to be written now, in order; FieldTypeError if a value does not fit."""
+        image, ref = self.image, self.ref
+        if ref is None:
+            return [] if image is None else [self._delete(image)]
+        if image is not None and image.ref == ref:
+            data = self.changed(image)
+            return [] if data is None else [Write(UPDATE, ref, self.key, data, image.version)]
+        create = Write(CREATE, ref, self.key, self._value(), -1)
+        return [create] if image is None else [self._delete(image), create]
+
+    def _delete(self, image: Image) -> Write:
+        return Write(DELETE, image.ref, self.key, None, image.version)
+
+    def _value(self) -> bytes:
+        if self.obj is None:
+            assert self.pending is not None
+            return self.pending
+        return encode(self.tx.space.info_of(type(self.obj)), self.obj)
+
+    def changed(self, image: Image) -> bytes | None:
+        """The new bytes of an object that was read, or None if it is as it was."""
+        obj = self.obj
+        if obj is None:
+            return self.pending
+        data = self._value()
+        return None if data == image.data else data
+
+
+def encode(info: TypeInfo, obj: Any) -> bytes:
+    """The object's bytes. FieldTypeError, also for an attribute that is no field: it would be lost in silence."""
+    d = obj.__dict__
+    if len(d) > len(info.fields) + (BINDING in d):
+        for name in d:
+            if name not in info.fields and not name.startswith("_") and not hasattr(info.cls, name):
+                raise FieldTypeError(
+                    f"{info.name}.{name}: not a field of the class, so it would be lost; declare it, or begin its name "
+                    "with _ if it should not be kept",
+                    type=info.name, field=name,
+                )  # fmt: skip
+    return info.encode(obj)

@@ -1,0 +1,88 @@
+"""The active node's side of a remote call: runs the method inside the initiator's transaction, and gives it back.
+
+Keeps nothing between two calls: the transaction comes in as `Work` and leaves as `Work`, so a repeated call starts from
+the same state and has no effect twice. Never commits. Whatever the method raises is an answer, not an error here; only
+"this node is not active any more" is passed on, so that the initiator's node asks the next one.
+"""
+
+from __future__ import annotations
+
+from halog.backend import Backend, Found, Invocation, Invoked, Work
+from halog.core.ids import ABSENT
+from halog.errors import NotActiveError, NotFoundError, RemoteCallError
+from halog.schema.registry import Registry
+from halog.transactions import failures, work
+from halog.transactions.context import CURRENT
+from halog.transactions.space import Space
+from halog.transactions.transaction import Transaction
+
+
+class Executor:
+    """What a node's service calls for `Invoke`: `executor(partition, invocation)`. Thread-safe."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+
+    def __call__(self, partition: str, invocation: Invocation) -> Invoked:
+        """Run the method (R5). NotActiveError if this node ceases to be active."""
+        tx = Transaction.special_one(self.space, serving=partition)
+        token = CURRENT.set(tx)
+        try:
+            return _run(tx, partition, invocation)
+        finally:
+            CURRENT.reset(token)
+            tx.rollback()
+
+
+def execute(partition: str, invocation: Invocation, backend: Backend, registry: Registry) -> Invoked:
+    """The same with nothing remembered between calls."""
+    return Executor(Space(backend, registry))(partition, invocation)
+
+
+def _run(tx: Transaction, partition: str, invocation: Invocation) -> Invoked:
+    given = invocation.work
+    tx.expected.update(given.reads)
+    try:
+        work.take_over(tx, partition, {}, given.writes)
+        result = _result(tx, partition, invocation)
+        done = work.work_in(tx, partition)
+        return Invoked(done, _found(tx, given), result=result)
+    except NotActiveError:
+        raise
+    except (Exception, SystemExit) as error:
+        kept = Work(_reads(tx, given), given.writes)
+        return Invoked(kept, _found(tx, given), error=failures.to_wire(error))
+
+
+def _result(tx: Transaction, partition: str, invocation: Invocation) -> bytes:
+    entry = tx.entries.get(invocation.key) or tx.read(invocation.key, partition)
+    obj = entry.get()
+    if obj is None:
+        raise NotFoundError(f"{tx.space.name_of(invocation.key)} does not exist", key=invocation.key)
+    method = type(obj).__halog__.methods.get(invocation.method)
+    if method is None:
+        raise RemoteCallError(
+            f"{type(obj).__halog__.name}.{invocation.method}: the active node's class has no such method; "
+            "the nodes run different code"
+        )
+    args, kwargs = method.decode_args(invocation.args)
+    value = method.func(obj, *args, **kwargs)
+    result: bytes = method.encode_result(value)
+    return result
+
+
+def _found(tx: Transaction, given: Work) -> tuple[Found, ...]:
+    """What the call read and the initiator has not."""
+    known = {key for key, _ in given.reads} | {w.key for w in given.writes}
+    return tuple(
+        Found(e.image.ref, e.image.version, e.image.data, e.key)
+        for e in tx.entries.values()
+        if e.image is not None and e.image.info is not None and e.key not in known
+    )
+
+
+def _reads(tx: Transaction, given: Work) -> tuple[tuple[bytes, int], ...]:
+    """All that was read, where the method's changes do not count."""
+    new = {e.key: ABSENT if e.image is None else e.image.version for e in tx.entries.values() if e.known}
+    written = {w.key for w in given.writes}
+    return tuple({**dict(given.reads), **{k: v for k, v in new.items() if k not in written}}.items())

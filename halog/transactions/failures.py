@@ -1,0 +1,110 @@
+"""A method's exception on its way to the caller, as plain values.
+
+It arrives as its own class if that is one of halog's, a builtin, or a class of an application module that the
+configuration names and this process has imported; in all other cases as RemoteCallError with the same evidence. Nothing
+is ever imported or unpickled because a name came over the wire, and only plain values travel.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import traceback
+from collections.abc import Collection
+from typing import Any, Final
+
+from halog import errors
+
+MAX_TEXT: Final = 20_000
+"""Characters of a traceback kept: a deep recursion's would fill frames and logs."""
+_PLAIN: Final = (bool, int, float, str, bytes, type(None))
+_NOT_FOR_CALLERS: Final = (KeyboardInterrupt, GeneratorExit)
+
+
+def to_wire(error: BaseException) -> dict[str, object]:
+    """{class, message, args, evidence, traceback}. `args` is None where they are not plain values."""
+    cls = type(error)
+    is_halog = isinstance(error, errors.HalogError)
+    evidence = error.evidence if isinstance(error, errors.HalogError) else vars(error)
+    args = None if is_halog or not all(_is_plain(a) for a in error.args) else list(error.args)
+    text = "".join(traceback.format_exception(error))
+    return {
+        "class": f"{cls.__module__}:{cls.__qualname__}",
+        "message": str(error),
+        "args": args,
+        "evidence": {str(k): _plain(v) for k, v in evidence.items() if k != "__notes__"},
+        "traceback": text[-MAX_TEXT:],
+    }
+
+
+def from_wire(error: dict[str, object], modules: Collection[str]) -> BaseException:
+    """The exception to raise at the caller."""
+    found = _known(error, modules)
+    if found is None:
+        found = _halog(errors.RemoteCallError, f"{error.get('class')}: {error.get('message')}", error)
+    found.add_note(f"on the active node:\n{error.get('traceback', '')}")
+    return found
+
+
+def _halog(cls: type[errors.HalogError], message: str, evidence: dict[str, Any]) -> errors.HalogError:
+    """One of ours; names in foreign evidence are no parameters of ours."""
+    error = cls(message)
+    error.evidence = dict(evidence)
+    return error
+
+
+def _known(error: dict[str, object], modules: Collection[str]) -> BaseException | None:
+    module, _, name = str(error.get("class", "")).partition(":")
+    message, evidence = str(error.get("message", "")), error.get("evidence")
+    state = evidence if isinstance(evidence, dict) else {}
+    if module == errors.__name__:
+        cls = getattr(errors, name, None)
+        return _halog(cls, message, state) if isinstance(cls, type) and issubclass(cls, errors.HalogError) else None
+    if module == "builtins":
+        return _build(getattr(builtins, name, None), error, message, state)
+    if _named(module, modules) and module in sys.modules:
+        return _build(_lookup(module, name), error, message, state)
+    return None
+
+
+def _named(module: str, modules: Collection[str]) -> bool:
+    return any(module == m or module.startswith(m + ".") for m in modules)
+
+
+def _lookup(module: str, name: str) -> Any:
+    """A class by qualified name, without running any module's or class's own `__getattr__`."""
+    found: Any = sys.modules[module]
+    for part in name.split("."):
+        found = vars(found).get(part) if hasattr(found, "__dict__") else None
+    return found
+
+
+def _build(cls: Any, error: dict[str, object], message: str, state: dict[str, Any]) -> BaseException | None:
+    """An exception equal to the one raised, or None: the class must give the same message from the same arguments."""
+    args = error.get("args")
+    if not (isinstance(cls, type) and issubclass(cls, BaseException)) or issubclass(cls, _NOT_FOR_CALLERS):
+        return None
+    if not isinstance(args, list | tuple):
+        return None
+    try:
+        built = cls(*args)
+        if str(built) != message:
+            return None
+        vars(built).update(state)
+    except Exception:
+        return None
+    return built
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) in _PLAIN
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    if _is_plain(value):
+        return value
+    if depth < 4 and isinstance(value, list | tuple):
+        return [_plain(v, depth + 1) for v in value]
+    if depth < 4 and isinstance(value, dict):
+        return {str(k): _plain(v, depth + 1) for k, v in value.items()}
+    return repr(value)[:200]

@@ -1,0 +1,194 @@
+"""Bulk create: many objects, grouped by partition, several commits in flight.
+
+Not one transaction: each chunk is one, and what was loaded stays loaded when a later chunk fails. Objects given to it
+stay plain: they are bound to nothing. The theory: the caller's thread encodes, a few threads wait for the log; both are
+bounded, so an endless iterable needs no more memory than a short one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, Literal
+
+import msgspec
+
+from halog.backend import Work, Write
+from halog.core.records import CREATE
+from halog.errors import ConflictError, DuplicateKeyError, FieldTypeError, HalogError
+from halog.transactions import work
+from halog.transactions.entry import encode
+from halog.transactions.space import Space
+
+BATCH: Final = 500
+"""Objects per commit: at 200 bytes each 100 kB a record, where the log's cost per record no longer shows."""
+CHUNK_BYTES: Final = 1_000_000
+"""A fifth of the largest record (R8), so that the envelope never decides."""
+COMMITS_IN_FLIGHT: Final = 16
+"""The threads that wait; more only lengthen the queue of a log that is written in order."""
+MAX_NAMES: Final = 1_000
+"""Duplicates listed by name; all are counted."""
+MAX_ATTEMPTS: Final = 10
+"""Of one chunk whose keys others create at the same time."""
+
+Duplicates = Literal["raise", "skip"]
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """What `load` did. `duplicates` names keys that existed (at most 1,000), `duplicate_count` counts all."""
+
+    objects: int
+    commits: int
+    seconds: float
+    duplicates: tuple[str, ...] = ()
+    duplicate_count: int = 0
+
+
+def load(
+    space: Space,
+    objects: Iterable[Any],
+    *,
+    batch: int = BATCH,
+    duplicates: Duplicates = "raise",
+    progress: Callable[[int], None] | None = None,
+) -> Loaded:
+    """Create all objects, `batch` to a commit (D1). `progress(n)` is called with the objects loaded so far.
+
+    Keys that exist are left alone; at the end DuplicateKeyError names them, or with `duplicates="skip"` the summary
+    does. Any other error stops the load: FieldTypeError, UnknownTypeError, AvailabilityError; what was loaded stays,
+    and the error's evidence says how much (`loaded`).
+    """
+    loader = _Loader(space, batch, progress)
+    done = loader.run(objects)
+    if done.duplicate_count and duplicates == "raise":
+        names = ", ".join(done.duplicates[:3])
+        raise DuplicateKeyError(
+            f"{done.duplicate_count:,} objects were not loaded because their keys exist, the first are {names}; "
+            f'the other {done.objects:,} were loaded (duplicates="skip" accepts this)',
+            loaded=done.objects, duplicates=list(done.duplicates),
+        )  # fmt: skip
+    return done
+
+
+class _Chunk:
+    """Creates of one partition on their way into one commit."""
+
+    __slots__ = ("partition", "size", "writes")
+
+    def __init__(self, partition: str) -> None:
+        self.partition, self.size = partition, 0
+        self.writes: dict[bytes, Write] = {}
+
+
+class _Loader:
+    def __init__(self, space: Space, batch: int, progress: Callable[[int], None] | None) -> None:
+        if batch < 1:
+            raise FieldTypeError(f"batch must be at least 1, not {batch}")
+        self.space, self.batch, self.progress = space, batch, progress
+        self.objects = self.commits = self.duplicate_count = 0
+        self.names: list[str] = []
+        self.error: BaseException | None = None
+        self._lock = threading.Lock()
+        self._free = threading.Semaphore(2 * COMMITS_IN_FLIGHT)
+
+    def run(self, objects: Iterable[Any]) -> Loaded:
+        begin = time.perf_counter()
+        pool = ThreadPoolExecutor(COMMITS_IN_FLIGHT, thread_name_prefix="halog-load")
+        try:
+            self._feed(objects, pool)
+        finally:
+            pool.shutdown(wait=True)
+        if self.error is not None:
+            if isinstance(self.error, HalogError):
+                self.error.evidence["loaded"] = self.objects
+            raise self.error
+        seconds = time.perf_counter() - begin
+        return Loaded(self.objects, self.commits, seconds, tuple(self.names), self.duplicate_count)
+
+    # --- the caller's thread ---
+
+    def _feed(self, objects: Iterable[Any], pool: ThreadPoolExecutor) -> None:
+        """Encode and group; this loop's body runs once per object."""
+        backend, info_of = self.space.backend, self.space.info_of
+        partition_of, new_reference = backend.partition_of, backend.new_reference
+        chunks: dict[str, _Chunk] = {}
+        batch = self.batch
+        try:
+            for obj in objects:
+                info = info_of(type(obj))
+                key = info.key_of(obj)
+                index_key = info.index_key(key)
+                partition = partition_of(info.name, info.routing_key(key))
+                value = encode(info, obj)
+                chunk = chunks.get(partition)
+                if chunk is None:
+                    chunk = chunks[partition] = _Chunk(partition)
+                if index_key in chunk.writes:
+                    self._duplicate(index_key)
+                    continue
+                chunk.writes[index_key] = Write(CREATE, new_reference().to_bytes(), index_key, value, -1)
+                chunk.size += len(value)
+                if chunk.size >= CHUNK_BYTES or len(chunk.writes) >= batch:
+                    del chunks[partition]
+                    self._submit(pool, chunk)
+                    if self.error is not None:
+                        return
+        except BaseException as error:
+            self._fail(error)
+            return
+        for chunk in chunks.values():
+            self._submit(pool, chunk)
+
+    def _submit(self, pool: ThreadPoolExecutor, chunk: _Chunk) -> None:
+        self._free.acquire()
+        pool.submit(self._store, chunk).add_done_callback(self._stored)
+
+    # --- the pool's threads ---
+
+    def _stored(self, done: Future[None]) -> None:
+        self._free.release()
+        error = done.exception()
+        if error is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        with self._lock:
+            self.error = self.error or error
+
+    def _duplicate(self, key: bytes) -> None:
+        with self._lock:
+            self.duplicate_count += 1
+            if len(self.names) < MAX_NAMES:
+                self.names.append(self.space.name_of(key))
+
+    def _store(self, chunk: _Chunk) -> None:
+        for _ in range(MAX_ATTEMPTS):
+            if self.error is not None or not chunk.writes:
+                return
+            writes = tuple(chunk.writes.values())
+            work.check_size(self.space, writes)
+            try:
+                self.space.backend.commit(chunk.partition, self.space.backend.new_transaction_id(), Work((), writes))
+            except (DuplicateKeyError, ConflictError) as error:
+                self._drop_existing(chunk, error)
+            else:
+                self._count(len(writes))
+                return
+        raise ConflictError(f"others keep creating the same objects in {chunk.partition}", partition=chunk.partition)
+
+    def _drop_existing(self, chunk: _Chunk, error: HalogError) -> None:
+        keys = list(chunk.writes)
+        settled = error.evidence.get("settled_lsn", 0)
+        for key, found in zip(keys, self.space.backend.fetch(chunk.partition, keys, settled=settled), strict=True):
+            if found is not None:
+                del chunk.writes[key]
+                self._duplicate(key)
+
+    def _count(self, objects: int) -> None:
+        with self._lock:
+            self.objects += objects
+            self.commits += 1
+            if self.progress is not None:
+                self.progress(self.objects)

@@ -1,0 +1,153 @@
+"""What an application holds: a node's verbs, its transactions and bulk load.
+
+Never talks to a server itself: everything goes through the `Backend` it was given. The verbs are those of the current
+transaction; they exist here so that an application needs to pass around one thing only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, ParamSpec, Self, TypeVar, overload
+
+from halog.backend import Backend
+from halog.errors import ClosedError, NoTransactionError
+from halog.schema.reference import Ref
+from halog.schema.registry import DEFAULT, Registry
+from halog.transactions import load as bulk
+from halog.transactions import retry
+from halog.transactions.context import open_here
+from halog.transactions.execute import Executor
+from halog.transactions.space import MAX_RECORD_BYTES, Space
+from halog.transactions.transaction import Read, Transaction
+
+T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Node:
+    """A node, as applications use it. Thread-safe. Close it, or use it in a with-block.
+
+    `close_backend` is called by `close`; `definition_of` gives the stored definition of a type id, for objects written
+    by older classes; `application_modules` are those whose exceptions may cross nodes.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        registry: Registry = DEFAULT,
+        *,
+        definition_of: Callable[[bytes], str | bytes | None] | None = None,
+        application_modules: Collection[str] = (),
+        max_record_bytes: int = MAX_RECORD_BYTES,
+        close_backend: Callable[[], None] | None = None,
+    ) -> None:
+        self.backend = backend
+        self.space = Space(
+            backend,
+            registry,
+            definition_of=definition_of,
+            application_modules=application_modules,
+            max_record_bytes=max_record_bytes,
+        )
+        self.executor = Executor(self.space)
+        self._close_backend = close_backend
+        self._closed = False
+        retry.OPEN_NODES.append(self)
+
+    # --- life ---
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the cluster. Open transactions of this node can no longer commit."""
+        if self._closed:
+            return
+        self._closed = True
+        if self in retry.OPEN_NODES:
+            retry.OPEN_NODES.remove(self)
+        if self._close_backend is not None:
+            self._close_backend()
+
+    # --- transactions ---
+
+    def transaction(self, *, read: Read = "active") -> Transaction:
+        """A transaction, for a with-block (D1). `read="local"`: read-only, from this node's own copies where it has
+        them; `tx.lag` tells how old the last read was. ClosedError; see `Transaction.__enter__`."""
+        if self._closed:
+            raise ClosedError("the node is closed")
+        return Transaction.special_one(self.space, local=True) if read == "local" else Transaction(self.space)
+
+    def begin(self, settled: Mapping[str, int]) -> Transaction:
+        """A transaction whose reads wait for these positions."""
+        if self._closed:
+            raise ClosedError("the node is closed")
+        return Transaction.special_one(self.space, settled=settled) if settled else Transaction(self.space)
+
+    @overload
+    def transactional(self, func: Callable[P, R], /) -> Callable[P, R]: ...
+
+    @overload
+    def transactional(self, /, *, retries: int = retry.RETRIES) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+    def transactional(self, func: Callable[..., Any] | None = None, /, *, retries: int = retry.RETRIES) -> Any:
+        """`@node.transactional(retries=5)`: run the function in a transaction, again after a ConflictError, at most
+        `retries` times (D1). Raises the last ConflictError."""
+        made: Callable[..., Any] = retry.decorate(lambda: self, retries)
+        return made if func is None else made(func)
+
+    def current(self) -> Transaction:
+        """This node's transaction in this thread or task; NoTransactionError if none is open."""
+        tx = open_here()
+        if tx is None or tx.space is not self.space:
+            raise NoTransactionError("no transaction of this node is open here; write `with node.transaction():`")
+        return tx
+
+    # --- verbs of the current transaction ---
+
+    def create(self, obj: T) -> T:
+        """See `Transaction.create` (D1)."""
+        return self.current().create(obj)
+
+    def get(self, cls: type[T], *key: Any) -> T:
+        """See `Transaction.get` (D1)."""
+        return self.current().get(cls, *key)
+
+    def find(self, cls: type[T], *key: Any) -> T | None:
+        """See `Transaction.find` (D1)."""
+        return self.current().find(cls, *key)
+
+    def delete(self, obj: Any) -> None:
+        """See `Transaction.delete` (D1)."""
+        self.current().delete(obj)
+
+    def extent(self, cls: type[T]) -> Iterator[T]:
+        """See `Transaction.extent` (D2)."""
+        return self.current().extent(cls)
+
+    def resolve(self, ref: Ref[T]) -> T:
+        """See `Transaction.resolve` (D1)."""
+        return self.current().resolve(ref)
+
+    def ref(self, obj: T) -> Ref[T]:
+        """See `Transaction.ref` (D1); also outside a transaction, for objects of one that committed."""
+        return Transaction(self.space).ref(obj)
+
+    # --- bulk ---
+
+    def load(
+        self,
+        objects: Iterable[Any],
+        *,
+        batch: int = bulk.BATCH,
+        duplicates: bulk.Duplicates = "raise",
+        progress: Callable[[int], None] | None = None,
+    ) -> bulk.Loaded:
+        """Create many objects fast: see `load.load`."""
+        if self._closed:
+            raise ClosedError("the node is closed")
+        return bulk.load(self.space, objects, batch=batch, duplicates=duplicates, progress=progress)

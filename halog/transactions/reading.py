@@ -1,0 +1,224 @@
+"""The reading half of a transaction: its identity map, and the verbs that only look.
+
+Never changes an object and knows neither begin nor end. The theory: an index key leads to one `Entry`, an entry to one
+Python object, so the same object read twice is the same Python object. What was read is remembered with its version;
+that is all a commit needs to notice that somebody else was faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+from halog.backend import Backend, Found, Lag
+from halog.core.ids import ABSENT
+from halog.errors import ConflictError, NotFoundError, NoTransactionError
+from halog.schema.definition import ID_BYTES
+from halog.schema.reference import Ref
+from halog.transactions import calls
+from halog.transactions.calls import Saved
+from halog.transactions.entry import Entry
+from halog.transactions.space import Space
+from halog.transactions.work import cross_partition
+
+T = TypeVar("T")
+
+OPEN: Final = 0
+NEW, COMMITTED, ROLLED_BACK, UNKNOWN = 1, 2, 3, 4
+OUTCOMES: Final = ("open", "new", "committed", "rolled back", "unknown")
+_WORDS: Final = ("is open", "has not begun", "has committed", "was rolled back", "ended without a known outcome")
+
+
+class Reading:
+    """See the module. Class attributes stand for the usual values: beginning a transaction is on the hot path."""
+
+    state = NEW
+    local = False
+    settled: Mapping[str, int] | None = None
+    """Positions that reads wait for, by partition."""
+    serving: str | None = None
+    """The one partition of a transaction that runs a call for another node."""
+    saved: Saved | None = None
+    """What a call under way has touched."""
+    pinned: Entry | None = None
+    """The object of a call under way: the call may only reach its partition."""
+    special = False
+    """Any of the above: reads take the longer way."""
+    lag: Lag | None = None
+    """How far the copy was behind at the last read, with `read="local"`."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.backend: Backend = space.backend
+        self.entries: dict[bytes, Entry] = {}
+        self.expected: dict[bytes, int] = {}
+        """Versions the initiator has read and this side has not looked at."""
+
+    def check_open(self) -> None:
+        """NoTransactionError unless the transaction is open."""
+        if self.state:
+            raise NoTransactionError(
+                f"this transaction {_WORDS[self.state]}; begin one with `with node.transaction():`"
+            )
+
+    def check_live(self, entry: Entry, obj: Any) -> None:
+        """NoTransactionError unless `obj` is the live object of `entry`."""
+        if self.state or entry.obj is not obj:
+            why = f"belongs to a transaction that {_WORDS[self.state]}" if self.state else "was deleted, or is a copy"
+            raise NoTransactionError(
+                f"{self.space.name_of(entry.key)}: this Python object {why}; get it again in an open transaction",
+                key=entry.key,
+            )
+
+    # --- verbs ---
+
+    def find(self, cls: type[T], *key: Any) -> T | None:
+        """The object of this class and key, or None (D1). FieldTypeError for a wrong key, UnknownTypeError,
+        AvailabilityError."""
+        if self.state:
+            self.check_open()
+        try:
+            route = self.space.routes.get((cls, key))
+        except TypeError:  # a key that cannot be hashed: `route` says what is wrong with it
+            route = None
+        if route is None or (route[2] is not None and tuple(map(type, key)) != route[2]):
+            route = self.space.route(cls, key)
+        entry = self.entries.get(route[0])
+        if entry is None:
+            entry = self.read(route[0], route[1])
+        elif self.saved is not None:
+            self.saved.touch(entry)
+        obj = entry.obj
+        if obj is None:
+            if not entry.known:
+                self._learn(entry)
+            obj = entry.get()
+        return obj if isinstance(obj, cls) else None
+
+    def get(self, cls: type[T], *key: Any) -> T:
+        """The object of this class and key (D1). NotFoundError if there is none; else as `find`."""
+        obj = self.find(cls, *key)
+        if obj is None:
+            raise self._not_found(cls, key)
+        return obj
+
+    def _not_found(self, cls: type[Any], key: tuple[Any, ...]) -> NotFoundError:
+        info = self.space.info_of(cls)
+        checked = info.check_key(key)
+        index_key, shown = info.index_key(checked), ", ".join(repr(k) for k in checked)[:200]
+        return NotFoundError(f"{info.name} {shown} does not exist", type=info.name, key=index_key)
+
+    def resolve(self, ref: Ref[T]) -> T:
+        """The object a reference names (D1). NotFoundError if it is gone, also if its key now has a new instance."""
+        if self.state:
+            self.check_open()
+        info = self.space.registry.info(ref.type_name)
+        key = info.index_key_of(ref)
+        obj = self.find(info.cls, *info.decode_index_key(key))
+        if obj is None or self.entries[key].ref != ref.raw:
+            raise NotFoundError(f"{self.space.name_of(key)}: the instance this reference names is gone", key=key)
+        return obj  # type: ignore[no-any-return]
+
+    def extent(self, cls: type[T]) -> Iterator[T]:
+        """All objects of a class and its subclasses, in all partitions (D2), with this transaction's changes. What is
+        read counts as read; objects created elsewhere meanwhile may be missed."""
+        self.check_open()
+        infos = self.space.registry.subtypes(cls)
+        partitions = dict.fromkeys(p for info in infos for p in self.backend.partitions_of(info.name))
+        for partition in partitions:
+            yield from self._scan(cls, partition, infos[0].family_id)
+
+    def _scan(self, cls: type[T], partition: str, family: bytes) -> Iterator[T]:
+        seen = set()
+        for found in self._scanned(partition, family):
+            self.check_open()
+            entry = self.entries.get(found.key)
+            if entry is None:
+                if not issubclass(self.space.reader_of(found.value[:ID_BYTES])[0].cls, cls):
+                    continue
+                entry = self._add(found.key, partition, found, remember=False)
+            seen.add(found.key)
+            obj = self._touched(entry)
+            if isinstance(obj, cls):
+                yield obj
+        for entry in list(self.entries.values()):
+            if entry.partition == partition and entry.key.startswith(family) and entry.key not in seen:
+                obj = self._touched(entry)
+                if isinstance(obj, cls):
+                    yield obj
+
+    def _touched(self, entry: Entry) -> Any:
+        if self.saved is not None:
+            self.saved.touch(entry)
+        return entry.get()
+
+    def _scanned(self, partition: str, family: bytes) -> Iterator[Found]:
+        self._check_reach(family, partition)
+        local = self.backend.scan_local(partition, family) if self.local else None
+        return self.backend.scan(partition, family) if local is None else local
+
+    def call(self, entry: Entry, obj: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A method call of one of this transaction's objects; see `calls`."""
+        return calls.call(self, entry, obj, name, args, kwargs)
+
+    # --- the node ---
+
+    def read(self, key: bytes, partition: str) -> Entry:
+        """Read the object under an index key into the identity map."""
+        if self.special:
+            return self._add(key, partition, self._fetch(key, partition))
+        found = self.backend.fetch(partition, (key,))[0]
+        image = None
+        if found is not None:
+            image = self.space.images.get(key)
+            if image is None or image.found is not found:
+                image = self.space.image(found)
+        entry = self.entries[key] = Entry(self, key, partition, image)
+        return entry
+
+    def _add(self, key: bytes, partition: str, found: Found | None, *, remember: bool = True) -> Entry:
+        if self.expected:
+            self._check_expected(key, found)
+        space = self.space
+        image = None if found is None else space.image(found) if remember else space.decoded(found)
+        entry = self.entries[key] = Entry(self, key, partition, image)
+        if self.saved is not None:
+            self.saved.touch(entry)
+        return entry
+
+    def _learn(self, entry: Entry) -> None:
+        """Read the committed state of a key that this transaction created and deleted without looking."""
+        found = self._fetch(entry.key, entry.partition)
+        entry.known = True
+        if found is not None:
+            entry.image = self.space.image(found)
+            entry.ref = found.ref
+
+    def _fetch(self, key: bytes, partition: str) -> Found | None:
+        self._check_reach(key, partition)
+        if self.local:
+            read = self.backend.fetch_local(partition, (key,))
+            if read is not None:
+                self.lag = read[1]
+                return read[0][0]
+            self.lag = Lag(0, 0.0)
+        if self.settled is not None:
+            return self.backend.fetch(partition, (key,), settled=self.settled.get(partition, 0))[0]
+        return self.backend.fetch(partition, (key,))[0]
+
+    def _check_expected(self, key: bytes, found: Found | None) -> None:
+        expected = self.expected.pop(key, None)
+        version = ABSENT if found is None else found.version
+        if expected is not None and expected != version:
+            raise ConflictError(
+                f"{self.space.name_of(key)} was read as version {expected} and now has {version}; run the transaction "
+                "again",
+                key=key, expected=expected, found=version, settled_lsn=0,
+            )  # fmt: skip
+
+    def _check_reach(self, key: bytes, partition: str) -> None:
+        """Inside a method only its object's partition can be reached, wherever the method runs."""
+        home = self.pinned.partition if self.pinned is not None else self.serving
+        if home is not None and partition != home:
+            one = self.pinned or next(iter(self.entries.values()))
+            raise cross_partition(self.space, one, key, partition)

@@ -1,0 +1,104 @@
+"""The decorated form: a function that runs in a transaction and is run again when it conflicts.
+
+Retries only ConflictError, a bounded number of times, with a growing, jittered pause; a conflict with a commit in
+flight hands that commit's position to the next attempt, whose reads wait for it instead of conflicting again.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast, overload
+
+from halog.errors import ConflictError, DeclarationError, NodeError
+
+if TYPE_CHECKING:
+    from halog.transactions.node import Node
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+RETRIES: Final = 20
+"""Runs after the first: twenty writers of one object get through; more means a hot spot that wants another design."""
+FIRST_PAUSE_S: Final = 0.001
+"""About one commit."""
+LONGEST_PAUSE_S: Final = 0.1
+"""Twenty of these are still within a caller's patience."""
+
+
+def run(node: Node, func: Callable[[], R], retries: int) -> R:
+    """Call `func` in a transaction of `node`, again after a conflict; raises the last ConflictError."""
+    settled: dict[str, int] = {}
+    attempt = 0
+    while True:
+        try:
+            with node.begin(settled):
+                return func()
+        except ConflictError as error:
+            if attempt >= retries:
+                error.evidence["attempts"] = attempt + 1
+                raise
+            _remember(settled, error)
+        time.sleep(pause(attempt))
+        attempt += 1
+
+
+def pause(attempt: int) -> float:
+    """Seconds before the next attempt: exponential, capped, and spread so that rivals part."""
+    longest: float = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**attempt)
+    return longest * random.uniform(0.1, 1.0)  # not a secret
+
+
+def _remember(settled: dict[str, int], error: ConflictError) -> None:
+    partition, lsn = error.evidence.get("partition"), error.evidence.get("settled_lsn")
+    if isinstance(partition, str) and isinstance(lsn, int):
+        settled[partition] = max(lsn, settled.get(partition, 0))
+
+
+def decorate(node_of: Callable[[], Node], retries: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """The decorator; `node_of` is asked at each call."""
+    if type(retries) is not int or retries < 0:
+        raise DeclarationError(f"retries must be an int of at least 0, not {retries!r}")
+
+    def wrap(func: Callable[P, R]) -> Callable[P, R]:
+        if inspect.iscoroutinefunction(func) or inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+            raise DeclarationError(f"{func.__qualname__}: only plain functions can be run again; see halog.aio")
+
+        @functools.wraps(func)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            return run(node_of(), lambda: func(*args, **kwargs), retries)
+
+        return call
+
+    return wrap
+
+
+OPEN_NODES: list[Node] = []
+"""Nodes open in this process, oldest first."""
+
+
+def only_node() -> Node:
+    """The process's node; NodeError if there is none or more than one."""
+    if len(OPEN_NODES) == 1:
+        return OPEN_NODES[0]
+    if not OPEN_NODES:
+        raise NodeError("no node is open in this process; open one with halog.node(...)")
+    raise NodeError(f"{len(OPEN_NODES)} nodes are open in this process; use node.transactional")
+
+
+@overload
+def transaction(func: Callable[P, R], /) -> Callable[P, R]: ...
+
+
+@overload
+def transaction(*, retries: int = RETRIES) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+
+def transaction(func: Callable[..., Any] | None = None, /, *, retries: int = RETRIES) -> Any:
+    """`@halog.transaction` or `@halog.transaction(retries=5)`: run the function in a transaction of the process's node,
+    again after a ConflictError, at most `retries` times (D1). NodeError where there is not exactly one node."""
+    made = cast("Callable[[Callable[..., Any]], Callable[..., Any]]", decorate(only_node, retries))
+    return made if func is None else made(func)

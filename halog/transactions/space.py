@@ -1,0 +1,169 @@
+"""What all transactions of one node share: its backend, the declared types, and values decoded once.
+
+Never holds a transaction's state. The theory: an object's version names its bytes, so a decoded value may be shared by
+every transaction that reads the same version; types whose values could be changed in place get a fresh copy each.
+Where a key lives does not change while a node runs (`forget_routes` is for the day it does).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from typing import Any, Final, NamedTuple
+
+from halog.backend import Backend, Found
+from halog.errors import RecordFormatError, UnknownTypeError
+from halog.schema.definition import ID_BYTES, Definition
+from halog.schema.registry import Registry
+from halog.schema.typeinfo import TypeInfo
+
+MAX_IMAGES: Final = 100_000
+"""Decoded values kept: about 100 MB of small objects; what is beyond is decoded again."""
+MAX_ROUTES: Final = 200_000
+"""Keys whose partition is remembered."""
+MAX_RECORD_BYTES: Final = 5_000_000
+"""R8's default; the active node checks the exact size, this side only spares it what cannot pass."""
+
+_BY_EQUALITY: Final = frozenset({"str", "bytes", "uuid", "date", "datetime"})
+"""Kinds whose equal values always have equal bytes; `1 == True == 1.0` is why ints are compared by type too."""
+
+
+class Route(NamedTuple):
+    """Where an object is: its index key and its partition. `types`: of the key's parts, where they must be checked."""
+
+    key: bytes
+    partition: str
+    types: tuple[type, ...] | None
+
+
+class Image:
+    """An object as committed and decoded. Shared: nobody changes it.
+
+    A stub (`info` None) stands for a version whose value this process has not seen, only a later one.
+    """
+
+    __slots__ = ("cls", "data", "found", "info", "mutable", "ref", "size", "values", "version")
+
+    def __init__(self, ref: bytes, version: int, info: TypeInfo | None, values: dict[str, Any], data: bytes) -> None:
+        self.ref, self.version, self.info, self.values, self.data = ref, version, info, values, data
+        self.size = len(values) + 1
+        """Entries of an unchanged object's `__dict__`: its fields and its binding."""
+        self.found: Found | None = None
+        """What it was decoded from: the active node hands out the same one until it changes."""
+        self.mutable = info is None or info.mutable
+        self.cls: type[Any] = object if info is None else info.cls
+
+    def fresh(self) -> dict[str, Any]:
+        """Values a transaction may change."""
+        return self.info.fresh(self.values) if self.info is not None and self.mutable else self.values
+
+
+class Space:
+    """See the module. Thread-safe: every entry of a cache is written whole and can be made again."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        registry: Registry,
+        *,
+        definition_of: Callable[[bytes], str | bytes | None] | None = None,
+        application_modules: Collection[str] = (),
+        max_record_bytes: int = MAX_RECORD_BYTES,
+    ) -> None:
+        self.backend, self.registry = backend, registry
+        self.application_modules = frozenset(application_modules)
+        self.max_record_bytes = max_record_bytes
+        self.pid = os.getpid()
+        self.routes: dict[tuple[type[Any], tuple[Any, ...]], Route] = {}
+        self.images: dict[bytes, Image] = {}
+        self._definition_of = definition_of
+        self._readers: dict[bytes, tuple[TypeInfo, Callable[[bytes], dict[str, Any]]]] = {}
+
+    # --- types ---
+
+    def info_of(self, cls: type[Any]) -> TypeInfo:
+        """The declared type of a class; UnknownTypeError."""
+        found = self.registry.by_class.get(cls)
+        return found if found is not None else self.registry.info(cls)
+
+    def reader_of(self, type_id: bytes) -> tuple[TypeInfo, Callable[[bytes], dict[str, Any]]]:
+        """The declared type that bytes of this type id belong to, and what reads them (also of older definitions)."""
+        found = self._readers.get(type_id)
+        if found is None or self.registry.by_name.get(found[0].name) is not found[0]:
+            found = self._readers[type_id] = self._make_reader(type_id)
+        return found
+
+    def _make_reader(self, type_id: bytes) -> tuple[TypeInfo, Callable[[bytes], dict[str, Any]]]:
+        info = self.registry.by_type_id.get(type_id)
+        if info is not None:
+            return info, info.decode
+        stored = None if self._definition_of is None else self._definition_of(type_id)
+        if stored is None:
+            raise UnknownTypeError(
+                f"an object of type id {type_id.hex()}, which is neither declared here nor stored with its definition",
+                type=type_id.hex(),
+            )
+        definition = Definition.parse(stored)
+        info = self.registry.info(definition.name)
+        return info, info.reader(definition)
+
+    # --- values ---
+
+    def image(self, found: Found) -> Image:
+        """The decoded value of a committed object, remembered."""
+        image = self.images.get(found.key)
+        if image is not None and image.version == found.version and image.ref == found.ref:
+            image.found = found
+            return image
+        image = self.decoded(found)
+        if len(self.images) >= MAX_IMAGES:
+            self.images.pop(next(iter(self.images)), None)
+        self.images[found.key] = image
+        return image
+
+    def decoded(self, found: Found) -> Image:
+        """The decoded value of a committed object, for one use."""
+        info, read = self.reader_of(found.value[:ID_BYTES])
+        values = read(found.value)
+        same = found.value[:ID_BYTES] == info.type_id
+        data = found.value if same else info.encode_values([values[n] for n in info.fields])
+        image = Image(found.ref, found.version, info, values, data)
+        image.found = found
+        return image
+
+    # --- places ---
+
+    def route(self, cls: type[Any], key: tuple[Any, ...]) -> Route:
+        """Where the object of this class and key is. FieldTypeError for a wrong key, UnknownTypeError."""
+        info = self.info_of(cls)
+        checked = info.check_key(key)
+        partition = self.backend.partition_of(info.name, info.routing_key(checked))
+        kinds = {getattr(info.parsed.shape(n), "kind", "") for n in info.key_fields}
+        types = None if kinds <= _BY_EQUALITY else tuple(map(type, checked))
+        route = Route(info.index_key(checked), partition, types)
+        if checked == key:
+            if len(self.routes) >= MAX_ROUTES:
+                self.routes.pop(next(iter(self.routes)), None)
+            self.routes[cls, key] = route
+        return route
+
+    def forget_routes(self) -> None:
+        """Keys may now live elsewhere."""
+        self.routes.clear()
+
+    # --- words ---
+
+    def name_of(self, key: bytes) -> str:
+        """An object as errors name it: `Aircraft 'N1'`."""
+        for info in self.registry.by_name.values():
+            if key.startswith(info.family_id) and info.name == info.parsed.root:
+                try:
+                    return describe(info, info.decode_index_key(key))
+                except RecordFormatError:
+                    break
+        return f"object {key.hex()}"
+
+
+def describe(info: TypeInfo, key: tuple[Any, ...]) -> str:
+    """An object as errors name it."""
+    return f"{info.name} {', '.join(repr(k) for k in key)}"[:200]

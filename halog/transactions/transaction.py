@@ -1,0 +1,214 @@
+"""One transaction, from `with` to commit or rollback, and the verbs that change.
+
+It holds everything itself; nodes learn of it only when it fetches, calls or commits. The theory: optimistic versions
+and one `Work` at the end. A transaction that changes something stays in one partition; one that only reads may go
+anywhere, and if it read more than one object the versions are checked at the end. Not thread-safe: one thread or task
+at a time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+from halog.core.ids import ABSENT
+from halog.errors import (
+    DuplicateKeyError,
+    FieldTypeError,
+    ForkedError,
+    NoTransactionError,
+    RefusedError,
+    TransactionError,
+)
+from halog.schema.methods import BINDING
+from halog.schema.reference import Ref
+from halog.schema.typeinfo import TypeInfo
+from halog.transactions import commit
+from halog.transactions.context import CURRENT, open_here, task_now
+from halog.transactions.ended import class_of, end, revive
+from halog.transactions.entry import Entry
+from halog.transactions.reading import NEW, OPEN, OUTCOMES, ROLLED_BACK, Reading
+from halog.transactions.space import Space
+from halog.transactions.work import cross_partition
+
+T = TypeVar("T")
+Read = Literal["active", "local"]
+
+
+class Transaction(Reading):
+    """Made by `node.transaction()`; use it in a with-block. Its verbs are the node's (D1)."""
+
+    task: Any = None
+    id: bytes | None = None
+    """The transaction's id, once its commit was sent."""
+    lsn: int | None = None
+    """Where it was committed; None if it changed nothing or did not commit."""
+
+    @classmethod
+    def special_one(
+        cls, space: Space, *, local: bool = False, settled: Mapping[str, int] | None = None, serving: str | None = None
+    ) -> Transaction:
+        """A transaction that reads from this node's copies, or waits for positions, or runs a call for another node."""
+        tx = cls(space)
+        tx.local, tx.settled, tx.serving, tx.special = local, settled, serving, True
+        if serving is not None:
+            tx.state = OPEN
+        return tx
+
+    # --- life ---
+
+    def __enter__(self) -> Transaction:
+        """Begin. ForkedError in a forked child; TransactionError inside another transaction."""
+        if os.getpid() != self.space.pid:
+            raise ForkedError("this process was forked from the one that opened the node; open a node after fork()")
+        if self.state != NEW or (CURRENT.get() is not None and open_here() is not None):
+            self._refuse_begin()
+        self.task = task_now()
+        self.state = OPEN
+        CURRENT.set(self)
+        return self
+
+    def _refuse_begin(self) -> None:
+        if self.state != NEW:
+            raise NoTransactionError("a transaction is used once; call node.transaction() again")
+        raise TransactionError(
+            "a transaction is open here already; transactions do not nest: use the open one (halog.current())"
+        )
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        """Commit, or roll back if an exception passes. Raises what `commit` raises; then nothing has changed."""
+        CURRENT.set(None)
+        if self.state == OPEN:
+            if kind is None:
+                commit.commit(self)
+            else:
+                self.finish(ROLLED_BACK)
+
+    def commit(self) -> None:
+        """End the transaction and keep its changes; done by itself at the end of the with-block.
+
+        ConflictError, DuplicateKeyError, FieldTypeError, CrossPartitionError, RecordTooLargeError (R8),
+        AvailabilityError: nothing happened. OutcomeUnknownError: nobody answered in time; `id` names the transaction.
+        """
+        self.check_open()
+        commit.commit(self)
+
+    def rollback(self) -> None:
+        """End the transaction and forget its changes; does nothing if it has ended."""
+        if self.state == OPEN:
+            self.finish(ROLLED_BACK)
+
+    def finish(self, state: int) -> None:
+        """The transaction is over: its objects stay readable and refuse everything else."""
+        self.state = state
+        for e in self.entries.values():
+            if e.obj is not None:
+                end(e.obj)
+        self.entries = {}
+        self.saved = self.pinned = None
+
+    @property
+    def outcome(self) -> str:
+        """`open`, `new`, `committed`, `rolled back` or `unknown`."""
+        return OUTCOMES[self.state]
+
+    # --- verbs ---
+
+    def create(self, obj: T) -> T:
+        """Keep a new object: give it a reference (D1) and write it at commit; returns it.
+
+        DuplicateKeyError here if this transaction knows the key exists, else at commit; CrossPartitionError;
+        UnknownTypeError.
+        """
+        self._check_writable()
+        bound = _binding(obj)
+        if bound is not None:
+            self._check_again(bound, obj)
+        info = self.space.info_of(class_of(obj))
+        key = _key_of(info, obj)
+        partition = self.backend.partition_of(info.name, info.routing_key(key))
+        entry = self._entry_to_create(info.index_key(key), partition)
+        if bound is not None:
+            revive(obj)
+        entry.ref = self.backend.new_reference().to_bytes()
+        entry.obj = entry.made = obj
+        entry.pending = None
+        obj.__dict__[BINDING] = entry
+        return obj
+
+    def _entry_to_create(self, key: bytes, partition: str) -> Entry:
+        self._check_partition(key, partition)
+        entry = self.entries.get(key)
+        if entry is None:
+            entry = self.entries[key] = Entry.unread(self, key, partition)
+            entry.known = self.expected.get(key) == ABSENT
+        elif entry.ref is not None:
+            raise DuplicateKeyError(f"{self.space.name_of(key)} exists", key=key)
+        if self.saved is not None:
+            self.saved.touch(entry)
+        return entry
+
+    def _check_again(self, bound: Entry, obj: Any) -> None:
+        """An object may be given to `create` again only if its create was undone."""
+        state, is_now = bound.tx.state, bound.obj is obj
+        if bound.made is obj and (state == ROLLED_BACK or (state == OPEN and not is_now)):
+            return
+        name = self.space.name_of(bound.key)
+        if bound.tx is self and is_now:
+            raise DuplicateKeyError(f"{name}: this very object was created or read in this transaction", key=bound.key)
+        raise NoTransactionError(f"{name}: this Python object belongs to another transaction; make a new one to create")
+
+    def delete(self, obj: Any) -> None:
+        """Delete an object of this transaction. NoTransactionError if it is not one; CrossPartitionError."""
+        self._check_writable()
+        entry = self._entry_of(obj)
+        self._check_partition(entry.key, entry.partition)
+        if self.saved is not None:
+            self.saved.touch(entry)
+        entry.ref = entry.obj = entry.pending = None
+        end(obj)
+
+    def ref(self, obj: T) -> Ref[T]:
+        """The object's reference (D1), also after its transaction has committed. NoTransactionError for an object that
+        was not created, or whose create did not happen, or that was deleted."""
+        entry = _binding(obj)
+        undone = entry is None or entry.obj is not obj or (entry.tx.state == ROLLED_BACK and entry.made is obj)
+        if entry is None or entry.ref is None or undone:
+            raise NoTransactionError(f"this {type(obj).__name__} is not kept: it was not created, or it was deleted")
+        info = self.space.info_of(class_of(obj))
+        return info.ref(entry.ref, info.key_of(obj))
+
+    # --- checks ---
+
+    def _check_writable(self) -> None:
+        if self.state:
+            self.check_open()
+        if self.local:
+            raise RefusedError('a transaction with read="local" changes nothing: its reads may be old')
+
+    def _check_partition(self, key: bytes, partition: str) -> None:
+        first = self.pinned or next(iter(self.entries.values()), None)
+        if first is not None and first.partition != partition:
+            raise cross_partition(self.space, first, key, partition)
+
+    def _entry_of(self, obj: Any) -> Entry:
+        entry = _binding(obj)
+        if entry is None:
+            raise NoTransactionError(f"this {type(obj).__name__} is not kept by halog; create or get it first")
+        entry.tx.check_live(entry, obj)
+        if entry.tx is not self:
+            raise NoTransactionError(f"{self.space.name_of(entry.key)} belongs to another open transaction")
+        return entry
+
+
+def _binding(obj: Any) -> Entry | None:
+    found: Entry | None = obj.__dict__.get(BINDING) if hasattr(obj, "__dict__") else None
+    return found
+
+
+def _key_of(info: TypeInfo, obj: Any) -> tuple[Any, ...]:
+    try:
+        return info.key_of(obj)
+    except AttributeError as error:
+        raise FieldTypeError(f"{info.name}: {error}", type=info.name) from None

@@ -1,0 +1,159 @@
+"""Objects and changes: what a transaction presents to the active node, and what it takes over from a call there.
+
+Never decides whether a version still holds; that is the active node's writer. The theory: changes are derived from the
+objects each time they are asked for, always against the committed versions, so presenting them twice is harmless. A
+version read is sent once: with the change that replaces it, else among the reads; a key found absent is always sent as
+a read, so that a create that lost a race is a conflict (run it again), not a duplicate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from halog.backend import Found, Work, Write
+from halog.core.ids import ABSENT
+from halog.core.records import CREATE
+from halog.errors import CrossPartitionError, RecordFormatError, RecordTooLargeError
+from halog.transactions.ended import end
+from halog.transactions.entry import Entry
+from halog.transactions.space import Image, Space
+
+if TYPE_CHECKING:
+    from halog.transactions.reading import Reading
+
+Reads = tuple[tuple[bytes, int], ...]
+Sent = Mapping[bytes, tuple[Write, ...]]
+
+LARGEST = 3
+"""Objects named by RecordTooLargeError."""
+
+
+def reads_of(entries: Iterable[Entry], replaced: Mapping[bytes, object]) -> list[tuple[bytes, int]]:
+    """The versions read, without those that a change replaces."""
+    reads = []
+    for e in entries:
+        if e.image is None:
+            if e.known:
+                reads.append((e.key, ABSENT))
+        elif e.key not in replaced:
+            reads.append((e.key, e.image.version))
+    return reads
+
+
+def changed(entries: Iterable[Entry]) -> dict[bytes, list[Write]]:
+    """The changes by index key; FieldTypeError if a value does not fit."""
+    return {e.key: writes for e in entries if not e.unchanged() and (writes := e.writes())}
+
+
+def work_in(tx: Reading, partition: str) -> Work:
+    """The transaction's state in one partition."""
+    entries = [e for e in tx.entries.values() if e.partition == partition]
+    changes = changed(entries)
+    reads = [*reads_of(entries, changes), *tx.expected.items()]
+    return Work(tuple(reads), tuple(w for writes in changes.values() for w in writes))
+
+
+def check_one_partition(tx: Reading, changes: Mapping[bytes, object]) -> str:
+    """The partition of a transaction that changes something; CrossPartitionError if it has more than one."""
+    entries = tx.entries
+    home = entries[next(iter(changes))]
+    for e in entries.values():
+        if e.partition != home.partition and (e.known or e.key in changes):
+            raise cross_partition(tx.space, home, e.key, e.partition)
+    return home.partition
+
+
+def cross_partition(space: Space, one: Entry, key: bytes, partition: str) -> CrossPartitionError:
+    """Names both partitions and both objects."""
+    this, that = space.name_of(one.key), space.name_of(key)
+    return CrossPartitionError(
+        f"{this} is in partition {one.partition} and {that} in {partition}; a transaction that changes something must "
+        "stay in one partition: partition both types by the same values, or use two transactions",
+        partitions=[one.partition, partition],
+        objects=[this, that],
+    )
+
+
+# --- size ---
+
+
+def check_size(space: Space, writes: Sequence[Write]) -> None:
+    """Refuse what cannot fit, before it is sent (R8); the active node checks the record's exact size."""
+    size = sum(len(w.value) for w in writes if w.value is not None)
+    if size > space.max_record_bytes:
+        raise too_large(space, writes, size, space.max_record_bytes)
+
+
+def too_large(space: Space, writes: Sequence[Write], size: int, limit: int) -> RecordTooLargeError:
+    """Names size, limit and the largest objects."""
+    sizes = sorted(((len(w.value or b""), w.key) for w in writes), reverse=True)[:LARGEST]
+    largest = [[space.name_of(key), n] for n, key in sizes]
+    shown = ", ".join(f"{name} ({n:,} bytes)" for name, n in largest)
+    return RecordTooLargeError(
+        f"the commit record has {size:,} bytes, the limit is {limit:,} (limits.max_record_bytes); the largest objects "
+        f"are {shown}; split the transaction",
+        size=size,
+        limit=limit,
+        largest=largest,
+    )
+
+
+# --- taking over ---
+
+
+def by_key(writes: Iterable[Write]) -> dict[bytes, tuple[Write, ...]]:
+    """Changes grouped by index key, in order."""
+    out: dict[bytes, tuple[Write, ...]] = {}
+    for w in writes:
+        out[w.key] = (*out.get(w.key, ()), w)
+    return out
+
+
+def learn(tx: Reading, partition: str, reads: Reads, found: Iterable[Found]) -> None:
+    """Take over what a call elsewhere has read: it counts as read by this transaction."""
+    for f in found:
+        if f.key not in tx.entries:
+            tx.entries[f.key] = Entry(tx, f.key, partition, tx.space.image(f))
+    for key, version in reads:
+        if key in tx.entries:
+            continue
+        if version != ABSENT:
+            raise RecordFormatError(f"the active node of {partition} read an object it did not send", key=key)
+        tx.entries[key] = Entry(tx, key, partition, None)
+
+
+def take_over(tx: Reading, partition: str, sent: Sent, writes: Iterable[Write]) -> None:
+    """Make the transaction's changes in `partition` be `writes`; existing Python objects keep their identity."""
+    now = by_key(writes)
+    for key, group in now.items():
+        if sent.get(key) != group:
+            _place(tx, key, partition, group)
+    for key in sent:
+        if key not in now:
+            _set(tx.entries[key], *_committed(tx.entries[key]))
+
+
+def _place(tx: Reading, key: bytes, partition: str, group: tuple[Write, ...]) -> None:
+    entry = tx.entries.get(key)
+    if entry is None:
+        first = group[0]
+        image = None if first.op == CREATE else Image(first.ref, first.replaced, None, {}, b"")
+        entry = tx.entries[key] = Entry(tx, key, partition, image)
+        entry.known = image is not None
+    last = group[-1]
+    _set(entry, None if last.value is None else last.ref, last.value)
+
+
+def _committed(entry: Entry) -> tuple[bytes | None, bytes | None]:
+    return (None, None) if entry.image is None else (entry.image.ref, entry.image.data)
+
+
+def _set(entry: Entry, ref: bytes | None, value: bytes | None) -> None:
+    if entry.obj is not None and entry.ref == ref and value is not None:
+        _, read = entry.tx.space.reader_of(value[:8])
+        entry.assume(read(value))
+        return
+    if entry.obj is not None:
+        end(entry.obj)
+    entry.obj, entry.ref, entry.pending = None, ref, value
