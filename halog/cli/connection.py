@@ -21,7 +21,7 @@ from halog.config import Config, load_config
 from halog.core.ids import Reference, location_code
 from halog.core.table import PartitionTable
 from halog.errors import AvailabilityError, ConfigError, HalogError, UnknownTypeError
-from halog.ports import Coordinator, SessionState, Versioned
+from halog.ports import Coordinator, Entry, SessionState, TopicPartition, Versioned
 from halog.runtime import cluster, frames
 from halog.runtime.members import NodeInfo
 from halog.runtime.node import Adapters
@@ -32,6 +32,9 @@ from mappers.base import Mapper
 
 SCAN_PAGE = 500
 """Objects per page of a scan: about 100 kB at 200 bytes each."""
+
+LOG_PIECE = 20_000
+"""Log entries read at once: well under a second, so that a long log does not look like a silent one."""
 
 R = TypeVar("R")
 
@@ -132,6 +135,11 @@ class Connection:
                     yield found
             if len(page) < SCAN_PAGE:
                 return
+
+    def read(self, tp: TopicPartition, start: int, end: int) -> Iterator[Entry]:
+        """The log's entries in [start, end), each piece within the time allowed."""
+        for at in range(start, end, LOG_PIECE):
+            yield from self.adapters.log.read(tp, at, min(end, at + LOG_PIECE), self.timeout_s)
 
     def commit(self, partition: str, work: Work) -> int:
         """Commit as one transaction; its id is given once, so that asking again never does it twice."""

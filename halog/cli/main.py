@@ -25,6 +25,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("halog.cli.status:status", "Is the cluster well? Nodes, partitions, replicas, lag."),
     "partition": ("halog.cli.partition:partition", "Where partitions live, and how far their copies are."),
     "get": ("halog.cli.get:get", "Show one object, by type and key."),
+    "log": ("halog.cli.log:log", "Show a partition's log, decoded, with the verdict on each record."),
+    "export": ("halog.cli.export:export", "Write objects to a file of JSON lines."),
+    "import": ("halog.cli.import_:import_", "Create the objects of such a file."),
     "failover": ("halog.cli.failover:failover", "Make another node active for a partition, without loss."),
     "version": ("halog.cli.version:version", "Print the versions of halog and of what it runs on."),
 }

@@ -69,7 +69,7 @@ def describe_key(definitions: Definitions, index_key: bytes) -> tuple[str, list[
     if definition is None:
         return "?", [index_key.hex()]
     try:
-        return definition.root, list(ForeignType(definition).decode_index_key(index_key).values())
+        return definition.root, list(definitions.foreign(definition.type_id).decode_index_key(index_key).values())
     except HalogError:
         return definition.root, [index_key[ID_BYTES:].hex()]
 

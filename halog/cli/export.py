@@ -1,0 +1,114 @@
+"""`halog export`: objects as JSON lines, lossless, by their stored definitions."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from halog.cli.options import config_option, timeout_option
+from halog.cli.output import emit, format_option
+from halog.cli.talk import progress
+
+if TYPE_CHECKING:
+    from halog.cli.connection import Connection
+
+
+@click.command()
+@click.argument("types", metavar="[TYPE]...", nargs=-1)
+@click.option(
+    "-o",
+    "--output",
+    "target",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="The file to write.",
+)
+@config_option
+@format_option
+@timeout_option
+def export(types: tuple[str, ...], target: Path, config_path: Path, format_: str, timeout_s: float) -> None:
+    """Write objects to a file, one JSON document a line; all types, or those named with their subclasses.
+
+    Each line holds type, key, fields and reference. No value is lost: decimals, dates and UUIDs are text, bytes are
+    hex, not-a-number and infinities have names. Each partition is read from its active node page by page: an object
+    is as some transaction left it, but two objects may be of two moments. The file appears when it is complete.
+
+    \b
+    Examples:
+      halog export -o all.jsonl
+      halog export Aircraft Airport -o places.jsonl
+      halog export Flight -o flights.jsonl --format json
+    """
+    from halog.cli.connection import connect
+
+    with connect(config_path, timeout_s) as connection, _written_whole(target) as out:
+        counts = write_lines(connection, _families(connection, types), out)
+    document = {"file": str(target), "objects": sum(counts.values()), "types": counts}
+    emit(format_, document, ["type", "objects"], [*counts.items(), ("all", sum(counts.values()))])
+
+
+@contextlib.contextmanager
+def _written_whole(target: Path) -> Iterator[IO[str]]:
+    """A file that takes its name only when it is complete; readable by its owner alone, for it holds everything."""
+    from halog.errors import ConfigError
+
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        out = os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{target}: cannot be written: {error.strerror}") from error
+    try:
+        with out:
+            yield out
+        unfinished.replace(target)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def _families(connection: Connection, types: Sequence[str]) -> dict[bytes, frozenset[str]]:
+    """{id of a key space: the type names wanted of it}."""
+    definitions = connection.definitions
+    named = types or sorted({d.name for d in definitions.all() if connection.config.policy_of(d.name) is not None})
+    wanted: dict[bytes, frozenset[str]] = {}
+    for name in named:
+        family = definitions.current(name).family_id
+        wanted[family] = wanted.get(family, frozenset()) | frozenset(definitions.family(name))
+    return wanted
+
+
+def write_lines(connection: Connection, families: dict[bytes, frozenset[str]], out: IO[str]) -> dict[str, int]:
+    """Write every object of the families; how many of each type."""
+    counts: dict[str, int] = {}
+    places = [(family, p) for family, names in families.items() for p in _partitions(connection, sorted(names))]
+    with progress() as bar:
+        task = bar.add_task("partitions", total=len(places), note="")
+        for family, partition in places:
+            for name, line in _lines(connection, family, families[family], partition):
+                out.write(line)
+                counts[name] = counts.get(name, 0) + 1
+                if counts[name] % 1000 == 0:
+                    bar.update(task, note=f"{sum(counts.values()):,} objects")
+            bar.advance(task)
+    return counts
+
+
+def _partitions(connection: Connection, names: Sequence[str]) -> list[str]:
+    policies = connection.policies_of(names)
+    return [t.name for t in connection.tables if t.policy in policies]
+
+
+def _lines(connection: Connection, family: bytes, names: frozenset[str], partition: str) -> Iterator[tuple[str, str]]:
+    from halog.cli.values import describe
+
+    definitions = connection.definitions
+    for found in connection.scan(partition, family):
+        shown = describe(definitions, found)
+        if shown["type"] in names:
+            yield shown["type"], json.dumps(shown, ensure_ascii=False, separators=(",", ":")) + "\n"

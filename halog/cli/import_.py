@@ -1,0 +1,78 @@
+"""`halog import`: objects from JSON lines, created through ordinary transactions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from halog.cli.options import config_option, timeout_option
+from halog.cli.output import emit, format_option
+from halog.cli.talk import progress, say
+
+if TYPE_CHECKING:
+    from halog.cli.connection import Connection
+    from halog.cli.incoming import Plan
+
+
+@click.command("import")
+@click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Check everything, also for duplicates; change nothing.")
+@click.option("--skip-existing", is_flag=True, help="Leave objects whose key exists alone, instead of refusing.")
+@config_option
+@format_option
+@timeout_option
+def import_(
+    source: Path, dry_run: bool, skip_existing: bool, config_path: Path, format_: str, timeout_s: float
+) -> None:
+    """Create the objects of a file that `halog export` wrote.
+
+    The whole file is checked first: types, fields, keys, and that no key exists, in the cluster or twice in the file;
+    what is wrong is named by its line, and nothing has changed. Then objects are created, up to 500 in a transaction.
+    They are new instances: each gets a new reference, and references among objects of the file point to the new ones.
+    The types must have been published by a node that declares them.
+
+    \b
+    Examples:
+      halog import all.jsonl --dry-run
+      halog import all.jsonl
+      halog import all.jsonl --skip-existing --format json
+    """
+    from halog.cli.connection import connect
+    from halog.cli.incoming import check_file
+
+    with connect(config_path, timeout_s) as connection:
+        with progress() as bar:
+            plan = check_file(connection, source, skip_existing, bar)
+        if not dry_run:
+            _create(connection, plan)
+    if plan.outside:
+        say(f"{plan.outside} references point to objects outside the file; they were kept as they are")
+    document = {
+        "file": str(source),
+        "dry_run": dry_run,
+        "created": 0 if dry_run else sum(plan.counts.values()),
+        "would_create": sum(plan.counts.values()) if dry_run else 0,
+        "existing": len(plan.skipped),
+        "types": plan.counts,
+    }
+    verb = "would be created" if dry_run else "created"
+    emit(format_, document, ["type", verb], [*plan.counts.items(), ("all", sum(plan.counts.values()))])
+
+
+def _create(connection: Connection, plan: Plan) -> None:
+    from halog.cli.incoming import batches
+    from halog.errors import HalogError
+
+    done = 0
+    with progress() as bar:
+        task = bar.add_task("objects", total=sum(plan.counts.values()), note="")
+        for partition, work in batches(connection, plan):
+            try:
+                connection.commit(partition, work)
+            except HalogError as error:
+                error.message = f"after {done:,} objects: {error.message}; go on with --skip-existing"
+                raise
+            done += len(work.writes)
+            bar.update(task, completed=done)

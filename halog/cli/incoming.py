@@ -1,0 +1,228 @@
+"""A file of exported objects on its way into a cluster: checked whole, then cut into transactions.
+
+Never trusts a line: it is decoded by this cluster's stored definition, its key must be the one its fields say, and a
+reference is taken only to be replaced. The file is read twice, so that its size does not matter; kept in memory are a
+digest and, for references, two identities per object.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from halog.backend import Work, Write
+from halog.cli.references import count_outside, with_refs
+from halog.core.records import CREATE
+from halog.errors import ConfigError, DuplicateKeyError, FieldTypeError, HalogError, RecordFormatError
+from halog.schema import ForeignType
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from halog.cli.connection import Connection
+    from halog.runtime.schemas import Definitions
+
+BATCH_OBJECTS = 500
+"""Objects per transaction: about 100 kB, far from the record limit, and few enough to hold up nobody."""
+BATCH_BYTES = 1_000_000
+"""A fifth of the largest record allowed: big objects go alone."""
+CHECK_OBJECTS = 500
+"""Keys asked for at once."""
+
+
+class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of the file; `version` and `definition` are the exporter's."""
+
+    type: str
+    key: list[Any]
+    fields: dict[str, Any]
+    ref: str = ""
+    version: int = 0
+    definition: str = ""
+
+
+class Item(msgspec.Struct, frozen=True):
+    """A checked line: where the object goes."""
+
+    number: int
+    line: Line
+    foreign: ForeignType
+    index_key: bytes
+    partition: str
+    others: tuple[str, ...]
+    """Other partitions that may hold its key, where the mapper does not decide by key."""
+
+
+class Plan(msgspec.Struct):
+    """What importing the file would do."""
+
+    source: Path
+    counts: dict[str, int]
+    outside: int = 0
+    skipped: set[int] = msgspec.field(default_factory=set)
+    """Numbers of lines whose object exists."""
+    renamed: dict[str, bytes] = msgspec.field(default_factory=dict)
+    """Reference in the file → reference of the object to be created."""
+
+
+# --- reading and checking ---
+
+
+def check_file(connection: Connection, source: Path, skip_existing: bool, bar: Progress) -> Plan:
+    """Check every line, and every key against the cluster and the file; the plan, or the first error by line."""
+    plan = Plan(source, {})
+    task = bar.add_task("checking", total=None, note="")
+    seen: dict[bytes, int] = {}
+    group: list[Item] = []
+    for item in items(connection, source):
+        with at_line(source, item.number):
+            _check_unique(item, seen)
+            item.foreign.encode(item.line.fields)
+        group.append(item)
+        if len(group) == CHECK_OBJECTS:
+            _admit(connection, group, plan, skip_existing)
+            group = []
+            bar.update(task, completed=item.number)
+    _admit(connection, group, plan, skip_existing)
+    for item in items(connection, source):
+        plan.outside += count_outside(item.foreign, item.line.fields, plan.renamed)
+    return plan
+
+
+def items(connection: Connection, source: Path) -> Iterator[Item]:
+    """The lines of the file, checked one by one; errors name the line."""
+    try:
+        with source.open(encoding="utf-8") as file:
+            for number, text in enumerate(file, 1):
+                if text.strip():
+                    with at_line(source, number):
+                        item = _item(connection, number, text)
+                    yield item
+    except OSError as error:
+        raise ConfigError(f"{source}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise RecordFormatError(f"{source}: is not UTF-8 text") from error
+
+
+@contextmanager
+def at_line(source: Path, number: int) -> Iterator[None]:
+    """Errors inside name the line."""
+    try:
+        yield
+    except HalogError as error:
+        error.message = f"{source}, line {number}: {error.message}"
+        raise
+
+
+def _item(connection: Connection, number: int, text: str) -> Item:
+    from halog.cli.values import key_from_plain
+
+    try:
+        line = msgspec.convert(json.loads(text), Line)
+    except (ValueError, RecursionError) as error:
+        raise RecordFormatError(f"not an exported object: {str(error)[:200]}") from error
+    foreign = _foreign(connection.definitions, line)
+    if [line.fields.get(name) for name in foreign.parsed.key] != line.key:
+        raise FieldTypeError(f"{line.type}: the key {json.dumps(line.key)} is not what its fields say", type=line.type)
+    key = key_from_plain(foreign.parsed, line.key)
+    policy = connection.policies_of([line.type])[0]
+    place = connection.place(policy, foreign.routing_key(key))
+    others = tuple(p for p in connection.candidates(policy, foreign.routing_key(key)) if p != place)
+    return Item(number, line, foreign, foreign.index_key(key), place, others)
+
+
+def _foreign(definitions: Definitions, line: Line) -> ForeignType:
+    """The definition that wrote it, where this cluster knows it, else the current one of the name."""
+    for definition in reversed(definitions.named(line.type)):
+        if definition.type_id.hex() == line.definition:
+            return definitions.foreign(definition.type_id)
+    return definitions.foreign(definitions.current(line.type).type_id)
+
+
+def _check_unique(item: Item, seen: dict[bytes, int]) -> None:
+    mark = hashlib.blake2b(item.index_key, digest_size=16).digest()
+    before = seen.setdefault(mark, item.number)
+    if before != item.number:
+        raise DuplicateKeyError(
+            f"{item.line.type} {json.dumps(item.line.key, ensure_ascii=False)} is on line {before} already",
+            type=item.line.type,
+        )
+
+
+def _admit(connection: Connection, group: Sequence[Item], plan: Plan, skip_existing: bool) -> None:
+    """Ask the cluster for the keys of a group; give the new ones their references."""
+    present = _present(connection, group)
+    for item in group:
+        ref = present.get(item.number)
+        with at_line(plan.source, item.number):
+            _check_admissible(item, plan, exists=ref is not None and not skip_existing)
+        if ref is not None:
+            plan.skipped.add(item.number)
+        else:
+            plan.counts[item.line.type] = plan.counts.get(item.line.type, 0) + 1
+        if item.line.ref:
+            plan.renamed[item.line.ref] = ref or connection.new_reference().to_bytes()
+
+
+def _check_admissible(item: Item, plan: Plan, *, exists: bool) -> None:
+    if exists:
+        raise DuplicateKeyError(
+            f"{item.line.type} {json.dumps(item.line.key, ensure_ascii=False)} exists; nothing was imported "
+            "(--skip-existing leaves existing objects alone)",
+            type=item.line.type,
+            key=item.line.key,
+        )
+    if item.line.ref in plan.renamed:
+        raise RecordFormatError(
+            f"reference {item.line.ref} stands on an earlier line already: two objects, one identity"
+        )
+
+
+def _present(connection: Connection, group: Sequence[Item]) -> dict[int, bytes]:
+    """{line number: reference} of the objects that exist."""
+    by_partition: dict[str, list[Item]] = {}
+    for item in group:
+        for partition in (item.partition, *item.others):
+            by_partition.setdefault(partition, []).append(item)
+    present = {}
+    for partition, asked in by_partition.items():
+        found = connection.fetch(partition, [item.index_key for item in asked])
+        present.update({i.number: f.ref for i, f in zip(asked, found, strict=True) if f is not None})
+    return present
+
+
+# --- writing ---
+
+
+def batches(connection: Connection, plan: Plan) -> Iterator[tuple[str, Work]]:
+    """The transactions that create what the plan says, partition by partition as they fill."""
+    pending: dict[str, list[Write]] = {}
+    sizes: dict[str, int] = {}
+    for item in items(connection, plan.source):
+        if item.number in plan.skipped:
+            continue
+        write = _write(connection, item, plan)
+        size = len(write.key) + len(write.value or b"")
+        waiting = pending.setdefault(item.partition, [])
+        if waiting and (len(waiting) >= BATCH_OBJECTS or sizes[item.partition] + size > BATCH_BYTES):
+            yield item.partition, Work((), tuple(waiting))
+            waiting = pending[item.partition] = []
+            sizes[item.partition] = 0
+        waiting.append(write)
+        sizes[item.partition] = sizes.get(item.partition, 0) + size
+    for partition, waiting in pending.items():
+        if waiting:
+            yield partition, Work((), tuple(waiting))
+
+
+def _write(connection: Connection, item: Item, plan: Plan) -> Write:
+    ref = plan.renamed.get(item.line.ref) if item.line.ref else None
+    with at_line(plan.source, item.number):
+        value = item.foreign.encode(with_refs(item.foreign, item.line.fields, plan.renamed))
+    return Write(CREATE, ref or connection.new_reference().to_bytes(), item.index_key, value, -1)

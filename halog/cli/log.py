@@ -1,0 +1,147 @@
+"""`halog log tail`: the records of a partition's log, decoded, with the chain's verdict on each."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from halog.cli.options import config_option, timeout_option
+from halog.cli.output import format_option
+from halog.cli.talk import echo_line
+
+if TYPE_CHECKING:
+    from halog.cli.connection import Connection
+    from halog.cli.verdicts import Judge, Judged
+    from halog.core.chain import ChainState
+    from halog.core.table import PartitionTable
+    from halog.ports import Entry, TopicPartition
+
+FOLLOW_S = 0.25
+"""How long one wait for new records takes; Ctrl-C is noticed between two."""
+
+
+@click.group("log")
+def log() -> None:
+    """The log: what was committed, in order, and by whom.
+
+    \b
+    Examples:
+      halog log tail flights-3
+      halog log tail flights-3 -f
+    """
+
+
+@log.command()
+@click.argument("partition")
+@click.option("-n", "count", type=click.IntRange(min=0), default=20, show_default=True, help="How many records.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with new records until Ctrl-C.")
+@config_option
+@format_option
+@timeout_option
+def tail(partition: str, count: int, follow: bool, config_path: Path, format_: str, timeout_s: float) -> None:
+    """Show the last records of a partition's log.
+
+    Values are decoded by the schemas topic; nothing of the application is imported. The verdict is what every reader
+    of this log comes to: started, opened and accepted records count; skipped ones are of a dead epoch; a voided one
+    breaks its epoch's chain, and what follows it in that epoch is skipped.
+
+    With --format json each record is one JSON document on one line.
+
+    \b
+    Examples:
+      halog log tail flights-3
+      halog log tail flights-3 -n 100 --format json
+      halog log tail flights-3 -n 0 -f
+    """
+    from halog.cli.connection import connect
+    from halog.cli.record_text import as_json, as_lines
+
+    with connect(config_path, timeout_s) as connection:
+        table = connection.table(partition)
+
+        def show(judged: Judged) -> None:
+            if format_ == "json":
+                echo_line(as_json(judged, connection.definitions))
+            else:
+                click.echo("\n".join(as_lines(judged, connection.definitions)))
+
+        judge, end = _show_last(connection, table, count, show)
+        if follow:
+            _follow(connection, table, end, judge, show)
+
+
+def _show_last(
+    connection: Connection, table: PartitionTable, count: int, show: Callable[[Judged], None]
+) -> tuple[Judge, int]:
+    """Judge what the log holds and show the last `count`; the judge and the offset to go on from."""
+    from halog.cli.verdicts import Judge
+
+    tp = _tp(table)
+    start, end = connection.adapters.log.bounds(tp, connection.timeout_s)
+    state, begin = _known_state(connection, table, start)
+    judge = Judge(state)
+    entries = connection.read(tp, begin, end)
+    last = deque((judge.judge(e) for e in entries), maxlen=count)
+    if len(last) < count and begin > start:
+        for judged in _before(connection, tp, start, begin, state.hash, count - len(last)):
+            show(judged)
+    for judged in last:
+        show(judged)
+    return judge, end
+
+
+def _tp(table: PartitionTable) -> TopicPartition:
+    from halog.ports import TopicPartition
+
+    return TopicPartition(table.topic, table.index)
+
+
+def _known_state(connection: Connection, table: PartitionTable, start: int) -> tuple[ChainState, int]:
+    """From where the log can be judged: its beginning, or the snapshot's marker where the beginning was trimmed."""
+    from halog.cli.snapshot_marker import read_marker
+    from halog.core.chain import ChainState
+
+    if start > 0:
+        marker = read_marker(connection, table)
+        if marker is not None:
+            return marker
+    return ChainState(bytes.fromhex(table.log_id), connection.config.site.name), start
+
+
+def _before(
+    connection: Connection, tp: TopicPartition, start: int, begin: int, last: bytes, count: int
+) -> Iterable[Judged]:
+    from halog.cli.verdicts import judge_backwards
+
+    entries = list(connection.read(tp, start, begin))
+    return deque(judge_backwards(entries, last), maxlen=count)
+
+
+def _follow(
+    connection: Connection, table: PartitionTable, offset: int, judge: Judge, show: Callable[[Judged], None]
+) -> None:
+    try:
+        for entry in _new_entries(connection, table, offset):
+            show(judge.judge(entry))
+    except KeyboardInterrupt:
+        pass  # the way to end it
+
+
+def _new_entries(connection: Connection, table: PartitionTable, offset: int) -> Iterator[Entry]:
+    from halog.errors import LogError
+    from halog.ports import OutOfRange
+
+    reader = connection.adapters.log.tail()
+    try:
+        reader.follow(_tp(table), offset)
+        while True:
+            for item in reader.poll(FOLLOW_S):
+                if isinstance(item, OutOfRange):
+                    raise LogError(f"offset {item.offset} of {table.name} is gone: its log was trimmed or re-created")
+                yield item
+    finally:
+        reader.close()

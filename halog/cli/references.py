@@ -1,0 +1,64 @@
+"""References inside plain values: found, and replaced.
+
+Pure. A reference in a file names an object of another cluster or another time; those that point into the file are given
+the identity their object got here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from halog.schema import ForeignType
+from halog.schema.shapes import ListShape, MapShape, OptionalShape, RecordShape, RefShape, Shape
+
+
+def with_refs(foreign: ForeignType, fields: Mapping[str, Any], renamed: Mapping[str, bytes]) -> dict[str, Any]:
+    """An object's plain fields with the references replaced that `renamed` knows."""
+    shapes = {f.name: f.shape for f in foreign.parsed.record.fields}
+    return {n: replace_refs(shapes[n], v, renamed) for n, v in fields.items()}
+
+
+def count_outside(foreign: ForeignType, fields: Mapping[str, Any], renamed: Mapping[str, bytes]) -> int:
+    """How many references of an object point to nothing `renamed` knows."""
+    shapes = {f.name: f.shape for f in foreign.parsed.record.fields}
+    return sum(ref not in renamed for n, v in fields.items() for ref in refs_in(shapes[n], v))
+
+
+def replace_refs(shape: Shape, value: Any, renamed: Mapping[str, bytes]) -> Any:
+    """A plain value with its references replaced where `renamed` knows them."""
+    match shape:
+        case RefShape():
+            new = renamed.get(value["ref"])
+            return value if new is None else {**value, "ref": new.hex()}
+        case ListShape(of):
+            return [replace_refs(of, v, renamed) for v in value]
+        case MapShape(of):
+            return {k: replace_refs(of, v, renamed) for k, v in value.items()}
+        case OptionalShape(of):
+            return None if value is None else replace_refs(of, value, renamed)
+        case RecordShape(fields=fields):
+            return {f.name: replace_refs(f.shape, value[f.name], renamed) for f in fields}
+        case _:
+            return value
+
+
+def refs_in(shape: Shape, value: Any) -> Iterator[str]:
+    """The references in a plain value."""
+    match shape:
+        case RefShape():
+            yield value["ref"]
+        case ListShape(of):
+            for v in value:
+                yield from refs_in(of, v)
+        case MapShape(of):
+            for v in value.values():
+                yield from refs_in(of, v)
+        case OptionalShape(of):
+            if value is not None:
+                yield from refs_in(of, value)
+        case RecordShape(fields=fields):
+            for f in fields:
+                yield from refs_in(f.shape, value[f.name])
+        case _:
+            return
