@@ -32,7 +32,7 @@ class KafkaLog:
         self._admin: Any = None
         self._topics: Topics | None = None
         self._writer: KeyedWriter | None = None
-        self._readers = Readers(bootstrap)
+        self._readers = Readers(bootstrap, self._client)
         self._known: set[str] = set()
         self._spare: KafkaSession | None = None
         self._closed = False
@@ -87,8 +87,8 @@ class KafkaLog:
     def read(self, tp: TopicPartition, start: int, end: int, timeout_s: float = 10.0) -> Iterator[Entry]:
         return self._readers.read(tp, start, end, timeout_s)
 
-    def read_keyed(self, tp: TopicPartition) -> Iterator[tuple[bytes, bytes | None, dict[str, bytes]]]:
-        return self._readers.read_keyed(tp)
+    def read_keyed(self, tp: TopicPartition, start: int = 0) -> Iterator[tuple[bytes, bytes | None, dict[str, bytes]]]:
+        return self._readers.read_keyed(tp, start)
 
     def put(self, tp: TopicPartition, key: bytes, value: bytes | None) -> None:
         with self._lock:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Seat
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from halog.adapters import kafka_conf
 from halog.errors import ClosedError, DeadlineError, LogError
@@ -21,14 +22,21 @@ from halog.ports import Entry, TopicPartition
 MAX_IDLE = 2  # reads run side by side in an election of several partitions, rarely more
 BATCH = 2_000
 SLICE_S = 0.05
-KEYED_S = 600.0  # a state topic is read at 100,000 objects a second or more
+_PASSING = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,  # not yet known to every broker
+    KafkaError._TRANSPORT,
+}
+T = TypeVar("T")
+KEYED_S = 30.0  # without progress: a dead writer's open transaction ends 10 s after it began, checked every 10 s
 
 
 class Readers:
     """A little pool of consumers."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, bootstrap: str, admin: Callable[[], Any]) -> None:
+        self._bootstrap, self._admin = bootstrap, admin
         self._lock = threading.Lock()
         self._idle: list[Any] = []
         self._closed = False
@@ -76,12 +84,32 @@ class Readers:
         for m in self._messages(tp, start, end, timeout_s):
             yield Entry(tp, m.offset(), m.value() or b"", m.timestamp()[1])
 
-    def read_keyed(self, tp: TopicPartition) -> Iterator[tuple[bytes, bytes | None, dict[str, bytes]]]:
-        _, end = self.bounds(tp, kafka_conf.ADMIN_S)
-        for m in self._messages(tp, 0, end, KEYED_S):
+    def read_keyed(self, tp: TopicPartition, start: int) -> Iterator[tuple[bytes, bytes | None, dict[str, bytes]]]:
+        for m in self._messages(tp, start, self._written(tp), KEYED_S, renew=True):
             yield m.key() or b"", m.value(), dict(m.headers() or ())
 
-    def _messages(self, tp: TopicPartition, start: int, end: int, timeout_s: float) -> Iterator[Any]:
+    def _written(self, tp: TopicPartition) -> int:
+        """The end of all that was written. The end of what is *committed* lags behind a commit that has returned: its
+        marker is written afterwards; reading up to here waits for it."""
+        asked = Seat(tp[0], tp[1])
+
+        def ask() -> int:
+            found = self._admin().list_offsets(
+                {asked: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
+                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=kafka_conf.ADMIN_S,
+            )
+            return int(found[asked].result(kafka_conf.ADMIN_S).offset)
+
+        try:
+            return _patiently(ask, kafka_conf.ADMIN_S)
+        except KafkaException as e:
+            raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
+
+    def _messages(
+        self, tp: TopicPartition, start: int, end: int, timeout_s: float, *, renew: bool = False
+    ) -> Iterator[Any]:
+        """With `renew` the time allowed begins anew at each progress."""
         deadline = time.monotonic() + timeout_s
         with self._lent(tp[0]) as consumer:
             consumer.list_topics(tp[0], timeout=timeout_s)  # a cold assign wastes 0.5 s
@@ -95,13 +123,28 @@ class Readers:
                     raise DeadlineError(said, topic=tp[0], partition=tp[1], at=at, end=end)
                 for m in _next(consumer):
                     at = max(at, _position(m, tp))
+                    if renew:
+                        deadline = time.monotonic() + timeout_s
                     if m.error() is None and m.offset() < end:
                         yield m
 
 
 def _bounds(consumer: Any, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
-    start, end = consumer.get_watermark_offsets(Seat(tp[0], tp[1]), timeout=timeout_s, cached=False)
+    asked = Seat(tp[0], tp[1])
+    start, end = _patiently(lambda: consumer.get_watermark_offsets(asked, timeout=timeout_s, cached=False), timeout_s)
     return int(start), int(end)
+
+
+def _patiently(ask: Callable[[], T], timeout_s: float) -> T:
+    """Again where a leader is only just elected (a new topic, a restarted broker)."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return ask()
+        except KafkaException as e:
+            if e.args[0].code() not in _PASSING or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
 
 
 def _next(consumer: Any) -> list[Any]:
@@ -116,6 +159,6 @@ def _position(message: Any, tp: TopicPartition) -> int:
         return int(message.offset()) + 1
     if error.code() == KafkaError._PARTITION_EOF:
         return int(message.offset())
-    if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+    if error.retriable() or error.code() in _PASSING or error.code() == KafkaError._ALL_BROKERS_DOWN:
         return -1
     raise LogError(f"{tp[0]}/{tp[1]} cannot be read: {error.str()}", topic=tp[0], partition=tp[1])

@@ -48,6 +48,7 @@ class KafkaTail:
         self._known_topics: set[str] = set()
         self._lock = threading.Lock()  # the places and the consumer's assignment
         self._places: dict[TopicPartition, _Place] = {}
+        self._unlearnt: set[TopicPartition] = set()  # to be followed once their topic is known
         self._seen: set[TopicPartition] = set()  # followed before: stale messages of these may be about
         self._moves = 0
         self._later: deque[LogError] = deque()
@@ -62,33 +63,41 @@ class KafkaTail:
     # ---- places
 
     def follow(self, tp: TopicPartition, offset: int) -> None:
-        self._learn(tp.topic)
         with self._lock:
             self._check()
             self._moves += 1
             again = tp in self._seen
-            if tp in self._places:
+            if tp in self._places and tp not in self._unlearnt:
                 self._unseat(tp)
             self._places[tp] = _Place(offset, self._moves if again else 0)
             self._seen.add(tp)
-            self._seat(tp, offset)
+            if tp.topic in self._known_topics:
+                self._seat(tp, offset)
+            else:
+                self._unlearnt.add(tp)
 
     def unfollow(self, tp: TopicPartition) -> None:
         with self._lock:
             self._check()
             if self._places.pop(tp, None) is not None:
                 self._moves += 1
-                self._unseat(tp)
+                if tp not in self._unlearnt:
+                    self._unseat(tp)
+                self._unlearnt.discard(tp)
 
-    def _learn(self, topic: str) -> None:
-        """Metadata first: an assign to an unknown topic waits for the next refresh."""
-        if topic in self._known_topics:
-            return
-        try:
-            self._consumer.list_topics(topic, timeout=kafka_conf.ADMIN_S)
-        except KafkaException as e:
-            raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
-        self._known_topics.add(topic)
+    def _learn(self) -> None:
+        """Metadata first: an assign to an unknown topic waits for the next refresh. On the polling thread, because
+        `list_topics` beside a `poll` of the same consumer does not come back."""
+        for topic in {tp.topic for tp in self._unlearnt.copy()}:
+            try:
+                self._consumer.list_topics(topic, timeout=kafka_conf.ADMIN_S)
+            except KafkaException as e:
+                raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
+            with self._lock:
+                self._known_topics.add(topic)
+                for tp in [tp for tp in self._unlearnt if tp.topic == topic]:
+                    self._unlearnt.discard(tp)
+                    self._seat(tp, self._places[tp].next)
 
     def _seat(self, tp: TopicPartition, offset: int) -> None:
         self._consumer.incremental_assign([Seat(tp[0], tp[1], offset)])
@@ -103,6 +112,9 @@ class KafkaTail:
         while True:
             with self._lock:
                 self._check()
+            if self._unlearnt:
+                self._learn()
+            with self._lock:
                 moves = self._moves
             found = self._sort(self._fetch(deadline, limit), moves)
             if self._later:

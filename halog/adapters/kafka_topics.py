@@ -42,9 +42,10 @@ class Topics:
         wanted = {**_COMMON, **(_COMPACTED if compacted else _LOG)}
         try:
             self._check_brokers()
-            if not self._create(topic, partitions, wanted):
+            created = self._create(topic, partitions, wanted)
+            self._await_leaders(topic)  # also of a topic that another node is just creating
+            if not created:
                 self._check(topic, partitions, wanted)
-            self._await_leaders(topic, partitions)
         except KafkaException as e:
             raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
 
@@ -114,11 +115,11 @@ class Topics:
         future = self._admin.describe_configs([resource], request_timeout=kafka_conf.ADMIN_S)[resource]
         return {name: str(entry.value) for name, entry in future.result(kafka_conf.ADMIN_S).items()}
 
-    def _await_leaders(self, topic: str, partitions: int) -> None:
+    def _await_leaders(self, topic: str) -> None:
         deadline = time.monotonic() + LEADER_S
         while time.monotonic() < deadline:
             found = self._admin.list_topics(topic, timeout=kafka_conf.ADMIN_S).topics[topic].partitions
-            if len(found) == partitions and all(p.leader >= 0 for p in found.values()):
+            if found and all(p.leader >= 0 for p in found.values()):
                 return
             time.sleep(0.01)
         raise LogError(f"topic {topic} has partitions without a leader after {LEADER_S:g} s", topic=topic)

@@ -89,7 +89,7 @@ class MemoryBroker:
         try:
             return self._topics[tp.topic][1][tp[1]]
         except LookupError:
-            raise LogError(f"no such log partition: {tp.topic}/{tp.index}", topic=tp.topic) from None
+            raise LogError(f"no such log partition: {tp.topic}/{tp.partition}", topic=tp.topic) from None
 
     # ---- writing
 

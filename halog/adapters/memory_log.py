@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 from halog.adapters.memory_broker import Answer, MemoryBroker, Row, Wire
-from halog.errors import DeadlineError, OverloadedError, RecordTooLargeError, RefusedError
+from halog.errors import DeadlineError, LogError, OverloadedError, RecordTooLargeError, RefusedError
 from halog.ports import Delivery, Entry, OutOfRange, TopicPartition
 
+log = logging.getLogger("halog.memory")
 MAX_QUEUED = 100_000  # as the Kafka adapter's produce queue
 MAX_BYTES = 6 << 20  # as the Kafka adapter's message.max.bytes
 
@@ -46,12 +48,13 @@ class MemoryLog:
         deadline = time.monotonic() + timeout_s
         while self.bounds(tp)[1] < end:
             if time.monotonic() > deadline:
-                raise DeadlineError(f"{tp.topic}/{tp.index} did not reach offset {end} in {timeout_s} s", end=end)
+                raise DeadlineError(f"{tp.topic}/{tp.partition} did not reach offset {end} in {timeout_s} s", end=end)
             time.sleep(0.002)
 
-    def read_keyed(self, tp: TopicPartition) -> Iterator[tuple[bytes, bytes | None, dict[str, bytes]]]:
+    def read_keyed(self, tp: TopicPartition, start: int = 0) -> Iterator[tuple[bytes, bytes | None, dict[str, bytes]]]:
         with self.broker.lock:
-            rows = list(self.broker.shelf(tp).rows)
+            shelf = self.broker.shelf(tp)
+            rows = list(shelf.since(max(start, shelf.start), len(shelf.rows)))
         return ((row.key or b"", row.value, dict(row.headers)) for row in rows if not row.is_marker)
 
     def put(self, tp: TopicPartition, key: bytes, value: bytes | None) -> None:
@@ -78,7 +81,7 @@ class MemoryTransaction:
     def write(self, tp: TopicPartition, items: Iterable[tuple[bytes, bytes | None, dict[str, bytes]]]) -> None:
         if not self._broker.is_current(self._id, self._number):
             raise RefusedError(f"a newer writer holds transactional id {self._id}", transactional_id=self._id)
-        self._broker.write(tp, items, marker=True)
+        self._broker.write(tp, list(items), marker=True)  # items that raise half-way must leave nothing
 
     def close(self) -> None:
         """Nothing is held."""
@@ -112,7 +115,11 @@ class MemorySession:
             self._count += 1
             number = self._count
             self._pending[number] = done
-        self._broker.send(Wire(tp, data, self._answer(number)))
+        answer = self._answer(number)
+        try:
+            self._broker.send(Wire(tp, data, answer))
+        except LogError as e:
+            answer(None, str(e))
 
     def _answer(self, number: int) -> Answer:
         def answer(offset: int | None, why: str | None) -> None:
@@ -139,7 +146,10 @@ class MemorySession:
             due = list(self._due)
             self._due.clear()
         for done, offset, why in due:
-            done(offset, why)
+            try:
+                done(offset, why)
+            except Exception:
+                log.exception("a delivery callback raised")
         return len(due)
 
     def abandon(self) -> None:
@@ -157,6 +167,7 @@ class MemoryTail:
         self._places: dict[TopicPartition, int] = {}
         self._lock = threading.Lock()
         self._signal = threading.Event()
+        self._woken = False
 
     def follow(self, tp: TopicPartition, offset: int) -> None:
         self._broker.shelf(tp)
@@ -171,11 +182,15 @@ class MemoryTail:
         self._broker.unlisten(tp, self._signal.set)
 
     def poll(self, timeout_s: float, limit: int = 2000) -> Sequence[Entry | OutOfRange]:
-        found = self._collect(limit)
-        if not found and self._signal.wait(timeout_s):
+        deadline = time.monotonic() + timeout_s
+        while True:
             self._signal.clear()
             found = self._collect(limit)
-        return found
+            left = deadline - time.monotonic()
+            if found or self._woken or left <= 0:
+                self._woken = False
+                return found
+            self._signal.wait(left)
 
     def _collect(self, limit: int) -> list[Entry | OutOfRange]:
         found: list[Entry | OutOfRange] = []
@@ -195,6 +210,7 @@ class MemoryTail:
         return [_entry(tp, row) for row in rows if not row.is_marker]
 
     def wake(self) -> None:
+        self._woken = True
         self._signal.set()
 
     def close(self) -> None:

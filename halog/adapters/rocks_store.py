@@ -15,11 +15,11 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import rocksdict
 
 from halog.adapters.rocks_options import options, write_options
+from halog.adapters.rocks_view import RocksView
 from halog.errors import ClosedError, HalogError, RefusedError, StoreError
 
 MARKER = "HALOG-STORE"
@@ -48,31 +48,7 @@ class RocksStore:
             raise self._error(e) from None
 
     def scan(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        return self._scan(self._db, prefix, after)
-
-    def _scan(self, source: Any, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """The iterator is made here, not at the first `next`: it shows the store as of the call."""
-        read = rocksdict.ReadOptions()
-        upper = _behind(prefix)
-        if upper is not None:
-            read.set_iterate_upper_bound(upper)
-        begin = max(prefix, after + b"\0") if after else prefix
-        try:
-            rows = source.items(from_key=begin, read_opt=read)
-        except Exception as e:
-            raise self._error(e) from None
-        return self._rows(rows, prefix)
-
-    def _rows(self, rows: Iterator[tuple[bytes, bytes]], prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        try:
-            for key, value in rows:
-                if not key.startswith(prefix):
-                    return
-                yield key, value
-        except HalogError:
-            raise
-        except Exception as e:
-            raise self._error(e) from None
+        return self.snapshot().scan(prefix, after)
 
     def write(self, items: Iterable[tuple[bytes, bytes | None]], *, flush: bool = False) -> None:
         batch = rocksdict.WriteBatch(raw_mode=True)
@@ -97,9 +73,9 @@ class RocksStore:
         except Exception as e:
             raise self._error(e) from None
 
-    def snapshot(self) -> RocksSnapshot:
+    def snapshot(self) -> RocksView:
         try:
-            return RocksSnapshot(self, self._db.snapshot())
+            return RocksView(self._db.iter(), self._error)
         except Exception as e:
             raise self._error(e) from None
 
@@ -121,25 +97,6 @@ class RocksStore:
             held=False,
             rebuild=True,
         )
-
-
-class RocksSnapshot:
-    """A RocksDB snapshot; costs nothing to make, and keeps overwritten data on disk for as long as it lives."""
-
-    def __init__(self, store: RocksStore, snapshot: Any) -> None:
-        self._store, self._snapshot = store, snapshot
-
-    def get(self, key: bytes) -> bytes | None:
-        try:
-            value: bytes = self._snapshot[key]
-            return value
-        except KeyError:
-            return None
-        except Exception as e:
-            raise self._store._error(e) from None
-
-    def scan(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        return self._store._scan(self._snapshot, prefix, after)
 
 
 def destroy(directory: str | os.PathLike[str]) -> None:

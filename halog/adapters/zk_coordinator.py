@@ -43,6 +43,13 @@ ANSWER_S = 5.0  # a server that holds a request longer is as good as silent; its
 _NO_ANSWER = (ConnectionLoss, SessionExpiredError, OperationTimeoutError, KazooTimeoutError)
 
 
+class _Quiet(logging.LoggerAdapter[logging.Logger]):
+    """kazoo warns of every attempt to reconnect; the states tell what matters."""
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        self.logger.log(level if level > logging.WARNING else logging.DEBUG, msg, *args, **kwargs)
+
+
 class ZkCoordinator:
     """One session at a time on the servers in `hosts` ("host:port,host:port")."""
 
@@ -60,7 +67,7 @@ class ZkCoordinator:
                 max_tries=-1, delay=RECONNECT_S, backoff=1.5, max_delay=RECONNECT_MAX_S, max_jitter=0.1
             ),
             command_retry=KazooRetry(max_tries=0),
-            logger=log,
+            logger=_Quiet(log),
         )
         self._dispatch: Dispatcher | None = None
         self._on_state: Callable[[SessionState], None] = lambda state: None
@@ -144,6 +151,7 @@ class ZkCoordinator:
     # ---- reads
 
     def get(self, path: str) -> Versioned | None:
+        self._ready()
         try:
             data, stat = self._read(self._client.get_async(self._abs(path)))
         except NoNodeError:
@@ -151,12 +159,14 @@ class ZkCoordinator:
         return Versioned(data, stat.version)
 
     def children(self, path: str) -> list[str]:
+        self._ready()
         try:
             return sorted(self._read(self._client.get_children_async(self._abs(path))))
         except NoNodeError:
             return []
 
     def sync(self, path: str) -> None:
+        self._ready()
         self._read(self._client.sync_async(self._abs(path)))
 
     def watch(self, path: str, changed: Callable[[str, Versioned | None], None]) -> None:
@@ -232,7 +242,7 @@ class ZkCoordinator:
         return (self._root + "/" + path.strip("/")).rstrip("/")
 
     def _ready(self) -> None:
-        """Before a write: without a connection nothing is sent, and the outcome is known."""
+        """Before a request: without a connection nothing is sent (kazoo would queue it), and the outcome is known."""
         if self._closed:
             raise ClosedError("the coordinator is closed")
         if not self._client.connected:

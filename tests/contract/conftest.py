@@ -1,0 +1,61 @@
+"""One suite per port, run against the memory reference and the real adapter; a rig per implementation makes the faults.
+
+The servers are this suite's own: it pauses and restarts them, which another suite's tests need not expect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from halog.embedded import EmbeddedSite
+from tests.contract.rigs import KafkaRig, LogRig, MemoryLogRig
+from tests.contract.rigs_coordinator import CoordinatorRig, MemoryCoordinatorRig, ZkRig
+from tests.contract.rigs_store import MemoryStoreRig, RocksRig, StoreRig
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedSite]:
+    site = EmbeddedSite(tmp_path_factory.mktemp("contract-site"))
+    site.start()
+    try:
+        yield site
+    finally:
+        site.stop()
+
+
+@pytest.fixture(params=["memory", "kafka"])
+def logs(request: pytest.FixtureRequest) -> Iterator[LogRig]:
+    rig = MemoryLogRig() if request.param == "memory" else KafkaRig(request.getfixturevalue("servers"))
+    yield rig
+    rig.end()
+
+
+@pytest.fixture
+def kafka(servers: EmbeddedSite) -> Iterator[KafkaRig]:
+    rig = KafkaRig(servers)
+    yield rig
+    rig.end()
+
+
+@pytest.fixture(params=["memory", "zookeeper"])
+def coordinators(request: pytest.FixtureRequest) -> Iterator[CoordinatorRig]:
+    rig = MemoryCoordinatorRig() if request.param == "memory" else ZkRig(request.getfixturevalue("servers"))
+    yield rig
+    rig.end()
+
+
+@pytest.fixture
+def zookeeper(servers: EmbeddedSite) -> Iterator[ZkRig]:
+    rig = ZkRig(servers)
+    yield rig
+    rig.end()
+
+
+@pytest.fixture(params=["memory", "rocks"])
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreRig]:
+    rig = MemoryStoreRig() if request.param == "memory" else RocksRig(tmp_path / "store")
+    yield rig
+    rig.end()

@@ -1,0 +1,130 @@
+"""Log implementations under test, with the faults each can be made to show. Nothing here asserts."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from halog.adapters.kafka_log import KafkaLog
+from halog.adapters.memory import MemoryBroker, MemoryLog
+from halog.embedded import EmbeddedSite
+from halog.ports import Entry, Log, LogSession, LogTail, OutOfRange, TopicPartition
+
+_numbers = itertools.count()
+SETTLE_S = 0.15  # for an append to have left the client's process
+
+
+class LogRig(Protocol):
+    """What the log suite needs of an implementation."""
+
+    def log(self) -> Log:
+        """A node's own view of the shared log."""
+
+    def hold(self, tp: TopicPartition) -> None:
+        """Appends sent from now on are on the wire, but do not land."""
+
+    def release(self, tp: TopicPartition) -> None:
+        """They land now."""
+
+    def end(self) -> None: ...
+
+
+class MemoryLogRig:
+    def __init__(self) -> None:
+        self.broker = MemoryBroker()
+
+    def log(self) -> MemoryLog:
+        return MemoryLog(self.broker)
+
+    def hold(self, tp: TopicPartition) -> None:
+        self.broker.hold(tp)
+
+    def release(self, tp: TopicPartition) -> None:
+        self.broker.release(tp)
+
+    def end(self) -> None:
+        """Nothing outlives the test."""
+
+
+class KafkaRig:
+    """A held append is one in the socket of a broker that was stopped by SIGSTOP."""
+
+    def __init__(self, site: EmbeddedSite) -> None:
+        self.site = site
+        self._logs: list[KafkaLog] = []
+        self._held = False
+
+    def log(self) -> KafkaLog:
+        made = KafkaLog(self.site.info.bootstrap)
+        self._logs.append(made)
+        return made
+
+    def hold(self, tp: TopicPartition) -> None:
+        self.site.pause("kafka")
+        self._held = True
+
+    def release(self, tp: TopicPartition) -> None:
+        time.sleep(SETTLE_S)
+        self.site.resume("kafka")
+        self._held = False
+
+    def end(self) -> None:
+        if self._held:
+            self.site.resume("kafka")
+        for made in self._logs:
+            made.close()
+
+
+def new_topic(log: Log, partitions: int = 1, *, compacted: bool = False) -> TopicPartition:
+    """Partition 0 of a topic nobody used before."""
+    topic = f"c{os.getpid()}-{next(_numbers)}"
+    log.ensure_topic(topic, partitions, compacted=compacted)
+    return TopicPartition(topic, 0)
+
+
+class Outcomes(list[tuple[int | None, str | None]]):
+    """The deliveries of one or several appends, in the order they came."""
+
+    def __call__(self, offset: int | None, why: str | None) -> None:
+        self.append((offset, why))
+
+    @property
+    def offsets(self) -> list[int | None]:
+        return [offset for offset, _ in self]
+
+
+def appended(session: LogSession, tp: TopicPartition, *values: bytes, timeout_s: float = 10.0) -> list[int | None]:
+    """Append and wait: the offsets."""
+    outcomes = Outcomes()
+    for value in values:
+        session.append(tp, value, outcomes)
+    poll_until(session, lambda: len(outcomes) == len(values), timeout_s)
+    return outcomes.offsets
+
+
+def poll_until(session: LogSession, done: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not done():
+        assert time.monotonic() < deadline, "no delivery in time"
+        session.poll(0.1)
+
+
+def collect(tail: LogTail, count: int, timeout_s: float = 10.0) -> list[Entry | OutOfRange]:
+    """At least `count` things from the tail."""
+    found: list[Entry | OutOfRange] = []
+    deadline = time.monotonic() + timeout_s
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"{len(found)} of {count} came: {found[-3:]}"
+        found.extend(tail.poll(0.1))
+    return found
+
+
+def values(entries: list[Entry | OutOfRange]) -> list[bytes]:
+    return [e.value for e in entries if isinstance(e, Entry)]
+
+
+def offsets(entries: list[Entry | OutOfRange]) -> list[int]:
+    return [e.offset for e in entries if isinstance(e, Entry)]
