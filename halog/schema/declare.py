@@ -87,7 +87,7 @@ def _declare(cls: type[T], options: _Options) -> type[T]:
     _as_dataclass(cls, name)
     definition = _definition(cls, name, bases, options)
     methods = _wrap_methods(cls, name, bases, registry)
-    info = TypeInfo(cls, definition, methods, registry.is_subtype)
+    info = TypeInfo(cls, definition, methods, registry.may_refer)
     registry.add(info)
     for field in definition.key:
         setattr(cls, field, KeyField(name, field))
@@ -158,6 +158,6 @@ def _wrap_methods(cls: type[Any], name: str, bases: list[TypeInfo], registry: Re
     for base in reversed(bases):
         methods.update(base.methods)
     for method, func in public_functions(cls).items():
-        methods[method] = MethodInfo(name, func, {cls.__name__: cls}, registry.is_subtype)
+        methods[method] = MethodInfo(name, func, {cls.__name__: cls}, registry.may_refer)
         setattr(cls, method, wrap(func, name))
     return methods

@@ -70,10 +70,14 @@ class Registry:
         name = self.info(what).name
         return tuple(t for t in self.by_name.values() if t.name == name or name in t.bases)
 
-    def is_subtype(self, name: str, target: str) -> bool:
-        """Whether the named type is `target` or derived from it."""
+    def may_refer(self, name: str, target: str) -> bool:
+        """Whether a reference to the named type may stand where `target` is declared: itself or a subtype.
+
+        A type unknown here passes: in a rolling upgrade it may be a newer node's subtype, and an object that refers to
+        one must stay writable.
+        """
         info = self.by_name.get(name)
-        return name == target or (info is not None and target in info.bases)
+        return name == target or info is None or target in info.bases
 
     def schema_for_foreign(self, definition: str | bytes | Mapping[str, Any]) -> ForeignType:
         """A checked reader for a definition of which this process may have no class; cached by type id."""
