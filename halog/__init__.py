@@ -9,16 +9,41 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dataclasses import field as field
+
+    from halog import aio as aio
     from halog import errors as errors
+    from halog.runtime.open import node as node
+    from halog.schema import Decimals as Decimals
+    from halog.schema import Ref as Ref
+    from halog.schema import managed as managed
+    from halog.transactions import Node as Node
+    from halog.transactions import Transaction as Transaction
+    from halog.transactions import current as current
+    from halog.transactions import transaction as transaction
 
 __version__ = "0.1.0"
 
 # public name -> "module" (the name is the module) or "module:attribute"
 _PUBLIC: dict[str, str] = {
+    "Decimals": "halog.schema:Decimals",
+    "Node": "halog.transactions:Node",
+    "Ref": "halog.schema:Ref",
+    "Transaction": "halog.transactions:Transaction",
+    "aio": "halog.aio",
+    "current": "halog.transactions:current",
     "errors": "halog.errors",
+    "field": "dataclasses:field",
+    "managed": "halog.schema:managed",
+    "node": "halog.runtime.open:node",
+    "transaction": "halog.transactions:transaction",
 }
 
-__all__ = ["errors", "__version__"]
+__all__ = [
+    "managed", "field", "Ref", "Decimals",
+    "node", "Node", "transaction", "current", "Transaction",
+    "aio", "errors", "__version__",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -27,7 +52,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'halog' has no attribute {name!r}")
     module, _, attribute = target.partition(":")
     value = import_module(module)
-    return getattr(value, attribute) if attribute else value
+    found = getattr(value, attribute) if attribute else value
+    globals()[name] = found  # the next look-up is an ordinary one
+    return found
 
 
 def __dir__() -> list[str]:

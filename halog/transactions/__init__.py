@@ -4,7 +4,8 @@ The initiator holds a transaction whole (versions read, changes, results of call
 node between two requests, so a new active can go on with it (R5). Nothing here knows Kafka, ZooKeeper or sockets.
 
     node         what an application holds: verbs, the decorated form, bulk load
-    transaction  one transaction: identity map, verbs, life
+    reading      one transaction's identity map and the verbs that look
+    writing      the verbs that change, and a transaction's life; commit: its end
     entry        one object inside a transaction; the binding its methods ask where to run
     work         objects ⇄ changes: what is sent at commit and with a call
     calls        a method call here or on the active node; execute: the active node's side
@@ -18,6 +19,6 @@ from halog.transactions.execute import Executor
 from halog.transactions.load import Loaded
 from halog.transactions.node import Node
 from halog.transactions.retry import transaction
-from halog.transactions.transaction import Transaction
+from halog.transactions.writing import Transaction
 
 __all__ = ["Executor", "Loaded", "Node", "Transaction", "current", "transaction"]

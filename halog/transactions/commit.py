@@ -22,7 +22,7 @@ from halog.errors import (
 from halog.transactions import work
 
 if TYPE_CHECKING:
-    from halog.transactions.transaction import Transaction
+    from halog.transactions.writing import Transaction
 
 COMMITTED, ROLLED_BACK, UNKNOWN = 2, 3, 4
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from halog.errors import NoTransactionError
 
 if TYPE_CHECKING:
-    from halog.transactions.transaction import Transaction
+    from halog.transactions.writing import Transaction
 
 CURRENT: ContextVar[Transaction | None] = ContextVar("halog_transaction", default=None)
 

@@ -14,7 +14,7 @@ from halog.schema.registry import Registry
 from halog.transactions import failures, work
 from halog.transactions.context import CURRENT
 from halog.transactions.space import Space
-from halog.transactions.transaction import Transaction
+from halog.transactions.writing import Transaction
 
 
 class Executor:

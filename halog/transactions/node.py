@@ -18,7 +18,7 @@ from halog.transactions import retry
 from halog.transactions.context import open_here
 from halog.transactions.execute import Executor
 from halog.transactions.space import MAX_RECORD_BYTES, Space
-from halog.transactions.transaction import Read, Transaction
+from halog.transactions.writing import Read, Transaction
 
 T = TypeVar("T")
 P = ParamSpec("P")

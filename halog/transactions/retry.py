@@ -41,7 +41,7 @@ def run(node: Node, func: Callable[[], R], retries: int) -> R:
             if attempt >= retries:
                 error.evidence["attempts"] = attempt + 1
                 raise
-            _remember(settled, error)
+            remember(settled, error)
         time.sleep(pause(attempt))
         attempt += 1
 
@@ -52,7 +52,8 @@ def pause(attempt: int) -> float:
     return longest * random.uniform(0.1, 1.0)  # not a secret
 
 
-def _remember(settled: dict[str, int], error: ConflictError) -> None:
+def remember(settled: dict[str, int], error: ConflictError) -> None:
+    """Note the position that the next attempt's reads wait for."""
     partition, lsn = error.evidence.get("partition"), error.evidence.get("settled_lsn")
     if isinstance(partition, str) and isinstance(lsn, int):
         settled[partition] = max(lsn, settled.get(partition, 0))

@@ -1,0 +1,217 @@
+"""The same verbs, awaitable: for applications that live in an event loop.
+
+    async with node.transaction() as tx:
+        aircraft = await tx.get(Aircraft, "N14228")
+        await tx.call(aircraft.land, 1400)
+
+Never blocks the loop: every verb runs on one of a bounded number of threads, with the context of the task carried over,
+so that `halog.current()` works inside methods. Reading and assigning fields needs no `await`. The theory: a transaction
+is used by one thread at a time (a lock orders the verbs of one), and what has begun is never abandoned half-way: a
+cancelled task waits for the request under way, then rolls back; a cancelled commit is settled first and the outcome is
+in `tx.outcome`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+from halog.errors import ConflictError, DeclarationError, NoTransactionError
+from halog.schema.reference import Ref
+from halog.transactions import retry
+from halog.transactions.context import CURRENT
+from halog.transactions.load import BATCH, Duplicates, Loaded
+from halog.transactions.node import Node as SyncNode
+from halog.transactions.reading import OPEN
+from halog.transactions.writing import Read
+from halog.transactions.writing import Transaction as SyncTransaction
+
+T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+THREADS: Final = 32
+"""Requests under way at once per node: a commit takes about a millisecond, so this is tens of thousands a second."""
+PAGE: Final = 200
+"""Objects of an extent fetched per hop to a thread."""
+
+
+class Node:
+    """An awaitable node around an ordinary one: `Node(halog.node("halog.toml"))`, or `await open(...)`."""
+
+    def __init__(self, node: SyncNode, *, threads: int = THREADS) -> None:
+        self.sync = node
+        self.pool = ThreadPoolExecutor(threads, thread_name_prefix="halog-aio")
+
+    async def __aenter__(self) -> Node:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Leave the cluster; waits for what is under way."""
+        await _finished(_submit(self.pool, self.sync.close))
+        self.pool.shutdown(wait=False)
+
+    def transaction(self, *, read: Read = "active") -> Transaction:
+        """A transaction, for an `async with` block; see `halog.Node.transaction` (D1)."""
+        return Transaction(self, self.sync.transaction(read=read))
+
+    def transactional(
+        self, *, retries: int = retry.RETRIES
+    ) -> Callable[[Callable[Concatenate[Transaction, P], Awaitable[R]]], Callable[P, Awaitable[R]]]:
+        """`@node.transactional()` over a coroutine function whose first parameter is the transaction: `async def
+        land(tx, tail)`, called as `land(tail)`. Run again after a ConflictError, at most `retries` times (D1)."""
+
+        def wrap(func: Callable[Concatenate[Transaction, P], Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+            if not inspect.iscoroutinefunction(func):
+                raise DeclarationError(f"{getattr(func, '__qualname__', func)}: not a coroutine function")
+
+            @functools.wraps(func)
+            async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+                return await self._run(lambda tx: func(tx, *args, **kwargs), retries)
+
+            return call
+
+        return wrap
+
+    async def _run(self, func: Callable[[Transaction], Awaitable[R]], retries: int) -> R:
+        settled: dict[str, int] = {}
+        attempt = 0
+        while True:
+            try:
+                async with Transaction(self, self.sync.begin(settled)) as tx:
+                    return await func(tx)
+            except ConflictError as error:
+                if attempt >= retries:
+                    error.evidence["attempts"] = attempt + 1
+                    raise
+                retry.remember(settled, error)
+            await asyncio.sleep(retry.pause(attempt))
+            attempt += 1
+
+    async def load(self, objects: Iterable[Any], *, batch: int = BATCH, duplicates: Duplicates = "raise") -> Loaded:
+        """Create many objects fast; see `halog.Node.load`. The iterable is read on a thread."""
+        return await _finished(
+            _submit(self.pool, functools.partial(self.sync.load, objects, batch=batch, duplicates=duplicates))
+        )
+
+
+class Transaction:
+    """Made by `Node.transaction()`; use it in an `async with` block. Errors are those of `halog.Transaction`."""
+
+    def __init__(self, node: Node, tx: SyncTransaction) -> None:
+        self.sync, self._node = tx, node
+        self._lock = asyncio.Lock()
+        self._context = contextvars.copy_context()
+
+    async def __aenter__(self) -> Transaction:
+        self._context.run(CURRENT.set, None)
+        self._context.run(self.sync.__enter__)
+        self.sync.task = None
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        try:
+            if kind is None:
+                await self._do(self.sync.commit)
+        finally:
+            if self.sync.state == OPEN:
+                await _finished(asyncio.ensure_future(self._do(self.sync.rollback)))
+
+    @property
+    def outcome(self) -> str:
+        """See `halog.Transaction.outcome`."""
+        return self.sync.outcome
+
+    async def create(self, obj: T) -> T:
+        """See `halog.Transaction.create` (D1)."""
+        return await self._do(self.sync.create, obj)
+
+    async def get(self, cls: type[T], *key: Any) -> T:
+        """See `halog.Transaction.get` (D1)."""
+        return await self._do(self.sync.get, cls, *key)
+
+    async def find(self, cls: type[T], *key: Any) -> T | None:
+        """See `halog.Transaction.find` (D1)."""
+        return await self._do(self.sync.find, cls, *key)
+
+    async def delete(self, obj: Any) -> None:
+        """See `halog.Transaction.delete` (D1)."""
+        await self._do(self.sync.delete, obj)
+
+    async def resolve(self, ref: Ref[T]) -> T:
+        """See `halog.Transaction.resolve` (D1)."""
+        return await self._do(self.sync.resolve, ref)
+
+    def ref(self, obj: T) -> Ref[T]:
+        """See `halog.Transaction.ref`; needs no I/O."""
+        return self.sync.ref(obj)
+
+    async def extent(self, cls: type[T]) -> AsyncIterator[T]:
+        """See `halog.Transaction.extent` (D2): `async for aircraft in tx.extent(Aircraft)`."""
+        objects = self.sync.extent(cls)
+        while page := await self._do(_take, objects, PAGE):
+            for obj in page:
+                yield obj
+
+    async def call(self, method: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a method of one of this transaction's objects where the object is active (R5)."""
+        return await self._do(method, *args, **kwargs)
+
+    async def _do(self, func: Callable[..., R], *args: Any, **kwargs: Any) -> R:
+        """Run one verb on a thread. Cancelled, it is finished first: then nothing of it is under way any more."""
+        await self._lock.acquire()
+        try:
+            work = functools.partial(self._context.run, func, *args, **kwargs)
+            future = _submit(self._node.pool, work)
+        except BaseException:
+            self._lock.release()
+            raise
+        try:
+            return await _finished(future)
+        finally:
+            self._lock.release()
+
+
+def _submit(pool: ThreadPoolExecutor, work: Callable[[], R]) -> asyncio.Future[R]:
+    try:
+        return asyncio.wrap_future(pool.submit(work))
+    except RuntimeError as error:  # the pool is shut down
+        raise NoTransactionError(f"the node is closed: {error}") from error
+
+
+async def _finished(future: asyncio.Future[R]) -> R:
+    """The result, waited for even when cancelled; then the cancellation goes on."""
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        future.exception()  # seen: the cancellation is what the caller hears
+        raise cancelled
+    return future.result()
+
+
+def _take(objects: Any, count: int) -> list[Any]:
+    page: list[Any] = []
+    for obj in objects:
+        page.append(obj)
+        if len(page) == count:
+            break
+    return page
+
+
+async def open(*args: Any, **kwargs: Any) -> Node:  # noqa: A001 - read as `halog.aio.open`
+    """`halog.node(...)` without blocking the loop, as an awaitable node."""
+    from halog.runtime.open import node
+
+    return Node(await asyncio.to_thread(node, *args, **kwargs))
