@@ -1,0 +1,300 @@
+"""The Channel port over real sockets: order, bounds, and peers that are refused, silent, frozen or hostile."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from halog.adapters.channel import TcpChannel
+from halog.errors import ClosedError, DeadlineError, FrameError, UnreachableError
+from halog.ports import Peer
+from tests.contract.rigs_coordinator import wait_for
+
+HOST = "127.0.0.1:0"
+
+
+def ignore(*_: object) -> None:
+    """A callback for what the test does not look at."""
+
+
+def at(sock: socket.socket) -> str:
+    return f"127.0.0.1:{sock.getsockname()[1]}"
+
+
+def echo(peer: Peer, frame: bytes) -> None:
+    peer.send(frame)
+
+
+@pytest.fixture
+def channels() -> Iterator[Callable[[], TcpChannel]]:
+    """Makes channels; in the end closes them all and looks for threads they left."""
+    made: list[TcpChannel] = []
+
+    def make() -> TcpChannel:
+        made.append(TcpChannel())
+        return made[-1]
+
+    yield make
+    for channel in made:
+        channel.close()
+    wait_for(lambda: not [t for t in threading.enumerate() if t.name.startswith(("halog-peer", "halog-accept"))], 1)
+
+
+@pytest.fixture
+def a(channels: Callable[[], TcpChannel]) -> TcpChannel:
+    return channels()
+
+
+@pytest.fixture
+def b(channels: Callable[[], TcpChannel]) -> TcpChannel:
+    return channels()
+
+
+def test_frames_come_whole_and_in_order_both_ways(a: TcpChannel, b: TcpChannel) -> None:
+    """Frames of any size, empty and large ones among them, arrive in order at the other end and back."""
+    sizes = [0, 1, 4, 65_535, 65_536, 3_000_000, 7] * 20
+    frames = [os.urandom(n) for n in sizes]
+    got: list[bytes] = []
+    peer = b.dial(a.listen(HOST, echo, ignore), 1, lambda p, f: got.append(f), ignore)
+    for frame in frames:
+        peer.send(frame)
+        time.sleep(0.005 if len(frame) > 1_000_000 else 0)
+    wait_for(lambda: len(got) == len(frames))
+    assert got == frames
+
+
+@pytest.mark.feature("N4")
+def test_refused_and_silent_are_told_apart(a: TcpChannel) -> None:
+    """A closed port is `refused` at once; an address that does not answer is not, within the time allowed."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = at(closed)
+    started = time.monotonic()
+    with pytest.raises(UnreachableError) as caught:
+        a.dial(address, 1, ignore, ignore)
+    assert caught.value.evidence["refused"] is True
+    assert time.monotonic() - started < 0.2
+    full = socket.socket()
+    full.bind(("127.0.0.1", 0))
+    full.listen(0)  # never accepts: its queue is full after a few
+    address = at(full)
+    waiting = [socket.socket() for _ in range(4)]
+    for s in waiting:
+        s.setblocking(False)
+        s.connect_ex(full.getsockname())
+    started = time.monotonic()
+    with pytest.raises(UnreachableError) as caught:
+        a.request(address, b"x", 0.3)
+    assert caught.value.evidence == {"address": address, "refused": False, "sent": False}
+    assert 0.2 < time.monotonic() - started < 1
+    for s in [*waiting, full]:
+        s.close()
+
+
+@pytest.mark.feature("N4")
+def test_a_broken_connection_is_noticed_at_once_by_both(a: TcpChannel, b: TcpChannel) -> None:
+    """Closing one end calls `on_closed` once on each side, and sending afterwards is refused."""
+    here: list[Peer] = []
+    there: list[Peer] = []
+    peer = b.dial(a.listen(HOST, ignore, there.append), 1, ignore, here.append)
+    peer.send(b"x")
+    peer.close()
+    wait_for(lambda: len(here) == 1 and len(there) == 1, timeout_s=0.5)
+    assert here == [peer]
+    with pytest.raises(UnreachableError):
+        peer.send(b"y")
+    time.sleep(0.05)
+    assert (len(here), len(there)) == (1, 1)
+
+
+def test_a_request_gets_its_own_reply_from_another_thread_later(a: TcpChannel, b: TcpChannel) -> None:
+    """A handler may answer later and elsewhere; many callers side by side each get their own reply."""
+
+    def later(peer: Peer, frame: bytes) -> None:
+        threading.Timer(0.01 * (frame[0] % 3), peer.send, (frame[::-1],)).start()
+
+    address = a.listen(HOST, later, ignore)
+    wrong: list[bytes] = []
+
+    def call(n: int) -> None:
+        for k in range(20):
+            frame = bytes((n, k, 1, 2))
+            if b.request(address, frame, 5) != frame[::-1]:
+                wrong.append(frame)
+
+    threads = [threading.Thread(target=call, args=(n,)) for n in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert wrong == []
+
+
+def test_a_late_reply_is_never_the_next_requests(a: TcpChannel, b: TcpChannel) -> None:
+    """After a DeadlineError the connection is gone: the late reply reaches nobody."""
+
+    def slow(peer: Peer, frame: bytes) -> None:
+        if frame == b"slow":
+            time.sleep(0.3)
+        peer.send(b"re " + frame)
+
+    address = a.listen(HOST, slow, ignore)
+    started = time.monotonic()
+    with pytest.raises(DeadlineError):
+        b.request(address, b"slow", 0.1)
+    assert time.monotonic() - started < 0.25
+    for n in range(20):
+        assert b.request(address, b"%d" % n, 2) == b"re %d" % n
+        time.sleep(0.02)
+
+
+def test_whether_a_request_was_sent_is_known(a: TcpChannel, b: TcpChannel) -> None:
+    """A peer that takes the frame and hangs up: sent=True. A restarted peer's stale connection is not used at all."""
+    address = a.listen(HOST, lambda peer, frame: peer.close(), ignore)
+    with pytest.raises(UnreachableError) as caught:
+        b.request(address, b"x", 1)
+    assert caught.value.evidence["sent"] is True
+    first = TcpChannel()
+    address = first.listen(HOST, echo, ignore)
+    assert b.request(address, b"1", 1) == b"1"
+    first.close()
+    with pytest.raises(UnreachableError) as caught:
+        b.request(address, b"2", 1)
+    assert (caught.value.evidence["refused"], caught.value.evidence["sent"]) == (True, False)
+    second = TcpChannel()
+    second.listen(address, echo, ignore)
+    assert b.request(address, b"3", 1) == b"3"
+    second.close()
+
+
+def test_pooled_connections_introduce_themselves_once(a: TcpChannel, b: TcpChannel) -> None:
+    """The introduction is the first frame of each connection, has no reply, and is not repeated."""
+    got: list[bytes] = []
+
+    def handler(peer: Peer, frame: bytes) -> None:
+        got.append(frame)
+        if frame != b"hello":
+            peer.send(frame)
+
+    b.introduce(b"hello")
+    address = a.listen(HOST, handler, ignore)
+    assert [b.request(address, x, 1) for x in (b"1", b"2")] == [b"1", b"2"]
+    assert got == [b"hello", b"1", b"2"]
+
+
+def test_drop_ends_requests_that_wait(a: TcpChannel, b: TcpChannel) -> None:
+    """A caller waiting for a dead node's reply is freed at once, not at its deadline."""
+    address = a.listen(HOST, ignore, ignore)
+    threading.Timer(0.1, b.drop, (address,)).start()
+    started = time.monotonic()
+    with pytest.raises(UnreachableError) as caught:
+        b.request(address, b"x", 10)
+    assert time.monotonic() - started < 1
+    assert caught.value.evidence["sent"] is True
+
+
+@pytest.mark.feature("R8")
+def test_a_frame_over_the_limit_is_refused_on_both_sides() -> None:
+    """The sender is told before a byte is sent; a peer that announces one is disconnected before it is read."""
+    small, large = TcpChannel(max_frame=1000), TcpChannel()
+    closed = threading.Event()
+    address = small.listen(HOST, echo, lambda peer: closed.set())
+    peer = small.dial(address, 1, ignore, ignore)
+    with pytest.raises(FrameError, match="1001"):
+        peer.send(bytes(1001))
+    peer.send(bytes(1000))
+    with pytest.raises(UnreachableError):
+        large.request(address, bytes(1001), 2)
+    assert closed.wait(2)
+    for channel in (small, large):
+        channel.close()
+
+
+def test_a_reply_that_is_no_frame_is_refused(b: TcpChannel) -> None:
+    """A server that is no halog node announces gigabytes: FrameError, nothing is allocated, nobody hangs."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        s, _ = server.accept()
+        s.recv(100)
+        s.sendall(struct.pack(">I", 0xFFFFFFFF))
+
+    threading.Thread(target=answer).start()
+    with pytest.raises(FrameError):
+        b.request(at(server), b"x", 2)
+    server.close()
+
+
+def test_a_frozen_peer_costs_the_sender_no_time(b: TcpChannel) -> None:
+    """A peer that stops reading: sends return at once, up to a bound of memory, then its connection is closed."""
+    server = socket.create_server(("127.0.0.1", 0))
+    closed = threading.Event()
+    peer = b.dial(at(server), 1, ignore, lambda p: closed.set())
+    frozen, _ = server.accept()  # and never reads
+    longest, sent = 0.0, 0
+    with pytest.raises(UnreachableError, match="does not read"):
+        while sent < 100 << 20:
+            started = time.monotonic()
+            peer.send(bytes(1 << 20))
+            longest = max(longest, time.monotonic() - started)
+            sent += 1 << 20
+    assert sent < 60 << 20
+    assert longest < 0.2
+    assert closed.wait(2)
+    frozen.close()
+    server.close()
+
+
+def test_a_slow_peer_gets_everything_in_order(b: TcpChannel) -> None:
+    """What the kernel does not take at once is drained later, in order, also for frames sent meanwhile."""
+    server = socket.create_server(("127.0.0.1", 0))
+    peer = b.dial(at(server), 1, ignore, ignore)
+    slow, _ = server.accept()
+    frames = [bytes([n]) * 500_000 for n in range(40)]
+    for frame in frames:
+        peer.send(frame)
+    wanted = b"".join(struct.pack(">I", len(f)) + f for f in frames)
+    got = bytearray()
+    while len(got) < len(wanted):
+        got += slow.recv(1 << 20)
+    assert got == wanted
+    slow.close()
+    server.close()
+
+
+def test_a_handler_that_raises_closes_its_connection_only(a: TcpChannel, b: TcpChannel) -> None:
+    """The peer whose frame could not be handled is disconnected; the listener serves the others."""
+
+    def handler(peer: Peer, frame: bytes) -> None:
+        if frame == b"bad":
+            raise FrameError("no frame of ours")
+        peer.send(frame)
+
+    address = a.listen(HOST, handler, ignore)
+    with pytest.raises(UnreachableError):
+        b.request(address, b"bad", 2)
+    assert b.request(address, b"good", 2) == b"good"
+
+
+def test_close_leaves_no_thread_and_no_socket() -> None:
+    """After close: no thread of ours, no descriptor more than before, and every use says that it is closed."""
+    before = len(os.listdir("/proc/self/fd"))
+    a, b = TcpChannel(), TcpChannel()
+    address = a.listen(HOST, echo, ignore)
+    peers = [b.dial(address, 1, ignore, ignore) for _ in range(10)]
+    b.request(address, b"x", 1)
+    for peer in peers:
+        peer.send(b"x")
+    b.close()
+    a.close()
+    assert [t.name for t in threading.enumerate() if t.name.startswith("halog-")] == []
+    assert len(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(ClosedError):
+        b.request(address, b"x", 1)
+    with pytest.raises(UnreachableError):
+        peers[0].send(b"x")

@@ -1,0 +1,155 @@
+"""What only a real broker can show: restarts, unsafe settings, silence on stderr."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
+
+from halog.errors import RefusedError, UnreachableError
+from halog.ports import TopicPartition
+from tests.contract.rigs import KafkaRig, Outcomes, appended, collect, new_topic, offsets, poll_until
+
+
+@pytest.mark.feature("P1", "R4")
+def test_a_broker_restart_is_survived_by_session_and_tail(kafka: KafkaRig) -> None:
+    """After a restart the same session appends at the next offset and the same tail goes on, without a gap."""
+    log = kafka.log()
+    tp, session, tail = new_topic(log), log.session(), log.tail()
+    tail.follow(tp, 0)
+    assert appended(session, tp, b"0", b"1") == [0, 1]
+    kafka.site.restart("kafka")
+    assert appended(session, tp, b"2", timeout_s=20) == [2]
+    assert offsets(collect(tail, 3, timeout_s=20)) == [0, 1, 2]
+    assert log.bounds(tp) == (0, 3)
+    session.abandon()
+    tail.close()
+
+
+@pytest.mark.feature("P1", "P2")
+def test_appends_in_flight_at_a_kill_are_in_the_log_or_unknown(kafka: KafkaRig) -> None:
+    """kill -9 of the broker under a stream: every offset told holds that very record, in order, none is missing."""
+    log = kafka.log()
+    tp, session, outcomes = new_topic(log), log.session(), Outcomes()
+    for n in range(300):
+        session.append(tp, b"%d" % n, outcomes)
+        session.poll(0)
+        if n == 150:
+            kafka.site.kill("kafka")
+    kafka.site.start_server("kafka")
+    poll_until(session, lambda: len(outcomes) == 300, timeout_s=20)
+    end = log.bounds(tp)[1]
+    found = {e.offset: e.value for e in log.read(tp, 0, end)}
+    told = [(offset, b"%d" % n) for n, (offset, _) in enumerate(outcomes) if offset is not None]
+    assert all(found[offset] == value for offset, value in told)
+    assert sorted(set(found.values()), key=int) == sorted(found.values(), key=int)
+    assert [offset for offset, _ in told] == sorted(offset for offset, _ in told)
+    session.abandon()
+
+
+def test_a_second_session_is_warm(kafka: KafkaRig) -> None:
+    """A session made after the first appends at once: no half second for a producer id."""
+    log = kafka.log()
+    tp = new_topic(log)
+    log.session().abandon()
+    time.sleep(1.2)
+    session = log.session()
+    started = time.monotonic()
+    appended(session, tp, b"x")
+    assert time.monotonic() - started < 0.25
+    session.abandon()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("retention.ms", "1000000000"),
+        ("retention.bytes", "1000000000"),
+        ("unclean.leader.election.enable", "true"),
+        ("message.timestamp.type", "CreateTime"),
+        ("max.message.bytes", "1000000"),
+    ],
+)
+def test_an_unsafe_topic_is_refused_by_the_settings_name(kafka: KafkaRig, name: str, value: str) -> None:
+    """One wrong setting on an existing topic: RefusedError names the topic, the setting and what it must be."""
+    log = kafka.log()
+    tp = new_topic(log)
+    admin = AdminClient({"bootstrap.servers": kafka.site.info.bootstrap})
+    found = admin.describe_configs([ConfigResource(ResourceType.TOPIC, tp.topic)])
+    config = {k: v.value for f in found.values() for k, v in f.result(10).items() if not v.is_default}
+    other = f"{tp.topic}-bad"
+    for future in admin.create_topics([NewTopic(other, 1, 1, config={**config, name: value})]).values():
+        future.result(10)
+    with pytest.raises(RefusedError, match=name) as caught:
+        log.ensure_topic(other, 1)
+    assert other in str(caught.value)
+    assert caught.value.evidence["found"] == value
+
+
+def test_nobody_there_is_unreachable_in_time(kafka: KafkaRig) -> None:
+    """A session on a closed port: UnreachableError names the address, within its few seconds."""
+    from halog.adapters.kafka_session import KafkaSession
+
+    started = time.monotonic()
+    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1 "):
+        KafkaSession("127.0.0.1:1", ["t"])
+    assert time.monotonic() - started < 8
+
+
+_NOISY = """
+import sys, time
+from halog.adapters.kafka_log import KafkaLog
+from halog.ports import TopicPartition
+log = KafkaLog(sys.argv[1])
+tp = TopicPartition(sys.argv[2], 0)
+session, tail = log.session(), log.tail()
+tail.follow(tp, 0)
+print("ready", flush=True)
+end = time.time() + 2
+while time.time() < end:
+    session.append(tp, b"x", lambda offset, why: None)
+    session.poll(0.05)
+    tail.poll(0.05)
+old, new = log.transaction("noisy"), log.transaction("noisy")
+try:
+    old.write(TopicPartition(sys.argv[3], 0), [(b"k", b"v", {})])
+except Exception as e:
+    print(type(e).__name__)
+session.abandon()
+tail.close()
+log.close()
+"""
+
+
+def test_librdkafka_says_nothing_on_stderr(kafka: KafkaRig) -> None:
+    """A process that lives through a broker restart and a fenced writer leaves its stderr empty."""
+    log = kafka.log()
+    tp, keyed = new_topic(log), new_topic(log, compacted=True)
+    command = [sys.executable, "-c", _NOISY, kafka.site.info.bootstrap, tp.topic, keyed.topic]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        kafka.site.restart("kafka")
+        out, err = process.communicate(timeout=30)
+    assert err == ""
+    assert out == "RefusedError\n"
+
+
+def test_many_partitions_are_followed_at_once(kafka: KafkaRig) -> None:
+    """24 partitions in one tail: each delivers soon, whichever is written to."""
+    log = kafka.log()
+    first = new_topic(log, 24)
+    session, tail = log.session(), log.tail()
+    parts = [TopicPartition(first.topic, n) for n in range(24)]
+    started = time.monotonic()
+    for tp in parts:
+        tail.follow(tp, 0)
+    assert time.monotonic() - started < 2
+    for tp in parts:
+        appended(session, tp, b"x")
+    assert {e.tp for e in collect(tail, 24)} == set(parts)
+    session.abandon()
+    tail.close()

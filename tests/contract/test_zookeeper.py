@@ -1,0 +1,83 @@
+"""What only a real ZooKeeper can show: restarts, pauses longer than the session, an address where nobody is."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import pytest
+
+from halog.adapters.zk_coordinator import ZkCoordinator
+from halog.errors import UnreachableError
+from halog.ports import SessionState, Versioned
+from tests.contract.rigs_coordinator import States, ZkRig, wait_for
+
+CONNECTED, SUSPENDED, LOST = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST
+
+
+@pytest.mark.feature("N4")
+def test_a_restart_keeps_the_session(zookeeper: ZkRig) -> None:
+    """A server that is back within a second finds the same session: SUSPENDED, CONNECTED, ephemeral node there."""
+    states, told = States(), []
+    c = ZkCoordinator(zookeeper.site.info.zookeeper, zookeeper.cluster)
+    c.connect(states)
+    c.create("/live/c", b"", ephemeral=True)
+    c.watch("/n", lambda path, value: told.append(value))
+    before = c.session_id
+    zookeeper.site.restart("zookeeper")
+    wait_for(lambda: states[-1] is CONNECTED and len(states) > 1)
+    assert c.session_id == before
+    assert c.get("/live/c") == Versioned(b"", 0)
+    c.create("/n", b"1")
+    wait_for(lambda: told[-1] == Versioned(b"1", 0))
+    c.close()
+
+
+@pytest.mark.feature("N4")
+def test_lost_is_told_by_our_own_clock(zookeeper: ZkRig) -> None:
+    """With ZooKeeper stopped, LOST comes within two session timeouts, not only after it is back."""
+    states = States()
+    c = zookeeper.open(states)
+    zookeeper.site.pause("zookeeper")
+    try:
+        started = time.monotonic()
+        wait_for(lambda: states[-1] is LOST, timeout_s=3)
+        assert time.monotonic() - started < 2.2
+        assert states == [CONNECTED, SUSPENDED, LOST]
+    finally:
+        zookeeper.site.resume("zookeeper")
+    wait_for(lambda: states[-1] is CONNECTED)
+    assert c.create("/live/c", b"", ephemeral=True)
+
+
+def test_nobody_there_is_unreachable() -> None:
+    """Connecting to a closed port ends in time with the address, and leaves no thread behind."""
+    threads = set(threading.enumerate())
+    c = ZkCoordinator("127.0.0.1:1", "x", answer_s=1.0)
+    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):
+        c.connect(States())
+    wait_for(lambda: not set(threading.enumerate()) - threads)
+
+
+def test_clusters_do_not_see_each_other(zookeeper: ZkRig) -> None:
+    """Two clusters on one ZooKeeper have trees of their own."""
+    a = zookeeper.open()
+    b = ZkCoordinator(zookeeper.site.info.zookeeper, zookeeper.cluster + "-other")
+    b.connect(States())
+    a.create("/n", b"a")
+    assert b.get("/n") is None
+    b.close()
+
+
+def test_kazoo_warns_nobody(zookeeper: ZkRig, caplog: pytest.LogCaptureFixture) -> None:
+    """Reconnecting is business as usual: nothing above DEBUG in any log, root untouched."""
+    handlers = list(logging.getLogger().handlers)
+    with caplog.at_level(logging.INFO):
+        c = zookeeper.open()
+        zookeeper.disconnect(c)
+        zookeeper.reconnect(c)
+        wait_for(lambda: c._client.connected)
+        c.close()
+    assert [r.getMessage() for r in caplog.records] == []
+    assert logging.getLogger().handlers == handlers
