@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from halog.embedded import datadir
-from halog.embedded.model import ServerName, SiteInfo
+from halog.embedded.model import ServerName, SiteInfo, error_from
 from halog.errors import SiteError, UnreachableError
 
 REPLY_S = 120.0  # starting a server again may take the supervisor's own limit
@@ -105,7 +105,7 @@ class SiteControl:
         except (OSError, ValueError) as e:
             raise UnreachableError(f"the supervisor of {self.data_dir} does not answer ({e})") from None
         if "error" in answer:
-            raise SiteError(answer["error"], **answer.get("evidence", {}))
+            raise error_from(answer)
         return SiteInfo.from_dict(answer["ok"])
 
 

@@ -8,6 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from halog import errors
+from halog.errors import HalogError, SiteError
+
 ServerName = Literal["kafka", "zookeeper"]
 SERVERS: tuple[ServerName, ...] = ("kafka", "zookeeper")
 
@@ -64,6 +67,18 @@ class Launch:
     parent: int = 0  # end when this process ends; 0 = daemon
     kafka_port: int | None = None
     zookeeper_port: int | None = None
+
+
+def error_to(error: HalogError) -> dict[str, Any]:
+    """An error as one process tells it to another."""
+    return {"error": error.message, "kind": type(error).__name__, "evidence": error.evidence}
+
+
+def error_from(answer: dict[str, Any]) -> HalogError:
+    """The inverse of `error_to`: of its own class, where this halog has it."""
+    kind = getattr(errors, str(answer.get("kind")), SiteError)
+    known = isinstance(kind, type) and issubclass(kind, HalogError)
+    return (kind if known else SiteError)(str(answer["error"]), **answer.get("evidence", {}))
 
 
 def boot_clock() -> float:

@@ -66,19 +66,20 @@ def _wanted(port: int, option: str) -> int:
     return port
 
 
-def choose(saved: Ports | None, kafka: int | None = None, zookeeper: int | None = None) -> Ports:
-    """Asked-for ports first (taken = error), then the last start's where still free, then new ones."""
-    asked = {
-        "kafka": None if kafka is None else _wanted(kafka, "--kafka-port"),
-        "zookeeper": None if zookeeper is None else _wanted(zookeeper, "--zookeeper-port"),
-    }
+def asked_for(kafka: int | None, zookeeper: int | None) -> dict[str, int]:
+    """The ports given as options, if they can be had; asked before anything slow is done."""
     if kafka is not None and kafka == zookeeper:
         raise ConfigError(f"--kafka-port and --zookeeper-port are both {kafka}: each server needs its own")
-    taken = {p for p in asked.values() if p is not None}
-    chosen: dict[str, int] = {}
+    asked = {"kafka": (kafka, "--kafka-port"), "zookeeper": (zookeeper, "--zookeeper-port")}
+    return {name: _wanted(port, option) for name, (port, option) in asked.items() if port is not None}
+
+
+def choose(saved: Ports | None, kafka: int | None = None, zookeeper: int | None = None) -> Ports:
+    """Asked-for ports first (taken = error), then the last start's where still free, then new ones."""
+    chosen = asked_for(kafka, zookeeper)
     for name in ("kafka", "controller", "zookeeper"):
-        last = getattr(saved, name) if saved else 0
-        port = asked.get(name) or (last if last and last not in taken and is_free(last) else pick(taken))
-        taken.add(port)
-        chosen[name] = port
+        if name not in chosen:
+            taken = set(chosen.values())
+            last = getattr(saved, name) if saved else 0
+            chosen[name] = last if last and last not in taken and is_free(last) else pick(taken)
     return Ports(**chosen)

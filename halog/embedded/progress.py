@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -32,10 +33,27 @@ class LogProgress:
             log.info("%s", text)
 
 
+class PlainProgress:
+    """One line per kind of work on a stderr that is no terminal, and only for what takes longer than a moment."""
+
+    PATIENCE_S = 10.0  # a failure before that is the only line there is
+
+    def __init__(self) -> None:
+        self._began: dict[str, float] = {}
+        self._said: set[str] = set()
+
+    def report(self, text: str, done: int, total: int) -> None:
+        began = self._began.setdefault(text, time.monotonic())
+        if text not in self._said and time.monotonic() - began > self.PATIENCE_S:
+            self._said.add(text)
+            sys.stderr.write(f"{text}\n")
+
+
 class BarProgress:
     """A bar on stderr, drawn from the first report on: a cached start never imports rich."""
 
     def __init__(self) -> None:
+        self._plain = None if sys.stderr.isatty() else PlainProgress()
         self._bar: RichProgress | None = None
         self._tasks: dict[str, TaskID] = {}
 
@@ -47,11 +65,13 @@ class BarProgress:
             self._bar.stop()
 
     def report(self, text: str, done: int, total: int) -> None:
+        if self._plain is not None:
+            return self._plain.report(text, done, total)
         if self._bar is None:
             self._bar = _start_bar()
         if text not in self._tasks:
             self._tasks[text] = self._bar.add_task(text, total=total or None)
-        self._bar.update(self._tasks[text], completed=done, total=total or None)
+        return self._bar.update(self._tasks[text], completed=done, total=total or None)
 
 
 def _start_bar() -> RichProgress:
@@ -66,6 +86,6 @@ def _start_bar() -> RichProgress:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    bar = RichProgress(*columns, console=Console(file=sys.stderr))
+    bar = RichProgress(*columns, console=Console(file=sys.stderr), transient=True)  # what stays is the outcome
     bar.start()
     return bar

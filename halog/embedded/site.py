@@ -14,11 +14,11 @@ from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
-from halog.embedded import archives, datadir, jars
+from halog.embedded import archives, datadir, jars, ports
 from halog.embedded.archives import child_environment
 from halog.embedded.control import DOWN_S, SiteControl
 from halog.embedded.java import find_java
-from halog.embedded.model import Launch, SiteInfo, boot_clock
+from halog.embedded.model import Launch, SiteInfo, boot_clock, error_from
 from halog.embedded.progress import LogProgress, Progress
 from halog.errors import HalogError, SiteError
 
@@ -53,6 +53,7 @@ class EmbeddedSite(SiteControl):
         datadir.check(self.data_dir)
         if datadir.is_locked(self.data_dir):
             os.close(datadir.lock(self.data_dir))  # the sentence, before anything is fetched
+        ports.asked_for(*self._ports)
         java = find_java()
         jar_dir, had_jars = jars.ensure(java, self._progress)
         archive_dir, had_archives = archives.ensure(java, jar_dir, self._progress)
@@ -117,6 +118,6 @@ class EmbeddedSite(SiteControl):
             return SiteInfo.from_dict(answer["ok"])
         process.wait()
         if line:
-            raise SiteError(answer["error"], **answer["evidence"])
+            raise error_from(answer)
         last = (said.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
         raise SiteError(f"the supervisor ended before the servers answered: {last}; see {Path(launch.data_dir)}/logs")

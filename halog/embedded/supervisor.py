@@ -23,7 +23,7 @@ from typing import Any
 
 from halog.embedded import datadir, leftovers, ports, probe, settings
 from halog.embedded.jars import classpath
-from halog.embedded.model import SERVERS, Launch, Ports, ServerName, SiteInfo, boot_clock
+from halog.embedded.model import SERVERS, Launch, Ports, ServerName, SiteInfo, boot_clock, error_to
 from halog.embedded.process import POLL_S, Server, stop_all
 from halog.errors import HalogError, SiteError
 
@@ -52,7 +52,7 @@ class Supervisor:
             self._open()
             self._start(list(SERVERS))
         except HalogError as e:
-            _say({"error": e.message, "evidence": e.evidence})
+            _say(error_to(e))
             stop_all(list(self.servers.values()), 0)
             return 1
         _say({"ok": self._publish().to_dict()})
@@ -173,7 +173,7 @@ class Supervisor:
                 request = json.loads(connection.makefile().readline(4096))
                 reply = {"ok": self._perform(str(request["op"]), request.get("server")).to_dict()}
             except HalogError as e:
-                reply = {"error": e.message, "evidence": e.evidence}
+                reply = error_to(e)
             except (ValueError, KeyError, TypeError):
                 reply = {"error": "not a request of the supervisor's"}
             connection.sendall(json.dumps(reply).encode() + b"\n")

@@ -1,0 +1,179 @@
+"""A whole cluster on the memory adapters, with the command line pointed at it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import json
+import time
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import pytest
+
+from halog.adapters.memory import (
+    MemoryBroker,
+    MemoryChannel,
+    MemoryCoordinator,
+    MemoryDisk,
+    MemoryLog,
+    MemoryStore,
+    MemoryTree,
+)
+from halog.cli import main as frame
+from halog.config import Config, load_config
+from halog.runtime.node import Adapters
+from halog.runtime.open import Node, node
+from halog.schema import Decimals, Ref, Registry, managed
+
+TOML = """
+[cluster]
+name = "ops"
+[site]
+bootstrap = "127.0.0.1:1"
+zookeeper = "127.0.0.1:2"
+[zones.home]
+nodes = ["A", "B", "C"]
+[policies.p]
+zone = "home"
+partitions = 6
+sync_replicas = 1
+async_replicas = 1
+[bindings]
+"*" = "p"
+[nodes.A]
+data_dir = "A"
+[nodes.B]
+data_dir = "B"
+[nodes.C]
+data_dir = "C"
+"""
+
+
+class Kind(enum.Enum):
+    JET = "jet"
+    PROP = "prop"
+
+
+FLEET = Registry()
+
+
+@managed(key="tail", registry=FLEET)
+class Aircraft:
+    tail: str
+    miles: int = 0
+    kind: Kind = Kind.JET
+    price: Annotated[Decimal, Decimals(12, 2)] = Decimal("0.00")
+    photo: bytes = b""
+    since: dt.datetime | None = None
+    load: float = 0.0
+    notes: dict[str, list[str]] | None = None
+
+
+@managed(registry=FLEET)
+class Seaplane(Aircraft):
+    floats: int = 2
+
+
+@managed(key=("carrier", "flight"), partition_by="carrier", registry=FLEET)
+class Flight:
+    carrier: str
+    flight: int
+    aircraft: Ref[Aircraft] | None = None
+
+
+class Ran(NamedTuple):
+    """How a command line went."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Cluster:
+    """Three nodes in memory. `wait_until` is for what nodes do by themselves."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.path = directory / "halog.toml"
+        self.path.write_text(TOML)
+        self.broker, self.tree = MemoryBroker(), MemoryTree()
+        self.nodes: dict[str, Node] = {}
+
+    def adapters(self, config: Config, name: str) -> Adapters:
+        store = MemoryStore(MemoryDisk(name)) if name in config.nodes else None
+        return Adapters(MemoryLog(self.broker), MemoryCoordinator(self.tree), MemoryChannel(), store)
+
+    def start(self, name: str, registry: Registry = FLEET) -> Node:
+        self.nodes[name] = running = node(load_config(self.path), name, registry=registry, adapters=self.adapters)
+        return running
+
+    def stop(self, name: str) -> None:
+        self.nodes.pop(name).close()
+
+    def settle(self) -> Cluster:
+        """Until every partition has its active node and both replicas."""
+        wait_until(lambda: all(t.active and len(t.replicas) == 2 for t in self.tables()))
+        return self
+
+    def tables(self) -> list[Any]:
+        return [t for _, t in next(iter(self.nodes.values())).runtime.router.tables.values()]
+
+    def active(self, partition: str) -> str:
+        return next(t.active.node for t in self.tables() if t.name == partition)
+
+    def partition_of(self, obj: Any) -> str:
+        info = FLEET.info(obj)
+        routing = info.routing_key(info.key_of(obj))
+        return next(iter(self.nodes.values())).runtime.partition_of(info.name, routing)
+
+    def create(self, *objects: Any) -> None:
+        some = next(iter(self.nodes.values()))
+        for obj in objects:
+            with some.transaction():
+                some.create(obj)
+
+
+def wait_until(holds: Callable[[], object], seconds: float = 10.0) -> None:
+    until = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < until, "it did not come about in time"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """Three settled nodes; commands reach them through the memory adapters."""
+    made = Cluster(tmp_path)
+    monkeypatch.setattr("halog.cli.connection.adapters_for", made.adapters)
+    monkeypatch.setenv("HALOG_CONFIG", str(made.path))
+    try:
+        for name in "ABC":
+            made.start(name)
+        yield made.settle()
+    finally:
+        for name in list(made.nodes):
+            made.stop(name)
+
+
+@pytest.fixture
+def halog(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Run a command line in this process."""
+
+    def run(*args: object) -> Ran:
+        capsys.readouterr()
+        code = frame.main([str(a) for a in args])
+        said = capsys.readouterr()
+        return Ran(code, said.out, said.err)
+
+    return run

@@ -1,0 +1,267 @@
+"""get, export and import, against a cluster on the memory adapters."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import stat
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+
+def fleet(cluster: Any) -> list[Any]:
+    """One object of everything that JSON has no word for."""
+    from tests_cli import Aircraft, Flight, Kind, Seaplane  # type: ignore[import-not-found]
+
+    plain = Aircraft("N1", 1400)
+    rich = Seaplane(
+        "N2",
+        miles=2**62,
+        kind=Kind.PROP,
+        price=Decimal("1234567890.10"),
+        photo=bytes(range(256)),
+        since=dt.datetime(2013, 1, 1, 5, 15, 0, 123456, tzinfo=dt.UTC),
+        load=math.inf,
+        notes={"ü\n": ["a", ""], "": []},
+        floats=3,
+    )
+    cluster.create(plain, rich)
+    some = next(iter(cluster.nodes.values()))
+    with some.transaction():
+        ref = some.ref(some.get(Aircraft, "N2"))
+    flights = [Flight("UA", n, ref if n % 2 else None) for n in range(5)]
+    cluster.create(*flights)
+    return [plain, rich, *flights]
+
+
+def everything(cluster: Any) -> dict[Any, dict[str, Any]]:
+    """(type, key) → fields of every object, as the application sees them."""
+    from tests_cli import Aircraft, Flight
+
+    some = next(iter(cluster.nodes.values()))
+    found = {}
+    for cls in (Aircraft, Flight):
+        for obj in some.extent(cls):
+            info = type(obj).__halog__
+            found[(info.name, info.key_of(obj))] = {n: getattr(obj, n) for n in info.fields}
+    return found
+
+
+@pytest.mark.feature("O1", "D1")
+def test_get_shows_an_object_decoded_without_its_class(cluster: Any, halog: Run) -> None:
+    """Fields, version, reference and place of an object, by the stored definition."""
+    fleet(cluster)
+    shown = halog("get", "Aircraft", "N1", "--format", "json").json
+    assert (shown["type"], shown["key"]) == ("Aircraft", ["N1"])
+    assert shown["fields"]["miles"] == 1400
+    assert shown["fields"]["kind"] == "JET"
+    assert shown["fields"]["price"] == "0.00"
+    assert len(shown["ref"]) == 48
+    text = halog("get", "Aircraft", "N1").out
+    assert "miles" in text
+    assert "1400" in text
+
+
+@pytest.mark.feature("O1")
+def test_get_of_a_base_finds_the_subclass(cluster: Any, halog: Run) -> None:
+    """One family, one key space; but a subclass does not find its base's objects."""
+    fleet(cluster)
+    assert halog("get", "Aircraft", "N2", "--format", "json").json["type"] == "Seaplane"
+    assert halog("get", "Seaplane", "N2", "--format", "json").json["fields"]["floats"] == 3
+    assert halog("get", "Seaplane", "N1").code == 1
+
+
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize("words", [("UA", "3"), ('["UA", 3]',)])
+def test_a_compound_key_is_given_word_by_word_or_as_json(cluster: Any, halog: Run, words: tuple[str, ...]) -> None:
+    """Both forms name the same object."""
+    fleet(cluster)
+    assert halog("get", "Flight", *words, "--format", "json").json["key"] == ["UA", 3]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("Aircraft", "N9"), 1, "no Aircraft has the key N9"),
+        (("Aircaft", "N1"), 1, "did you mean Aircraft"),
+        (("Flight", "UA"), 1, "(carrier, flight)"),
+        (("Flight", "UA", "three"), 1, "expected an int"),
+        (("Flight", '["UA", "3", 4]'), 1, "got 3 values"),
+        (("Flight", '["UA", true]'), 1, "Flight.flight"),
+        (("Aircraft",), 2, "KEY"),
+    ],
+)
+def test_get_says_what_is_wrong(cluster: Any, halog: Run, words: tuple[str, ...], code: int, said: str) -> None:
+    """Every mistake is named on stderr; stdout stays empty."""
+    fleet(cluster)
+    ran = halog("get", *words)
+    assert (ran.code, ran.out) == (code, "")
+    assert said in ran.err
+
+
+@pytest.mark.feature("O1")
+def test_export_and_import_lose_nothing(cluster: Any, halog: Run, tmp_path: Path) -> None:
+    """Deleted and imported again, every field of every object is equal, and references among them hold."""
+    fleet(cluster)
+    before = everything(cluster)
+    file = tmp_path / "all.jsonl"
+    exported = halog("export", "-o", file, "--format", "json")
+    assert exported.code == 0, exported
+    assert exported.json["types"] == {"Aircraft": 1, "Seaplane": 1, "Flight": 5}
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    delete_all(cluster)
+    imported = halog("import", file, "--format", "json")
+    assert imported.code == 0, imported
+    assert (imported.json["created"], imported.err) == (7, "")
+    after = everything(cluster)
+    assert resolved(cluster, after) == "N2"
+    for values in (*before.values(), *after.values()):
+        values.pop("aircraft", None)
+    assert after == before
+
+
+def delete_all(cluster: Any) -> None:
+    from tests_cli import Aircraft, Flight
+
+    some = next(iter(cluster.nodes.values()))
+    for cls in (Aircraft, Flight):
+        for obj in list(some.extent(cls)):
+            with some.transaction():
+                some.delete(some.get(type(obj), *type(obj).__halog__.key_of(obj)))
+
+
+def resolved(cluster: Any, after: dict[Any, dict[str, Any]]) -> str:
+    """Where flight 3's reference leads now."""
+    some = next(iter(cluster.nodes.values()))
+    with some.transaction():
+        tail: str = some.resolve(after[("Flight", ("UA", 3))]["aircraft"]).tail
+    return tail
+
+
+@pytest.mark.feature("O1")
+def test_export_of_a_type_takes_its_subclasses_only(cluster: Any, halog: Run, tmp_path: Path) -> None:
+    """A base brings its subclasses, a subclass comes alone, nothing else is written."""
+    fleet(cluster)
+    file = tmp_path / "some.jsonl"
+    assert halog("export", "Aircraft", "-o", file, "--format", "json").json["types"] == {"Aircraft": 1, "Seaplane": 1}
+    assert halog("export", "Seaplane", "-o", file, "--format", "json").json["types"] == {"Seaplane": 1}
+    assert [json.loads(line)["key"] for line in file.read_text().splitlines()] == [["N2"]]
+
+
+def test_a_failed_export_leaves_the_old_file(cluster: Any, halog: Run, tmp_path: Path) -> None:
+    """The file takes its name only when it is complete, and no half of it stays behind."""
+    file = tmp_path / "all.jsonl"
+    file.write_text("old")
+    assert halog("export", "Nothing", "-o", file).code == 1
+    assert file.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir() if "all" in p.name] == ["all.jsonl"]
+
+
+@pytest.mark.feature("O1")
+def test_import_refuses_existing_keys_by_name_and_changes_nothing(cluster: Any, halog: Run, tmp_path: Path) -> None:
+    """One existing key among new ones: it is named with its line, and none of the others was created."""
+    from tests_cli import Aircraft
+
+    fleet(cluster)
+    file = tmp_path / "all.jsonl"
+    halog("export", "-o", file)
+    delete_all(cluster)
+    cluster.create(Aircraft("N1"))
+    ran = halog("import", file)
+    assert (ran.code, ran.out) == (1, "")
+    assert 'Aircraft ["N1"] exists' in ran.err
+    assert ", line " in ran.err
+    assert len(everything(cluster)) == 1
+    ran = halog("import", file, "--skip-existing", "--format", "json")
+    assert (ran.json["created"], ran.json["existing"]) == (6, 1)
+    assert everything(cluster)[("Aircraft", ("N1",))]["miles"] == 0
+
+
+@pytest.mark.feature("O1")
+def test_a_dry_run_checks_and_creates_nothing(cluster: Any, halog: Run, tmp_path: Path) -> None:
+    """It says what would be created, and finds duplicates like the real run."""
+    fleet(cluster)
+    file = tmp_path / "all.jsonl"
+    halog("export", "-o", file)
+    assert halog("import", file, "--dry-run").code == 1
+    delete_all(cluster)
+    ran = halog("import", file, "--dry-run", "--format", "json")
+    assert (ran.code, ran.json["would_create"], ran.json["created"]) == (0, 7, 0)
+    assert everything(cluster) == {}
+
+
+def line(**changed: Any) -> str:
+    document = {"type": "Flight", "key": ["UA", 1], "fields": {"carrier": "UA", "flight": 1, "aircraft": None}}
+    return json.dumps({**document, **changed})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("not json", "not an exported object"),
+        ("[" * 100_000, "not an exported object"),
+        (line(type="Boat"), "no type named Boat"),
+        (line(key=["UA", 2]), "is not what its fields say"),
+        (line(fields={"carrier": "UA", "flight": 1}), "'aircraft'"),
+        (line(fields={"carrier": "UA", "flight": 1, "aircraft": None, "extra": 1}), "'extra'"),
+        (line(fields={"carrier": "UA", "flight": "1", "aircraft": None}, key=["UA", "1"]), "Flight.flight"),
+        (line(fields={"carrier": "UA", "flight": 1, "aircraft": {"ref": "zz"}}), "Flight.aircraft"),
+        (line(more=1), "more"),
+        (line() + "\n" + line(), "on line 2 already"),
+        (line(ref="00" * 24) + "\n" + line(key=["UA", 2], fields={"carrier": "UA", "flight": 2, "aircraft": None},
+                                           ref="00" * 24), "two objects, one identity"),
+    ],
+)  # fmt: skip
+@pytest.mark.feature("O1")
+def test_a_bad_line_is_named_and_nothing_is_imported(
+    cluster: Any, halog: Run, tmp_path: Path, text: str, said: str
+) -> None:
+    """The line's number and the reason; good lines before it were not created."""
+    good = line(key=["AA", 1], fields={"carrier": "AA", "flight": 1, "aircraft": None})
+    file = tmp_path / "bad.jsonl"
+    file.write_text(good + "\n" + text + "\n")
+    ran = halog("import", file)
+    assert ran.code == 1
+    assert said in ran.err
+    assert f"{file}, line " in ran.err
+    assert ran.err.count("\n") == 1
+    assert everything(cluster) == {}
+
+
+def test_references_to_objects_outside_the_file_are_kept_and_counted(
+    cluster: Any, halog: Run, tmp_path: Path
+) -> None:
+    """An import of flights alone says that their aircraft are not in the file."""
+    fleet(cluster)
+    file = tmp_path / "flights.jsonl"
+    halog("export", "Flight", "-o", file)
+    delete_all(cluster)
+    ran = halog("import", file)
+    assert ran.code == 0
+    assert "2 references point to objects outside the file" in ran.err
+
+
+def test_a_file_that_is_not_there_is_a_usage_error(cluster: Any, halog: Run, tmp_path: Path) -> None:
+    """One line, exit 2."""
+    ran = halog("import", tmp_path / "none.jsonl")
+    assert ran.code == 2
+    assert "cannot be read" in ran.err
+
+
+def test_many_objects_are_imported_in_several_transactions(cluster: Any, halog: Run, tmp_path: Path) -> None:
+    """More objects than fit into one batch per partition arrive, all of them."""
+    file = tmp_path / "many.jsonl"
+    with file.open("w") as out:
+        for n in range(4000):
+            fields = {"carrier": f"C{n}", "flight": n, "aircraft": None}
+            out.write(line(key=[f"C{n}", n], fields=fields) + "\n")
+    ran = halog("import", file, "--format", "json")
+    assert ran.json["created"] == 4000
+    assert len(everything(cluster)) == 4000

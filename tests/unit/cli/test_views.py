@@ -1,0 +1,143 @@
+"""status, node list, partition list|show|lag and failover, against a cluster on the memory adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from halog.adapters.memory import MemoryTree
+
+Run = Callable[..., Any]
+
+
+@pytest.mark.feature("O1")
+def test_status_of_a_well_cluster_is_ok(cluster: Any, halog: Run) -> None:
+    """Every partition has its active node and replicas: ok, exit 0."""
+    ran = halog("status", "--format", "json")
+    assert ran.code == 0, ran
+    assert ran.json["ok"] is True
+    assert ran.json["nodes"] == {"A": "up", "B": "up", "C": "up"}
+    assert ran.json["partitions"] == 6
+    assert ran.json["replicas"] == {"configured": 12, "present": 12}
+    assert ran.json["worst_lag"]["records"] == 0
+
+
+@pytest.mark.feature("O1", "P10")
+def test_status_with_a_node_gone_is_degraded_and_exits_4(cluster: Any, halog: Run) -> None:
+    """A node that left is missing as replica everywhere; the exit code says so, the table names it."""
+    cluster.stop("C")
+    ran = halog("status", "--format", "json")
+    assert ran.code == 4
+    assert ran.json["ok"] is False
+    assert ran.json["nodes"]["C"] == "down"
+    assert ran.json["replicas_missing"]["p-0"] == ["C"]
+    shown = halog("status")
+    assert shown.code == 4
+    assert "degraded" in shown.out
+    assert shown.err == ""
+
+
+@pytest.mark.feature("O1")
+def test_status_shows_lag_of_the_worst_replica_and_no_active_when_all_are_gone(cluster: Any, halog: Run) -> None:
+    """With nobody left every partition is without an active node."""
+    for name in "ABC":
+        cluster.stop(name)
+    ran = halog("status", "--format", "json")
+    assert ran.code == 4
+    assert len(ran.json["without_active"]) == 6
+    assert ran.json["worst_lag"] is None
+
+
+@pytest.mark.feature("O1")
+def test_commands_before_the_first_node_say_what_to_do(cluster: Any, halog: Run, tmp_path: Any) -> None:
+    """A cluster nobody started is one line and exit 3, and the look creates nothing."""
+    other = tmp_path / "other.toml"
+    other.write_text(cluster.path.read_text())
+    for name in "ABC":
+        cluster.stop(name)
+    cluster.tree = MemoryTree()
+    ran = halog("status", "--config", other)
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err.count("\n") == 1
+    assert "halog node start" in ran.err
+
+
+@pytest.mark.feature("O1")
+def test_node_list_shows_configured_and_registered_nodes(cluster: Any, halog: Run) -> None:
+    """A stopped node stays in the list as down; clients are listed when asked for."""
+    cluster.start("somebody")
+    cluster.stop("B")
+    states = {n["node"]: n["state"] for n in halog("node", "list", "--format", "json").json}
+    assert states == {"A": "up", "B": "down", "C": "up"}
+    states = {n["node"]: n["state"] for n in halog("node", "list", "--all", "--format", "json").json}
+    assert states["somebody"] == "client"
+    assert "not registered" in halog("node", "list").out
+
+
+@pytest.mark.feature("O1", "P1")
+def test_partition_list_names_active_and_replicas(cluster: Any, halog: Run) -> None:
+    """Each partition with its active node; --degraded leaves the well ones away."""
+    listed = halog("partition", "list", "--format", "json").json
+    assert [p["partition"] for p in listed] == [f"p-{i}" for i in range(6)]
+    assert {p["active"] for p in listed} == {"A", "B", "C"}
+    assert all(sorted(c["kind"] for c in p["copies"]) == ["active", "async", "sync"] for p in listed)
+    assert halog("partition", "list", "--degraded", "--format", "json").json == []
+    assert "p-5" in halog("partition", "list").out
+
+
+@pytest.mark.feature("O1")
+def test_partition_show_tells_table_and_copies(cluster: Any, halog: Run) -> None:
+    """One partition: where its log is, who is active, what every copy does."""
+    shown = halog("partition", "show", "p-3", "--format", "json").json
+    assert (shown["topic"], shown["index"]) == ("ops.p.log", 3)
+    assert shown["active"] == cluster.active("p-3")
+    assert {c["role"] for c in shown["copies"]} == {"active", "following"}
+    assert "ops.p.log, partition 3" in halog("partition", "show", "p-3").out
+
+
+def test_an_unknown_partition_is_a_usage_error(cluster: Any, halog: Run) -> None:
+    """A misspelt partition is one line, exit 2."""
+    for command in (("partition", "show"), ("partition", "lag"), ("log", "tail")):
+        ran = halog(*command, "p-77")
+        assert (ran.code, ran.out) == (2, "")
+        assert "there is no partition p-77" in ran.err
+
+
+@pytest.mark.feature("O1")
+def test_partition_lag_lists_replicas_the_furthest_first(cluster: Any, halog: Run) -> None:
+    """Two replicas per partition, with the lsns they have; a replica that is gone stands on top with its reason."""
+    rows = halog("partition", "lag", "--format", "json").json
+    assert len(rows) == 12
+    assert all(r["lsn"] == r["active_lsn"] and r["records"] == 0 for r in rows)
+    cluster.stop("C")
+    rows = halog("partition", "lag", "p-0", "--format", "json").json
+    assert (rows[0]["node"], rows[0]["error"]) == ("C", "node is down")
+
+
+@pytest.mark.feature("Q5", "O1")
+def test_failover_hands_a_partition_to_the_named_node(cluster: Any, halog: Run) -> None:
+    """The named replica is active afterwards, and what was committed is still there."""
+    was = cluster.active("p-2")
+    to = next(n for n in "ABC" if n != was)
+    ran = halog("failover", "p-2", "--to", to, "--format", "json")
+    assert ran.code == 0, ran
+    assert (ran.json["from"], ran.json["to"]) == (was, to)
+    assert cluster.active("p-2") == to
+    assert "handed over to" in halog("failover", "p-2", "--to", was).out
+
+
+@pytest.mark.feature("Q5", "O1")
+@pytest.mark.parametrize("case", ["active already", "not in the node list", "not running"])
+def test_an_unsafe_failover_is_refused_with_exit_5(cluster: Any, halog: Run, case: str) -> None:
+    """Refused with a reason, exit 5, and the active node stays."""
+    was = cluster.active("p-1")
+    to = was if case == "active already" else "X"
+    if case == "not running":
+        to = next(n for n in "ABC" if n != was)
+        cluster.stop(to)
+    ran = halog("failover", "p-1", "--to", to)
+    assert (ran.code, ran.out) == (5, "")
+    assert case.removeprefix("active ") in ran.err
+    assert cluster.active("p-1") == was
