@@ -20,6 +20,7 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("halog.cli.site:up", "Start an embedded Kafka and ZooKeeper and leave them running."),
     "down": ("halog.cli.site:down", "Stop the embedded Kafka and ZooKeeper."),
+    "demo": ("halog.cli.demo:demo", "Replay real flights while nodes are killed; check that nothing is lost."),
     "doctor": ("halog.cli.doctor:doctor", "Check what halog needs: Java, jars, disk, servers and their settings."),
     "node": ("halog.cli.node:node", "Run a hosting node; list the nodes."),
     "status": ("halog.cli.status:status", "Is the cluster well? Nodes, partitions, replicas, lag."),

@@ -1,0 +1,62 @@
+"""The result for people: the story in one table, on stdout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from halog.demo.result import Result, Spread
+from halog.demo.scene import Scene
+
+WIDTH = 120
+"""For pipes and files, which have no width of their own."""
+
+
+def report(result: Result, scene: Scene, console: Console | None = None) -> None:
+    """Print it."""
+    out = console or Console()
+    if not out.is_terminal:
+        out = Console(file=out.file, width=WIDTH)
+    table = Table(box=None, show_header=False, padding=(0, 2))
+    for what, value, why in lines(result):
+        table.add_row(Text(what), Text(value, style="bold"), Text(why))
+    out.print(table)
+    for _, text in scene.story:
+        if text.startswith("WRONG"):
+            out.print(Text(text, style="bold red"), soft_wrap=True)
+    if result.ok:
+        out.print(Text("ok: nothing was lost, nothing happened twice, every copy is the same", style="bold green"))
+    else:
+        out.print(Text("NOT ok", style="bold red"))
+
+
+def lines(r: Result) -> Iterator[tuple[str, str, str]]:
+    """What, how much, and what that means."""
+    rows = r.rows
+    total = rows.landed + rows.cancelled + rows.diverted
+    ends = f"{rows.landed:,} landed, {rows.cancelled:,} cancelled, {rows.diverted:,} diverted"
+    held = f"{r.copies.objects:,} objects in every copy of {r.copies.partitions} partitions"
+    yield "flights", f"{total:,}", f"{ends}; {rows.no_tail:,} without a tail number"
+    yield "transactions", f"{r.transactions:,}", f"{r.acknowledged:,} acknowledged, {r.unknown:,} of unknown outcome"
+    yield "lost", f"{r.lost:,}", "acknowledged, but not in the log"
+    yield "doubled", f"{r.doubled:,}", "in the log more than once"
+    yield "copies", "equal" if r.copies_equal else "NOT equal", f"{held}, {r.copies.mismatches:,} differ"
+    yield "failover", _spread(r.failover_ms), "from kill -9 to the first new acknowledged write, per partition"
+    yield "frozen", _spread(r.frozen_ms), "the same for the node that was stopped (SIGSTOP)"
+    yield "restart", _ms(r.restart_ms), "until the killed node answered again"
+    yield "catch-up", _ms(r.catch_up_ms), "until it was level, in every node list"
+    yield "throughput", f"{r.throughput:,.0f}/s", "acknowledged transactions while the client ran, faults included"
+    yield "seconds", f"{r.seconds:,.1f}", "all in all"
+
+
+def _ms(value: int | None) -> str:
+    return "-" if value is None else f"{value:,} ms"
+
+
+def _spread(s: Spread) -> str:
+    if s.median is None or s.worst is None:
+        return "-"
+    return f"{s.median:,.0f} ms (worst {s.worst:,.0f}, of {s.count})"

@@ -1,0 +1,73 @@
+"""What there is to see of a run: plain values, written by the demo and drawn by `view`."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+WINDOW_S = 2.0
+"""Throughput is shown over the last two seconds: a failover of 100 ms stays visible, noise does not."""
+
+
+class Rate:
+    """Events per second over the last seconds."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def note(self, total: int, now: float) -> None:
+        """The count is `total` now."""
+        self._seen.append((now, total))
+        while now - self._seen[0][0] > WINDOW_S:
+            self._seen.popleft()
+
+    @property
+    def value(self) -> float:
+        if len(self._seen) < 2:
+            return 0.0
+        (t0, n0), (t1, n1) = self._seen[0], self._seen[-1]
+        return (n1 - n0) / (t1 - t0) if t1 > t0 else 0.0
+
+
+@dataclass
+class NodeScene:
+    """One node's row."""
+
+    state: str = "starting"
+    pid: int = 0
+    active: int = 0
+    replicas: int = 0
+    lag: int = 0
+
+
+@dataclass
+class Scene:
+    """Everything on the screen."""
+
+    rows: int
+    phase: str = ""
+    done: int = 0
+    acknowledged: int = 0
+    repeated: int = 0
+    unknown: int = 0
+    rate: Rate = field(default_factory=Rate)
+    nodes: dict[str, NodeScene] = field(default_factory=dict)
+    story: list[tuple[float, str]] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """Since the beginning."""
+        return time.monotonic() - self.began
+
+    def tell(self, text: str) -> None:
+        """The story goes on."""
+        self.story.append((self.seconds, text))
+
+    def progress(self, tally: Mapping[str, int], now: float) -> None:
+        """The client reports."""
+        self.done, self.acknowledged = tally["rows"], tally["acknowledged"]
+        self.repeated, self.unknown = tally["repeated"], tally["unknown"]
+        self.rate.note(self.acknowledged, now)

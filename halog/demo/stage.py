@@ -1,0 +1,265 @@
+"""Everything that runs during the demo: the site, three node processes, the client, and the demo's own node.
+
+A with-block that leaves nothing behind. `wait` is the only loop: whatever the demo waits for, it notices a child that
+ended unasked, and keeps the scene up to date. Knows nothing of faults and verdicts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import secrets
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+import halog
+from halog.demo import cluster
+from halog.demo.client import Order
+from halog.demo.options import Options
+from halog.demo.processes import Child, stop_all
+from halog.demo.scene import NodeScene, Scene
+from halog.demo.watch import Watch, is_up
+from halog.embedded import EmbeddedSite
+from halog.embedded.progress import Progress
+from halog.errors import DeadlineError, HalogError, SiteError
+from halog.runtime.open import Node
+
+LOOK_S = 0.02
+"""Restart and catch-up are measured this finely."""
+UP_S = 60.0
+"""A node of ours is up in two seconds; a loaded machine may need ten times that."""
+STALL_S = 90.0
+"""The client finished no row for so long: longer than it tries a single one."""
+GRACE_S = 3.0
+"""For an orderly end; what is left then is killed, for the data is checked or abandoned."""
+
+
+class ClientReports:
+    """What the client says, read on a thread of its own."""
+
+    def __init__(self, child: Child, scene: Scene) -> None:
+        self.child, self.scene = child, scene
+        self.done: dict[str, Any] | None = None
+        self.error: str | None = None
+        self.moved = time.monotonic()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        for line in self.child.said:
+            said = json.loads(line)
+            if "error" in said:
+                self.error = said["error"]
+                continue
+            if said["rows"] != self.scene.done:
+                self.moved = time.monotonic()
+            self.scene.progress(said, time.monotonic())
+            if said.get("done"):
+                self.done = said
+
+    def check(self) -> None:
+        """HalogError if the client will never be done."""
+        if self.done is not None:
+            return
+        if not self.child.alive:
+            self._thread.join(1.0)
+            if self.done is None:
+                raise HalogError(f"the client ended early: {self.error or self.child.last_words()}")
+        if time.monotonic() - self.moved > STALL_S:
+            raise DeadlineError(f"the client finished no row for {STALL_S:.0f} s; see {self.child.log}")
+
+
+class Stage:
+    """See the module."""
+
+    def __init__(self, options: Options, scene: Scene, progress: Progress) -> None:
+        self.options, self.scene = options, scene
+        self.base = prepared(options.data_dir)
+        self.run_dir = self.base / f"run-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+        self.site = EmbeddedSite(self.base / "site", progress=progress)
+        self.nodes: dict[str, Child] = {}
+        self.wounded: set[str] = set()
+        """Nodes whose end or silence is the demo's own doing."""
+        self.reports: ClientReports | None = None
+        self.node: Node
+        self.watch: Watch
+
+    # --- life ---
+
+    def __enter__(self) -> Self:
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def _open(self) -> None:
+        self.scene.phase = "starting Kafka and ZooKeeper"
+        info = self.site.start()
+        self.scene.tell(f"Kafka answered after {info.kafka_ms:,} ms, ZooKeeper after {info.zookeeper_ms:,} ms")
+        self.run_dir.mkdir(mode=0o700)
+        self.config = cluster.make_config(info, self.run_dir, self.run_dir.name, self.options.partitions)
+        self.config_path = cluster.write_config(self.config, self.run_dir / "halog.toml")
+        self.scene.phase = "starting three nodes"
+        for name in cluster.NODES:
+            self.start_node(name)
+        self.node = halog.node(self.config, name="demo")
+        self.watch = Watch(self.node.runtime.router, cluster.NODES)
+        self.watch.start()
+        self.wait("all partitions to be active with all replicas", self._complete, UP_S)
+        self.scene.tell(f"three nodes serve {self.options.partitions} partitions, each active, sync and async replica")
+
+    def close(self) -> None:
+        """Nothing of this run is alive afterwards."""
+        with _uninterrupted():
+            if hasattr(self, "watch"):
+                self.watch.close()
+            client = [self.reports.child] if self.reports is not None else []
+            stop_all([*client, *self.nodes.values()], GRACE_S)
+            if hasattr(self, "node"):
+                with contextlib.suppress(HalogError):
+                    self.node.close()
+            self.site.stop()
+            if self.options.data_dir is None:
+                shutil.rmtree(self.base, ignore_errors=True)
+
+    # --- processes ---
+
+    def start_node(self, name: str) -> Child:
+        """Start a node process, or start it again on its data."""
+        argv = ["halog.cli.main", "node", "start", "--config", str(self.config_path), "--name", name]
+        child = self.nodes[name] = Child(name, [*argv, "--log-level", "info"], self.run_dir)
+        self.scene.nodes[name] = NodeScene("starting", child.pid)
+        return child
+
+    def start_client(self, flights: Path, allowed: int, sabotaged: int) -> None:
+        """Start the client process."""
+        order = Order(
+            config=str(self.config_path),
+            flights=str(flights),
+            journal=str(self.journal("client")),
+            rows=self.options.rows,
+            allowed=allowed,
+            sabotaged=sabotaged,
+        )
+        child = Child("client", ["halog.demo.client", msgspec.json.encode(order).decode()], self.run_dir, pipes=True)
+        self.reports = ClientReports(child, self.scene)
+
+    def journal(self, name: str) -> Path:
+        """Where a journal is kept."""
+        return self.run_dir / f"{name}.journal"
+
+    def allow(self, rows: int) -> None:
+        """Let the client go on to this row."""
+        assert self.reports is not None
+        self.reports.child.tell(f"allow {rows}")
+
+    # --- waiting ---
+
+    def wait(self, what: str, happened: Callable[[], bool], limit_s: float | None = None) -> None:
+        """Wait; DeadlineError names `what`, HalogError a child that ended unasked."""
+        until = None if limit_s is None else time.monotonic() + limit_s
+        while not happened():
+            self._look()
+            if until is not None and time.monotonic() >= until:
+                raise DeadlineError(f"waited {limit_s:.0f} s for {what}; see the logs in {self.run_dir}")
+            time.sleep(LOOK_S)
+        self._look()
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass, attentively."""
+        until = time.monotonic() + seconds
+        self.wait("time", lambda: time.monotonic() >= until)
+
+    def _look(self) -> None:
+        for name, child in self.nodes.items():
+            if not child.alive and name not in self.wounded:
+                raise HalogError(
+                    f"node {name} ended unasked (exit code {child.exit_code}): {child.last_words()}; see {child.log}"
+                )
+        if self.reports is not None:
+            self.reports.check()
+        if hasattr(self, "watch"):
+            self._update()
+
+    def _update(self) -> None:
+        tables = self.watch.tables.values()
+        for name, seen in self.scene.nodes.items():
+            status = self.watch.latest.get(name)
+            seen.pid = self.nodes[name].pid
+            seen.active = sum(t.active is not None and t.active.node == name for t in tables)
+            seen.replicas = sum(any(r.node == name for r in t.replicas) for t in tables)
+            seen.lag = status.lag if status is not None else 0
+            if name not in self.wounded:
+                seen.state = "up" if status is not None else "silent"
+
+    # --- conditions ---
+
+    def _complete(self) -> bool:
+        tables = self.watch.tables.values()
+        placed = bool(tables) and all(len(t.node_list) == len(t.configured) for t in tables)
+        return placed and all(self.is_up(n) for n in self.nodes)
+
+    def is_up(self, name: str) -> bool:
+        """Whether this very process answers, with all its copies."""
+        return is_up(self.watch.latest[name], self.nodes[name].pid, self.options.partitions)
+
+    def answers_up(self, name: str) -> bool:
+        """The same, asked now."""
+        self.watch.latest[name] = status = self.watch.ask(name)
+        return is_up(status, self.nodes[name].pid, self.options.partitions)
+
+    def is_back(self, name: str) -> bool:
+        """Up, in every node list, level, and active for nothing but what the tables give it."""
+        if not self.watch.in_every_list(name) or not self.answers_up(name):
+            return False
+        status = self.watch.latest[name]
+        if status is None or status.lag > 0 or status.failed is not None:
+            return False
+        return status.leads() <= set(self.watch.led_by(name))
+
+
+def prepared(directory: Path | None) -> Path:
+    """The demo's directory; SiteError for one that holds other things."""
+    if directory is None:
+        return Path(tempfile.mkdtemp(prefix="halog-demo-"))
+    path = directory.absolute()
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        foreign = sorted(p.name for p in path.iterdir() if not re.fullmatch(r"site|run-[0-9a-f-]+", p.name))
+    except OSError as e:
+        raise SiteError(f"data directory {path} cannot be used ({e.strerror}): choose another --data-dir") from None
+    if foreign:
+        raise SiteError(
+            f"data directory {path} holds files that are not the demo's ({foreign[0]}): choose an empty or a new "
+            "--data-dir",
+            found=foreign[:5],
+        )
+    return path
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Any:
+    """A second Ctrl-C must not leave half of the processes behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,66 @@
+"""The second question: is every copy equal to every other, object by object?
+
+Each copy is read from its own node's store, not through the active one. Equal means reference, version, key and value;
+a copy that lacks an object, or has one too many, differs. Never trusts a hash a node computed about itself.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from halog.backend import Found
+from halog.demo.result import Copies
+from halog.errors import HalogError
+from halog.runtime import frames
+
+PAGE = 1_000
+"""Objects per frame: about 200 kB."""
+READ_S = 20.0
+"""For one page of a busy node."""
+
+ReadCopy = Callable[[str, str], Iterable[Found]]
+"""(node, partition) → its objects."""
+Ask = Callable[[str, frames.Request, float], frames.Reply]
+
+
+def read_store(ask: Ask, node: str, partition: str) -> Iterator[Found]:
+    """Everything in one node's own copy of a partition."""
+    after = b""
+    while True:
+        reply = ask(node, frames.Scan(partition, b"", after, PAGE, True), READ_S)
+        if not isinstance(reply, frames.Objects):
+            raise HalogError(f"node {node} answered a scan of {partition} with {type(reply).__name__}")
+        for found in reply.items:
+            if found is not None:
+                after = found.key
+                yield found
+        if len(reply.items) < PAGE:
+            return
+
+
+def compare(
+    placed: Mapping[str, Sequence[str]], read: ReadCopy, compared: Callable[[str], None] = lambda partition: None
+) -> Copies:
+    """Compare the copies of each partition (name → nodes that must hold one)."""
+    objects = mismatches = 0
+    for partition, nodes in placed.items():
+        count, differing = compare_one([read(node, partition) for node in nodes])
+        objects += count
+        mismatches += differing
+        compared(partition)
+    return Copies(len(placed), objects, mismatches)
+
+
+def compare_one(copies: Sequence[Iterable[Found]]) -> tuple[int, int]:
+    """(distinct objects, those not the same everywhere). A key that one copy holds twice is a mismatch, too."""
+    seen: dict[bytes, Found] = {}
+    held: dict[bytes, int] = defaultdict(int)
+    differing: set[bytes] = set()
+    for copy in copies:
+        for found in copy:
+            held[found.key] += 1
+            if seen.setdefault(found.key, found) != found:
+                differing.add(found.key)
+    differing.update(key for key, times in held.items() if times != len(copies))
+    return len(seen), len(differing)

@@ -1,0 +1,110 @@
+"""Draws a run on stderr: live where that is a terminal, else a line per event. stdout is never written to.
+
+The live picture is redrawn by rich's own thread from the plain values of `scene`.
+"""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from halog.demo.scene import Scene
+
+FRAMES_PER_S = 4
+"""Enough to look alive; a frame costs 5 ms of a processor the cluster needs."""
+STORY_LINES = 9
+PLAIN_S = 5.0
+"""Without a terminal: one line of progress that often."""
+
+_STYLE = {"up": "green", "killed": "bold red", "stopped": "bold yellow", "starting": "cyan", "silent": "red"}
+
+
+class View:
+    """A with-block during which the scene is shown."""
+
+    def __init__(self, scene: Scene, console: Console | None = None) -> None:
+        self.scene = scene
+        self.console = console or Console(stderr=True)
+        self._told = 0
+        self._closing = threading.Event()
+        self._plain = threading.Thread(target=self._print_on, daemon=True)
+        self._live: Live | None = None
+        if self.console.is_terminal:
+            self._live = Live(
+                get_renderable=lambda: draw(scene),
+                console=self.console,
+                refresh_per_second=FRAMES_PER_S,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        else:
+            self._plain.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._closing.set()
+        if self._live is not None:
+            self._live.stop()
+        else:
+            self._plain.join()
+        self._print_story()
+
+    def _print_on(self) -> None:
+        waited = 0.0
+        while not self._closing.wait(0.2):
+            self._print_story()
+            waited += 0.2
+            if waited >= PLAIN_S:
+                waited = 0.0
+                self.console.print(Text(progress_line(self.scene)), soft_wrap=True)
+
+    def _print_story(self) -> None:
+        new = self.scene.story[self._told :]
+        self._told += len(new)
+        for at, text in new:
+            self.console.print(Text(f"{at:6.1f} s  {text}"), soft_wrap=True)
+
+
+def progress_line(scene: Scene) -> str:
+    """Where the run is."""
+    lag = max((n.lag for n in scene.nodes.values()), default=0)
+    counts = f"{scene.done:,} of {scene.rows:,} rows, {scene.rate.value:,.0f} transactions/s, lag {lag:,}"
+    return f"{scene.seconds:6.1f} s  … {scene.phase}: {counts}"
+
+
+def draw(scene: Scene) -> RenderableType:
+    """The live picture."""
+    story = Text("\n".join(f"{at:6.1f} s  {text}" for at, text in scene.story[-STORY_LINES:]), style="dim")
+    return Group(_headline(scene), ProgressBar(total=scene.rows, completed=scene.done), _nodes(scene), story)
+
+
+def _headline(scene: Scene) -> Text:
+    line = Text(f"{scene.seconds:6.1f} s  {scene.phase}", style="bold")
+    line.append(
+        f"   {scene.done:,} of {scene.rows:,} flights   {scene.rate.value:,.0f} transactions/s   "
+        f"{scene.acknowledged:,} acknowledged   {scene.repeated:,} conflicts run again",
+        style="not bold",
+    )
+    return line
+
+
+def _nodes(scene: Scene) -> Table:
+    table = Table(box=None, padding=(0, 2))
+    for column in ("node", "state", "pid", "active for", "replica of", "lag (records)"):
+        table.add_column(column, justify="left" if column in ("node", "state") else "right")
+    for name, n in scene.nodes.items():
+        state = Text(n.state, style=_STYLE.get(n.state, ""))
+        table.add_row(name, state, str(n.pid), str(n.active), str(n.replicas), f"{n.lag:,}")
+    return table

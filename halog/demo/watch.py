@@ -1,0 +1,128 @@
+"""What the demo sees of the cluster: partition tables and each node's own status, asked over the network.
+
+Never guesses: a node that does not answer has no status. One thread asks, everybody reads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from halog.core import roles
+from halog.core.table import PartitionTable
+from halog.errors import HalogError
+from halog.runtime import frames
+from halog.runtime.router import Router
+
+ASK_S = 0.5
+"""A node that needs longer is shown as silent."""
+PAUSE_S = 0.3
+"""Between two rounds: three status answers cost the nodes 1 ms."""
+
+
+class CopyStatus(msgspec.Struct, frozen=True):
+    """One copy, as its node describes it."""
+
+    partition: str
+    role: str
+    lsn: int
+    hash: str
+    lag_records: int
+    error: str | None = None
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    """One node, as it describes itself."""
+
+    node: str
+    pid: int
+    copies: tuple[CopyStatus, ...]
+
+    @property
+    def lag(self) -> int:
+        """Records behind, of the copy that is furthest behind."""
+        return max((c.lag_records for c in self.copies), default=0)
+
+    @property
+    def failed(self) -> str | None:
+        """Why a copy cannot go on, if one cannot."""
+        return next((f"{c.partition}: {c.error}" for c in self.copies if c.error), None)
+
+    def leads(self) -> set[str]:
+        """The partitions it believes to be active for."""
+        return {c.partition for c in self.copies if c.role in LEADING}
+
+
+LEADING = frozenset(role.value for role in roles.LEADING)
+
+
+class Watch:
+    """Asks all nodes again and again; `latest` holds the answers."""
+
+    def __init__(self, router: Router, nodes: Iterable[str]) -> None:
+        self.router, self.nodes = router, tuple(nodes)
+        self.latest: dict[str, NodeStatus | None] = dict.fromkeys(self.nodes)
+        self._closing = threading.Event()
+        self._threads = [threading.Thread(target=self._ask_on, args=(n,), daemon=True) for n in self.nodes]
+
+    def start(self) -> None:
+        """Begin to ask; one thread per node, so that a silent one hides no other."""
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """No more questions."""
+        self._closing.set()
+        for thread in self._threads:
+            thread.join(2 * ASK_S)
+
+    def _ask_on(self, node: str) -> None:
+        while not self._closing.wait(PAUSE_S):
+            self.latest[node] = self.ask(node)
+
+    def ask(self, node: str) -> NodeStatus | None:
+        """The node's answer now, or None."""
+        try:
+            reply = self.router.request(node, frames.Status(), ASK_S)
+            return msgspec.convert(reply.status, NodeStatus) if isinstance(reply, frames.StatusIs) else None
+        except (HalogError, msgspec.ValidationError):
+            return None
+
+    @property
+    def tables(self) -> dict[str, PartitionTable]:
+        """All partitions, by name."""
+        return {name: table for name, (_, table) in sorted(self.router.tables.items())}
+
+    def led_by(self, node: str) -> list[str]:
+        """The partitions a node is active for."""
+        return [n for n, t in self.tables.items() if t.active is not None and t.active.node == node]
+
+    def in_every_list(self, node: str) -> bool:
+        """Whether the node is back in the node list of every partition it is configured for, in this incarnation."""
+        info = self.router.nodes.get(node)
+        return info is not None and all(
+            t.active == info.member or any(r.member == info.member for r in t.replicas)
+            for t in self.tables.values()
+            if node in t.configured
+        )
+
+
+def is_up(status: NodeStatus | None, pid: int, partitions: int) -> bool:
+    """The very process answers, and its copies have left loading."""
+    if status is None or status.pid != pid or len(status.copies) < partitions:
+        return False
+    return all(c.role != "loading" for c in status.copies)
+
+
+def uneven(statuses: Mapping[str, NodeStatus | None], partitions: Iterable[str]) -> list[str]:
+    """Partitions whose copies are not all at the same record of the same history; all of them if a node is silent."""
+    positions: dict[str, set[Any]] = {p: set() for p in partitions}
+    for status in statuses.values():
+        if status is None:
+            return list(positions)
+        for copy in status.copies:
+            positions.setdefault(copy.partition, set()).add((copy.lsn, copy.hash))
+    return [p for p, seen in positions.items() if len(seen) != 1]
