@@ -103,6 +103,8 @@ class Ran(NamedTuple):
 class Cluster:
     """Three nodes in memory. `wait_until` is for what nodes do by themselves."""
 
+    Aircraft, Seaplane, Flight, Kind = Aircraft, Seaplane, Flight, Kind
+
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.path = directory / "halog.toml"

@@ -18,13 +18,11 @@ Run = Callable[..., Any]
 
 def fleet(cluster: Any) -> list[Any]:
     """One object of everything that JSON has no word for."""
-    from tests_cli import Aircraft, Flight, Kind, Seaplane  # type: ignore[import-not-found]
-
-    plain = Aircraft("N1", 1400)
-    rich = Seaplane(
+    plain = cluster.Aircraft("N1", 1400)
+    rich = cluster.Seaplane(
         "N2",
         miles=2**62,
-        kind=Kind.PROP,
+        kind=cluster.Kind.PROP,
         price=Decimal("1234567890.10"),
         photo=bytes(range(256)),
         since=dt.datetime(2013, 1, 1, 5, 15, 0, 123456, tzinfo=dt.UTC),
@@ -35,21 +33,24 @@ def fleet(cluster: Any) -> list[Any]:
     cluster.create(plain, rich)
     some = next(iter(cluster.nodes.values()))
     with some.transaction():
-        ref = some.ref(some.get(Aircraft, "N2"))
-    flights = [Flight("UA", n, ref if n % 2 else None) for n in range(5)]
+        ref = some.ref(some.get(cluster.Aircraft, "N2"))
+    flights = [cluster.Flight("UA", n, ref if n % 2 else None) for n in range(5)]
     cluster.create(*flights)
     return [plain, rich, *flights]
 
 
+def extent(some: Any, cls: Any) -> list[Any]:
+    with some.transaction():
+        return list(some.extent(cls))
+
+
 def everything(cluster: Any) -> dict[Any, dict[str, Any]]:
     """(type, key) → fields of every object, as the application sees them."""
-    from tests_cli import Aircraft, Flight
-
     some = next(iter(cluster.nodes.values()))
     found = {}
-    for cls in (Aircraft, Flight):
-        for obj in some.extent(cls):
-            info = type(obj).__halog__
+    for cls in (cluster.Aircraft, cluster.Flight):
+        for obj in extent(some, cls):
+            info = obj.__class__.__halog__
             found[(info.name, info.key_of(obj))] = {n: getattr(obj, n) for n in info.fields}
     return found
 
@@ -128,13 +129,12 @@ def test_export_and_import_lose_nothing(cluster: Any, halog: Run, tmp_path: Path
 
 
 def delete_all(cluster: Any) -> None:
-    from tests_cli import Aircraft, Flight
-
     some = next(iter(cluster.nodes.values()))
-    for cls in (Aircraft, Flight):
-        for obj in list(some.extent(cls)):
+    for cls in (cluster.Aircraft, cluster.Flight):
+        for obj in extent(some, cls):
+            info = obj.__class__.__halog__
             with some.transaction():
-                some.delete(some.get(type(obj), *type(obj).__halog__.key_of(obj)))
+                some.delete(some.get(obj.__class__, *info.key_of(obj)))
 
 
 def resolved(cluster: Any, after: dict[Any, dict[str, Any]]) -> str:
@@ -167,13 +167,11 @@ def test_a_failed_export_leaves_the_old_file(cluster: Any, halog: Run, tmp_path:
 @pytest.mark.feature("O1")
 def test_import_refuses_existing_keys_by_name_and_changes_nothing(cluster: Any, halog: Run, tmp_path: Path) -> None:
     """One existing key among new ones: it is named with its line, and none of the others was created."""
-    from tests_cli import Aircraft
-
     fleet(cluster)
     file = tmp_path / "all.jsonl"
     halog("export", "-o", file)
     delete_all(cluster)
-    cluster.create(Aircraft("N1"))
+    cluster.create(cluster.Aircraft("N1"))
     ran = halog("import", file)
     assert (ran.code, ran.out) == (1, "")
     assert 'Aircraft ["N1"] exists' in ran.err
@@ -235,9 +233,7 @@ def test_a_bad_line_is_named_and_nothing_is_imported(
     assert everything(cluster) == {}
 
 
-def test_references_to_objects_outside_the_file_are_kept_and_counted(
-    cluster: Any, halog: Run, tmp_path: Path
-) -> None:
+def test_references_to_objects_outside_the_file_are_kept_and_counted(cluster: Any, halog: Run, tmp_path: Path) -> None:
     """An import of flights alone says that their aircraft are not in the file."""
     fleet(cluster)
     file = tmp_path / "flights.jsonl"
