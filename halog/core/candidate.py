@@ -61,8 +61,11 @@ class Campaign:
             p.out.append(ev.SetTable(p.next_round(), p.version, msgspec.structs.replace(p.table, active=None)))
 
     def handed_over(self) -> None:
-        """The current epoch ended in favour of a successor: its turn first."""
+        """The current epoch ended in favour of a successor: its turn first, and at once."""
         self.not_before = self.p.now + self.p.settings.handed_ms
+        if self.p.role in (Role.FOLLOWING, Role.ELECTING) and self.p.eligible and self._mine_by_hand_over():
+            self.p.become("handed over to me")
+            self._claim()
 
     def settled(self) -> None:
         """Somebody's compare-and-set went through: stand back."""

@@ -191,9 +191,9 @@ class Partition:
             return
         if type(record) is records.Commit:
             self.outcomes.add(record.header.tx, record.header.lsn)
-        elif type(record) is records.HandedOver:
-            self.campaign.handed_over()
         self.out.append(ev.Apply(record, self.chain.state, self.next_offset))
+        if type(record) is records.HandedOver:
+            self.campaign.handed_over()
 
     def _log_end(self, e: ev.LogEnd) -> None:
         if self.role is Role.LOADING:

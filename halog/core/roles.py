@@ -46,7 +46,7 @@ TRANSITIONS: dict[Role, dict[str, Role]] = {
         "deposed": Role.FOLLOWING,
         "lost": Role.FAILED,
     },
-    Role.CLAIMING: {"claimed": Role.STARTING, **_STEP_DOWN},
+    Role.CLAIMING: {"claimed": Role.STARTING, "deposed": Role.FOLLOWING, "lost": Role.FAILED},
     Role.STARTING: {"started": Role.OPENING, **_STEP_DOWN},
     Role.OPENING: {"opened": Role.ACTIVE, **_STEP_DOWN},
     Role.ACTIVE: {"gap": Role.VERIFYING, "hand over": Role.DRAINING, **_STEP_DOWN},

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 KEYS = [b"aaaa", b"bbbb", b"cccc", b"dddd"]
 REF = bytes(24)
 PATIENCE_MS = 150.0
-PAUSE_MS = 12.0
+PAUSE_MS = 6.0
 
 
 class Transaction:

@@ -38,7 +38,7 @@ def crash(w: World) -> None:
 
 
 def restart(w: World, name: str, wipe: bool) -> None:
-    if w.nodes[name].process is None:
+    if w.nodes[name].process is None and name not in w.gone:
         w.cover.hit("restarts empty" if wipe else "restarts warm")
         w.start(name, wipe=wipe)
 
@@ -47,6 +47,15 @@ def crash_all(w: World) -> None:
     for p in list(w.processes()):
         w.crash(p.name)
         w.engine.at(span(w, 5.0, 200.0), restart, w, p.name, w.engine.rng.random() < 0.2)
+
+
+def die(w: World) -> None:
+    """kill -9, never restarted; at least one node is left."""
+    p = victim(w)
+    if p is not None and len(w.gone) + 1 < len(w.nodes):
+        w.cover.hit("died for good")
+        w.gone.add(p.name)
+        w.crash(p.name)
 
 
 def pause(w: World) -> None:
@@ -175,6 +184,9 @@ def hand_over(w: World) -> None:
         p.deliver(ev.HandOverAsked(w.hand_over_token(), to))
         if w.engine.rng.random() < 0.2:
             w.engine.at(span(w, 0.0, 20.0), w.engine.rng.choice((crash, pause, hold, suspect_active)), w)
+        elif w.engine.rng.random() < 0.5:
+            w.engine.at(span(w, 0.0, 15.0), w.members.doubt, to, p.name)
+            w.engine.at(span(w, 100.0, 300.0), w.members.trust, to, p.name)
 
 
 def hand_over_held(w: World) -> None:
@@ -195,5 +207,5 @@ def hold_last(w: World, p: Process, patience: int) -> None:
 
 FAULTS: list[Callable[[World], None]] = [
     crash, crash_all, pause, hold, lose_session, lose_producer, suspect, suspect_active, cut, stick, hand_over,
-    hand_over_held,
+    hand_over_held, die,
 ]  # fmt: skip

@@ -16,6 +16,8 @@ from tests.sim.nature import Fate, Nature
 
 Deliver = Callable[[ev.Event], None]
 
+HELD_MS = (20.0, 600.0)
+
 
 class Entry(NamedTuple):
     """One entry and the session that wrote it."""
@@ -83,6 +85,9 @@ class Session:
         self.listening = False
         if self.log.nature.chance(self.log.nature.abandoned_lost):
             self.broken = True
+        elif self.log.nature.chance(self.log.nature.abandoned_held) and not self.frozen:
+            self.freeze()
+            self.log.engine.at(self.log.nature.delay(HELD_MS), self.thaw)
 
     def fail(self, why: str) -> None:
         """The session dies under its owner."""

@@ -41,7 +41,7 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
     names = ("A", "B", "C", "D")[: rng.choice((2, 3, 3, 3, 4))]
     keep = rng.choice((50_000, 50_000, 50_000, 5))
     world = World(
-        seed, names=names, sync_replicas=rng.choice((0, 1, 1, 2)), clients=rng.choice((1, 2, 3)), quota=10_000,
+        seed, names=names, sync_replicas=rng.choice((0, 1, 1, 2)), clients=rng.choice((1, 2, 4)), quota=30,
         keep=keep, calm=rng.random() < 0.3, verbose=verbose,
     )  # fmt: skip
     for n in names:
@@ -61,6 +61,7 @@ def _end_faults(world: World) -> None:
     world.heal()
     for c in world.clients:
         c.quota = 1
+        c.begin()
 
 
 def run_seed(seed: int, *, verbose: bool = False) -> Outcome:

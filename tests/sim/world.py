@@ -65,6 +65,8 @@ class World:
         self.coordinator = FakeCoordinator(self.engine, self.nature, self.cover, self.checks, table)
         self.members = Members(self)
         self.cuts: set[tuple[str, str]] = set()
+        self.gone: set[str] = set()
+        """Nodes that died for good."""
         self.requests: dict[int, Request] = {}
         self.fault_phase_ms = 0.0
         self._tokens = 0
@@ -97,7 +99,7 @@ class World:
 
     def start(self, name: str, *, wipe: bool = False) -> None:
         node = self.nodes[name]
-        if node.process is not None:
+        if node.process is not None or name in self.gone:
             return
         if wipe:
             node.disk.wipe()
@@ -188,9 +190,9 @@ class World:
         if busy or not all(c.idle for c in self.clients):
             return f"clients still wait: {busy}"
         table = self.coordinator.table
-        if set(table.node_list) != set(self.nodes):
+        if set(table.node_list) != set(self.nodes) - self.gone:
             return f"the node list is {table.node_list}"
-        if sum(r.kind == SYNC for r in table.replicas) != min(table.sync_replicas, len(self.nodes) - 1):
+        if sum(r.kind == SYNC for r in table.replicas) != min(table.sync_replicas, len(table.replicas)):
             return f"the sync set is {table.sync_set}"
         for p in self.processes():
             if p.partition.chain.state.lsn != active.partition.chain.state.lsn or p.copy.hash != active.copy.hash:
