@@ -1,9 +1,9 @@
 """One consumer, assigned by hand: the LogTail port on confluent-kafka.
 
-What is delivered is filtered by place: nothing before the offset asked for, nothing of an older follow. A move while
-another thread is inside `consume` leaves in doubt which follow that thread's messages belong to: they are dropped and
-the partition is seated again, by the polling thread, where nothing can be in doubt. Never resets an offset: out of
-range is an `OutOfRange`, told once.
+confluent's consumer serves one caller at a time: an assignment beside a waiting `poll` waits for it, and may starve. So
+only the polling thread touches the consumer. `follow` and `unfollow` note what is wanted; the next poll, at most one
+slice later, seats it; what arrives of a place that is not seated yet is dropped. Never resets an offset: out of range
+is an `OutOfRange`, told once.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from halog.errors import ClosedError, LogError
 from halog.ports import Entry, OutOfRange, TopicPartition
 
 log = logging.getLogger("halog.kafka")
-SLICE_S = 0.08  # confluent's consumer cannot be woken: `wake` takes effect within one slice
+SLICE_S = 0.02  # a waiting consumer cannot be woken: a move takes effect within one slice; an idle one costs 20 µs
 BOUNDS_S = 2.0
 _OUT_OF_RANGE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION}
 _DAMAGED = {KafkaError._BAD_MSG, KafkaError.INVALID_MSG, KafkaError._BAD_COMPRESSION, KafkaError._INVALID_TYPE}
 
 
 class _Place:
-    """Where a followed partition stands: the next offset wanted, and the move that put it there."""
+    """Where a followed partition stands: the next offset wanted, and whether the consumer is assigned for it."""
 
-    __slots__ = ("moved", "next")
+    __slots__ = ("next", "seated")
 
-    def __init__(self, offset: int, moved: int) -> None:
+    def __init__(self, offset: int) -> None:
         self.next = offset
-        self.moved = moved
+        self.seated = False
 
 
 class KafkaTail:
@@ -46,11 +46,10 @@ class KafkaTail:
         self._bootstrap = bootstrap
         self._consumer: Any = Consumer(kafka_conf.consumer(bootstrap))
         self._known_topics: set[str] = set()
-        self._lock = threading.Lock()  # the places and the consumer's assignment
+        self._assigned: set[TopicPartition] = set()  # the polling thread's
+        self._lock = threading.Lock()  # places, and which of them moved
         self._places: dict[TopicPartition, _Place] = {}
-        self._unlearnt: set[TopicPartition] = set()  # to be followed once their topic is known
-        self._seen: set[TopicPartition] = set()  # followed before: stale messages of these may be about
-        self._moves = 0
+        self._moved: set[TopicPartition] = set()
         self._later: deque[LogError] = deque()
         self._woken = threading.Event()
         self._closed = False
@@ -65,58 +64,50 @@ class KafkaTail:
     def follow(self, tp: TopicPartition, offset: int) -> None:
         with self._lock:
             self._check()
-            self._moves += 1
-            again = tp in self._seen
-            if tp in self._places and tp not in self._unlearnt:
-                self._unseat(tp)
-            self._places[tp] = _Place(offset, self._moves if again else 0)
-            self._seen.add(tp)
-            if tp.topic in self._known_topics:
-                self._seat(tp, offset)
-            else:
-                self._unlearnt.add(tp)
+            self._places[tp] = _Place(offset)
+            self._moved.add(tp)
 
     def unfollow(self, tp: TopicPartition) -> None:
         with self._lock:
             self._check()
             if self._places.pop(tp, None) is not None:
-                self._moves += 1
-                if tp not in self._unlearnt:
-                    self._unseat(tp)
-                self._unlearnt.discard(tp)
+                self._moved.add(tp)
 
-    def _learn(self) -> None:
-        """Metadata first: an assign to an unknown topic waits for the next refresh. On the polling thread, because
-        `list_topics` beside a `poll` of the same consumer does not come back."""
-        for topic in {tp.topic for tp in self._unlearnt.copy()}:
+    def _seat(self) -> None:
+        """Assign what moved. An unassign drops what the consumer had fetched for the old place."""
+        with self._lock:
+            moved, self._moved = self._moved, set()
+            wanted = {tp: self._places[tp] for tp in moved if tp in self._places}
+        if not moved:
+            return
+        leave = moved & self._assigned
+        if leave:
+            self._consumer.incremental_unassign([Seat(tp[0], tp[1]) for tp in leave])
+            self._assigned -= leave
+        self._learn({tp.topic for tp in wanted})
+        if wanted:
+            self._consumer.incremental_assign([Seat(tp[0], tp[1], place.next) for tp, place in wanted.items()])
+            self._assigned |= wanted.keys()
+        for place in wanted.values():
+            place.seated = True
+
+    def _learn(self, topics: set[str]) -> None:
+        """Metadata first: an assign to an unknown topic waits for the next refresh."""
+        for topic in topics - self._known_topics:
             try:
                 self._consumer.list_topics(topic, timeout=kafka_conf.ADMIN_S)
             except KafkaException as e:
                 raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
-            with self._lock:
-                self._known_topics.add(topic)
-                for tp in [tp for tp in self._unlearnt if tp.topic == topic]:
-                    self._unlearnt.discard(tp)
-                    self._seat(tp, self._places[tp].next)
-
-    def _seat(self, tp: TopicPartition, offset: int) -> None:
-        self._consumer.incremental_assign([Seat(tp[0], tp[1], offset)])
-
-    def _unseat(self, tp: TopicPartition) -> None:
-        self._consumer.incremental_unassign([Seat(tp[0], tp[1])])
+            self._known_topics.add(topic)
 
     # ---- polling
 
     def poll(self, timeout_s: float, limit: int = 2000) -> Sequence[Entry | OutOfRange]:
         deadline = time.monotonic() + timeout_s
         while True:
-            with self._lock:
-                self._check()
-            if self._unlearnt:
-                self._learn()
-            with self._lock:
-                moves = self._moves
-            found = self._sort(self._fetch(deadline, limit), moves)
+            self._check()
+            self._seat()
+            found = self._sort(self._fetch(deadline, limit))
             if self._later:
                 found = self._recall(found)
             if found or self._woken.is_set() or time.monotonic() >= deadline:
@@ -140,25 +131,19 @@ class KafkaTail:
             raise self._later.popleft()
         return found
 
-    def _sort(self, messages: list[Any], moves: int) -> list[Entry | OutOfRange]:
+    def _sort(self, messages: list[Any]) -> list[Entry | OutOfRange]:
         found: list[Entry | OutOfRange] = []
-        doubtful: set[TopicPartition] = set()
         with self._lock:
             for m in messages:
                 tp = TopicPartition(m.topic(), m.partition())
                 place = self._places.get(tp)
-                if place is None:
+                if place is None or not place.seated:
                     continue
-                if place.moved > moves:
-                    doubtful.add(tp)
-                elif m.error() is not None:
+                if m.error() is not None:
                     found.extend(self._judge(tp, place, m.error()))
                 elif m.offset() >= place.next:
                     place.next = m.offset() + 1
                     found.append(Entry(tp, m.offset(), m.value() or b"", m.timestamp()[1]))
-            for tp in doubtful:
-                self._unseat(tp)
-                self._seat(tp, self._places[tp].next)
         return found
 
     def _judge(self, tp: TopicPartition, place: _Place, error: Any) -> list[OutOfRange]:
@@ -179,15 +164,15 @@ class KafkaTail:
         except KafkaException:
             start = end = -1
         if start <= place.next <= end or start < 0:  # the broker was behind, or is away: ask again
-            self._unseat(tp)
-            self._seat(tp, place.next)
+            place.seated = False
+            self._moved.add(tp)
             return []
         self._drop(tp)
         return [OutOfRange(tp, place.next, start, end)]
 
     def _drop(self, tp: TopicPartition) -> None:
         del self._places[tp]
-        self._unseat(tp)
+        self._moved.add(tp)
 
     def wake(self) -> None:
         self._woken.set()

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 from halog.adapters.memory_broker import Answer, MemoryBroker, Row, Wire
-from halog.errors import DeadlineError, LogError, OverloadedError, RecordTooLargeError, RefusedError
+from halog.errors import ClosedError, DeadlineError, LogError, OverloadedError, RecordTooLargeError, RefusedError
 from halog.ports import Delivery, Entry, OutOfRange, TopicPartition
 
 log = logging.getLogger("halog.memory")
@@ -168,8 +168,14 @@ class MemoryTail:
         self._lock = threading.Lock()
         self._signal = threading.Event()
         self._woken = False
+        self._closed = False
+
+    def _check(self) -> None:
+        if self._closed:
+            raise ClosedError("the tail is closed")
 
     def follow(self, tp: TopicPartition, offset: int) -> None:
+        self._check()
         self._broker.shelf(tp)
         with self._lock:
             self._places[tp] = offset
@@ -184,6 +190,7 @@ class MemoryTail:
     def poll(self, timeout_s: float, limit: int = 2000) -> Sequence[Entry | OutOfRange]:
         deadline = time.monotonic() + timeout_s
         while True:
+            self._check()
             self._signal.clear()
             found = self._collect(limit)
             left = deadline - time.monotonic()
@@ -214,6 +221,7 @@ class MemoryTail:
         self._signal.set()
 
     def close(self) -> None:
+        self._closed = True
         for tp in list(self._places):
             self.unfollow(tp)
         self._signal.set()

@@ -67,6 +67,8 @@ class Surroundings(Protocol):
 
     def role_changed(self, copy: Copy, role: str, why: str) -> None: ...
 
+    def expect_delivery(self) -> None: ...
+
     def lost(self, copy: Copy, why: str) -> None: ...
 
 
@@ -82,6 +84,10 @@ class Copy:
         self.error: LogError | StoreError | None = None
         self.session: LogSession | None = None
         self.answers: dict[int, Answer] = {}
+        self.appended = self.delivered = 0
+        """Tags of the last append and of the last delivery report."""
+        self._served = False
+        """The thread that submits will poll for its delivery itself."""
         self.tail_known = (0, monotonic_ms())
         """(last lsn the active told us, when)."""
         self.level_at = monotonic_ms()
@@ -189,12 +195,16 @@ class Copy:
         assert session is not None
 
         def done(offset: int | None, why: str | None) -> None:
+            self.delivered = e.tag
             if offset is None:
                 self.post(ev.AppendFailed(e.tag, why or "unknown"))
             else:
                 self.post(ev.Appended(e.tag, offset))
 
         session.append(self.tp, e.data, done)
+        self.appended = e.tag
+        if not self._served:
+            self.node.expect_delivery()
 
     def _end_session(self, e: ev.EndSession) -> None:
         if self.session is not None:
@@ -255,18 +265,26 @@ class Copy:
         self.answers[self._token] = answer
         return self._token
 
-    def submit(self, tx: bytes, work: Work, answer: Answer) -> None:
-        """Ask to commit; `answer` is called once, on any thread."""
+    def submit(self, tx: bytes, work: Work, answer: Answer) -> int:
+        """Ask to commit; `answer` is called once, on any thread. Returns the tag of the append this led to, or 0: the
+        caller sees to its delivery report (`Host.serve`)."""
         with self.lock:
+            before = self.appended
+            self._served = True
             found: dict[bytes, int] = {}
             version = self.objects.version
             for key, _ in work.reads:
                 found[key] = version(key)
             changes = [self._change(w, found) for w in work.writes]
-            self._post_safely(ev.Submitted(self._expect(answer), tx, work.reads, changes, found))
+            try:
+                self._post_safely(ev.Submitted(self._expect(answer), tx, work.reads, changes, found))
+            finally:
+                self._served = False
+            tag = self.appended if self.appended > before else 0
             due, self._due = self._due, []
         for to, result in due:
             to(result)
+        return tag
 
     def _change(self, w: Any, found: dict[bytes, int]) -> records.Change:
         before: Found | None = None

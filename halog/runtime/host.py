@@ -20,9 +20,10 @@ from halog.core.outcomes import Outcomes
 from halog.core.settings import Settings
 from halog.core.table import PartitionTable
 from halog.errors import CoordinatorError, HalogError, VersionError
-from halog.ports import Coordinator, Entry, Log, LogSession, OutOfRange, Store, TopicPartition, UnknownResult
+from halog.ports import Coordinator, Entry, Log, LogSession, LogTail, OutOfRange, Store, TopicPartition, UnknownResult
 from halog.runtime import frames
 from halog.runtime.copy import Copy
+from halog.runtime.deliveries import Deliveries
 from halog.runtime.members import Membership
 from halog.runtime.router import Router
 from halog.runtime.snapshots import Snapshots
@@ -59,22 +60,24 @@ class Host:
         self.members: Membership
         self.observers: list[Callable[[Copy, str, str], None]] = []
         self._executor = ThreadPoolExecutor(8, thread_name_prefix="halog-work")
-        self._session = log.session()
+        self._session: LogSession
         self._session_lock = threading.Lock()
-        self._tail = log.tail()
+        self._tail: LogTail
         self._acks: dict[str, list[tuple[str, EpochId, int, bool]]] = {}
         self._tail_thread: threading.Thread | None = None
         self._threads: list[threading.Thread] = []
         self._closing = threading.Event()
+        self.deliveries = Deliveries(lambda: self._session, lambda: list(self.copies.values()))
 
     # --- life ---
 
     def start(self, members: Membership) -> None:
-        """Start the threads; copies are added one by one."""
+        """Start the threads, once the topics exist; copies are added one by one."""
         self.members = members
+        self._session, self._tail = self.log.session(), self.log.tail()
         for name, target in (
             ("tail", self._tail_loop),
-            ("deliveries", self._poll_loop),
+            ("deliveries", lambda: self.deliveries.run(self._closing)),
             ("ticks", self._tick_loop),
             ("snapshots", self._snapshot_loop),
         ):
@@ -127,13 +130,13 @@ class Host:
     def close(self) -> None:
         """Stop the threads; nothing is handed over here."""
         self._closing.set()
-        self._tail.wake()
         for thread in self._threads:
             thread.join(5)
         self._executor.shutdown(wait=True, cancel_futures=True)
         self.snapshots.close()
-        self._tail.close()
-        self._session.abandon()
+        if self._threads:
+            self._tail.close()
+            self._session.abandon()
 
     # --- threads ---
 
@@ -161,10 +164,6 @@ class Host:
             entries.append(item)
         copy.read(entries)
 
-    def _poll_loop(self) -> None:
-        while not self._closing.is_set():
-            self._session.poll(0.1)
-
     def _snapshot_loop(self) -> None:
         while not self._closing.wait(SNAPSHOT_CHECK_S):
             self.snapshots.tend(list(self.copies.values()))
@@ -179,6 +178,9 @@ class Host:
 
     def current_session(self) -> LogSession:
         return self._session
+
+    def expect_delivery(self) -> None:
+        self.deliveries.expect()
 
     def end_session(self, session: LogSession, why: str) -> None:
         """Let go of a session; every epoch bound to it ends."""

@@ -76,6 +76,7 @@ class Runtime:
         adapters: Adapters,
         mapper_for: Callable[[str], Mapper],
         execute: Execute,
+        publish: Callable[[Log], None] = lambda log: None,
     ) -> None:
         self.config, self.name, self.adapters = config, name, adapters
         self.pid = os.getpid()
@@ -88,7 +89,7 @@ class Runtime:
         self.copies: dict[str, Copy] = {}
         self.session_state = SessionState.CONNECTED
         self.closed = False
-        self._mapper_for, self._execute = mapper_for, execute
+        self._mapper_for, self._execute, self._publish = mapper_for, execute, publish
         self._owners: dict[str, tuple[Mapper, tuple[str, ...]]] = {}
         self._count = self.incarnation << 22
         self._tx_stamp = 0
@@ -180,6 +181,7 @@ class Runtime:
             a.log.ensure_topic(cluster.log_topic(c, name), policy.partitions)
             a.log.ensure_topic(cluster.state_topic(c, name), policy.partitions, compacted=True)
         a.log.ensure_topic(cluster.schemas_topic(c), 1, compacted=True)
+        self._publish(a.log)
         return cluster.create_tables(a.coordinator, c)
 
     def close(self, hand_over: bool = True) -> None:
@@ -379,7 +381,9 @@ class Runtime:
             assert isinstance(reply, frames.Committed)
             return reply.lsn
         waiter = Waiter()
-        copy.submit(tx, work, waiter)
+        tag = copy.submit(tx, work, waiter)
+        if tag and self.host is not None:
+            self.host.deliveries.serve(copy, tag, waiter.settled, until)
         result = waiter.wait(until - time.monotonic())
         if isinstance(result, ev.Happened):
             return result.lsn
@@ -473,6 +477,10 @@ class Waiter:
     def __call__(self, result: ev.Result) -> None:
         self.result = result
         self._lock.release()
+
+    def settled(self) -> bool:
+        """Has the result come?"""
+        return self.result is not None
 
     def wait(self, timeout_s: float) -> ev.Result | None:
         """The result, or None if it did not come in time."""

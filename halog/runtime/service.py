@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -135,7 +136,9 @@ class Service:
     def _submit(self, peer: Peer, r: object) -> None:
         assert isinstance(r, frames.Submit)
         copy = self._active(r.partition)
-        copy.submit(r.tx, r.work, lambda result: _send(peer, _outcome(result, r.partition)))
+        tag = copy.submit(r.tx, r.work, lambda result: _send(peer, _outcome(result, r.partition)))
+        if tag and self.host is not None:
+            self.host.deliveries.serve(copy, tag, lambda: False, time.monotonic() + WAIT_S)
 
     def _validate(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.Validate)

@@ -35,7 +35,7 @@ def adapters_for(config: Config, name: str) -> Adapters:
     node = config.nodes.get(name)
     store = None if node is None else RocksStore(node.data_dir)
     try:
-        coordinator = ZkCoordinator(zookeeper, f"/halog/{config.cluster.name}", config.timing.session_timeout_ms)
+        coordinator = ZkCoordinator(zookeeper, config.cluster.name, session_timeout_ms=config.timing.session_timeout_ms)
         return Adapters(KafkaLog(bootstrap), coordinator, TcpChannel(config.limits.max_frame_bytes), store)
     except BaseException:
         if store is not None:

@@ -1,0 +1,62 @@
+"""`halog.node(...)`: from a configuration to a node that is part of the cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from halog.backend import Invocation, Invoked
+from halog.config import Config, load_config
+from halog.ports import Log
+from halog.runtime import cluster, schemas
+from halog.runtime.node import Adapters, Runtime
+from halog.runtime.wiring import adapters_for, import_modules, mapper_for
+from halog.schema.registry import DEFAULT, Registry
+from halog.transactions.node import Node as Verbs
+
+
+class Node(Verbs):
+    """A node of a running cluster; `runtime` is for operators and tests."""
+
+    runtime: Runtime
+    definitions: schemas.Definitions
+
+
+def node(
+    config: str | Path | Config,
+    name: str | None = None,
+    *,
+    registry: Registry = DEFAULT,
+    adapters: Callable[[Config, str], Adapters] = adapters_for,
+) -> Node:
+    """Join the cluster as node `name` (default: `client-<pid>`, a node in no zone that hosts nothing).
+
+    ConfigError, UnreachableError, DuplicateNodeError, SchemaChangedError, StoreError: nothing is left running.
+    """
+    settings = load_config(config)
+    import_modules(settings)
+    name = name or f"client-{os.getpid()}"
+
+    def execute(partition: str, invocation: Invocation) -> Invoked:
+        return opened.executor(partition, invocation)
+
+    def publish(log: Log) -> None:
+        opened.definitions = schemas.publish(log, cluster.schemas_topic(settings), registry)
+
+    runtime = Runtime(settings, name, adapters(settings, name), mapper_for(settings), execute, publish)
+    opened = Node(
+        runtime,
+        registry,
+        definition_of=lambda type_id: opened.definitions.text(type_id),
+        application_modules=settings.application.modules,
+        max_record_bytes=settings.limits.max_record_bytes,
+        close_backend=runtime.close,
+    )
+    opened.runtime = runtime
+    try:
+        runtime.start()
+    except BaseException:
+        opened.close()
+        raise
+    return opened
