@@ -69,32 +69,48 @@ def start(config_path: Path, name: str | None, switch_interval_us: int | None, l
     from halog.config import load_config
 
     began = time.monotonic()
-    stop = _stop_event()
+    signals = Signals()
     _log_to_stderr(log_level)
     if switch_interval_us is not None:
         sys.setswitchinterval(switch_interval_us / 1_000_000)
     config = load_config(config_path)
-    running = _join(config, name or socket.gethostname())
     try:
+        running = _join(config, name or socket.gethostname())
+    except Interrupted:
+        say("stopped before the node was up")
+        return
+    try:
+        signals.joined()
         _say_ready(running, format_, began)
-        stop.wait()
+        signals.stop.wait()
         say(f"node {running.runtime.name} hands over and leaves")
     finally:
         running.close()
 
 
-def _stop_event() -> threading.Event:
-    """Set by the first signal; the second one does what it does by default: end the process."""
-    stop = threading.Event()
+class Interrupted(BaseException):
+    """A signal came while the node was joining: let go of everything and leave."""
 
-    def stopping(number: int, frame: FrameType | None) -> None:
+
+class Signals:
+    """The first signal ends the wait, or the joining; the second does what it does by default: end the process."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self._joining = True
+        for each in STOPPING:
+            signal.signal(each, self._stopping)
+
+    def joined(self) -> None:
+        """From now on a signal no longer interrupts what the main thread does."""
+        self._joining = False
+
+    def _stopping(self, number: int, frame: FrameType | None) -> None:
         for each in STOPPING:
             signal.signal(each, signal.SIG_DFL)
-        stop.set()
-
-    for each in STOPPING:
-        signal.signal(each, stopping)
-    return stop
+        self.stop.set()
+        if self._joining:
+            raise Interrupted
 
 
 def _log_to_stderr(level: str) -> None:
