@@ -76,16 +76,10 @@ class TimingConfig:
     keep_alive_ms: int = 150  # four may be lost within the non-response timeout before a node is suspected
     non_response_timeout_ms: int = 600  # stalls of half a second are common (GIL, disk); wrong costs a moment
     session_timeout_ms: int = 1_000  # ZooKeeper grants no less than two ticks, and the embedded one ticks in 500 ms
-    connect_timeout_ms: int = 500  # a refused connection answers at once; this is for one that hangs
-    commit_deadline_ms: int = 10_000  # covers a failover (under 1 s) and a broker's restart; then: unknown
-    call_deadline_ms: int = 10_000  # as a commit: a call waits through the same failover
+    append_deadline_ms: int = 5_000  # an append the log does not answer ends the epoch: longer than a broker's restart
+    call_deadline_ms: int = 15_000  # a commit or call waits through a failover (under 1 s) and a broker's restart
     attempt_timeout_ms: int = 1_000  # one request to a node that does not answer; longer than a takeover takes
-    takeover_deadline_ms: int = 5_000  # an election that takes longer is stuck: the next candidate tries
-    start_deadline_ms: int = 30_000  # a cold node reads state topic and log before it serves
     close_deadline_ms: int = 5_000  # SIGTERM: hand over, then leave; supervisors usually kill after 10 s
-    retry_first_ms: int = 2  # the first back-off after a conflict: about one commit's time
-    retry_max_ms: int = 200  # doubled up to here, so that contenders spread without anyone noticing
-    retry_times: int = 20  # about 3 s of back-off; then the application hears of the conflict
 
 
 @dataclass(frozen=True)
@@ -94,24 +88,16 @@ class LimitsConfig:
 
     max_record_bytes: int = 5_000_000  # R8: one encoded commit record; Kafka's limits are raised to fit
     max_in_flight: int = 4_096  # commits of one partition waiting for acknowledgement: far above what clients queue
-    max_in_flight_bytes: int = 64_000_000  # the same in bytes: a dozen of the largest records
     max_frame_bytes: int = 16_000_000  # node channel: three of the largest records with their envelope
-    max_calls: int = 1_024  # remote calls one node runs or queues for others; beyond it OverloadedError
-    call_threads: int = 16  # threads that run remote calls; methods are short, Python runs one at a time
-    replica_queue: int = 65_536  # records queued for an async replica; beyond it, it reads the log instead
-    max_outcomes: int = 10_000  # remembered transaction outcomes (D5): rate x longest / mean duration
 
 
 @dataclass(frozen=True)
 class SnapshotConfig:
     """`[snapshot]`: how often a partition's state topic is completed and its log trimmed."""
 
-    enabled: bool = True
     every_records: int = 50_000  # a restore reads at most that many log records, about a second
     every_ms: int = 60_000  # a quiet partition's log is trimmed too
     keep_records: int = 100_000  # log kept behind the marker, so that a restarted node goes on warm after minutes away
-    batch_objects: int = 1_000  # objects in one Kafka transaction: short ones, for they hold up readers (LSO)
-    trim: bool = True
 
 
 @dataclass(frozen=True)

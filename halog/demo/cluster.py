@@ -39,7 +39,7 @@ def make_config(site: SiteInfo, directory: Path, name: str, partitions: int) -> 
         },
         bindings={"*": POLICY},
         nodes={node: NodeConfig(directory / f"node-{node}") for node in NODES},
-        snapshot=SnapshotConfig(trim=False),
+        snapshot=SnapshotConfig(keep_records=1_000_000_000),
     ).validate()
 
 

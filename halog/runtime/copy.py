@@ -45,7 +45,8 @@ class Surroundings(Protocol):
     me: Member
     settings: Settings
     store: Store
-    before_images: bool
+    before_images: frozenset[str]
+    """Policies that keep the bytes a change replaced."""
 
     def current_session(self) -> LogSession: ...
 
@@ -93,6 +94,7 @@ class Copy:
         self.level_at = monotonic_ms()
         """When this copy was last known to be level with the active."""
         self._table = (version, table)
+        self._keeps_before = table.policy in node.before_images
         self._token = 0
         self._inbox: deque[ev.Event] = deque()
         self._busy = False
@@ -291,7 +293,7 @@ class Copy:
         if w.op != records.CREATE or w.key not in found:
             before = self.objects.find(w.key)
             found.setdefault(w.key, -1 if before is None else before.version)
-        keep = self.node.before_images and before is not None and w.op != records.CREATE
+        keep = self._keeps_before and before is not None and w.op != records.CREATE
         return records.Change(w.op, w.ref, w.key, w.value, w.replaced, before.value if keep and before else None)
 
     def ask_outcome(self, tx: bytes, attempt: int, answer: Answer) -> None:

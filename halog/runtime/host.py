@@ -45,7 +45,7 @@ class Host:
         me: Member,
         site: str,
         settings: Settings,
-        before_images: bool,
+        before_images: frozenset[str],
         log: Log,
         coordinator: Coordinator,
         store: Store,

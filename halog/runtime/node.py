@@ -161,11 +161,11 @@ class Runtime:
         a, c = self.adapters, self.config
         assert a.store is not None
         settings = Settings(
-            commit_deadline_ms=c.timing.commit_deadline_ms,
+            commit_deadline_ms=c.timing.append_deadline_ms,
             max_record_bytes=c.limits.max_record_bytes,
             max_in_flight=c.limits.max_in_flight,
         )
-        before = any(p.before_images for p in c.policies.values())
+        before = frozenset(name for name, policy in c.policies.items() if policy.before_images)
         snapshots = Snapshots(
             a.log,
             a.coordinator,
@@ -221,7 +221,7 @@ class Runtime:
                 waiter = Waiter()
                 copy.hand_over(target, waiter)
                 waiting.append(waiter)
-        until = time.monotonic() + 3
+        until = time.monotonic() + self.config.timing.close_deadline_ms / 1000
         for waiter in waiting:
             waiter.wait(max(0.0, until - time.monotonic()))
         while waiting and time.monotonic() < until and any(self._still_mine(c) for c in self.host.copies.values()):

@@ -228,7 +228,7 @@ def test_a_file_that_is_none(tmp_path: Path, content: bytes | None, why: str) ->
         ({"policies": {"default": PolicyConfig("main", "12")}}, "policies.default.partitions"),  # type: ignore[arg-type]
         ({"zones": {"main": ZoneConfig("A")}}, "zones.main.nodes"),  # type: ignore[arg-type]
         ({"timing": TimingConfig(keep_alive_ms=True)}, "timing.keep_alive_ms"),
-        ({"limits": LimitsConfig(max_calls=1.5)}, "limits.max_calls"),  # type: ignore[arg-type]
+        ({"limits": LimitsConfig(max_in_flight=1.5)}, "limits.max_in_flight"),  # type: ignore[arg-type]
         ({"site": SiteConfig(embedded="x")}, "site.embedded"),  # type: ignore[arg-type]
     ],
 )
