@@ -65,13 +65,16 @@ class Node:
 
     def close(self) -> None:
         """Leave the cluster. Open transactions of this node can no longer commit."""
-        if self._closed:
-            return
+        if not self._closed:
+            self.abandon()
+            if self._close_backend is not None:
+                self._close_backend()
+
+    def abandon(self) -> None:
+        """Begin no more transactions, but leave the backend as it is: for tests that pull its plug."""
         self._closed = True
         if self in retry.OPEN_NODES:
             retry.OPEN_NODES.remove(self)
-        if self._close_backend is not None:
-            self._close_backend()
 
     # --- transactions ---
 

@@ -1,0 +1,237 @@
+"""A cluster in one process, for applications' tests (X5): the real runtime over memory adapters, with kill and pause.
+
+The nodes elect, replicate and fail over as in production; only the log, the coordinator and the disks are in memory.
+Time is real, so a test waits for the same few hundred milliseconds an operator would.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from halog.adapters.memory import (
+    MemoryBroker,
+    MemoryChannel,
+    MemoryCoordinator,
+    MemoryDisk,
+    MemoryLog,
+    MemoryStore,
+    MemoryTree,
+)
+from halog.config import (
+    ApplicationConfig,
+    ClusterConfig,
+    Config,
+    NodeConfig,
+    PolicyConfig,
+    SiteConfig,
+    ZoneConfig,
+)
+from halog.core.table import PartitionTable
+from halog.runtime.node import Adapters
+from halog.runtime.open import Node, node
+from halog.schema.registry import DEFAULT, Registry
+from halog.testing.gate import Gate, Gated
+from halog.transactions.node import Node as Verbs
+
+WAIT_S: Final = 10.0
+"""What a cluster does by itself it does in under two seconds; a test that waits longer has failed."""
+
+
+class _Running(msgspec.Struct):
+    """A node and the hands on its plug."""
+
+    node: Node
+    gate: Gate
+    coordinator: MemoryCoordinator
+    channel: MemoryChannel
+    paused: bool = False
+
+
+class Cluster:
+    """`nodes` nodes named A, B, C, …, and any number of clients. Close it, or use it in a with-block."""
+
+    def __init__(
+        self,
+        nodes: int = 3,
+        *,
+        partitions: int = 12,
+        sync_replicas: int = 1,
+        registry: Registry = DEFAULT,
+        modules: tuple[str, ...] = (),
+    ) -> None:
+        self.names = tuple(chr(ord("A") + i) for i in range(nodes))
+        self.registry = registry
+        self.config = _config(self.names, partitions, min(sync_replicas, nodes - 1), modules)
+        self._broker, self._tree = MemoryBroker(), MemoryTree()
+        self._disks = {name: MemoryDisk(name) for name in self.names}
+        self._running: dict[str, _Running] = {}
+        self._clients: list[Node] = []
+
+    # --- life ---
+
+    def __enter__(self) -> Cluster:
+        return self.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def start(self) -> Cluster:
+        """Start every node that is not running, and wait until all partitions have an active node and replicas."""
+        for name in self.names:
+            if name not in self._running:
+                self._start(name)
+        self.settle()
+        return self
+
+    def close(self) -> None:
+        """Close all clients and nodes."""
+        for client in self._clients:
+            client.close()
+        for name in list(self._running):
+            self.resume(name)
+        for name in list(self._running):
+            self._running.pop(name).node.close()
+
+    def _start(self, name: str) -> None:
+        gate, coordinator, channel = Gate(), MemoryCoordinator(self._tree), MemoryChannel()
+        store = MemoryStore(self._disks[name])
+
+        def adapters(config: Config, name: str) -> Adapters:
+            ports = (MemoryLog(self._broker), coordinator, channel, store)
+            return Adapters(*(Gated(p, gate) for p in ports))
+
+        opened = node(self.config, name, registry=self.registry, adapters=adapters)
+        self._running[name] = _Running(opened, gate, coordinator, channel)
+
+    # --- using it ---
+
+    def node(self, name: str) -> Node:
+        """A running node by name."""
+        return self._running[name].node
+
+    def client(self) -> Verbs:
+        """A process that only uses objects: a node in no zone. Closed with the cluster."""
+
+        def adapters(config: Config, name: str) -> Adapters:
+            return Adapters(MemoryLog(self._broker), MemoryCoordinator(self._tree), MemoryChannel(), None)
+
+        opened = node(self.config, f"client-{len(self._clients)}", registry=self.registry, adapters=adapters)
+        self._clients.append(opened)
+        return opened
+
+    def tables(self) -> dict[str, PartitionTable]:
+        """Every partition's table, as the coordinator has it."""
+        found = {}
+        for name in self._tree.children("partitions"):
+            value = self._tree.get(f"partitions/{name}")
+            if value is not None:
+                found[name] = PartitionTable.from_bytes(value.data)
+        return found
+
+    def partition_of(self, cls: type[Any], *key: Any) -> str:
+        """The partition that owns this key."""
+        info = self.registry.info(cls)
+        some = next(iter(self._running.values())).node
+        return some.runtime.partition_of(info.name, info.routing_key(info.check_key(key)))
+
+    def active_for(self, cls: type[Any], *key: Any) -> str:
+        """The node that is active for the object with this key, whether or not it exists."""
+        partition = self.partition_of(cls, *key)
+        active = wait_until(lambda: self.tables()[partition].active, f"{partition} has no active node")
+        return str(active.node)
+
+    def settle(self, seconds: float = WAIT_S) -> None:
+        """Wait until every partition is served by a running node and has as many replicas as nodes allow."""
+        alive = {n: r for n, r in self._running.items() if not r.paused}
+
+        def settled() -> bool:
+            for name, table in self.tables().items():
+                if table.active is None or table.active.node not in alive:
+                    return False
+                copy = alive[table.active.node].node.runtime.copies.get(name)
+                if copy is None or not copy.serving:
+                    return False
+                if len(table.replicas) < min(len(table.configured), len(alive)) - 1:
+                    return False
+            return True
+
+        wait_until(settled, "the cluster did not settle", seconds)
+
+    # --- hurting it ---
+
+    def kill(self, name: str) -> None:
+        """End a node as kill -9 does: connections break, its session ends, nothing is handed over."""
+        hurt = self._running.pop(name)
+        hurt.gate.kill()
+        hurt.channel.close()
+        hurt.coordinator.expire(reconnect=False)
+        hurt.coordinator.close()
+        hurt.node.runtime.close(hand_over=False)  # its threads end; nothing of it gets past the gate
+        hurt.node.abandon()
+        self._disks[name] = _left_behind(self._disks[name])
+
+    def restart(self, name: str) -> Node:
+        """Start a killed node again on the disk it left behind."""
+        self._start(name)
+        return self.node(name)
+
+    def pause(self, name: str) -> None:
+        """Freeze a node as SIGSTOP does. Its session ends when the session timeout has passed."""
+        hurt = self._running[name]
+        hurt.gate.shut()
+        hurt.paused = True
+
+        def forget() -> None:
+            if hurt.paused:
+                hurt.coordinator.expire(reconnect=False)
+
+        timer = threading.Timer(self.config.timing.session_timeout_ms / 1000, forget)
+        timer.daemon = True
+        timer.start()
+
+    def resume(self, name: str) -> None:
+        """Wake a paused node."""
+        hurt = self._running[name]
+        if hurt.paused:
+            hurt.paused = False
+            hurt.coordinator.resume()
+            hurt.gate.open()
+
+
+def wait_until(holds: Callable[[], Any], why: str, seconds: float = WAIT_S) -> Any:
+    """The first true value of `holds()`; AssertionError saying `why` if there is none in time."""
+    until = time.monotonic() + seconds
+    while not (found := holds()):
+        if time.monotonic() > until:
+            raise AssertionError(f"{why} within {seconds:g} s")
+        time.sleep(0.005)
+    return found
+
+
+def _config(names: tuple[str, ...], partitions: int, sync_replicas: int, modules: tuple[str, ...]) -> Config:
+    return Config(
+        ClusterConfig("test"),
+        SiteConfig(bootstrap="memory:1", zookeeper="memory:1"),
+        ApplicationConfig(modules),
+        zones={"test": ZoneConfig(names)},
+        policies={
+            "test": PolicyConfig(
+                "test", partitions, sync_replicas, async_replicas=max(0, min(1, len(names) - 1 - sync_replicas))
+            )
+        },
+        bindings={"*": "test"},
+        nodes={name: NodeConfig(Path(f"/nonexistent/{name}")) for name in names},
+    ).validate()
+
+
+def _left_behind(disk: MemoryDisk) -> MemoryDisk:
+    """The disk of a killed node, let go by its dead store."""
+    left = MemoryDisk(disk.name)
+    left.data = dict(disk.data)
+    return left

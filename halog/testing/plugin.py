@@ -1,0 +1,85 @@
+"""The pytest plugin (X5): `halog_node`, one node in memory, and `halog_cluster`, several nodes in memory.
+
+    def test_landing(halog_node):
+        with halog_node.transaction():
+            halog_node.create(Aircraft(tail="N1"))
+
+    @pytest.mark.halog(remote=True)           # every method call crosses the wire, as in a cluster
+    def test_landing_from_elsewhere(halog_node): ...
+
+    def test_nothing_is_lost(halog_cluster):
+        cluster = halog_cluster(nodes=3)
+        cluster.kill(cluster.active_for(Aircraft, "N1"))
+
+Loaded in every test run of whoever installed halog, so it imports nothing until a fixture is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from halog.schema import Registry
+    from halog.testing.cluster import Cluster
+    from halog.testing.nodes import MemoryNode
+
+_MARK = (
+    "halog(partitions=12, remote=False, modules=()): how `halog_node` is made; remote: active for nothing, so that "
+    "every method call crosses the wire; modules: those whose exceptions may"
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the mark known."""
+    config.addinivalue_line("markers", _MARK)
+
+
+@pytest.fixture
+def halog_registry() -> Registry:
+    """The declared types; override it where classes are declared with a registry of their own."""
+    from halog.schema import DEFAULT
+
+    return DEFAULT
+
+
+@pytest.fixture
+def halog_node(request: pytest.FixtureRequest, halog_registry: Registry) -> Iterator[MemoryNode]:
+    """A node on an empty cluster in memory, ready in milliseconds; `state_hash()` shows whether anything changed."""
+    from halog.testing.memory import MemoryCluster
+    from halog.testing.nodes import MemoryNode
+
+    mark = request.node.get_closest_marker("halog")
+    options = dict(mark.kwargs) if mark is not None else {}
+    cluster = MemoryCluster(partitions=options.pop("partitions", 12))
+    remote, modules = options.pop("remote", False), options.pop("modules", ())
+    if options or (mark is not None and mark.args):
+        raise pytest.UsageError(f"pytest.mark.halog takes partitions, remote and modules, not {options or mark.args}")
+    with MemoryNode(cluster, halog_registry, remote=remote, application_modules=modules) as node:
+        yield node
+
+
+@pytest.fixture
+def halog_cluster(halog_registry: Registry) -> Iterator[Callable[..., Cluster]]:
+    """A function that starts a cluster of real nodes over memory adapters: `halog_cluster(nodes=3)`; see `Cluster`.
+    Every cluster is closed after the test."""
+    from halog.testing.cluster import Cluster
+
+    made: list[Cluster] = []
+
+    def start(
+        nodes: int = 3, *, partitions: int = 12, sync_replicas: int = 1, modules: tuple[str, ...] = ()
+    ) -> Cluster:
+        cluster = Cluster(
+            nodes, partitions=partitions, sync_replicas=sync_replicas, registry=halog_registry, modules=modules
+        )
+        made.append(cluster)
+        return cluster.start()
+
+    try:
+        yield start
+    finally:
+        for cluster in made:
+            cluster.close()
