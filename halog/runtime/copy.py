@@ -183,6 +183,11 @@ class Copy:
         if self.core.role is Role.LOADING and self.core.next_offset >= self._end:
             self._post(ev.LogEnd())
 
+    def fail(self, error: LogError | StoreError) -> None:
+        """What this copy must read cannot be read."""
+        with self.lock:
+            self._stop(error)
+
     def _stop(self, error: LogError | StoreError) -> None:
         """This copy cannot go on: say so once, and take no further part."""
         self.error = error

@@ -19,7 +19,7 @@ from halog.core.ids import EpochId, Member, digest
 from halog.core.outcomes import Outcomes
 from halog.core.settings import Settings
 from halog.core.table import PartitionTable
-from halog.errors import CoordinatorError, HalogError, VersionError
+from halog.errors import CoordinatorError, HalogError, LogError, VersionError
 from halog.ports import Coordinator, Entry, Log, LogSession, LogTail, OutOfRange, Store, TopicPartition, UnknownResult
 from halog.runtime import frames
 from halog.runtime.copy import Copy
@@ -148,8 +148,17 @@ class Host:
                     self._deliver(tp, list(run))
                 self._flush_acks()
             except HalogError as e:
-                logger.error("reading the log: %s", e)
-                self._closing.wait(0.05)
+                self._unreadable(e)
+
+    def _unreadable(self, error: HalogError) -> None:
+        """A damaged entry stops the copy it belongs to; anything else is tried again."""
+        logger.error("reading the log: %s", error)
+        where = error.evidence
+        copy = self.by_tp.get(TopicPartition(where.get("topic", ""), where.get("partition", -1)))
+        if isinstance(error, LogError) and copy is not None:
+            copy.fail(error)
+        else:
+            self._closing.wait(0.05)
 
     def _deliver(self, tp: TopicPartition, run: list[Entry | OutOfRange]) -> None:
         copy = self.by_tp.get(tp)
