@@ -68,7 +68,11 @@ class LogTail(Protocol):
         """Deliver nothing more of `tp`; entries already fetched are dropped."""
 
     def poll(self, timeout_s: float, limit: int = 2000) -> Sequence[Entry | OutOfRange]:
-        """Up to `limit` entries, in offset order per partition; waits up to `timeout_s` for the first, no longer."""
+        """Up to `limit` entries, in offset order per partition; waits up to `timeout_s` for the first, no longer.
+
+        Out of range is told once, and the partition no longer followed. So is one that cannot be read (a bad checksum):
+        LogError, with evidence topic, partition, offset, at the poll behind its last good entry. ClosedError after
+        `close`."""
 
     def wake(self) -> None:
         """Make a waiting `poll` return soon (best effort, within 100 ms)."""

@@ -47,6 +47,7 @@ class KafkaTail:
         self._consumer: Any = Consumer(kafka_conf.consumer(bootstrap))
         self._known_topics: set[str] = set()
         self._assigned: set[TopicPartition] = set()  # the polling thread's
+        self._inside = threading.Lock()  # held while a thread is in the consumer
         self._lock = threading.Lock()  # places, and which of them moved
         self._places: dict[TopicPartition, _Place] = {}
         self._moved: set[TopicPartition] = set()
@@ -80,11 +81,16 @@ class KafkaTail:
             wanted = {tp: self._places[tp] for tp in moved if tp in self._places}
         if not moved:
             return
+        try:
+            self._learn({tp.topic for tp in wanted})
+        except BaseException:
+            with self._lock:
+                self._moved |= moved  # still to be done, by a later poll
+            raise
         leave = moved & self._assigned
         if leave:
             self._consumer.incremental_unassign([Seat(tp[0], tp[1]) for tp in leave])
             self._assigned -= leave
-        self._learn({tp.topic for tp in wanted})
         if wanted:
             self._consumer.incremental_assign([Seat(tp[0], tp[1], place.next) for tp, place in wanted.items()])
             self._assigned |= wanted.keys()
@@ -105,25 +111,25 @@ class KafkaTail:
     def poll(self, timeout_s: float, limit: int = 2000) -> Sequence[Entry | OutOfRange]:
         deadline = time.monotonic() + timeout_s
         while True:
-            self._check()
-            self._seat()
-            found = self._sort(self._fetch(deadline, limit))
+            with self._inside:
+                self._check()
+                self._seat()
+                found = self._sort(self._fetch(deadline, limit))
             if self._later:
                 found = self._recall(found)
             if found or self._woken.is_set() or time.monotonic() >= deadline:
                 self._woken.clear()
+                if not found:
+                    self._check()
                 return found
 
     def _fetch(self, deadline: float, limit: int) -> list[Any]:
         """One message, waited for a slice at most, and whatever else is there already."""
         wait = 0.0 if self._later else min(SLICE_S, max(0.0, deadline - time.monotonic()))
-        try:
-            first = self._consumer.poll(wait)
-            if first is None:
-                return []
-            return [first, *self._consumer.consume(limit - 1, 0)] if limit > 1 else [first]
-        except RuntimeError:
-            raise ClosedError("the tail is closed") from None
+        first = self._consumer.poll(wait)
+        if first is None:
+            return []
+        return [first, *self._consumer.consume(limit - 1, 0)] if limit > 1 else [first]
 
     def _recall(self, found: list[Entry | OutOfRange]) -> list[Entry | OutOfRange]:
         """A damaged entry is raised at the poll behind the entries that came with it."""
@@ -183,7 +189,8 @@ class KafkaTail:
                 return
             self._closed = True
         self._woken.set()
-        self._consumer.close()
+        with self._inside:  # librdkafka must not be destroyed under a thread that is in it
+            self._consumer.close()
 
     def _check(self) -> None:
         if self._closed:

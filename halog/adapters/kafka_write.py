@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -52,10 +53,19 @@ class KafkaTransaction:
         self._bootstrap, self._id = bootstrap, transactional_id
         self._dead: str | None = None
         self._producer: Any = Producer(kafka_conf.transactional(bootstrap, transactional_id))
-        try:
-            self._producer.init_transactions(kafka_conf.ADMIN_S)
-        except KafkaException as e:
-            raise self._error(e) from None
+        self._init()
+
+    def _init(self) -> None:
+        """Again while the coordinator is loading: after a broker's restart it does for a second or more."""
+        deadline = time.monotonic() + kafka_conf.ADMIN_S
+        while True:
+            try:
+                self._producer.init_transactions(kafka_conf.ADMIN_S)
+                return
+            except KafkaException as e:
+                if not e.args[0].retriable() or time.monotonic() > deadline:
+                    raise self._error(e) from None
+            time.sleep(0.05)
 
     def write(self, tp: TopicPartition, items: Iterable[tuple[bytes, bytes | None, dict[str, bytes]]]) -> None:
         if self._dead is not None:
@@ -95,7 +105,7 @@ class KafkaTransaction:
         self._dead = said = f"{error.name()}: {error.str()}"
         if error.code() in _FENCED:
             return RefusedError(f"a newer writer holds transactional id {self._id}", transactional_id=self._id)
-        if error.code() in _IN_DOUBT:
+        if error.code() in _IN_DOUBT or error.retriable():
             return OutcomeUnknownError(f"transaction {self._id}: {said}", transactional_id=self._id)
         return LogError(f"transaction {self._id}: {said}", transactional_id=self._id)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
-from halog.errors import RefusedError, UnreachableError
-from halog.ports import TopicPartition
-from tests.contract.rigs import KafkaRig, Outcomes, appended, collect, new_topic, offsets, poll_until
+from halog.errors import LogError, RefusedError, UnreachableError
+from halog.ports import Entry, OutOfRange, TopicPartition
+from tests.contract.rigs import KafkaRig, Outcomes, appended, collect, new_topic, offsets, poll_until, values
 
 
 @pytest.mark.feature("P1", "R4")
@@ -102,7 +103,7 @@ def test_nobody_there_is_unreachable_in_time(kafka: KafkaRig) -> None:
 _NOISY = """
 import sys, time
 from halog.adapters.kafka_log import KafkaLog
-from halog.ports import TopicPartition
+from halog.ports import Entry, OutOfRange, TopicPartition
 log = KafkaLog(sys.argv[1])
 tp = TopicPartition(sys.argv[2], 0)
 session, tail = log.session(), log.tail()
@@ -152,4 +153,35 @@ def test_many_partitions_are_followed_at_once(kafka: KafkaRig) -> None:
         appended(session, tp, b"x")
     assert {e.tp for e in collect(tail, 24)} == set(parts)
     session.abandon()
+    tail.close()
+
+
+@pytest.mark.feature("P1")
+def test_a_flipped_byte_is_an_error_never_data(kafka: KafkaRig) -> None:
+    """A damaged record on the broker's disk: LogError with topic and offset; nothing from there on is delivered."""
+    log = kafka.log()
+    tp, whole = new_topic(log), new_topic(log)
+    session = log.session()
+    for n in range(10):
+        appended(session, tp, b"record %d" % n)
+    appended(session, whole, b"fine")
+    session.abandon()
+    kafka.site.shut("kafka")
+    (segment,) = Path(kafka.site.info.data_dir, "kafka", "data").glob(f"{tp.topic}-0/*.log")
+    raw = bytearray(segment.read_bytes())
+    raw[raw.index(b"record 5")] ^= 0x01
+    segment.write_bytes(raw)
+    kafka.site.start_server("kafka")
+    tail = log.tail()
+    tail.follow(tp, 0)
+    found: list[Entry | OutOfRange] = []
+    with pytest.raises(LogError, match=f"{tp.topic}/0.*offset 5") as caught:
+        while True:
+            found.extend(tail.poll(5))
+    assert offsets(found) == [0, 1, 2, 3, 4]
+    assert caught.value.evidence == {"topic": tp.topic, "partition": 0, "offset": 5}
+    tail.follow(whole, 0)
+    assert values(collect(tail, 1)) == [b"fine"]
+    with pytest.raises(LogError):
+        list(log.read(tp, 0, 10))
     tail.close()

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from halog.adapters.kafka_conf import MAX_BYTES, MAX_QUEUED
-from halog.errors import DeadlineError, OverloadedError, RecordTooLargeError, RefusedError
+from halog.errors import ClosedError, DeadlineError, OverloadedError, RecordTooLargeError, RefusedError
 from halog.ports import Entry, LogTail, OutOfRange, TopicPartition
 from tests.contract.rigs import LogRig, Outcomes, appended, collect, new_topic, offsets, poll_until, values
 
@@ -357,3 +357,18 @@ def test_a_transaction_whose_items_fail_leaves_nothing(logs: LogRig) -> None:
         writer.write(tp, items())  # type: ignore[arg-type]
     log.put(tp, b"z", b"9")
     assert [k for k, _, _ in log.read_keyed(tp)] == [b"z"]
+
+
+def test_closing_ends_a_waiting_poll(logs: LogRig) -> None:
+    """A poll that waits when the tail is closed by another thread ends soon, with ClosedError."""
+    log = logs.log()
+    tp, tail = new_topic(log), log.tail()
+    tail.follow(tp, 0)
+    threading.Timer(0.1, tail.close).start()
+    started = time.monotonic()
+    with pytest.raises(ClosedError):
+        tail.poll(10)
+    assert time.monotonic() - started < 1
+    with pytest.raises(ClosedError):
+        tail.follow(tp, 0)
+    tail.close()
