@@ -117,12 +117,18 @@ class Checks:
             demand(new.active is not None, "E2: an epoch without an active node")
         else:
             demand(new.active in (old.active, None), "P3: another node under the same epoch")
-            self._sync_set_changed(old.sync_set, new.sync_set)
+            if self.epoch is not None:
+                self._sync_set_changed(old.sync_set, new.sync_set)
         nodes = [r.node for r in new.replicas] + ([new.active.node] if new.active else [])
         demand(len(set(nodes)) == len(nodes), f"a node stands twice in the node list: {nodes}")
-        self.epoch, self.sync_set = new.epoch, new.sync_set
+        if new.epoch != old.epoch or self.epoch is not None:
+            self.epoch, self.sync_set = new.epoch, new.sync_set
         for process in self.world.processes():
             self.stepped(process)
+
+    def table_restored(self) -> None:
+        """The znode was put back by hand: it says nothing until the next claim."""
+        self.epoch, self.sync_set = None, frozenset()
 
     def _sync_set_changed(self, old: frozenset[Member], new: frozenset[Member]) -> None:
         if new - old:

@@ -96,6 +96,16 @@ class FakeCoordinator:
     def _reply(self, s: CoordinatorSession, done: ev.CasDone) -> None:
         s.process.deliver(done)
 
+    def restore(self) -> bool:
+        """The znode's content is put back to an older epoch's, as from yesterday's backup (its version goes on)."""
+        older = [t for t in self.values if 0 < t.epoch.number < self.table.epoch.number]
+        if not older:
+            return False
+        self.values.append(self.engine.rng.choice(older))
+        self.checks.table_restored()
+        self._announce()
+        return True
+
     # --- reads and watches ---
 
     def refresh(self, s: CoordinatorSession) -> None:

@@ -123,9 +123,8 @@ def lose_producer(w: World) -> None:
     p = victim(w)
     if p is None or p.session is None:
         return
-    session, p.session = p.session, None
-    session.fail("the producer failed")
-    session.abandon()
+    w.cover.hit("producer session lost")
+    p.session.fail("the producer failed")
 
 
 def suspect(w: World) -> None:
@@ -205,7 +204,13 @@ def hold_last(w: World, p: Process, patience: int) -> None:
         w.engine.at(0.3, hold_last, w, p, patience - 1)
 
 
+def restore_coordinator(w: World) -> None:
+    """The coordinator's data come back from a backup (E4)."""
+    if w.coordinator.restore():
+        w.cover.hit("coordinator restored from a backup")
+
+
 FAULTS: list[Callable[[World], None]] = [
     crash, crash_all, pause, hold, lose_session, lose_producer, suspect, suspect_active, cut, stick, hand_over,
-    hand_over_held, die,
+    hand_over_held, die, restore_coordinator,
 ]  # fmt: skip

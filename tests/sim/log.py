@@ -66,6 +66,9 @@ class Session:
 
     def append(self, tag: int, data: bytes) -> None:
         engine, nature = self.log.engine, self.log.nature
+        if self.failed:
+            self._say(ev.AppendFailed(tag, "the session failed"))
+            return
         self._lands_at = max(self._lands_at, engine.now + nature.delay(nature.land))
         engine.at(self._lands_at - engine.now, self._arrive, tag, data, nature.append_fate())
 
@@ -90,8 +93,9 @@ class Session:
             self.log.engine.at(self.log.nature.delay(HELD_MS), self.thaw)
 
     def fail(self, why: str) -> None:
-        """The session dies under its owner."""
+        """The session dies under its owner; what was sent may still land."""
         self.failed = True
+        self.broken = self.broken or self.log.nature.chance(self.log.nature.abandoned_lost)
         if self.listening:
             self.deliver(ev.AppendFailed(-1, why))
 

@@ -201,15 +201,21 @@ class Process:
                     self.world.send(self.name, n, ev.PositionAsked(self.name, e.round))
             case ev.TellPosition():
                 self.world.send(self.name, e.node, ev.PositionTold(self.name, e.round, e.position, e.eligible))
+            case ev.RoleChanged():
+                self._role_changed(e.role)
             case ev.EndSession():
                 self._end_session(e.why)
             case _:
                 pass
 
     def _append(self, e: ev.Append) -> None:
-        if self.session is None:
-            self.session = self.world.log.session(f"{self.me.node}/{self.me.incarnation}", self.deliver)
+        assert self.session is not None, "W1: an epoch appends under the session it began with"
         self.session.append(e.tag, e.data)
+
+    def _role_changed(self, role: str) -> None:
+        """An epoch that begins takes a session that works, and keeps it to its end (W1)."""
+        if role == Role.STARTING.value and (self.session is None or self.session.failed):
+            self.session = self.world.log.session(f"{self.me.node}/{self.me.incarnation}", self.deliver)
 
     def _end_session(self, why: str) -> None:
         if self.session is not None:

@@ -125,7 +125,7 @@ class World:
             return
         self.engine.at(self.nature.delay(self.nature.net), process.deliver, event)
         if self.nature.chance(self.nature.duplicate):
-            self.engine.at(self.nature.delay(self.nature.net) * 3, process.deliver, event)
+            self.engine.at(self.nature.delay(self.nature.net) * self.engine.rng.choice((3, 300)), process.deliver, event)
 
     def to_server(self, src: str, target: Process, request: ev.Submitted, epoch: int) -> None:
         """A client's request: in order with the earlier ones it sent to that process (one connection)."""
