@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
+from halog.core import commit_bytes
 from halog.core.ids import HASH_BYTES, LOG_ID_BYTES, NO_HASH, NO_TX, REF_BYTES, TX_BYTES, EpochId
 from halog.errors import RecordFormatError
 
@@ -220,6 +221,13 @@ def _change_out(c: Change) -> dict[str, Any]:
 def encode(record: Record) -> bytes:
     """The record's bytes: version, kind, Avro."""
     h = record.header
+    if type(record) is Commit and record.origin is None:
+        return commit_bytes.write(_PREFIX[Commit], h.log_id, h.epoch, h.lsn, h.prev, h.tx, record.changes)
+    return _encode(record)
+
+
+def _encode(record: Record) -> bytes:
+    h = record.header
     out = _body_out(record)
     out["log_id"], out["lsn"], out["prev"], out["tx"] = h.log_id, h.lsn, h.prev, h.tx
     out["epoch"], out["site"], out["nonce"] = h.epoch
@@ -265,6 +273,12 @@ def decode(data: bytes) -> Record:
             head=data[:16].hex(),
         )
     cls = _BY_KIND[data[1]]
+    if cls is Commit and (plain := commit_bytes.read(data)) is not None:
+        return Commit(Header(*plain[0]), tuple(Change(*c) for c in plain[1]))
+    return _decode(cls, data)
+
+
+def _decode(cls: type[Any], data: bytes) -> Record:
     fo = io.BytesIO(data)
     fo.seek(2)
     try:
