@@ -20,7 +20,13 @@ MIN_ROWS = 100  # below, a fault has no middle to happen in
 
 
 @click.command()
-@click.option("--rows", type=click.IntRange(MIN_ROWS, MAX_ROWS), default=DEFAULT_ROWS, show_default=True)
+@click.option(
+    "--rows",
+    type=click.IntRange(MIN_ROWS, MAX_ROWS),
+    default=DEFAULT_ROWS,
+    show_default=True,
+    help="How many flights, the first ones of the year.",
+)
 @click.option("--all", "all_rows", is_flag=True, help=f"All {MAX_ROWS:,} flights.")
 @click.option("--partitions", type=click.IntRange(3, 256), default=12, show_default=True, help="Of the three nodes.")
 @click.option(

@@ -1,0 +1,62 @@
+"""Help texts: every command has examples, and every example is a command line that parses."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from halog.cli.main import cli
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    """Every command by its words."""
+    ctx = click.Context(group)
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        assert command is not None
+        words = (*path, name)
+        yield " ".join(words), command
+        if isinstance(command, click.Group):
+            yield from commands(command, words)
+
+
+ALL = dict(commands(cli))
+
+
+def examples(command: click.Command) -> list[str]:
+    """The example command lines of a help text; what stands behind three spaces is a remark."""
+    lines = [line.strip() for line in (command.help or "").splitlines()]
+    found = [line for line in lines if line.startswith("halog ") and not line.startswith("halog keeps")]
+    return [re.split(r"\s{3,}|\s*\|\|", line)[0] for line in found]
+
+
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize("name", ALL)
+def test_every_help_text_has_an_example_that_parses(name: str) -> None:
+    """`--help` shows an example of this very command, and click accepts it."""
+    found = examples(ALL[name])
+    assert any(line.startswith(f"halog {name}") for line in found), f"halog {name} has no example"
+    for line in found:
+        parse(cli, shlex.split(line)[1:])
+
+
+def parse(group: click.Command, words: list[str], parent: click.Context | None = None) -> None:
+    """As the command line would, but without running it."""
+    ctx = group.make_context("halog", list(words), parent=parent)
+    if isinstance(group, click.Group):
+        rest = [*ctx._protected_args, *ctx.args]
+        name, command, left = group.resolve_command(ctx, rest)
+        assert command is not None, name
+        parse(command, left, ctx)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_option_says_what_it_does(name: str) -> None:
+    """An option without a help text is a riddle."""
+    for option in ALL[name].params:
+        if isinstance(option, click.Option):
+            assert option.help or option.hidden, f"halog {name} {option.opts}"
