@@ -59,9 +59,10 @@ def up(
             since=process_start(),
         )
         info = _start(site)
-    _show(info, format_)
     if foreground:
-        _stay(site)
+        _stay(site, info, format_)
+    else:
+        _show(info, format_)
 
 
 def _start(site: EmbeddedSite) -> SiteInfo:
@@ -70,10 +71,11 @@ def _start(site: EmbeddedSite) -> SiteInfo:
     return site.start()
 
 
-def _stay(site: EmbeddedSite) -> None:
+def _stay(site: EmbeddedSite, info: SiteInfo, format_: str) -> None:
     from halog.errors import SiteError
 
     try:
+        _show(info, format_)
         code = site.wait()
     except KeyboardInterrupt:
         click.echo("stopping", err=True)

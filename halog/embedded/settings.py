@@ -81,7 +81,9 @@ def kafka_properties(ports: Ports) -> dict[str, str | int]:
         "share.coordinator.state.topic.num.partitions": 1,
         "group.initial.rebalance.delay.ms": 0,  # no crowd to wait for
         "group.min.session.timeout.ms": 500,
-        "broker.heartbeat.interval.ms": 500,  # after a pause the broker is back in its controller's eyes sooner
+        # A broker killed without a word comes back only when its controller has given up the old one (default: 9 s).
+        "broker.session.timeout.ms": 3000,
+        "broker.heartbeat.interval.ms": 300,
         "num.network.threads": 2,
         "num.io.threads": 4,
         "background.threads": 2,
