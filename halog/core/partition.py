@@ -20,7 +20,7 @@ from halog.core.leading import Leading
 from halog.core.outcomes import Outcomes
 from halog.core.roles import CLAIMANT, LEADING, Role, next_role
 from halog.core.settings import Settings
-from halog.core.table import PartitionTable
+from halog.core.table import ASYNC, PartitionTable, Replica
 from halog.errors import DivergedError
 
 
@@ -179,7 +179,7 @@ class Partition:
 
     def _unasked(self, offset: int) -> bool:
         """The rest of a batch fetched before `StopReading`: the active learns these from its acknowledgements. What
-        comes behind a dropped entry is dropped too, until a new `Read` brings that entry again: else there is a hole."""
+        comes behind a dropped entry is dropped too, until a new `Read` brings that entry again: else a hole."""
         if self.leading is not None and self.role is not Role.VERIFYING:
             if self.dropped < self.next_offset:
                 self.dropped = offset
@@ -203,7 +203,12 @@ class Partition:
 
     def _stored(self, e: ev.Stored) -> None:
         self.held = self.chain.state
-        self._acknowledge()
+        if not self._is_async() or self.now - self.acked_at >= self.settings.async_ack_ms:
+            self._acknowledge()
+
+    def _is_async(self) -> bool:
+        """Does the node list say that no commit waits for this copy?"""
+        return Replica(self.me.node, self.me.incarnation, ASYNC) in self.table.replicas
 
     def _acknowledge(self, repeat: bool = False) -> None:
         """Tell the active how far this copy is: once per stored batch, and again in case it was lost."""
@@ -288,8 +293,9 @@ class Partition:
             self.leading.ticked()
         else:
             self.campaign.ticked()
-            if self.now - self.acked_at >= self.settings.ack_every_ms:
-                self._acknowledge(repeat=True)
+            since = self.now - self.acked_at
+            if since >= self.settings.async_ack_ms:
+                self._acknowledge(repeat=since >= self.settings.ack_every_ms)
 
     @property
     def is_leading(self) -> bool:
