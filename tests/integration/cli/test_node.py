@@ -1,0 +1,120 @@
+"""`halog node start` as a real process: ready, hand-over, ending at once, and every way it cannot start."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+@pytest.mark.feature("N6", "O1")
+def test_a_node_says_when_it_is_up_and_hands_over_before_it_leaves(cluster: Any) -> None:
+    """SIGTERM: exit 0, and its partitions are active elsewhere by an ordinary hand-over, not by an election."""
+    cluster.load(60)
+    led = [p["partition"] for p in cluster.halog("partition", "list", "--format", "json").json if p["active"] == "A"]
+    assert led
+    assert cluster.stop("A") == 0
+    left = cluster.settle(4)
+    assert left["without_active"] == []
+    assert left["nodes"]["A"] == "down"
+    for name in led:
+        records = cluster.halog("log", "tail", name, "-n", "1000", "--format", "json").out
+        assert '"HandedOver"' in records
+        assert '"verdict":"voided"' not in records
+
+
+@pytest.mark.feature("N6", "O1")
+def test_a_restarted_node_takes_its_place_again(cluster: Any) -> None:
+    """After a restart `halog status` is ok again: every replica is back."""
+    assert cluster.stop("B") == 0
+    cluster.settle(4)
+    cluster.start("B")
+    assert cluster.settle()["replicas"] == {"configured": 12, "present": 12}
+
+
+@pytest.mark.feature("P10", "O1")
+def test_a_killed_node_shows_as_degraded_with_nothing_lost(cluster: Any) -> None:
+    """kill -9: another node is active for each of its partitions, and every object is still found."""
+    cluster.load(30)
+    cluster.stop("C", signal.SIGKILL)
+    seen = cluster.settle(4)
+    until = time.monotonic() + 10
+    while seen["without_active"]:
+        assert time.monotonic() < until, seen
+        seen = cluster.settle(4)
+    for n in range(30):
+        if n % 10 == 0:
+            assert cluster.halog("get", "Aircraft", f"N{n}", "--format", "json").json["fields"]["miles"] == n
+
+
+@pytest.mark.feature("O1")
+def test_a_second_signal_ends_a_node_at_once(prepared: Any) -> None:
+    """The first one lets it leave in order; who cannot wait sends another."""
+    node = prepared.launch("A")
+    prepared.ready("A")
+    node.send_signal(signal.SIGTERM)
+    while "hands over and leaves" not in prepared.said("A"):
+        time.sleep(0.001)
+    node.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    assert node.wait(10) in (-signal.SIGTERM, 0)
+    assert time.monotonic() - began < 1.0
+
+
+@pytest.mark.feature("O1")
+def test_a_signal_while_joining_ends_it_in_order(elsewhere: Callable[[str, str], Any]) -> None:
+    """A server that accepts and never answers does not hold up a node that is told to go."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        cluster = elsewhere(address, address)
+        node = cluster.launch("A")
+        silent.accept()
+        node.send_signal(signal.SIGTERM)
+        assert node.wait(10) == 0
+        assert "before the node was up" in cluster.said("A")
+        cluster.close()
+
+
+@pytest.mark.feature("O1")
+def test_a_name_that_is_no_hosting_node_is_a_usage_error(prepared: Any) -> None:
+    """One line naming the known nodes, exit 2."""
+    ran = prepared.halog("node", "start", "--name", "X")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.count("\n") == 1
+    assert "A, B, C" in ran.err
+
+
+@pytest.mark.feature("N1", "O1")
+def test_the_same_node_twice_is_refused(prepared: Any) -> None:
+    """The data directory has one owner; the second start is one line and an exit code, the first goes on."""
+    prepared.start("A")
+    ran = prepared.halog("node", "start", "--name", "A")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.count("\n") == 1
+    assert prepared.nodes["A"].poll() is None
+
+
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize("command", [["node", "start", "--name", "A"], ["status"], ["partition", "list"]])
+def test_servers_that_are_not_there_are_unreachable(elsewhere: Callable[[str, str], Any], command: list[str]) -> None:
+    """Nobody listens: one line naming the address, exit 3, no traceback."""
+    ran = elsewhere("127.0.0.1:1", "127.0.0.1:1").halog(*command)
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err.count("\n") == 1
+    assert "127.0.0.1:1" in ran.err
+
+
+@pytest.mark.feature("U3", "O1")
+def test_a_class_that_cannot_read_what_is_stored_keeps_its_node_out(prepared: Any) -> None:
+    """SchemaChangedError names type and field, exit 2, and the node never joined."""
+    prepared.start("A")
+    assert prepared.stop("A") == 0
+    module = prepared.directory / "fleet.py"
+    module.write_text(module.read_text().replace("miles: int = 0", 'miles: str = ""'))
+    ran = prepared.halog("node", "start", "--name", "A")
+    assert (ran.code, ran.out) == (2, "")
+    assert "Aircraft.miles" in ran.err
