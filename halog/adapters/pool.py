@@ -15,7 +15,7 @@ import time
 from halog.adapters.frames import CHUNK, Unpacker, pack, parse_address
 from halog.errors import ClosedError, DeadlineError, FrameError, UnreachableError
 
-MAX_IDLE = 32  # per address: as many callers as a node's clients usually have threads
+MAX_IDLE = 64  # per address: as many callers as a busy client has threads; more would be opened and closed each time
 
 
 def connect(address: str, timeout_s: float) -> socket.socket:
@@ -80,16 +80,10 @@ class Pool:
             self.drop(address)
 
     def _borrow(self, address: str, timeout_s: float) -> socket.socket:
-        with self._lock:
-            if self._closed:
-                raise ClosedError("the channel is closed")
-            idle = self._idle.get(address, [])
-            while idle:
-                sock = idle.pop()
-                if not _readable(sock):
-                    self._busy[sock] = address
-                    return sock
-                sock.close()  # the other side closed it, or said something nobody asked for
+        while (kept := self._take(address)) is not None:
+            if not _readable(kept):  # asked outside the lock: the question gives up the GIL, and others would queue up
+                return kept
+            self._discard(kept)  # the other side closed it, or said something nobody asked for
         sock = connect(address, timeout_s)
         with self._lock:
             self._busy[sock] = address
@@ -100,6 +94,17 @@ class Pool:
                 self._discard(sock)
                 raise
         return sock
+
+    def _take(self, address: str) -> socket.socket | None:
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the channel is closed")
+            idle = self._idle.get(address)
+            if not idle:
+                return None
+            sock = idle.pop()
+            self._busy[sock] = address
+            return sock
 
     def _give_back(self, sock: socket.socket, address: str) -> None:
         with self._lock:
