@@ -63,8 +63,10 @@ class KafkaTransaction:
                 self._producer.init_transactions(kafka_conf.ADMIN_S)
                 return
             except KafkaException as e:
-                if not e.args[0].retriable() or time.monotonic() > deadline:
+                if not e.args[0].retriable():
                     raise self._error(e) from None
+                if time.monotonic() > deadline:
+                    raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
             time.sleep(0.05)
 
     def write(self, tp: TopicPartition, items: Iterable[tuple[bytes, bytes | None, dict[str, bytes]]]) -> None:
