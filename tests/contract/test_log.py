@@ -10,7 +10,7 @@ import time
 import pytest
 
 from halog.adapters.kafka_conf import MAX_BYTES, MAX_QUEUED
-from halog.errors import ClosedError, DeadlineError, OverloadedError, RecordTooLargeError, RefusedError
+from halog.errors import ClosedError, OverloadedError, RecordTooLargeError
 from halog.ports import Entry, LogTail, OutOfRange, TopicPartition
 from tests.contract.rigs import LogRig, Outcomes, appended, collect, new_topic, offsets, poll_until, values
 
@@ -274,89 +274,6 @@ def test_a_full_queue_is_overloaded_not_blocked(logs: LogRig) -> None:
     assert time.monotonic() - started < 2
     assert len(outcomes) == MAX_QUEUED
     assert set(outcomes.offsets) == {None}
-
-
-def test_a_topic_is_made_once_and_checked_after(logs: LogRig) -> None:
-    """An existing topic is accepted as it was made; another number of partitions or clean-up is refused by name."""
-    log = logs.log()
-    tp = new_topic(log, 2)
-    logs.log().ensure_topic(tp.topic, 2)
-    with pytest.raises(RefusedError, match="2 partitions"):
-        log.ensure_topic(tp.topic, 3)
-    with pytest.raises(RefusedError, match=r"cleanup\.policy"):
-        log.ensure_topic(tp.topic, 2, compacted=True)
-
-
-def test_read_gives_exactly_the_range(logs: LogRig) -> None:
-    """[start, end) comes in order and ends by itself, again and again; what was trimmed is missing."""
-    log = logs.log()
-    tp, session = new_topic(log), log.session()
-    appended(session, tp, *[b"%d" % n for n in range(30)])
-    assert [e.value for e in log.read(tp, 10, 20)] == [b"%d" % n for n in range(10, 20)]
-    assert [e.offset for e in log.read(tp, 0, 30)] == list(range(30))
-    assert list(log.read(tp, 30, 30)) == []
-    log.trim(tp, 25)
-    assert [e.offset for e in log.read(tp, 0, 30)] == list(range(25, 30))
-    session.abandon()
-
-
-def test_read_behind_the_end_says_so_in_time(logs: LogRig) -> None:
-    """Entries that do not come are a DeadlineError, not a hang and not an empty answer."""
-    log = logs.log()
-    tp, session = new_topic(log), log.session()
-    appended(session, tp, b"x")
-    started = time.monotonic()
-    with pytest.raises(DeadlineError):
-        list(log.read(tp, 0, 5, timeout_s=0.5))
-    assert time.monotonic() - started < 3
-    session.abandon()
-
-
-def test_keyed_writes_are_read_back_in_order(logs: LogRig) -> None:
-    """Writes and transactions of a compacted topic come back with keys, headers and deletions, later ones last."""
-    log = logs.log()
-    tp = new_topic(log, compacted=True)
-    assert list(log.read_keyed(tp)) == []
-    log.put(tp, b"a", b"1")
-    writer = log.transaction(f"{tp.topic}-w")
-    writer.write(tp, [(b"b", b"2", {"lsn": b"7"}), (b"a", None, {})])
-    writer.write(tp, [(b"c", b"3", {})])
-    assert list(log.read_keyed(tp)) == [
-        (b"a", b"1", {}),
-        (b"b", b"2", {"lsn": b"7"}),
-        (b"a", None, {}),
-        (b"c", b"3", {}),
-    ]
-    writer.close()
-
-
-def test_a_newer_transaction_writer_fences_the_older(logs: LogRig) -> None:
-    """The second writer of a transactional id refuses the first; nothing of the refused transaction is read."""
-    log = logs.log()
-    tp = new_topic(log, compacted=True)
-    old = log.transaction(f"{tp.topic}-w")
-    old.write(tp, [(b"a", b"1", {})])
-    new = logs.log().transaction(f"{tp.topic}-w")
-    with pytest.raises(RefusedError, match="newer writer"):
-        old.write(tp, [(b"b", b"2", {})])
-    new.write(tp, [(b"c", b"3", {})])
-    assert [k for k, _, _ in log.read_keyed(tp)] == [b"a", b"c"]
-
-
-def test_a_transaction_whose_items_fail_leaves_nothing(logs: LogRig) -> None:
-    """If the iterable raises half-way, nothing it gave is ever read."""
-    log = logs.log()
-    tp = new_topic(log, compacted=True)
-    writer = log.transaction(f"{tp.topic}-w")
-
-    def items() -> object:
-        yield b"a", b"1", {}
-        raise ValueError("broken source")
-
-    with pytest.raises(ValueError, match="broken source"):
-        writer.write(tp, items())  # type: ignore[arg-type]
-    log.put(tp, b"z", b"9")
-    assert [k for k, _, _ in log.read_keyed(tp)] == [b"z"]
 
 
 def test_closing_ends_a_waiting_poll(logs: LogRig) -> None:
