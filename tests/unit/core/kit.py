@@ -1,0 +1,201 @@
+"""A core under test: one partition driven by hand, with what its world would answer at the fingertips."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from halog.core import events as ev
+from halog.core import records
+from halog.core.chain import ChainState
+from halog.core.ids import NO_HASH, NO_TX, EpochId, Member, digest
+from halog.core.outcomes import Outcomes
+from halog.core.partition import Partition
+from halog.core.records import Change, Header
+from halog.core.roles import Role
+from halog.core.settings import Settings
+from halog.core.table import SYNC, PartitionTable, Replica
+
+LOG_ID = bytes(range(16))
+SITE = "here"
+A, B, C = Member("A", 1), Member("B", 2), Member("C", 3)
+SETTINGS = Settings()
+E = TypeVar("E")
+
+
+def epoch(number: int, nonce: int = 0) -> EpochId:
+    return EpochId(number, SITE, nonce)
+
+
+def table(*, sync: int = 1, **changes: Any) -> PartitionTable:
+    base: dict[str, Any] = {
+        "name": "p", "log_id": LOG_ID.hex(), "topic": "t", "index": 0, "policy": "q",
+        "configured": ("A", "B", "C"), "sync_replicas": sync,
+    }  # fmt: skip
+    return PartitionTable(**{**base, **changes})
+
+
+def create(key: bytes = b"k", value: bytes = b"v") -> Change:
+    return Change(records.CREATE, bytes(24), key, value, -1)
+
+
+def update(key: bytes, replaced: int, value: bytes = b"w") -> Change:
+    return Change(records.UPDATE, bytes(24), key, value, replaced)
+
+
+def delete(key: bytes, replaced: int) -> Change:
+    return Change(records.DELETE, bytes(24), key, None, replaced)
+
+
+def tx(number: int) -> bytes:
+    return number.to_bytes(16, "big")
+
+
+class Script:
+    """The bytes another writer would append, one record after the other."""
+
+    def __init__(self, lsn: int = 0, prev: bytes = NO_HASH) -> None:
+        self.lsn, self.prev = lsn, prev
+
+    def started(self, e: EpochId) -> bytes:
+        return records.encode(records.EpochStarted(Header(LOG_ID, e), epoch(0), 0))
+
+    def _next(self, e: EpochId, tx_: bytes = NO_TX) -> Header:
+        return Header(LOG_ID, e, self.lsn + 1, self.prev, tx_)
+
+    def _add(self, record: records.Record) -> bytes:
+        data = records.encode(record)
+        self.lsn, self.prev = record.header.lsn, digest(data)
+        return data
+
+    def opened(self, e: EpochId) -> bytes:
+        return self._add(records.EpochOpened(self._next(e), ()))
+
+    def commit(self, e: EpochId, number: int, *changes: Change) -> bytes:
+        return self._add(records.Commit(self._next(e, tx(number)), changes or (create(),)))
+
+    def handed_over(self, e: EpochId, to: str) -> bytes:
+        return self._add(records.HandedOver(self._next(e), to))
+
+
+class Core:
+    """`Partition` with a clock, and the effects of the last step."""
+
+    def __init__(self, me: Member = A, *, settings: Settings = SETTINGS, chain: ChainState | None = None, **t: Any) -> None:
+        self.now = 10_000
+        chain = chain or ChainState(LOG_ID, SITE)
+        self.p = Partition(me, 0, table(**t), chain, 0, Outcomes(), settings, self.now)
+        self.effects: list[ev.Effect] = []
+        self.offset = 0
+        """Where the next record will land."""
+        self.token = 0
+
+    @property
+    def role(self) -> Role:
+        return self.p.role
+
+    def step(self, event: ev.Event, *, after_ms: int = 0) -> list[ev.Effect]:
+        self.now += after_ms
+        self.effects = self.p.step(event, self.now)
+        return self.effects
+
+    def of(self, kind: type[E]) -> list[E]:
+        return [e for e in self.effects if isinstance(e, kind)]
+
+    def one(self, kind: type[E]) -> E:
+        (found,) = self.of(kind)
+        return found
+
+    def replies(self) -> list[ev.Result]:
+        return [r.result for r in self.of(ev.Reply)]
+
+    # --- shortcuts to a role ---
+
+    def loaded(self) -> Core:
+        self.step(ev.LogEnd())
+        return self
+
+    def alive(self, *members: Member) -> None:
+        self.step(ev.AliveChanged(frozenset({self.p.me, *members})))
+
+    def electing(self, *others: Member) -> Core:
+        """Everybody is up, nobody is active: stands."""
+        self.loaded()
+        self.alive(*(others or (B, C)))
+        if self.role is Role.FOLLOWING:
+            self.step(ev.Ticked(), after_ms=SETTINGS.start_grace_ms)
+        assert self.role is Role.ELECTING
+        return self
+
+    def claiming(self) -> Core:
+        self.electing()
+        self.step(ev.Ticked(), after_ms=SETTINGS.election_ms)
+        assert self.role is Role.CLAIMING
+        return self
+
+    def starting(self) -> Core:
+        self.claiming()
+        self.step(ev.CasDone(self.one(ev.SetTable).round, ev.Cas.OK, 1))
+        assert self.role is Role.STARTING
+        return self
+
+    def land(self, data: bytes | None = None) -> list[ev.Effect]:
+        """The record just appended (or `data`) is read back."""
+        data = self.one(ev.Append).data if data is None else data
+        self.offset += 1
+        return self.step(ev.EntryRead(self.offset - 1, data))
+
+    def opening(self) -> Core:
+        self.starting()
+        self.land()
+        assert self.role is Role.OPENING
+        return self
+
+    def active(self) -> Core:
+        self.opening()
+        self.land()
+        assert self.role is Role.ACTIVE
+        return self
+
+    def submit(
+        self, number: int, *changes: Change, reads: Sequence[tuple[bytes, int]] = (), found: dict[bytes, int] | None = None
+    ) -> list[ev.Effect]:
+        self.token += 1
+        return self.step(ev.Submitted(self.token, tx(number), reads, changes or (create(),), found or {}))
+
+    def acknowledge(self, tag: int | None = None) -> list[ev.Effect]:
+        """The log acknowledges the newest append (or `tag`) where it belongs."""
+        self.offset += 1
+        return self.step(ev.Appended(self.p.tag if tag is None else tag, self.offset - 1))
+
+    def acked_by(self, member: Member, lsn: int) -> list[ev.Effect]:
+        return self.step(ev.ReplicaAck(member, self.p.chain.state.epoch, lsn))
+
+    def with_sync_replica(self) -> Core:
+        """Active with B, which commits wait for."""
+        self.active()
+        self.acked_by(B, 1)
+        self.step(ev.CasDone(self.one(ev.SetTable).round, ev.Cas.OK, 2))
+        assert self.p.table.replicas == (Replica("B", 2, SYNC),)
+        return self
+
+    def draining(self) -> Core:
+        self.with_sync_replica()
+        self.submit(900, create(b"pending"))
+        self.step(ev.HandOverAsked(77, "B"))
+        assert self.role is Role.DRAINING
+        return self
+
+    def handing(self) -> Core:
+        self.with_sync_replica()
+        self.step(ev.HandOverAsked(77, "B"))
+        assert self.role is Role.HANDING
+        return self
+
+    def verifying(self) -> Core:
+        """Acknowledged one further than expected: somebody wrote in between."""
+        self.active()
+        self.submit(1)
+        self.step(ev.Appended(self.p.tag, self.offset + 1))
+        assert self.role is Role.VERIFYING
+        return self

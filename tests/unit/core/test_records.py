@@ -1,0 +1,93 @@
+"""Bytes of records: every kind comes back as it was, anything else is refused with a named error."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from halog.core import records
+from halog.core.ids import EpochId
+from halog.errors import RecordFormatError
+
+LONG = st.integers(-(1 << 63), (1 << 63) - 1)
+TEXT = st.text(max_size=12)
+EPOCHS = st.builds(EpochId, LONG, TEXT, LONG)
+fixed = lambda n: st.binary(min_size=n, max_size=n)  # noqa: E731
+HEADERS = st.builds(records.Header, fixed(16), EPOCHS, LONG, fixed(16), fixed(16))
+CHANGES = st.lists(
+    st.builds(
+        records.Change, st.integers(0, 2), fixed(24), st.binary(max_size=9), st.none() | st.binary(max_size=9), LONG,
+        st.none() | st.binary(max_size=9),
+    ),
+    max_size=3,
+).map(tuple)  # fmt: skip
+AT = st.tuples(EPOCHS, LONG)
+RECORDS: st.SearchStrategy[records.Record] = st.one_of(
+    st.builds(records.EpochStarted, HEADERS, EPOCHS, LONG),
+    st.builds(records.EpochOpened, HEADERS, st.lists(AT, max_size=3).map(tuple)),
+    st.builds(records.Commit, HEADERS, CHANGES, st.none() | st.builds(records.Origin, EPOCHS, LONG)),
+    st.builds(
+        records.Prepare, HEADERS, TEXT, st.lists(TEXT, max_size=3).map(tuple), LONG, st.binary(max_size=9), CHANGES
+    ),
+    st.builds(records.Outcome, HEADERS, st.booleans()),
+    st.builds(records.HandedOver, HEADERS, TEXT),
+    st.builds(records.MapperChanged, HEADERS, LONG),
+    st.builds(records.SiteSwitched, HEADERS, TEXT, AT),
+    st.builds(records.Horizon, HEADERS, LONG),
+)
+SAMPLE = records.encode(
+    records.Commit(
+        records.Header(bytes(16), EpochId(1, "s", 2), 3), (records.Change(0, bytes(24), b"k", b"value", -1),)
+    )
+)
+
+
+@given(RECORDS)
+def test_every_record_comes_back_as_it_was(record: records.Record) -> None:
+    assert records.decode(records.encode(record)) == record
+
+
+def test_every_kind_has_a_byte_of_its_own() -> None:
+    assert sorted(records.KINDS.values()) == list(range(1, 10))
+    assert set(records.KINDS) == set(records.SCHEMAS)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "unknown record version - or kind -"),
+        (b"\x01", "unknown record version 01 or kind -"),
+        (b"\x02\x03" + SAMPLE[2:], "unknown record version 02"),
+        (b"\x01\x63" + SAMPLE[2:], "kind 63"),
+        (b"\x01\x00" + SAMPLE[2:], "kind 00"),
+        (SAMPLE + b"\x00", "1 bytes left over"),
+    ],
+)
+def test_bytes_that_are_no_record_are_refused_saying_why(data: bytes, says: str) -> None:
+    with pytest.raises(RecordFormatError, match=says):
+        records.decode(data)
+
+
+@pytest.mark.parametrize("length", range(2, len(SAMPLE)))
+def test_a_record_cut_anywhere_is_refused(length: int) -> None:
+    with pytest.raises(RecordFormatError):
+        records.decode(SAMPLE[:length])
+
+
+@given(st.binary(max_size=200))
+def test_hostile_bytes_never_raise_anything_else(data: bytes) -> None:
+    try:
+        records.decode(b"\x01" + data)
+    except RecordFormatError as e:
+        assert e.evidence["head"] == (b"\x01" + data)[:16].hex()
+
+
+@given(st.integers(2, len(SAMPLE) - 1), st.integers(0, 255))
+def test_a_flipped_byte_is_another_record_or_refused(at: int, byte: int) -> None:
+    data = SAMPLE[:at] + bytes((byte,)) + SAMPLE[at + 1 :]
+    try:
+        record = records.decode(data)
+    except RecordFormatError:
+        return
+    assert isinstance(record, records.Commit)
