@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Callable
+from pathlib import Path
 
 from halog.config import Config
-from halog.errors import ConfigError
+from halog.errors import ConfigError, StoreError
+from halog.ports import Store
 from halog.runtime.node import Adapters
 from mappers import ConsistentHash, Mapper, RoundRobin
+
+logger = logging.getLogger("halog.wiring")
 
 
 def addresses(config: Config) -> tuple[str, str]:
@@ -28,12 +33,11 @@ def adapters_for(config: Config, name: str) -> Adapters:
     """Real adapters for node `name`: with a local store if it is one of [nodes], else a client's without."""
     from halog.adapters.channel import TcpChannel
     from halog.adapters.kafka_log import KafkaLog
-    from halog.adapters.rocks_store import RocksStore
     from halog.adapters.zk_coordinator import ZkCoordinator
 
     bootstrap, zookeeper = addresses(config)
     node = config.nodes.get(name)
-    store = None if node is None else RocksStore(node.data_dir)
+    store = None if node is None else open_store(node.data_dir)
     try:
         coordinator = ZkCoordinator(zookeeper, config.cluster.name, session_timeout_ms=config.timing.session_timeout_ms)
         return Adapters(KafkaLog(bootstrap), coordinator, TcpChannel(config.limits.max_frame_bytes), store)
@@ -41,6 +45,20 @@ def adapters_for(config: Config, name: str) -> Adapters:
         if store is not None:
             store.close()
         raise
+
+
+def open_store(directory: Path) -> Store:
+    """The local store. One that cannot be trusted is dropped: the log and the state topic hold everything."""
+    from halog.adapters.rocks_store import RocksStore, destroy
+
+    try:
+        return RocksStore(directory)
+    except StoreError as e:
+        if not e.evidence.get("rebuild"):
+            raise
+        logger.warning("%s; it is dropped and rebuilt from the log", e)
+        destroy(directory)
+        return RocksStore(directory)
 
 
 def mapper_for(config: Config) -> Callable[[str], Mapper]:
