@@ -1,0 +1,129 @@
+"""The judge: a reader of the log that shares no code with halog's, and the comparison of every copy with what it reads.
+
+It follows docs/protocol.md ("What a reader owes") with nothing but the documented Avro schemas: which records count,
+which objects they leave, which transaction ids happened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+from fastavro import parse_schema, schemaless_reader
+
+from halog.core.records import KINDS, SCHEMAS
+from tests.integration.cluster.harness import Cluster
+from tests.integration.cluster.load import Load
+from tests.integration.cluster.processes import wait
+
+_PARSED = {KINDS[name]: (name, parse_schema(schema)) for name, schema in SCHEMAS.items()}
+
+
+def entries(bootstrap: str, topic: str, index: int) -> Iterator[tuple[int, bytes]]:
+    """(offset, value) of everything in a log partition now."""
+    consumer = Consumer({
+        "bootstrap.servers": bootstrap, "group.id": "judge", "enable.auto.commit": False, "check.crcs": True,
+        "isolation.level": "read_uncommitted", "enable.partition.eof": False, "fetch.message.max.bytes": 8_000_000,
+    })  # fmt: skip
+    try:
+        seat = TopicPartition(topic, index)
+        start, end = consumer.get_watermark_offsets(seat, timeout=20)
+        consumer.assign([TopicPartition(topic, index, start)])
+        at = start
+        while at < end:
+            message = consumer.poll(20)
+            assert message is not None, f"{topic}/{index} gives nothing at {at} of {end}"
+            assert message.error() is None, message.error()
+            at = message.offset() + 1
+            yield message.offset(), message.value()
+    finally:
+        consumer.close()
+
+
+class History:
+    """One partition's accepted history, folded to objects."""
+
+    def __init__(self) -> None:
+        self.epoch = (0, "", 0)
+        self.void = False
+        self.lsn, self.hash = 0, bytes(16)
+        self.ids: dict[bytes, list[int]] = defaultdict(list)
+        """Transaction id → the lsns it happened at."""
+        self.objects: dict[bytes, tuple[bytes, int, bytes]] = {}
+        """Index key → (reference, lsn, value)."""
+        self.skipped = 0
+        self.kinds: list[str] = []
+
+    def read(self, data: bytes) -> None:
+        name, schema = _PARSED[data[1]]
+        assert data[0] == 1
+        record: Any = schemaless_reader(io.BytesIO(data[2:]), schema, None)
+        epoch = (record["epoch"], record["site"], record["nonce"])
+        if name == "EpochStarted":
+            if epoch[0] > self.epoch[0]:
+                self.epoch, self.void = epoch, False
+            return
+        if epoch != self.epoch or self.void:
+            assert epoch[0] <= self.epoch[0], f"epoch {epoch} writes and never started"
+            self.skipped += 1
+        elif record["lsn"] != self.lsn + 1 or record["prev"] != self.hash:
+            assert name != "EpochOpened", "an epoch was opened on another history"
+            self.void = True
+        else:
+            self._take(name, record, hashlib.blake2b(data, digest_size=16).digest())
+
+    def _take(self, name: str, record: Any, digest: bytes) -> None:
+        self.lsn, self.hash = record["lsn"], digest
+        self.kinds.append(name)
+        self.void = name == "HandedOver"
+        if name != "Commit":
+            return
+        self.ids[record["tx"]].append(self.lsn)
+        for change in record["changes"]:
+            if change["value"] is None:
+                del self.objects[change["key"]]
+            else:
+                self.objects[change["key"]] = (change["ref"], self.lsn, change["value"])
+
+
+def history(cluster: Cluster, partition: str) -> History:
+    """What anybody who reads the log to its end knows."""
+    table = cluster.table(partition)
+    found = History()
+    for _, data in entries(cluster.site.info.bootstrap, table.topic, table.index):
+        found.read(data)
+    return found
+
+
+def check(cluster: Cluster, *loads: Load, copies: bool = True) -> dict[str, History]:
+    """Everything acknowledged happened exactly once, where it was said to; every copy holds what the log says; the
+    application sees what it did."""
+    histories = {p: history(cluster, p) for p in cluster.partitions()}
+    doubled = {tx.hex(): at for h in histories.values() for tx, at in h.ids.items() if len(at) > 1}
+    assert not doubled, "transactions that happened twice"
+    for load in loads:
+        lost = {tx.hex(): ack for tx, ack in load.acked.items() if histories[ack[0]].ids.get(tx) != [ack[1]]}
+        assert not lost, f"{len(lost)} of {len(load.acked)} acknowledged transactions are not in the log as told"
+        load.check_objects(cluster.client())
+    if copies:
+        for partition, h in histories.items():
+            for node in cluster.table(partition).configured:
+                check_copy(cluster, node, partition, h)
+    return histories
+
+
+def check_copy(cluster: Cluster, node: str, partition: str, h: History) -> None:
+    """One node's copy is at the end of the log and holds exactly its objects."""
+
+    def level() -> bool:
+        copy = cluster.copies(node).get(partition)
+        return copy is not None and (copy["lsn"], copy["hash"]) == (h.lsn, h.hash.hex())
+
+    wait(level, f"{node}'s copy of {partition} is at lsn {h.lsn}, as the log", 30)
+    held = {f.key: (f.ref, f.version, f.value) for f in cluster.stored(node, partition)}
+    wrong = sorted(k for k in held.keys() | h.objects.keys() if held.get(k) != h.objects.get(k))
+    assert not wrong, f"{node}'s copy of {partition} differs from the log in {len(wrong)} objects"

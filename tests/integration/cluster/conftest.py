@@ -1,0 +1,99 @@
+"""Clusters for the tests of this directory, and their nodes' logs where a test failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from halog.embedded import EmbeddedSite
+from tests.integration.cluster.harness import Cluster
+
+Make = Callable[..., Cluster]
+LOG_LINES = 60
+
+
+class Shared:
+    """One cluster of three for all tests that leave it able to work; a failed test's is thrown away."""
+
+    def __init__(self, site: EmbeddedSite, factory: pytest.TempPathFactory) -> None:
+        self.site, self.factory = site, factory
+        self.cluster: Cluster | None = None
+
+    def get(self) -> Cluster:
+        if self.cluster is None:
+            self.cluster = Cluster(self.factory.mktemp("cluster"), self.site)
+        self.cluster.whole()
+        return self.cluster
+
+    def drop(self) -> None:
+        if self.cluster is not None:
+            self.cluster.close()
+        self.cluster = None
+
+
+@pytest.fixture(scope="session")
+def shared(site: EmbeddedSite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    kept = Shared(site, tmp_path_factory)
+    try:
+        yield kept
+    finally:
+        kept.drop()
+
+
+@pytest.fixture
+def cluster(shared: Shared, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Nodes A, B, C with six partitions, each active here, sync there, async on the third; all up and level."""
+    try:
+        yield shared.get()
+    except BaseException:
+        shared.drop()
+        raise
+    report = getattr(request.node, "called", None)
+    if report is None or report.failed:
+        shared.drop()
+
+
+@pytest.fixture
+def make(site: EmbeddedSite, tmp_path: Path) -> Iterator[Make]:
+    """`make(nodes="AB", every=100, …)`: a cluster of this test's own, not started yet."""
+    with ExitStack() as stack:
+
+        def build(**values: Any) -> Cluster:
+            directory = tmp_path / f"cluster{len(built)}"
+            directory.mkdir()
+            made = Cluster(directory, site, **values)
+            built.append(made)
+            stack.callback(made.close)
+            return made
+
+        built: list[Cluster] = []
+        build.built = built  # type: ignore[attr-defined]
+        yield build
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A failure shows what the nodes said last."""
+    report: pytest.TestReport = yield  # type: ignore[assignment,misc]
+    if report.when == "call":
+        item.called = report  # type: ignore[attr-defined]
+    if report.failed:
+        for cluster in _clusters(item):
+            for log in sorted(cluster.directory.glob("*.err")):
+                lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+                report.sections.append((f"{cluster.name} {log.stem}", "\n".join(lines)))
+    return report  # type: ignore[return-value]
+
+
+def _clusters(item: pytest.Item) -> list[Cluster]:
+    used: dict[str, Any] = getattr(item, "funcargs", {})
+    found = list(getattr(used.get("make"), "built", []))
+    if (shared := used.get("shared")) is not None and shared.cluster is not None:
+        found.append(shared.cluster)
+    elif isinstance(used.get("cluster"), Cluster):
+        found.append(used["cluster"])
+    return found

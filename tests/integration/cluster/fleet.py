@@ -1,0 +1,33 @@
+"""The application all nodes and clients of these tests run."""
+
+from __future__ import annotations
+
+from halog.schema import managed
+
+
+class GroundedError(Exception):
+    """An application's own exception."""
+
+
+@managed(key="tail")
+class Aircraft:
+    tail: str
+    landings: int = 0
+    miles: int = 0
+    blob: bytes = b""
+
+    def land(self, miles: int) -> int:
+        self.landings += 1
+        self.miles += miles
+        return self.landings
+
+    def ground(self, why: str) -> None:
+        self.landings = -1
+        raise GroundedError(why)
+
+
+@managed(key=("tail", "number"), partition_by="tail")
+class Flight:
+    tail: str
+    number: int
+    of: str = ""

@@ -1,0 +1,241 @@
+"""A cluster of real node processes on the session's site: start, kill, freeze, wake, terminate, look.
+
+Waits on conditions with deadlines, never sleeps instead of looking. What it tells of the cluster comes from ZooKeeper
+and from the nodes' own stores.
+"""
+
+from __future__ import annotations
+
+import signal
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+
+import halog
+from halog.backend import Found
+from halog.core.table import PartitionTable
+from halog.embedded import EmbeddedSite
+from halog.errors import HalogError
+from halog.runtime import frames
+from halog.runtime.open import Node
+from tests.integration.cluster.processes import Process, wait
+
+TOML = """
+[cluster]
+name = "{name}"
+[site]
+bootstrap = "{bootstrap}"
+zookeeper = "{zookeeper}"
+[application]
+modules = ["{module}"]
+[zones.home]
+nodes = [{zone}]
+[policies.p]
+zone = "home"
+partitions = {partitions}
+sync_replicas = {sync}
+async_replicas = {async_}
+[bindings]
+"*" = "p"
+[timing]
+keep_alive_ms = 200
+non_response_timeout_ms = {silent_ms}
+session_timeout_ms = {session_ms}
+call_deadline_ms = 40000
+[snapshot]
+every_records = {every}
+every_ms = 600000
+keep_records = {keep}
+"""
+
+SILENT_MS = 1_500  # more than the default: a test machine stalls for half a second, and haste is another test
+SESSION_MS = 2_000
+
+
+class Cluster:
+    """Nodes named by single letters, in one zone with one policy `p`."""
+
+    def __init__(
+        self,
+        directory: Path,
+        site: EmbeddedSite,
+        *,
+        nodes: str = "ABC",
+        partitions: int = 6,
+        sync: int = 1,
+        async_: int = 1,
+        module: str = "tests.integration.cluster.fleet",
+        every: int = 1_000_000,
+        keep: int = 1_000_000,
+        silent_ms: int = SILENT_MS,
+    ) -> None:
+        self.site, self.directory, self.nodes = site, directory, nodes
+        self.name = f"it{uuid.uuid4().hex[:10]}"
+        self.values: dict[str, object] = {
+            "name": self.name, "bootstrap": site.info.bootstrap, "zookeeper": site.info.zookeeper, "module": module,
+            "zone": ", ".join(f'"{n}"' for n in nodes), "partitions": partitions, "sync": sync, "async_": async_,
+            "every": every, "keep": keep, "silent_ms": silent_ms, "session_ms": SESSION_MS,
+        }  # fmt: skip
+        self.processes: dict[str, Process] = {}
+        self.helpers: list[Process] = []
+        self.toml = self.configuration("halog.toml")
+        self._clients: dict[str, Node] = {}
+        self._zk: Any = None
+
+    def configuration(self, file: str, **changed: object) -> Path:
+        """The configuration with other values, as a file."""
+        path = self.directory / file
+        text = TOML.format(**{**self.values, **changed})
+        path.write_text(text + "".join(f'[nodes.{n}]\ndata_dir = "{n}"\n' for n in self.nodes))
+        return path
+
+    # --- processes ---
+
+    def launch(self, name: str, toml: Path | None = None) -> Process:
+        """Start a node without waiting for it."""
+        argv = ["halog.cli.main", "node", "start", "--config", str(toml or self.toml), "--name", name]
+        process = Process(name, self.directory, [*argv, "--log-level", "info", "--switch-interval-us", "500"])
+        self.processes[name] = process
+        return process
+
+    def start(self, names: Sequence[str] | None = None) -> None:
+        """Start nodes together; each has said that it is up."""
+        for name in names or self.nodes:
+            self.launch(name)
+        for name in names or self.nodes:
+            self.processes[name].ready()
+
+    def kill(self, name: str) -> None:
+        """kill -9."""
+        self.processes[name].kill()
+
+    def freeze(self, name: str) -> None:
+        self.processes[name].signal(signal.SIGSTOP)
+
+    def wake(self, name: str) -> None:
+        self.processes[name].signal(signal.SIGCONT)
+
+    def running(self) -> list[str]:
+        return [n for n, p in self.processes.items() if p.running]
+
+    def whole(self, limit_s: float = 60.0) -> None:
+        """Every node runs, and every partition has its whole node list."""
+        missing = [n for n in self.nodes if n not in self.running()]
+        if missing:
+            self.start(missing)
+        wait(lambda: all(self.complete(t) for t in self.tables()), "every node list is complete", limit_s)
+        wait(self.client_knows, "the client knows every table", limit_s)
+
+    def complete(self, table: PartitionTable) -> bool:
+        return sorted(table.node_list) == sorted(table.configured) and self._current(table)
+
+    def _current(self, table: PartitionTable) -> bool:
+        """Are all its members runs that are registered now?"""
+        infos = self.registered()
+        members = [*([] if table.active is None else [table.active]), *(r.member for r in table.replicas)]
+        return all(infos.get(m.node) == m.incarnation for m in members)
+
+    def client_knows(self) -> bool:
+        known = self.client().runtime.router.tables
+        return all(known[t.name][1] == t for t in self.tables())
+
+    # --- the truth outside of nodes ---
+
+    @property
+    def zk(self) -> Any:
+        if self._zk is None:
+            self._zk = KazooClient(self.site.info.zookeeper, timeout=10)
+            self._zk.start(30)
+        return self._zk
+
+    def znode(self, path: str) -> bytes | None:
+        """What ZooKeeper holds; waits through its restart."""
+        found: list[bytes | None] = []
+
+        def read() -> bool:
+            try:
+                data = self.zk.get(f"/halog/{self.name}/{path}")[0] if self._exists(path) else None
+            except KazooException:
+                return False
+            found.append(data)
+            return True
+
+        wait(read, f"ZooKeeper tells {path}")
+        return found[-1]
+
+    def _exists(self, path: str) -> bool:
+        return self.zk.exists(f"/halog/{self.name}/{path}") is not None
+
+    def partitions(self) -> list[str]:
+        return [f"p-{i}" for i in range(int(str(self.values["partitions"])))]
+
+    def table(self, partition: str) -> PartitionTable:
+        data = self.znode(f"partitions/{partition}")
+        assert data is not None, f"ZooKeeper knows no partition {partition}"
+        return PartitionTable.from_bytes(data)
+
+    def tables(self) -> list[PartitionTable]:
+        return [self.table(p) for p in self.partitions()]
+
+    def led_by(self, node: str) -> list[str]:
+        return [t.name for t in self.tables() if t.active is not None and t.active.node == node]
+
+    def registered(self) -> dict[str, int]:
+        """Registered hosting nodes with their incarnations."""
+        from halog.runtime.cluster import _INFO
+
+        found = {n: self.znode(f"nodes/{n}") for n in self.nodes}
+        return {n: _INFO.decode(data).incarnation for n, data in found.items() if data is not None}
+
+    # --- asking nodes ---
+
+    def client(self, name: str = "client") -> Node:
+        """A node in no zone, in this process; closed with the cluster."""
+        if name not in self._clients:
+            self._clients[name] = halog.node(self.toml, name=name)
+        return self._clients[name]
+
+    def status(self, node: str) -> dict[str, Any]:
+        reply = self.client().runtime.router.request(node, frames.Status(), 10.0)
+        assert isinstance(reply, frames.StatusIs)
+        return reply.status
+
+    def copies(self, node: str) -> dict[str, dict[str, Any]]:
+        """What a node says of each of its copies; empty if it does not answer."""
+        try:
+            return {c["partition"]: c for c in self.status(node)["copies"]}
+        except HalogError:
+            return {}
+
+    def stored(self, node: str, partition: str) -> Iterator[Found]:
+        """Everything in a node's own copy."""
+        after = b""
+        while True:
+            request = frames.Scan(partition, b"", after, 1_000, True)
+            reply = self.client().runtime.router.request(node, request, 20.0)
+            assert isinstance(reply, frames.Objects)
+            for found in reply.items:
+                assert found is not None
+                after = found.key
+                yield found
+            if len(reply.items) < 1_000:
+                return
+
+    def log_of(self, node: str) -> str:
+        """What a node has said on stderr, all its runs."""
+        return (self.directory / f"{node}.err").read_text()
+
+    # --- the end ---
+
+    def close(self) -> None:
+        for process in [*self.processes.values(), *self.helpers]:
+            process.end()
+        for client in self._clients.values():
+            client.close()
+        if self._zk is not None:
+            self._zk.stop()
+            self._zk.close()

@@ -1,0 +1,125 @@
+"""Load from several threads of this process, each transaction remembered with what its caller was told."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+from halog.runtime.open import Node
+from tests.integration.cluster.fleet import Aircraft, Flight
+from tests.integration.cluster.processes import wait
+
+KEEP = 12
+"""Flights of an aircraft that are kept; older ones are deleted."""
+
+
+def tails(node: Node, prefix: str, each: int = 1) -> dict[str, list[str]]:
+    """`each` tails in every partition, by partition."""
+    found: dict[str, list[str]] = {p: [] for p in node.backend.partitions_of("Aircraft")}
+    n = 0
+    while any(len(t) < each for t in found.values()):
+        tail = f"{prefix}{n}"
+        partition = partition_of(node, tail)
+        if len(found[partition]) < each:
+            found[partition].append(tail)
+        n += 1
+    return found
+
+
+def partition_of(node: Node, tail: str) -> str:
+    return node.space.route(Aircraft, (tail,)).partition
+
+
+class Load:
+    """Each thread lands its own aircraft, one in every partition, and an aircraft all threads share."""
+
+    def __init__(self, node: Node, prefix: str, threads: int = 3, pause_s: float = 0.002) -> None:
+        self.node, self.prefix, self.pause_s = node, prefix, pause_s
+        self.acked: dict[bytes, tuple[str, int]] = {}
+        """Transaction id → (partition, lsn), as told."""
+        self.landings: Counter[str] = Counter()
+        """Acknowledged landings by tail."""
+        self.unknown: Counter[str] = Counter()
+        """Landings nobody could tell the outcome of, by tail."""
+        self.errors: list[BaseException] = []
+        self.longest_s = 0.0
+        """The longest a caller waited."""
+        self.shared = f"{prefix}shared"
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(t,), daemon=True) for t in range(threads)]
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        self.flows()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+        assert not any(t.is_alive() for t in self._threads), "a caller never got an answer"
+
+    # --- what it does ---
+
+    def _run(self, number: int) -> None:
+        mine = [t for (t,) in tails(self.node, f"{self.prefix}{number}-").values()]
+        turn = 0
+        while not self._stop.is_set():
+            tail = self.shared if turn % 7 == 6 else mine[turn % len(mine)]
+            began = time.monotonic()
+            try:
+                self._land(tail)
+            except BaseException as e:
+                with self._lock:
+                    self.errors.append(e)
+                    self.unknown[tail] += 1
+            self.longest_s = max(self.longest_s, time.monotonic() - began)
+            turn += 1
+            self._stop.wait(self.pause_s)
+
+    def _land(self, tail: str) -> None:
+        def once() -> Any:
+            node = self.node
+            aircraft = node.find(Aircraft, tail) or node.create(Aircraft(tail=tail))
+            landing = aircraft.land(10)
+            node.create(Flight(tail=tail, number=landing, of=self.prefix))
+            if old := node.find(Flight, tail, landing - KEEP):  # gone, if this transaction is about to conflict
+                node.delete(old)
+            return node.current()
+
+        tx = self.node.transactional(retries=200)(once)()
+        with self._lock:
+            self.acked[tx.id] = (partition_of(self.node, tail), tx.lsn)
+            self.landings[tail] += 1
+
+    # --- what it waits for ---
+
+    def flows(self, limit_s: float = 45.0) -> None:
+        """Every partition acknowledges a transaction that began after now."""
+        before = self._by_partition()
+        wait(
+            lambda: all(n >= before[p] + len(self._threads) + 1 for p, n in self._by_partition().items()),
+            f"commits in every partition (errors: {self.errors[:3]})",
+            limit_s,
+        )
+
+    def _by_partition(self) -> Counter[str]:
+        with self._lock:
+            counts = Counter(p for p, _ in self.acked.values())
+        return Counter({p: counts[p] for p in self.node.backend.partitions_of("Aircraft")})
+
+    def check_objects(self, node: Node) -> None:
+        """The application's view: each aircraft has landed as often as its callers were told (what nobody could tell
+        may have happened), and has its last flights only."""
+        with node.transaction(read="active"):
+            for tail, told in self.landings.items():
+                aircraft = node.get(Aircraft, tail)
+                assert told <= aircraft.landings <= told + self.unknown[tail], tail
+                assert aircraft.miles == 10 * aircraft.landings, tail
+        with node.transaction():
+            flights = Counter(f.tail for f in node.extent(Flight) if f.of == self.prefix)
+        assert flights == {t: min(n, KEEP) for t, n in self.landings.items()} or self.errors

@@ -1,0 +1,83 @@
+"""Processes of these tests: nodes by `halog node start`, clients by `client.py`. They cannot outlive pytest."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def wait(condition: Callable[[], object], what: str, limit_s: float = 45.0) -> None:
+    """Until it holds, or the test fails with `what`."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {limit_s:g} s: {what}"
+        time.sleep(0.02)
+
+
+class Process:
+    """One run of a process. Started on the main thread, with whose death the kernel kills it (halog.demo.child)."""
+
+    def __init__(self, name: str, directory: Path, argv: list[str]) -> None:
+        self.name = name
+        self.out, self.err = directory / f"{name}.out", directory / f"{name}.err"
+        env = {**os.environ, "PYTHONPATH": f"{ROOT}:{directory}"}
+        with self.out.open("w") as out, self.err.open("a") as err:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "halog.demo.child", str(os.getpid()), *argv],
+                cwd=directory,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def lines(self) -> list[str]:
+        """The complete lines it has said on stdout."""
+        said = self.out.read_text()
+        return said[: said.rfind("\n") + 1].splitlines()
+
+    def ready(self, limit_s: float = 60.0) -> None:
+        """Until it has said its first line."""
+        wait(lambda: self.lines() or not self.running, f"{self.name} says that it is up", limit_s)
+        assert self.lines(), f"{self.name} ended with {self._process.poll()}: {self.last_words()}"
+
+    def last_words(self, characters: int = 600) -> str:
+        return self.err.read_text()[-characters:]
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """kill -9; it is gone when this returns."""
+        self._process.kill()
+        self._process.wait(10)
+
+    def terminate(self, limit_s: float = 30.0) -> int:
+        """SIGTERM; its exit code."""
+        self._process.terminate()
+        return self._process.wait(limit_s)
+
+    def exit_code(self, limit_s: float = 30.0) -> int:
+        return self._process.wait(limit_s)
+
+    def end(self) -> None:
+        """Whatever state it is in."""
+        if self.running:
+            self.signal(signal.SIGKILL)
+        self._process.wait(10)
