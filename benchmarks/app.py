@@ -1,0 +1,214 @@
+"""halog's side: an application process with a node in it. `worker` calls the methods of `App` by name.
+
+The same class serves nodes that host partitions and client nodes: which one it is, the configuration says by its name.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import time
+from typing import Any
+
+import halog
+from benchmarks.loop import Op, closed_loop
+from benchmarks.model import CLASSES, Kept
+from benchmarks.payload import payload
+
+OBJECTS_EACH = 100
+"""Objects of each caller: callers never conflict, and every write is an update of an object read before."""
+
+
+class App:
+    """One application process."""
+
+    def __init__(self, config: str, name: str, switch_interval_ms: float = 0.0) -> None:
+        self.config, self.name = config, name
+        if switch_interval_ms:
+            sys.setswitchinterval(switch_interval_ms / 1000)
+        self._writers: list[_Writer] = []
+
+    def open(self) -> dict[str, Any]:
+        """Join the cluster; seconds until `node()` returned."""
+        begin = time.perf_counter()
+        self.node: Any = halog.node(self.config, self.name)
+        self.runtime: Any = self.node.runtime
+        return {"s": time.perf_counter() - begin}
+
+    def caught_up(self, partition: str, lsn: int, begin_open: bool = False) -> dict[str, Any]:
+        """Seconds until this node's copy of a partition holds everything up to `lsn`; with the opening if asked."""
+        begin = time.perf_counter()
+        if begin_open:
+            self.open()
+        while (copy := self.runtime.copies.get(partition)) is None or copy.core.chain.state.lsn < lsn:
+            time.sleep(0.001)
+        return {"s": time.perf_counter() - begin}
+
+    def imported(self) -> dict[str, Any]:
+        """Answered as soon as the process has imported everything: what is timed begins after that."""
+        return {}
+
+    def close(self) -> None:
+        """Hand over and leave."""
+        if hasattr(self, "node"):
+            self.node.close()
+
+    def state(self) -> dict[str, Any]:
+        """Who is active for what, as this node knows."""
+        tables = self.runtime.router.tables
+        return {
+            name: {
+                "active": None if t.active is None else t.active.node,
+                "sync": [r.node for r in t.replicas if r.kind == "sync"],
+                "replicas": [r.node for r in t.replicas],
+                "serving": self.runtime.is_active(name),
+                "index": t.index,
+                "topic": t.topic,
+            }
+            for name, (_, t) in tables.items()
+        }
+
+    def lsn(self, partition: str) -> dict[str, Any]:
+        """Where this node's copy stands."""
+        core = self.runtime.copies[partition].core
+        return {"lsn": core.chain.state.lsn, "next_offset": core.next_offset}
+
+    def marked(self, partition: str) -> dict[str, Any]:
+        """Up to which lsn the state topic is complete."""
+        found = self.runtime.adapters.coordinator.get(f"snapshots/{partition}")
+        return {"lsn": 0 if found is None else int(found.data.split()[0])}
+
+    def lead(self) -> dict[str, Any]:
+        """Become active for every partition: whoever came first may have been quicker."""
+        for name, table in self.state().items():
+            if not table["serving"]:
+                self.runtime.hand_over(name, self.name)
+        return {}
+
+    # --- commits ---
+
+    def prepare(self, kind: str, clients: int) -> dict[str, Any]:
+        """The objects that `commits` changes."""
+        cls, numbers = CLASSES[kind], range(clients * OBJECTS_EACH)
+        self.node.load((cls(number=n, text=payload(n)) for n in numbers), duplicates="skip")
+        return {}
+
+    def commits(self, kind: str, clients: int, seconds: float) -> dict[str, Any]:
+        """Transactions that each get one object, change a field and commit."""
+        cls, node = CLASSES[kind], self.node
+
+        def make(i: int) -> Op:
+            first = i * OBJECTS_EACH
+
+            def op(k: int) -> None:
+                with node.transaction() as tx:
+                    tx.get(cls, first + k % OBJECTS_EACH).count += 1
+
+            return op
+
+        return closed_loop(make, clients, seconds)
+
+    def many(self, kind: str, clients: int, count: int) -> dict[str, Any]:
+        """Exactly `count` single commits, as fast as `clients` threads make them."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        cls, node = CLASSES[kind], self.node
+
+        def some(i: int) -> None:
+            for k in range(count // clients):
+                with node.transaction() as tx:
+                    tx.get(cls, i * OBJECTS_EACH + k % OBJECTS_EACH).count += 1
+
+        with ThreadPoolExecutor(clients) as pool:
+            list(pool.map(some, range(clients)))
+        return {}
+
+    # --- reads ---
+
+    def reads(self, kind: str, objects: int, per_transaction: int, seconds: float) -> dict[str, Any]:
+        """Get + one field, of random ones of `objects`, in transactions of many reads each."""
+        cls, chance = CLASSES[kind], random.Random(1)
+        rounds = [[chance.randrange(objects) for _ in range(per_transaction)] for _ in range(20)]
+        count, turn = 0, 0
+        end = time.perf_counter() + seconds
+        begin = time.perf_counter()
+        while time.perf_counter() < end:
+            with self.node.transaction() as tx:
+                get = tx.get
+                for number in rounds[turn % 20]:
+                    get(cls, number).count  # noqa: B018 - reading it is the point
+            turn += 1
+            count += per_transaction
+        return {"per_s": count / (time.perf_counter() - begin)}
+
+    def plain_reads(self, objects: int, seconds: float) -> dict[str, Any]:
+        """The same of a dict of plain Python objects, which nothing keeps."""
+        held = {n: Kept(number=n, text=payload(n)) for n in range(objects)}
+        chance = random.Random(1)
+        numbers = [chance.randrange(objects) for _ in range(1000)]
+        count, begin = 0, time.perf_counter()
+        while time.perf_counter() < begin + seconds:
+            for number in numbers:
+                held[number].count  # noqa: B018 - as above
+            count += len(numbers)
+        return {"per_s": count / (time.perf_counter() - begin)}
+
+    # --- bulk ---
+
+    def load(self, kind: str, first: int, count: int) -> dict[str, Any]:
+        """`node.load` of objects made on the way."""
+        cls = CLASSES[kind]
+        begin = time.perf_counter()
+        self.node.load(cls(number=n, text=payload(n)) for n in range(first, first + count))
+        return {"per_s": count / (time.perf_counter() - begin)}
+
+    # --- a writer that goes on while things are killed ---
+
+    def begin_writes(self, kind: str, rate: float, partitions: list[str]) -> dict[str, Any]:
+        """One writing thread for each partition."""
+        self._writers = [_Writer(self.node, CLASSES[kind], p, rate) for p in partitions]
+        return {}
+
+    def end_writes(self) -> dict[str, Any]:
+        """Each partition's acknowledged writes as (begin, end) in monotonic seconds, and how many failed."""
+        for w in self._writers:
+            w.stop.set()
+        for w in self._writers:
+            w.thread.join(15)
+        return {w.partition: {"times": w.times, "errors": w.errors} for w in self._writers}
+
+
+class _Writer:
+    """Writes at a rate, one after the other, whatever happens."""
+
+    def __init__(self, node: Any, cls: type[Any], partition: str, rate: float) -> None:
+        self.node, self.cls, self.partition, self.rate = node, cls, partition, rate
+        self.times: list[tuple[float, float]] = []
+        self.errors: list[str] = []
+        self.stop = threading.Event()
+        info = node.space.info_of(cls)
+        owner = node.backend.partition_of
+        self.number = next(
+            n for n in range(100_000) if owner(info.name, info.routing_key(info.check_key((n,)))) == partition
+        )
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        while not self.stop.is_set():
+            begin = time.monotonic()
+            try:
+                self._write()
+                self.times.append((begin, time.monotonic()))
+            except Exception as e:
+                self.errors.append(f"{type(e).__name__}: {e}")
+            self.stop.wait(max(0.0, 1 / self.rate - (time.monotonic() - begin)))
+
+    def _write(self) -> None:
+        with self.node.transaction() as tx:
+            found = tx.find(self.cls, self.number)
+            if found is None:
+                tx.create(self.cls(number=self.number, text=payload(self.number)))
+            else:
+                found.count += 1

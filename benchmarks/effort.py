@@ -1,0 +1,36 @@
+"""How long and how often to measure: the whole run, and a quick look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Durations in seconds; medians are over `runs`."""
+
+    runs: int = 5  # a median that two bad runs cannot move
+    seconds: float = 1.5  # 1,500 commits and more: the p99 stands on 15
+    read_seconds: float = 1.0  # 200,000 reads
+    load_objects: int = 60_000  # two seconds' worth
+    restore_objects: int = 100_000
+    restores: int = 3  # each takes four seconds
+    missed: int = 10_000  # records a node misses while it is away: some seconds of full load
+    kills: int = 20
+    pauses: int = 5
+    quick: bool = False
+
+
+FULL = Effort()
+QUICK = Effort(
+    runs=2,
+    seconds=0.7,
+    read_seconds=0.5,
+    load_objects=30_000,
+    restore_objects=100_000,
+    restores=1,
+    missed=5_000,
+    kills=3,
+    pauses=1,
+    quick=True,
+)

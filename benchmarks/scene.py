@@ -1,0 +1,129 @@
+"""A site and a cluster of real processes: the embedded Kafka and ZooKeeper, raw baselines, and halog nodes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.processes import Child
+from halog.config import (
+    ApplicationConfig,
+    ClusterConfig,
+    Config,
+    NodeConfig,
+    PolicyConfig,
+    SiteConfig,
+    SnapshotConfig,
+    ZoneConfig,
+)
+from halog.embedded import EmbeddedSite, SiteInfo
+
+WAIT_S = 30.0
+"""Longest wait for the cluster to be as a suite needs it; it takes one to three seconds."""
+
+RAW_TOPICS = ("raw.sync", "raw.async", "raw.bulk", "raw.failover", "raw.pause")
+
+
+def wait_until(what: str, holds: Callable[[], bool], seconds: float = WAIT_S) -> None:
+    """TimeoutError names what did not come true."""
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            raise TimeoutError(f"not within {seconds:g} s: {what}")
+        time.sleep(0.02)
+
+
+class Scene:
+    """Everything a suite needs; `close` ends it all."""
+
+    def __init__(self, directory: Path, *, switch_interval_ms: float = 0.0) -> None:
+        self.directory = directory
+        self.logs = directory / "logs"
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self.switch_interval_ms = switch_interval_ms
+        self.children: dict[str, Child] = {}
+        self._site = EmbeddedSite(directory / "site")
+        self.info: SiteInfo = self._site.start()
+        self._topics()
+
+    def _topics(self) -> None:
+        from confluent_kafka.admin import AdminClient
+        from confluent_kafka.cimpl import NewTopic
+
+        admin = AdminClient({"bootstrap.servers": self.info.bootstrap})
+        for future in admin.create_topics([NewTopic(t, 1, 1) for t in RAW_TOPICS]).values():
+            future.result(10)
+
+    # --- children ---
+
+    def start(self, process: str, role: str, /, **args: Any) -> Child:
+        """A child of the harness."""
+        child = self.children[process] = Child(process, role, self.logs, args)
+        return child
+
+    def raw(self, name: str, topic: str) -> Child:
+        """A client process of the baselines."""
+        return self.start(name, "raw", bootstrap=self.info.bootstrap, topic=topic)
+
+    def app(self, config: Path, name: str, process: str = "") -> Child:
+        """An application process, not yet joined to its cluster: tell it `open`."""
+        return self.start(
+            process or f"{config.stem}-{name}",
+            "app",
+            config=str(config),
+            name=name,
+            switch_interval_ms=self.switch_interval_ms,
+        )
+
+    def end(self, child: Child, *, kill: bool = False) -> None:
+        """End one child."""
+        self.children.pop(child.name, None)
+        child.kill() if kill else child.stop()
+
+    def end_all(self) -> None:
+        """End all children, the clients first."""
+        for child in reversed(list(self.children.values())):
+            self.end(child)
+
+    def close(self) -> None:
+        """End children and servers."""
+        for child in list(self.children.values()):
+            child.kill()
+        self.children.clear()
+        self._site.stop()
+
+    # --- clusters ---
+
+    def cluster(self, name: str, nodes: str, bindings: dict[str, PolicyConfig], **snapshot: int) -> Path:
+        """A configuration file for a cluster of its own: one policy for each managed class."""
+        config = Config(
+            cluster=ClusterConfig(name),
+            site=SiteConfig(bootstrap=self.info.bootstrap, zookeeper=self.info.zookeeper),
+            application=ApplicationConfig(("benchmarks.model",)),
+            zones={"zone": ZoneConfig(tuple(nodes))},
+            policies={k.lower(): replace(p, zone="zone") for k, p in bindings.items()},
+            bindings={k: k.lower() for k in bindings},
+            nodes={n: NodeConfig(data_dir=self.directory / name / n) for n in nodes},
+            snapshot=replace(SnapshotConfig(), **snapshot),
+        )
+        path = self.directory / f"{name}.toml"
+        path.write_text(config.to_toml())
+        return path
+
+    def open(self, config: Path, names: str, client: str = "") -> dict[str, Child]:
+        """Start nodes (and a client), and wait until every partition has its active and all its replicas."""
+        children = {n: self.app(config, n) for n in [*names, *([client] if client else [])]}
+        for child in children.values():
+            child.tell("open")
+        for child in children.values():
+            child.heard()
+        wait_until("the cluster is complete", lambda: complete(children[names[0]].ask("state"), len(names)))
+        return children
+
+
+def complete(state: dict[str, Any], nodes: int) -> bool:
+    """Every partition has an active node and all others in its node list."""
+    return all(t["active"] and len(t["replicas"]) == nodes - 1 for t in state.values())

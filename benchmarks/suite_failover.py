@@ -1,0 +1,135 @@
+"""What a client sees when processes are killed: kill -9 of the active node, and of a sync replica."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.effort import Effort
+from benchmarks.figures import Row, Target, median, row
+from benchmarks.processes import Child
+from benchmarks.scene import Scene, complete, wait_until
+from halog.config import PolicyConfig
+
+NODES = "ABC"
+RATE = 100.0
+"""Writes a second and partition: a kill falls between or into writes, as in life."""
+BEFORE_S, AFTER_S = 0.3, 1.3
+"""Writing before a kill, and after it: longer than the worst failover that may pass."""
+CLIENT = "a client node"
+
+
+class Cluster:
+    """Three nodes and a client that writes; whoever is killed is started again."""
+
+    def __init__(self, scene: Scene, name: str, sync: int, asynchronous: int) -> None:
+        policy = PolicyConfig("zone", partitions=3, sync_replicas=sync, async_replicas=asynchronous)
+        self.scene = scene
+        self.config: Path = scene.cluster(name, NODES, {"Item": policy})
+        self.nodes = scene.open(self.config, NODES, client="client")
+        self.client = self.nodes.pop("client")
+        self._runs = itertools.count(1)
+
+    def state(self) -> dict[str, Any]:
+        """As the client sees it."""
+        found: dict[str, Any] = self.client.ask("state")
+        return found
+
+    def whole(self) -> None:
+        """Every partition has an active and both replicas."""
+        wait_until("all replicas are back", lambda: complete(self.state(), len(NODES)))
+
+    def kill(self, victim: str, partitions: list[str]) -> tuple[float, dict[str, Any]]:
+        """Write, kill, write on; (when it was killed, the writers' times). The node is started again meanwhile."""
+        self.client.ask("begin_writes", kind="Item", rate=RATE, partitions=partitions)
+        time.sleep(BEFORE_S)
+        at = time.monotonic()
+        self.scene.end(self.nodes[victim], kill=True)
+        time.sleep(AFTER_S)
+        written = self.client.ask("end_writes")
+        self.nodes[victim] = self.scene.app(self.config, victim, f"{self.config.stem}-{victim}{next(self._runs)}")
+        self.nodes[victim].ask("open")
+        return at, written
+
+
+def first_after(times: list[tuple[float, float]], at: float) -> float:
+    """From `at` to the end of the first write begun after it and acknowledged, in ms; infinite if there is none."""
+    return next(((end - at) * 1000 for begin, end in times if begin >= at), float("inf"))
+
+
+def longest_gap(times: list[tuple[float, float]], at: float) -> float:
+    """The longest time between two acknowledgements of which the second came after `at`, in ms."""
+    ends = [end for _, end in times]
+    return max(((b - a) * 1000 for a, b in itertools.pairwise(ends) if b >= at), default=float("inf"))
+
+
+def failover(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
+    """Kill the active of one partition after the other; every partition it led counts, the slowest one."""
+    baseline = [_raw_takeover(scene) for _ in range(min(5, effort.kills))]
+    cluster = Cluster(scene, "failover", 1, 1)
+    times = []
+    for i in range(effort.kills):
+        cluster.whole()
+        state = cluster.state()
+        victim = state[sorted(state)[i % len(state)]]["active"]
+        led = [p for p, t in state.items() if t["active"] == victim]
+        at, written = cluster.kill(victim, led)
+        times.append(max(first_after(written[p]["times"], at) for p in led))
+    scene.end_all()
+    name = "failover of a killed process, first new acknowledged write"
+    median_, worst = Target(300, "value", hard=True), Target(1000, "value", hard=True)
+    return [
+        row(f"{name}, median", "ms", times, [median(baseline)], target=median_, client_in=CLIENT),
+        _worst(f"{name}, worst", times, baseline, worst),
+    ]
+
+
+def pause(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
+    """Kill the sync replica of a partition; the longest time without an acknowledgement."""
+    baseline = [_raw_pause(scene) for _ in range(min(3, effort.pauses))]
+    cluster = Cluster(scene, "pause", 1, 1)
+    times = []
+    for i in range(effort.pauses):
+        cluster.whole()
+        state = cluster.state()
+        partition = sorted(state)[i % len(state)]
+        at, written = cluster.kill(state[partition]["sync"][0], [partition])
+        times.append(longest_gap(written[partition]["times"], at))
+    scene.end_all()
+    target = Target(300, "value", hard=True)
+    name = "writes' pause when a sync replica is killed"
+    return [_worst(f"{name}, worst", times, baseline, target), row(f"{name}, median", "ms", times, [median(baseline)])]
+
+
+def _worst(name: str, times: list[float], baseline: list[float], target: Target) -> Row:
+    found = row(name, "ms", [max(times)], [max(baseline)], target=target, client_in=CLIENT)
+    return Row(**{**found.to_dict(), "runs": len(times)})
+
+
+def _raw_takeover(scene: Scene) -> float:
+    """A warm standby with a connection to the primary: kill to its first acknowledged write, in ms."""
+    primary = scene.start("raw-primary", "raw-primary")
+    standby = scene.raw("raw-standby", "raw.failover")
+    standby.ask("standby", port=primary.ask("port")["port"])
+    time.sleep(0.2)
+    at = time.monotonic()
+    scene.end(primary, kill=True)
+    took = (standby.ask("took_over")["at"] - at) * 1000
+    scene.end(standby)
+    return float(took)
+
+
+def _raw_pause(scene: Scene) -> float:
+    """Raw replicated writes while the second process is killed: the longest gap, in ms."""
+    client = scene.raw("raw-pause", "raw.pause")
+    port = client.ask("listen")["port"]
+    replica = scene.start("raw-pause-2", "raw-replica", bootstrap=scene.info.bootstrap, topic="raw.pause", port=port)
+    replica.ask("ready")
+    client.tell("writing", seconds=1.2, rate=RATE)
+    time.sleep(0.6)
+    scene.end(replica, kill=True)
+    gap = client.heard()["pause_ms"]
+    scene.end(client)
+    return float(gap)

@@ -1,0 +1,44 @@
+"""Objects in the active node's own process: reads, and bulk load."""
+
+from __future__ import annotations
+
+from benchmarks.effort import Effort
+from benchmarks.figures import Row, Target, row
+from benchmarks.processes import Child
+from benchmarks.scene import Scene
+
+READ_OBJECTS = 10_000
+"""More than any CPU cache keeps, fewer than the node's."""
+READS_EACH = 1_000
+"""Reads in one transaction: its own cost is part of the figure, and small."""
+
+
+def reads(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
+    """Get + one field of random objects, in transactions; the baseline is a dict that nothing keeps."""
+    a = apps["A"]
+    a.ask("load", kind="Kept", first=0, count=READ_OBJECTS)
+    asked = {"kind": "Kept", "per_transaction": READS_EACH, "seconds": effort.read_seconds}
+    many, same, plain = [], [], []
+    for _ in range(effort.runs):
+        plain.append(a.ask("plain_reads", objects=READ_OBJECTS, seconds=effort.read_seconds / 2)["per_s"])
+        many.append(a.ask("reads", objects=READ_OBJECTS, **asked)["per_s"])
+        same.append(a.ask("reads", objects=100, **asked)["per_s"])
+    target = Target(200_000, "value", "higher", hard=True)
+    name, where = "local read in a transaction of 1,000", "the active node"
+    return [
+        row(f"{name}, of 10,000 objects", "1/s", many, plain, target=target, client_in=where),
+        row(f"{name}, of 100 objects", "1/s", same, plain, client_in=where),
+    ]
+
+
+def load(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
+    """`node.load`; the baseline encodes the same objects with fastavro and produces one record each."""
+    raw = scene.raw("raw-bulk", "raw.bulk")
+    values, baselines = [], []
+    for i in range(max(3, effort.runs - 2)):
+        baselines.append(raw.ask("bulk", count=effort.load_objects)["per_s"])
+        done = apps["A"].ask("load", kind="Spare", first=i * effort.load_objects, count=effort.load_objects)
+        values.append(done["per_s"])
+    scene.end(raw)
+    target = Target(30_000, "value", "higher", hard=True)
+    return [row("node.load", "objects/s", values, baselines, target=target, client_in="the active node")]

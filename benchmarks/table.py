@@ -1,0 +1,39 @@
+"""The table a person reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.figures import Row
+
+
+def number(value: float | None) -> str:
+    """Three digits that matter, thousands with commas."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def verdict(row: Row) -> str:
+    """In a word."""
+    if row.target == "-":
+        return ""
+    return "ok" if row.ok else "MISSED" if row.hard else "over"
+
+
+def show(rows: Sequence[Row], document: Mapping[str, object]) -> None:
+    """Print it."""
+    table = Table(title=f"halog beside raw Kafka from Python ({document['seconds']} s, medians over runs)")
+    table.add_column("what", overflow="fold")
+    for name in ("halog", "raw", "ratio"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("unit", "target", "", "client in"):
+        table.add_column(name, no_wrap=True)
+    for r in rows:
+        style = "red" if verdict(r) == "MISSED" else None
+        figures = (number(r.value), number(r.baseline), number(r.ratio))
+        table.add_row(r.name, *figures, r.unit, r.target, verdict(r), r.client_in, style=style)
+    Console(width=150).print(table)
