@@ -62,18 +62,12 @@ class Aircraft:
 
 @halog.managed(key="code")
 class Airport:
-    """What has arrived at an airport."""
+    """What has arrived at an airport. The client fetches and changes it itself: the other way to change an object."""
 
     code: str
     arrivals: int = 0
     miles: int = 0
     minutes: int = 0
-
-    def land(self, miles: int, minutes: int) -> None:
-        """An aircraft has arrived here."""
-        self.arrivals += 1
-        self.miles += miles
-        self.minutes += minutes
 
 
 @halog.managed(key="name")

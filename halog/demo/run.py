@@ -250,4 +250,7 @@ def play(options: Options, scene: Scene, progress: Progress) -> Result:
     with Stage(options, scene, progress) as stage:
         run = Play(options, scene, stage, flights)
         run.replay()
-        return run.judge()
+        result = run.judge()
+        if not result.ok:
+            stage.keep_evidence()
+        return result

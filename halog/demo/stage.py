@@ -91,6 +91,8 @@ class Stage:
         self.wounded: set[str] = set()
         """Nodes whose end or silence is the demo's own doing."""
         self.reports: ClientReports | None = None
+        self.keep = options.data_dir is not None
+        """Whether data, logs and journals stay; those of a failed run are evidence."""
         self.node: Node
         self.watch: Watch
 
@@ -99,13 +101,23 @@ class Stage:
     def __enter__(self) -> Self:
         try:
             self._open()
-        except BaseException:
-            self.close()
+        except BaseException as error:
+            self._end(error)
             raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        if isinstance(error, Exception) and self.nodes and not self.keep:
+            self.keep_evidence()
         self.close()
+
+    def keep_evidence(self) -> None:
+        """Something is wrong: leave data, logs and journals where they are."""
+        self.keep = True
+        self.scene.tell(f"data, logs and journals are kept in {self.run_dir}")
 
     def _open(self) -> None:
         self.scene.phase = "starting Kafka and ZooKeeper"
@@ -134,7 +146,7 @@ class Stage:
                 with contextlib.suppress(HalogError):
                     self.node.close()
             self.site.stop()
-            if self.options.data_dir is None:
+            if not self.keep:
                 shutil.rmtree(self.base, ignore_errors=True)
 
     # --- processes ---
