@@ -13,6 +13,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+MODULES = ("layers", "source_modules", "forbidden_modules")  # the keys that hold modules
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -39,7 +40,7 @@ def reduced(config: dict[str, Any], missing: set[str]) -> dict[str, Any]:
     ours = list(config["root_packages"])
     result = {**config, "root_packages": present(ours, ours, missing), "contracts": []}
     for contract in config["contracts"]:
-        lists = {k: present(v, ours, missing) for k, v in contract.items() if isinstance(v, list)}
+        lists = {k: present(v, ours, missing) for k, v in contract.items() if k in MODULES}
         if all(lists.values()):
             result["contracts"].append({**contract, **lists})
     return result
