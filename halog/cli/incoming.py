@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from halog.backend import Work, Write
-from halog.cli.references import count_outside, with_refs
+from halog.cli.references import refs_of, with_refs
 from halog.core.records import CREATE
 from halog.errors import ConfigError, DuplicateKeyError, FieldTypeError, HalogError, RecordFormatError
 from halog.schema import ForeignType
@@ -79,19 +80,20 @@ def check_file(connection: Connection, source: Path, skip_existing: bool, bar: P
     plan = Plan(source, {})
     task = bar.add_task("checking", total=None, note="")
     seen: dict[bytes, int] = {}
+    pointed: Counter[str] = Counter()
     group: list[Item] = []
     for item in items(connection, source):
         with at_line(source, item.number):
             _check_unique(item, seen)
             item.foreign.encode(item.line.fields)
+        pointed.update(refs_of(item.foreign, item.line.fields))
         group.append(item)
         if len(group) == CHECK_OBJECTS:
             _admit(connection, group, plan, skip_existing)
             group = []
             bar.update(task, completed=item.number)
     _admit(connection, group, plan, skip_existing)
-    for item in items(connection, source):
-        plan.outside += count_outside(item.foreign, item.line.fields, plan.renamed)
+    plan.outside = sum(count for ref, count in pointed.items() if ref not in plan.renamed)
     return plan
 
 

@@ -19,10 +19,10 @@ def with_refs(foreign: ForeignType, fields: Mapping[str, Any], renamed: Mapping[
     return {n: replace_refs(shapes[n], v, renamed) for n, v in fields.items()}
 
 
-def count_outside(foreign: ForeignType, fields: Mapping[str, Any], renamed: Mapping[str, bytes]) -> int:
-    """How many references of an object point to nothing `renamed` knows."""
-    shapes = {f.name: f.shape for f in foreign.parsed.record.fields}
-    return sum(ref not in renamed for n, v in fields.items() for ref in refs_in(shapes[n], v))
+def refs_of(foreign: ForeignType, fields: Mapping[str, Any]) -> Iterator[str]:
+    """The references in an object's plain fields."""
+    for field in foreign.parsed.record.fields:
+        yield from refs_in(field.shape, fields[field.name])
 
 
 def replace_refs(shape: Shape, value: Any, renamed: Mapping[str, bytes]) -> Any:

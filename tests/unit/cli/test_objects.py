@@ -252,12 +252,12 @@ def test_a_file_that_is_not_there_is_a_usage_error(cluster: Any, halog: Run, tmp
 
 
 def test_many_objects_are_imported_in_several_transactions(cluster: Any, halog: Run, tmp_path: Path) -> None:
-    """More objects than fit into one batch per partition arrive, all of them."""
+    """More objects of one partition than fit into one transaction arrive, all of them."""
     file = tmp_path / "many.jsonl"
     with file.open("w") as out:
-        for n in range(4000):
-            fields = {"carrier": f"C{n}", "flight": n, "aircraft": None}
-            out.write(line(key=[f"C{n}", n], fields=fields) + "\n")
-    ran = halog("import", file, "--format", "json")
-    assert ran.json["created"] == 4000
-    assert len(everything(cluster)) == 4000
+        for n in range(1100):
+            out.write(line(key=["UA", n], fields={"carrier": "UA", "flight": n, "aircraft": None}) + "\n")
+    assert halog("import", file, "--format", "json").json["created"] == 1100
+    assert len(everything(cluster)) == 1100
+    ran = halog("log", "tail", cluster.partition_of(cluster.Flight("UA", 0)), "-n", "3", "--format", "json")
+    assert [len(record["changes"]) for record in ran.lines] == [500, 500, 100]
