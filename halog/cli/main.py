@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from importlib import import_module
 
 import click
@@ -52,7 +53,15 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
+def _debug(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        os.environ["HALOG_DEBUG"] = "1"
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--debug", is_flag=True, expose_value=False, callback=_debug, help="Show where an error came from (HALOG_DEBUG=1)."
+)
 def cli() -> None:
     """halog keeps a Python application's objects alive: partitions replicated through Kafka, failover within a blink.
 
@@ -76,6 +85,8 @@ def main(args: list[str] | None = None) -> int:
         _complain("interrupted")
         return INTERRUPTED
     except HalogError as e:
+        if os.environ.get("HALOG_DEBUG"):
+            traceback.print_exc()
         _complain(e.message)
         return e.exit_code
     except BrokenPipeError:  # the reader of our output has seen enough

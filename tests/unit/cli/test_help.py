@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -60,3 +62,17 @@ def test_every_option_says_what_it_does(name: str) -> None:
     for option in ALL[name].params:
         if isinstance(option, click.Option):
             assert option.help or option.hidden, f"halog {name} {option.opts}"
+
+
+@pytest.mark.feature("O1")
+def test_an_error_shows_where_it_came_from_only_when_asked(
+    halog: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One line without --debug, the traceback and the same line with it."""
+    monkeypatch.setenv("HALOG_DEBUG", "")
+    ran = halog("status", "--config", tmp_path / "none.toml")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    debugged = halog("--debug", "status", "--config", tmp_path / "none.toml")
+    assert debugged.code == 2
+    assert "Traceback" in debugged.err
+    assert debugged.err.endswith(ran.err)
