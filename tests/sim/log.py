@@ -167,6 +167,8 @@ class Reader:
         if generation != self.generation:
             return
         self._due = False
+        if self.stuck:
+            return
         first, position = self.position, min(self.position + self.log.nature.batch, len(self.log.entries))
         self.position = position
         for offset in range(first, position):

@@ -1,0 +1,142 @@
+"""A simulated cluster that does as it is told: the world of tests/sim, calm, driven by a script instead of chance."""
+
+from __future__ import annotations
+
+from halog.core import events as ev
+from halog.core.ids import ABSENT
+from halog.core.roles import Role
+from tests.sim.client import KEYS, Client, Request, Transaction
+from tests.sim.node import Process
+from tests.sim.twin import Accepted, history
+from tests.sim.world import World
+
+EPOCH_MS = 400.0
+"""Longer than any deadline of the simulated settings."""
+
+
+class Talk(Request):
+    """A scripted request: keeps what was said, in order."""
+
+    def __init__(self, client: Client, tx: Transaction, *, asked: bool) -> None:
+        super().__init__(client, tx, asked=asked)
+        self.said: list[ev.Result] = []
+
+
+class Narrator(Client):
+    """A client without a will of its own."""
+
+    def answered(self, request: Request, token: int, result: ev.Result) -> None:
+        assert isinstance(request, Talk)
+        request.said.append(result)
+
+
+class Cluster:
+    """Verbs to tell a story with. `A` is active and `B` its sync replica once `started`."""
+
+    def __init__(self, names: str = "ABC", *, sync: int = 1) -> None:
+        self.world = World(1, names=tuple(names), sync_replicas=sync, calm=True, clients=0)
+        self.world.nature.abandoned_lost = 0.0
+        self.teller = Narrator(self.world, "teller", quota=0)
+        self.world.clients.append(self.teller)
+
+    def started(self) -> Cluster:
+        for name in self.world.nodes:
+            self.world.start(name)
+        self.run(200)
+        assert self.active == "A"
+        return self
+
+    # --- what one sees ---
+
+    def run(self, ms: float = 50.0) -> None:
+        self.world.run(ms)
+
+    def node(self, name: str) -> Process:
+        process = self.world.nodes[name].process
+        assert process is not None, f"{name} is down"
+        return process
+
+    def role(self, name: str) -> Role:
+        return self.node(name).partition.role
+
+    @property
+    def active(self) -> str | None:
+        process = self.world.active()
+        return None if process is None else process.name
+
+    @property
+    def history(self) -> list[Accepted]:
+        return history(self.world.log.entries)
+
+    def committed(self, tx: Transaction) -> int:
+        """How often it is in the accepted history."""
+        return sum(a.record.header.tx == tx.id for a in self.history)
+
+    # --- what one does ---
+
+    def transaction(self, key: bytes = KEYS[0], at: str = "A") -> Transaction:
+        """An update (or create) of `key` on what `at` shows now."""
+        version = self.node(at).version(key)
+        tx = self.teller.make([(key, version)] if version != ABSENT else [], [self.teller.change(key, version)])
+        self.teller.done.append(tx)
+        return tx
+
+    def submit(self, tx: Transaction, to: str, *, ms: float = 0.0) -> Talk:
+        talk = Talk(self.teller, tx, asked=False)
+        target = self.node(to)
+        request = ev.Submitted(self.world.request(talk), tx.id, tx.reads, tx.changes, {})
+        target.submit(request, target.partition.chain.state.led)
+        tx.attempt = max(tx.attempt, target.partition.chain.state.led)
+        self.run(ms)
+        return talk
+
+    def commit(self, key: bytes = KEYS[0], at: str = "A") -> Transaction:
+        """A transaction that goes through."""
+        tx = self.transaction(key, at)
+        talk = self.submit(tx, at, ms=50)
+        assert [type(r) for r in talk.said] == [ev.Happened], talk.said
+        return tx
+
+    def ask(self, tx: Transaction, of: str) -> ev.Result:
+        """What became of `tx`, says `of` at once."""
+        talk = Talk(self.teller, tx, asked=True)
+        self.node(of).deliver(ev.Asked(self.world.request(talk), tx.id, tx.attempt))
+        self.run(5)
+        return talk.said[-1]
+
+    def hold_appends(self, of: str) -> Held:
+        """What `of` sends to the log stays on its way."""
+        session = self.node(of).session
+        assert session is not None
+        session.freeze()
+        return Held(self, of)
+
+    def doubt(self, whom: str) -> None:
+        """Everybody takes `whom` for dead."""
+        self.world.members.everybody_doubts(whom)
+
+    def trust(self, whom: str) -> None:
+        self.world.members.everybody_trusts(whom)
+
+    def hand_over(self, frm: str, to: str) -> None:
+        self.node(frm).deliver(ev.HandOverAsked(self.world.hand_over_token(), to))
+
+    def well(self) -> None:
+        """Heal, and see that all is well and every promise was kept."""
+        self.world.heal()
+        self.world.settle(3_000.0)
+        self.world.checks.finish()
+
+
+class Held:
+    """Appends on their way."""
+
+    def __init__(self, cluster: Cluster, of: str) -> None:
+        self.session = cluster.node(of).session
+        self.cluster = cluster
+
+    def land(self) -> None:
+        """They arrive now."""
+        assert self.session is not None
+        self.session.thaw()
+        self.cluster.run(20)
