@@ -90,9 +90,7 @@ class Reading:
             self.saved.touch(entry)
         obj = entry.obj
         if obj is None:
-            if not entry.known:
-                self._learn(entry)
-            obj = entry.get()
+            obj = entry.get() if entry.known or entry.ref is not None else self._learn(entry)
         return obj if isinstance(obj, cls) else None
 
     def get(self, cls: type[T], *key: Any) -> T:
@@ -150,6 +148,8 @@ class Reading:
     def _touched(self, entry: Entry) -> Any:
         if self.saved is not None:
             self.saved.touch(entry)
+        if not entry.known and entry.ref is None:
+            self._learn(entry)
         return entry.get()
 
     def _scanned(self, partition: str, family: bytes) -> Iterator[Found]:
@@ -186,13 +186,14 @@ class Reading:
             self.saved.touch(entry)
         return entry
 
-    def _learn(self, entry: Entry) -> None:
+    def _learn(self, entry: Entry) -> Any:
         """Read the committed state of a key that this transaction created and deleted without looking."""
         found = self._fetch(entry.key, entry.partition)
         entry.known = True
         if found is not None:
             entry.image = self.space.image(found)
             entry.ref = found.ref
+        return entry.get()
 
     def _fetch(self, key: bytes, partition: str) -> Found | None:
         self._check_reach(key, partition)

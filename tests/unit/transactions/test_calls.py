@@ -87,6 +87,17 @@ def test_objects_found_and_changed_only_by_the_method_are_committed(filled: Memo
         assert tx.get(Account, "x", 2).balance == 3
 
 
+def test_what_a_method_leaves_alone_is_not_made_anew(filled: MemoryNode) -> None:
+    """The caller may hold a list of an object; only objects the method changed get new values."""
+    with filled.transaction() as tx:
+        one, two = tx.get(Account, "x", 1), tx.get(Account, "x", 2)
+        one.tags.append("a")
+        held = one.tags
+        two.tag("b")
+        held.append("c")
+        assert one.tags == ["a", "c"]
+
+
 def test_a_method_creates_and_its_reference_comes_back(filled: MemoryNode) -> None:
     with filled.transaction() as tx:
         ref = tx.get(Aircraft, "N1").lend("N2", 4)

@@ -102,6 +102,9 @@ def test_created_over_an_unseen_one_and_deleted_shows_the_committed_one(node: Me
         tx.delete(tx.create(Aircraft("N1")))
         assert tx.get(Aircraft, "N1").miles == 7
     with node.transaction() as tx:
+        tx.delete(tx.create(Aircraft("N1")))
+        assert [a.miles for a in tx.extent(Aircraft)] == [7]
+    with node.transaction() as tx:
         assert tx.get(Aircraft, "N1").miles == 7
 
 

@@ -1,0 +1,191 @@
+"""halog.aio: the same verbs, awaitable; a cancelled task leaves nothing half-way."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+import halog.aio
+from halog.backend import Work
+from halog.errors import ConflictError, NotFoundError, NoTransactionError
+from halog.testing.memory import MemoryCluster
+from halog.testing.nodes import MemoryNode
+from tests.unit.transactions.model import REGISTRY, Account, Aircraft, Plain
+
+pytestmark = pytest.mark.feature("D1")
+
+Body = Callable[[halog.aio.Node, MemoryNode], Coroutine[Any, Any, None]]
+
+
+def run(body: Body, *, remote: bool = False, threads: int = 4) -> None:
+    async def main() -> None:
+        sync = MemoryNode(MemoryCluster(1), REGISTRY, remote=remote)
+        async with halog.aio.Node(sync, threads=threads) as node:
+            await asyncio.wait_for(body(node, sync), 10)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_the_verbs_are_the_same(remote: bool) -> None:
+    async def body(node: halog.aio.Node, sync: MemoryNode) -> None:
+        async with node.transaction() as tx:
+            one = await tx.create(Account("x", 1, balance=10))
+            await tx.create(Account("x", 2))
+            assert await tx.call(one.transfer, 2, amount=4) == 6
+            ref = tx.ref(one)
+        assert tx.outcome == "committed"
+        async with node.transaction() as tx:
+            assert (await tx.resolve(ref)).balance == 6
+            assert [a.balance async for a in tx.extent(Account)] == [6, 4]
+            await tx.delete(await tx.get(Account, "x", 2))
+            assert await tx.find(Account, "x", 2) is None
+            with pytest.raises(NotFoundError):
+                await tx.get(Account, "x", 3)
+
+    run(body, remote=remote)
+
+
+def test_an_exception_rolls_back() -> None:
+    async def body(node: halog.aio.Node, sync: MemoryNode) -> None:
+        before = sync.state_hash()
+        with pytest.raises(KeyError):
+            async with node.transaction() as tx:
+                await tx.create(Plain(1))
+                raise KeyError
+        assert sync.state_hash() == before
+        assert tx.outcome == "rolled back"
+        with pytest.raises(NoTransactionError):
+            await tx.find(Plain, 1)
+
+    run(body)
+
+
+def test_concurrent_verbs_of_one_transaction_take_turns() -> None:
+    async def body(node: halog.aio.Node, sync: MemoryNode) -> None:
+        await node.load(Plain(i) for i in range(50))
+        async with node.transaction() as tx:
+            found = await asyncio.gather(*(tx.get(Plain, i) for i in range(50)))
+            assert [p.id for p in found] == list(range(50))
+
+    run(body)
+
+
+def test_tasks_have_their_own_transactions() -> None:
+    async def body(node: halog.aio.Node, sync: MemoryNode) -> None:
+        async def create(i: int) -> None:
+            async with node.transaction() as tx:
+                await tx.create(Plain(i))
+
+        await asyncio.gather(*(create(i) for i in range(20)))
+        async with node.transaction() as tx:
+            assert len([p async for p in tx.extent(Plain)]) == 20
+
+    run(body)
+
+
+def test_a_conflict_is_run_again() -> None:
+    async def body(node: halog.aio.Node, sync: MemoryNode) -> None:
+        await node.load([Aircraft("N1")])
+
+        @node.transactional(retries=50)
+        async def fly(tx: halog.aio.Transaction, miles: int) -> int:
+            one = await tx.get(Aircraft, "N1")
+            await asyncio.sleep(0)
+            one.miles += miles
+            return one.miles
+
+        await asyncio.gather(*(fly(1) for _ in range(8)))
+        assert await fly(0) == 8
+
+        @node.transactional(retries=0)
+        async def lose(tx: halog.aio.Transaction) -> None:
+            one = await tx.get(Aircraft, "N1")
+            await fly(1)
+            one.miles = 0
+
+        with pytest.raises(ConflictError):
+            await lose()
+
+    run(body)
+
+
+def test_a_task_cancelled_between_verbs_is_rolled_back() -> None:
+    async def body(node: halog.aio.Node, sync: MemoryNode) -> None:
+        before = sync.state_hash()
+        begun = asyncio.Event()
+        kept: list[halog.aio.Transaction] = []
+
+        async def slow() -> None:
+            async with node.transaction() as tx:
+                kept.append(tx)
+                await tx.create(Plain(1))
+                begun.set()
+                await asyncio.sleep(60)
+
+        task = asyncio.ensure_future(slow())
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert kept[0].outcome == "rolled back"
+        assert sync.state_hash() == before
+
+    run(body)
+
+
+def test_a_commit_that_was_sent_is_settled_before_the_task_ends() -> None:
+    async def body(node: halog.aio.Node, sync: MemoryNode) -> None:
+        sent, go_on = threading.Event(), threading.Event()
+
+        def hold(partition: str, work: Work) -> None:
+            sent.set()
+            assert go_on.wait(5)
+
+        sync.backend.before_commit = hold
+        kept: list[halog.aio.Transaction] = []
+
+        async def write() -> None:
+            async with node.transaction() as tx:
+                kept.append(tx)
+                await tx.create(Plain(1))
+
+        task = asyncio.ensure_future(write())
+        await asyncio.to_thread(sent.wait, 5)
+        task.cancel()
+        await asyncio.sleep(0.02)
+        task.cancel()
+        assert not task.done()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert kept[0].outcome == "committed"
+        assert kept[0].sync.lsn == 1
+
+    run(body)
+
+
+def test_the_loop_is_not_blocked_while_a_commit_waits() -> None:
+    async def body(node: halog.aio.Node, sync: MemoryNode) -> None:
+        go_on = threading.Event()
+
+        def hold(partition: str, work: Work) -> None:
+            assert go_on.wait(5)
+
+        sync.backend.before_commit = hold
+
+        async def write() -> None:
+            async with node.transaction() as tx:
+                await tx.create(Plain(1))
+
+        task = asyncio.ensure_future(write())
+        await asyncio.sleep(0.02)
+        assert not task.done()
+        go_on.set()
+        await task
+
+    run(body)

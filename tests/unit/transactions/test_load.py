@@ -1,0 +1,104 @@
+"""Bulk load: everything once, in bounded commits, duplicates by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from halog.backend import Work
+from halog.errors import DuplicateKeyError, FieldTypeError, UnknownTypeError, UnreachableError
+from halog.testing.nodes import MemoryNode
+from halog.transactions import load
+from tests.unit.transactions.model import Account, Aircraft, NeverDeclared, Plain
+
+pytestmark = pytest.mark.feature("D1")
+
+
+def ids(node: MemoryNode) -> list[int]:
+    with node.transaction() as tx:
+        return sorted(p.id for p in tx.extent(Plain))
+
+
+def test_everything_is_loaded_once_and_can_be_used(spread: MemoryNode) -> None:
+    done = spread.load([*(Plain(i, str(i)) for i in range(1000)), Account("ann", 1, tags=["a"])], batch=20)
+    assert (done.objects, done.duplicates) == (1001, ())
+    assert done.commits >= 50
+    assert done.seconds > 0
+    assert ids(spread) == list(range(1000))
+    with spread.transaction() as tx:
+        one = tx.get(Account, "ann", 1)
+        assert tx.resolve(tx.ref(one)) is one
+        one.tags.append("b")
+
+
+def test_commits_are_bounded_by_count_and_bytes(here: MemoryNode) -> None:
+    sizes: list[tuple[int, int]] = []
+
+    def measure(partition: str, work: Work) -> None:
+        sizes.append((len(work.writes), sum(len(w.value or b"") for w in work.writes)))
+
+    here.backend.before_commit = measure
+    here.load((Plain(i, "x" * 100_000) for i in range(40)), batch=500)
+    here.load((Plain(1000 + i) for i in range(95)), batch=10)
+    assert max(count for count, _ in sizes[-10:]) == 10
+    assert all(size <= load.CHUNK_BYTES + 100_100 for _, size in sizes)
+    assert len(sizes) == 4 + 10
+
+
+def test_duplicates_are_named_and_the_rest_is_loaded(spread: MemoryNode) -> None:
+    spread.load(Plain(i, "old") for i in (3, 5))
+    with pytest.raises(DuplicateKeyError, match=r"2 objects were not loaded.*Plain [35].*other 8 were"):
+        spread.load((Plain(i, "new") for i in range(10)), batch=3)
+    assert ids(spread) == list(range(10))
+    with spread.transaction() as tx:
+        assert tx.get(Plain, 3).text == "old"
+
+
+def test_duplicates_may_be_accepted(here: MemoryNode) -> None:
+    done = here.load([Plain(1), Plain(2), Plain(1)], duplicates="skip")
+    again = here.load([Plain(1), Plain(3)], duplicates="skip")
+    assert (done.objects, done.duplicates) == (2, ("Plain 1",))
+    assert (again.objects, again.duplicates, again.duplicate_count) == (1, ("Plain 1",), 1)
+
+
+def test_only_a_bounded_part_of_an_endless_iterable_is_held(here: MemoryNode) -> None:
+    taken = [0]
+
+    def endless() -> Iterator[Plain]:
+        while True:
+            taken[0] += 1
+            yield Plain(taken[0])
+
+    def stop(partition: str, work: Work) -> None:
+        if taken[0] > 3000:
+            raise UnreachableError("enough")
+
+    here.backend.before_commit = stop
+    with pytest.raises(UnreachableError) as caught:
+        here.load(endless(), batch=10)
+    held = 10 * (2 * load.COMMITS_IN_FLIGHT + 2)
+    assert taken[0] - caught.value.evidence["loaded"] <= held
+
+
+@pytest.mark.parametrize(
+    ("bad", "kind"),
+    [(Plain(9, 9), FieldTypeError), (NeverDeclared(), UnknownTypeError), (3, UnknownTypeError)],  # type: ignore[arg-type]
+)
+def test_a_bad_object_stops_the_load_and_is_named(here: MemoryNode, bad: object, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=r"Plain|NeverDeclared|int"):
+        here.load([Plain(1), bad, Plain(2)], batch=1)
+    assert 2 not in ids(here)
+
+
+def test_an_attribute_that_is_no_field_is_noticed(here: MemoryNode) -> None:
+    stray = Aircraft("N1")
+    stray.mile = 3  # type: ignore[attr-defined]
+    with pytest.raises(FieldTypeError, match="mile"):
+        here.load([stray])
+
+
+def test_progress_is_told(here: MemoryNode) -> None:
+    told: list[int] = []
+    here.load((Plain(i) for i in range(100)), batch=10, progress=told.append)
+    assert told == list(range(10, 101, 10))

@@ -1,0 +1,141 @@
+"""Partitions: what changes stays in one, what only reads may go anywhere and is checked at the end."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable
+
+import pytest
+
+from halog.backend import Lag
+from halog.errors import ConflictError, CrossPartitionError, RefusedError
+from halog.testing.nodes import MemoryNode
+from tests.unit.transactions.model import Account, Aircraft, Plain
+
+pytestmark = pytest.mark.feature("D1")
+
+
+def apart(node: MemoryNode) -> tuple[int, int]:
+    """Ids of two Plains in different partitions."""
+    first = node.space.route(Plain, (0,)).partition
+    return 0, next(i for i in range(1, 99) if node.space.route(Plain, (i,)).partition != first)
+
+
+def elsewhere(change: Callable[[], None]) -> None:
+    contextvars.Context().run(change)
+
+
+def test_objects_partitioned_by_the_same_values_change_together(spread: MemoryNode) -> None:
+    with spread.transaction() as tx:
+        for number in range(20):
+            tx.create(Account("ann", number))
+        tx.create(Aircraft("ann"))
+
+
+def test_creates_in_two_partitions_are_refused_naming_both(spread: MemoryNode) -> None:
+    a, b = apart(spread)
+    before = spread.state_hash()
+    with pytest.raises(CrossPartitionError) as caught, spread.transaction() as tx:
+        tx.create(Plain(a))
+        tx.create(Plain(b))
+    assert caught.value.evidence["objects"] == [f"Plain {a}", f"Plain {b}"]
+    assert len(set(caught.value.evidence["partitions"])) == 2
+    assert all(p in str(caught.value) for p in caught.value.evidence["partitions"])
+    assert spread.state_hash() == before
+
+
+@pytest.mark.parametrize("changes", ["first", "second", "delete"])
+def test_a_change_beside_a_read_of_another_partition_is_refused(spread: MemoryNode, changes: str) -> None:
+    """The read could not be checked in one step with the commit, so the two might contradict each other."""
+    a, b = apart(spread)
+    spread.load([Plain(a), Plain(b)])
+    before = spread.state_hash()
+    with pytest.raises(CrossPartitionError), spread.transaction() as tx:
+        one, two = tx.get(Plain, a), tx.get(Plain, b)
+        if changes == "delete":
+            tx.delete(two)
+        else:
+            (one if changes == "first" else two).text = "changed"
+    assert spread.state_hash() == before
+
+
+def test_reading_several_partitions_is_one_snapshot_or_a_conflict(spread: MemoryNode) -> None:
+    a, b = apart(spread)
+    spread.load([Plain(a), Plain(b)])
+    with spread.transaction() as tx:
+        assert [tx.get(Plain, i).text for i in (a, b)] == ["", ""]
+
+    def change() -> None:
+        with spread.transaction() as tx:
+            tx.get(Plain, a).text = "new"
+
+    with pytest.raises(ConflictError, match=f"Plain {a}"), spread.transaction() as tx:
+        tx.get(Plain, a)
+        elsewhere(change)
+        tx.get(Plain, b)
+
+
+def test_one_object_read_is_never_a_conflict(spread: MemoryNode) -> None:
+    spread.load([Plain(1)])
+
+    def change() -> None:
+        with spread.transaction() as tx:
+            tx.get(Plain, 1).text += "x"
+
+    with spread.transaction() as tx:
+        tx.get(Plain, 1)
+        elsewhere(change)
+        before = spread.backend.requests
+    assert spread.backend.requests == before
+
+
+def test_an_object_found_absent_counts_as_read(spread: MemoryNode) -> None:
+    spread.load([Plain(1)])
+
+    def change() -> None:
+        with spread.transaction() as tx:
+            tx.create(Plain(2))
+
+    with pytest.raises(ConflictError, match="Plain 2"), spread.transaction() as tx:
+        assert tx.find(Plain, 2) is None
+        elsewhere(change)
+        tx.get(Plain, 1)
+
+
+def test_what_was_only_read_is_checked_with_the_change(here: MemoryNode) -> None:
+    """Write skew: both sum two accounts and take from one; only one may."""
+    with here.transaction() as tx:
+        tx.create(Account("x", 1, balance=5))
+        tx.create(Account("x", 2, balance=5))
+
+    def take(number: int) -> None:
+        with here.transaction() as tx:
+            if tx.get(Account, "x", 1).balance + tx.get(Account, "x", 2).balance >= 10:
+                if number == 1:
+                    elsewhere(lambda: take(2))
+                tx.get(Account, "x", number).balance -= 10
+
+    with pytest.raises(ConflictError, match="Account 'x', 2"):
+        take(1)
+
+
+def test_a_local_read_asks_nobody_and_tells_its_lag(spread: MemoryNode) -> None:
+    spread.load([Plain(1, "t")])
+    spread.backend.unreachable = True
+    with spread.transaction(read="local") as tx:
+        assert tx.get(Plain, 1).text == "t"
+        assert tx.lag == Lag(0, 0.0)
+        assert tx.find(Plain, 2) is None
+
+
+def test_a_local_read_changes_nothing(here: MemoryNode) -> None:
+    here.load([Plain(1)])
+    before = here.state_hash()
+    with here.transaction(read="local") as tx:
+        one = tx.get(Plain, 1)
+        for use in (lambda: tx.create(Plain(2)), lambda: tx.delete(one)):
+            with pytest.raises(RefusedError, match="local"):
+                use()
+    with pytest.raises(RefusedError, match="Plain 1 was changed"), here.transaction(read="local") as tx:
+        tx.get(Plain, 1).text = "lost"
+    assert here.state_hash() == before
