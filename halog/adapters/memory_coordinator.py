@@ -72,7 +72,7 @@ class MemoryCoordinator:
         _Watch(self, path, lambda: self.tree.get(path), lambda value: changed(path, value))
 
     def watch_children(self, path: str, changed: Callable[[list[str]], None]) -> None:
-        _Watch(self, path, lambda: self.tree.children(path), changed, of_children=True)
+        _Watch(self, path, lambda: self.tree.born(path), lambda born: changed([n for n, _ in born]), of_children=True)
 
     def sync(self, path: str) -> None:
         self._check()

@@ -89,6 +89,12 @@ class MemoryTree:
         with self._lock:
             return sorted(p[len(head) :] for p in self._nodes if p.startswith(head) and "/" not in p[len(head) :])
 
+    def born(self, path: str) -> tuple[tuple[str, int], ...]:
+        """The children with the numbers of their creations: differs once one was deleted and created again."""
+        head = path.rstrip("/") + "/"
+        with self._lock:
+            return tuple((name, self._nodes[head + name].born) for name in self.children(path))
+
     # ---- sessions
 
     def open_session(self) -> int:

@@ -80,7 +80,8 @@ class DataWatch(Watch):
 
 
 class ChildrenWatch(Watch):
-    """Of the names below a node."""
+    """Of the names below a node. A child that was deleted and created again is told: compared by the zxid of the last
+    change among the children."""
 
     def __init__(
         self,
@@ -93,14 +94,16 @@ class ChildrenWatch(Watch):
         self._changed = changed
 
     def arm(self) -> None:
-        self._client.get_children_async(self._path, watch=self._watcher).rawlink(self._answered)
+        asked = self._client.get_children_async(self._path, watch=self._watcher, include_data=True)
+        asked.rawlink(self._answered)
 
     def _answered(self, found: Any) -> None:
         if isinstance(found.exception, NoNodeError):
             self._client.exists_async(self._path, watch=self._watcher).rawlink(self._absent)
         elif found.successful():
-            names = sorted(found.value)
-            self._tell(names or None, lambda: self._changed(names))
+            children, stat = found.value
+            names = sorted(children)
+            self._tell(stat.pzxid if names else None, lambda: self._changed(names))
 
     def _told_absent(self) -> None:
         self._changed([])

@@ -149,6 +149,21 @@ def test_a_children_watch_tells_the_names(coordinators: CoordinatorRig) -> None:
     wait_for(lambda: told[-1] == ["y"])
 
 
+def test_a_child_that_was_replaced_is_told(coordinators: CoordinatorRig) -> None:
+    """Deleted and created again while this client looked away: the same names, but not the same child. A restarted node
+    must not be taken for its former run."""
+    a, b = coordinators.open(), coordinators.open()
+    b.create("/live/x", b"1")
+    told: list[list[str]] = []
+    a.watch_children("/live", told.append)
+    wait_for(lambda: told == [["x"]])
+    coordinators.disconnect(a)
+    b.delete("/live/x")
+    b.create("/live/x", b"2")
+    coordinators.reconnect(a)
+    wait_for(lambda: told == [["x"], ["x"]])
+
+
 @pytest.mark.feature("N4")
 def test_a_broken_connection_is_told_at_once(coordinators: CoordinatorRig) -> None:
     """SUSPENDED comes when the connection breaks; until it is back, nothing is sent and nobody is answered."""
