@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from halog.backend import Found, Lag, Work
@@ -70,6 +70,8 @@ class Surroundings(Protocol):
 
     def expect_delivery(self) -> None: ...
 
+    def reported(self, copy: Copy) -> None: ...
+
     def lost(self, copy: Copy, why: str) -> None: ...
 
 
@@ -87,6 +89,8 @@ class Copy:
         self.answers: dict[int, Answer] = {}
         self.appended = self.delivered = 0
         """Tags of the last append and of the last delivery report."""
+        self._reports: deque[ev.Event] = deque()
+        """Delivery reports not yet given to the core."""
         self._served = False
         """The thread that submits will poll for its delivery itself."""
         self.tail_known = (0, monotonic_ms())
@@ -102,6 +106,8 @@ class Copy:
         self._shown: list[records.Record] = []
         self._keep: tuple[ChainState, int, int] | None = None
         self._last_offset = -1
+        self.began_at = 0
+        """The log offset this run of the copy went on from: beyond 0 a store or a snapshot spared it the rest."""
         self._due: list[tuple[Answer, ev.Result]] = []
         self._end = 0
         self._performers: dict[type[Any], Callable[[Any], None]] = {
@@ -125,7 +131,7 @@ class Copy:
         """Begin at a position of the log; `end` is where the log ended a moment ago."""
         version, table = self._table
         with self.lock:
-            self._last_offset, self._end = last_offset, end
+            self._last_offset, self._end, self.began_at = last_offset, end, next_offset
             self.core = Partition(
                 self.node.me, version, table, state, next_offset, outcomes, self.node.settings, monotonic_ms()
             )
@@ -163,21 +169,38 @@ class Copy:
     def read(self, entries: Sequence[Entry]) -> None:
         """A run of log entries: stepped, stored in one write, shown, then acknowledged."""
         with self.lock:
-            self._pending = []
-            try:
-                for entry in entries:
-                    self._post(ev.EntryRead(entry.offset, entry.value))
-                self._flush()
-                self._post(ev.Stored())
-                self._loaded()
-            except (LogError, StoreError) as error:
-                self._stop(error)
-            finally:
-                self._pending = None
-            self.progress.notify_all()
+            self._batch(iter([ev.EntryRead(e.offset, e.value) for e in entries]), read=True)
             due, self._due = self._due, []
         for answer, result in due:
             answer(result)
+
+    def take_reports(self) -> None:
+        """Delivery reports that came together: stored in one write, shown, then answered."""
+        with self.lock:
+            if self._reports:
+                self._batch(self._reported(), read=False)
+            due, self._due = self._due, []
+        for answer, result in due:
+            answer(result)
+
+    def _reported(self) -> Iterator[ev.Event]:
+        while self._reports:
+            yield self._reports.popleft()
+
+    def _batch(self, events: Iterator[ev.Event], *, read: bool) -> None:
+        self._pending = []
+        try:
+            for event in events:
+                self._post(event)
+            self._flush()
+            if read:
+                self._post(ev.Stored())
+                self._loaded()
+        except (LogError, StoreError) as error:
+            self._stop(error)
+        finally:
+            self._pending = None
+        self.progress.notify_all()
 
     def _loaded(self) -> None:
         if self.core.role is Role.LOADING and self.core.next_offset >= self._end:
@@ -202,11 +225,12 @@ class Copy:
         assert session is not None
 
         def done(offset: int | None, why: str | None) -> None:
-            self.delivered = e.tag
             if offset is None:
-                self.post(ev.AppendFailed(e.tag, why or "unknown"))
+                self._reports.append(ev.AppendFailed(e.tag, why or "unknown"))
             else:
-                self.post(ev.Appended(e.tag, offset))
+                self._reports.append(ev.Appended(e.tag, offset))
+            self.delivered = e.tag
+            self.node.reported(self)
 
         session.append(self.tp, e.data, done)
         self.appended = e.tag
@@ -330,9 +354,9 @@ class Copy:
 
     def wait_for(self, lsn: int, timeout_s: float) -> bool:
         """Wait until `lsn` is visible here."""
-        if self.core.chain.state.lsn >= lsn:
+        if lsn <= 0:
             return True
-        with self.lock:
+        with self.lock:  # what the core has accepted is shown before the lock is released
             return self.progress.wait_for(lambda: self.core.chain.state.lsn >= lsn, timeout_s)
 
     def heard_tail(self, lsn: int) -> None:
@@ -360,6 +384,7 @@ class Copy:
             "lsn": s.lsn,
             "hash": s.hash.hex(),
             "next_offset": core.next_offset,
+            "began_at": self.began_at,
             "lag_records": lag.records,
             "lag_ms": lag.ms,
             "error": None if self.error is None else str(self.error),

@@ -5,20 +5,28 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.cluster.checker import check
+from tests.integration.cluster.client import FLIGHTS
+from tests.integration.cluster.fleet import Aircraft, Flight
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.load import Load
-from tests.integration.cluster.processes import wait
+from tests.integration.cluster.processes import Process, wait
 
 pytestmark = pytest.mark.timeout(180)
+
+
+def whole_again(cluster: Cluster) -> None:
+    wait(lambda: all(cluster.complete(t) for t in cluster.tables()), "every node list is complete again")
 
 
 @pytest.mark.feature("P10", "R1", "P1")
 def test_a_killed_active_is_replaced_and_comes_back_into_its_place(cluster: Cluster) -> None:
     """The next node is active, the dead one leaves the node list; restarted it reads only what it missed, and stands
     again where the configuration places it."""
-    led = cluster.led_by("A")
-    assert led
+    assert cluster.led_by("A")
     with Load(cluster.client(), "kill") as load:
+        had = {p: c["next_offset"] for p, c in cluster.copies("A").items()}
+        assert len(had) == 6
+        assert min(had.values()) > 2, "there is something it need not read again"
         cluster.kill("A")
         load.flows()
         for table in cluster.tables():
@@ -26,11 +34,89 @@ def test_a_killed_active_is_replaced_and_comes_back_into_its_place(cluster: Clus
             assert table.active.node in table.configured
             assert "A" not in table.node_list
         cluster.start("A")
-        wait(lambda: all(cluster.complete(t) for t in cluster.tables()), "A is in every node list again")
+        whole_again(cluster)
         load.flows()
     assert load.errors == []
+    for p, copy in cluster.copies("A").items():
+        assert had[p] <= copy["began_at"] < copy["next_offset"], "it went on from its store"
     for table in cluster.tables():
         others = [n for n in table.configured if table.active is None or n != table.active.node]
         assert [r.node for r in table.replicas] == others, "the configured order"
         assert [r.kind for r in table.replicas] == ["sync", "async"]
+    check(cluster, load)
+
+
+@pytest.mark.feature("R4", "R1", "P2")
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_commits_go_on_without_a_killed_replica(cluster: Cluster, kind: str) -> None:
+    """It leaves the node list with a warning, nothing is lost, and it is waited for again once it is back."""
+    table = cluster.table("p-0")
+    victim = next(r.node for r in table.replicas if r.kind == kind)
+    leader = table.node_list[0]
+    told = cluster.log_of(leader).count(f"HALOG-LEFT p-0: {victim} leaves the node list")
+    with Load(cluster.client(), f"replica-{kind}") as load:
+        cluster.kill(victim)
+        load.flows()
+        wait(lambda: victim not in cluster.table("p-0").node_list, f"{victim} is not in the node list of p-0")
+        now = cluster.table("p-0")
+        assert (now.active, now.epoch) == (table.active, table.epoch), "nobody else became active for it"
+        assert [r.kind for r in now.replicas] == ["sync"], "the other replica is the one commits wait for"
+        assert cluster.log_of(leader).count(f"HALOG-LEFT p-0: {victim} leaves the node list") == told + 1
+        cluster.start(victim)
+        whole_again(cluster)
+        load.flows()
+    assert load.errors == []
+    check(cluster, load)
+
+
+@pytest.mark.feature("R1", "D1")
+def test_a_client_killed_in_the_middle_leaves_whole_transactions_or_nothing(cluster: Cluster) -> None:
+    """What it said was done is there; what it was about to do is there with all its objects, or with none."""
+    argv = ["tests.integration.cluster.client", str(cluster.toml), "dying", "3"]
+    client = Process("killed-client", cluster.directory, argv)
+    cluster.helpers.append(client)
+    wait(lambda: sum(line.startswith("done") for line in client.lines()) >= 60, "60 transactions", 60)
+    client.kill()
+    done = {line.split()[1] for line in client.lines() if line.startswith("done")}
+    tried = {line.split()[1] for line in client.lines() if line.startswith("try")}
+    node = cluster.client()
+    with node.transaction():
+        aircraft = {a.tail: a.landings for a in node.extent(Aircraft) if a.tail.startswith("dying")}
+    with node.transaction():
+        flights = [f.tail for f in node.extent(Flight) if f.of == "dying"]
+    assert done <= aircraft.keys() <= tried
+    assert {tail: flights.count(tail) for tail in aircraft} == aircraft, f"{FLIGHTS} flights each"
+    assert set(flights) == aircraft.keys()
+    check(cluster)
+
+
+@pytest.mark.feature("P10", "R1")
+def test_both_other_nodes_may_die_one_after_the_other(cluster: Cluster) -> None:
+    """The last one serves everything alone, and the others catch up from the log."""
+    with Load(cluster.client(), "two") as load:
+        cluster.kill("B")
+        load.flows()
+        cluster.kill("C")
+        load.flows()
+        assert [t.node_list for t in cluster.tables()] == [("A",)] * 6
+        cluster.start("BC")
+        whole_again(cluster)
+        load.flows()
+    assert load.errors == []
+    check(cluster, load)
+
+
+@pytest.mark.feature("R1", "P1")
+def test_all_nodes_killed_at_once_go_on_where_the_log_ends(cluster: Cluster) -> None:
+    """Callers wait and are served by the restarted nodes; each goes on from its store, none begins anew."""
+    with Load(cluster.client(), "all") as load:
+        for name in "ABC":
+            cluster.processes[name].signal(9)
+        for name in "ABC":
+            cluster.kill(name)
+        cluster.start()
+        load.flows(60)
+        whole_again(cluster)
+    assert load.errors == []
+    assert all(c["began_at"] > 2 for n in "ABC" for c in cluster.copies(n).values())
     check(cluster, load)
