@@ -48,7 +48,7 @@ def import_(
         if not dry_run:
             _create(connection, plan)
     if plan.outside:
-        say(f"{plan.outside} references point to objects outside the file; they were kept as they are")
+        say(f"references to objects outside the file: {plan.outside}, kept as they are")
     document = {
         "file": str(source),
         "dry_run": dry_run,

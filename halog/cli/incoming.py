@@ -68,6 +68,8 @@ class Plan(msgspec.Struct):
     outside: int = 0
     skipped: set[int] = msgspec.field(default_factory=set)
     """Numbers of lines whose object exists."""
+    pointed: Counter[str] = msgspec.field(default_factory=Counter)
+    """How often objects to be created point to a reference of the file."""
     renamed: dict[str, bytes] = msgspec.field(default_factory=dict)
     """Reference in the file → reference of the object to be created."""
 
@@ -80,20 +82,18 @@ def check_file(connection: Connection, source: Path, skip_existing: bool, bar: P
     plan = Plan(source, {})
     task = bar.add_task("checking", total=None, note="")
     seen: dict[bytes, int] = {}
-    pointed: Counter[str] = Counter()
     group: list[Item] = []
     for item in items(connection, source):
         with at_line(source, item.number):
             _check_unique(item, seen)
             item.foreign.encode(item.line.fields)
-        pointed.update(refs_of(item.foreign, item.line.fields))
         group.append(item)
         if len(group) == CHECK_OBJECTS:
             _admit(connection, group, plan, skip_existing)
             group = []
             bar.update(task, completed=item.number)
     _admit(connection, group, plan, skip_existing)
-    plan.outside = sum(count for ref, count in pointed.items() if ref not in plan.renamed)
+    plan.outside = sum(count for ref, count in plan.pointed.items() if ref not in plan.renamed)
     return plan
 
 
@@ -168,6 +168,7 @@ def _admit(connection: Connection, group: Sequence[Item], plan: Plan, skip_exist
             plan.skipped.add(item.number)
         else:
             plan.counts[item.line.type] = plan.counts.get(item.line.type, 0) + 1
+            plan.pointed.update(refs_of(item.foreign, item.line.fields))
         if item.line.ref:
             plan.renamed[item.line.ref] = ref or connection.new_reference().to_bytes()
 

@@ -91,7 +91,7 @@ def show(seen: Survey) -> None:
     echo_facts(
         [
             ("cluster", f"{seen.cluster} at site {seen.site}: {'degraded' if seen.degraded else 'ok'}"),
-            ("nodes", f"{up} of {len(hosting)} up" + (f", {clients} clients" if clients else "")),
+            ("nodes", f"{up} of {len(hosting)} up" + (f", clients: {clients}" if clients else "")),
             ("partitions", f"{active} of {len(seen.partitions)} with an active node"),
             ("replicas", f"{present_replicas(seen)} of {configured_replicas(seen)}"),
             ("worst lag", _lag_text(worst_of(seen))),

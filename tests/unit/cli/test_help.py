@@ -56,6 +56,22 @@ def parse(group: click.Command, words: list[str], parent: click.Context | None =
         parse(command, left, ctx)
 
 
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "operations.md"
+
+
+@pytest.mark.parametrize("line", re.findall(r"^\$ (halog [^#|>&\n]+)", GUIDE.read_text(), re.MULTILINE))
+def test_every_command_of_the_guide_parses(line: str) -> None:
+    """docs/guides/operations.md shows no command that does not exist."""
+    parse(cli, shlex.split(line)[1:])
+
+
+def test_the_guide_covers_every_command() -> None:
+    """Each command of the operator's groups stands in the guide."""
+    text = GUIDE.read_text()
+    missing = [n for n, c in ALL.items() if not isinstance(c, click.Group) and f"$ halog {n}" not in text]
+    assert missing == []
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_every_option_says_what_it_does(name: str) -> None:
     """An option without a help text is a riddle."""
