@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from halog.embedded import EmbeddedSite
-from tests.integration.cluster.harness import Cluster
+from tests.integration.cluster.harness import Cluster, Make
 
-Make = Callable[..., Cluster]
 LOG_LINES = 60
 
 

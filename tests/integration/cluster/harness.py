@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -239,3 +239,7 @@ class Cluster:
         if self._zk is not None:
             self._zk.stop()
             self._zk.close()
+
+
+Make = Callable[..., Cluster]
+"""The fixture `make`: a cluster of the test's own."""
