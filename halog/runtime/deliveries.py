@@ -8,9 +8,11 @@ This module decides nothing.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from halog.ports import LogSession
@@ -29,6 +31,8 @@ class Waiting(Protocol):
     appended: int
     delivered: int
 
+    def take_reports(self) -> None: ...
+
 
 class Deliveries:
     """One per host. `session` is the one in use now; `copies` may have appends under way."""
@@ -37,6 +41,7 @@ class Deliveries:
         self._session, self._copies = session, copies
         self._polling = threading.Lock()
         self._wanted = threading.Event()
+        self._reported: deque[Waiting] = deque()
 
     def expect(self) -> None:
         """An append is under way that nobody polls for."""
@@ -52,10 +57,29 @@ class Deliveries:
                 left = until - time.monotonic()
                 if left <= 0:
                     break
-                session.poll(min(SLICE_S, left))
+                self._poll(session, min(SLICE_S, left))
         finally:
             self._polling.release()
         self._hand_on()
+
+    def _poll(self, session: LogSession, timeout_s: float) -> None:
+        session.poll(timeout_s)
+        self.flush()
+
+    def reported(self, copy: Waiting) -> None:
+        """A delivery report of this copy has come; `flush` hands over all that came in one poll."""
+        self._reported.append(copy)
+
+    def flush(self) -> None:
+        """Give the copies their reports: after every poll, and after a session was abandoned."""
+        if self._reported:
+            for copy in dict.fromkeys(self._drain()):
+                copy.take_reports()
+
+    def _drain(self) -> Iterator[Waiting]:
+        with contextlib.suppress(IndexError):  # two threads may flush: one polls, one abandons
+            while True:
+                yield self._reported.popleft()
 
     def _outstanding(self) -> bool:
         return any(c.delivered < c.appended for c in self._copies())
@@ -71,7 +95,7 @@ class Deliveries:
             self._wanted.wait(IDLE_S)
             self._wanted.clear()
             with self._polling:
-                self._session().poll(0)
+                self._poll(self._session(), 0)
                 while self._outstanding() and not closing.is_set():
-                    self._session().poll(SLICE_S)
+                    self._poll(self._session(), SLICE_S)
             self._hand_on()

@@ -137,6 +137,7 @@ class Host:
         if self._threads:
             self._tail.close()
             self._session.abandon()
+            self.deliveries.flush()
 
     # --- threads ---
 
@@ -191,6 +192,9 @@ class Host:
     def expect_delivery(self) -> None:
         self.deliveries.expect()
 
+    def reported(self, copy: Copy) -> None:
+        self.deliveries.reported(copy)
+
     def end_session(self, session: LogSession, why: str) -> None:
         """Let go of a session; every epoch bound to it ends."""
         with self._session_lock:
@@ -202,6 +206,7 @@ class Host:
 
     def _ended(self, session: LogSession, why: str) -> None:
         session.abandon()
+        self.deliveries.flush()
         for copy in list(self.copies.values()):
             if copy.session is session:
                 copy.post(ev.AppendFailed(-1, why))
