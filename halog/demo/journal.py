@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-ACKNOWLEDGED, UNKNOWN = "acknowledged", "unknown"
+ACKNOWLEDGED, UNKNOWN, DENIED = "acknowledged", "unknown", "denied"
+"""Denied: unknown at first, then settled as "did not happen", and run again under another id."""
 
 
 class Note(NamedTuple):
@@ -52,24 +53,20 @@ def read(path: Path) -> Iterator[Note]:
 
 
 class Claims(NamedTuple):
-    """What the journals claim: transaction ids by outcome, and how many of them are the rows' own (not probes')."""
+    """What the journals claim: transaction ids by outcome, and how many acknowledged ones are the rows' own."""
 
     acknowledged: set[bytes]
     unknown: set[bytes]
+    denied: set[bytes]
     acknowledged_rows: int
-    unknown_rows: int
 
 
 def claims(notes: Iterable[Note]) -> Claims:
-    """Gathered. An id that was unknown and acknowledged later counts as acknowledged."""
-    acknowledged: dict[bytes, int] = {}
-    unknown: dict[bytes, int] = {}
+    """Gathered. An id that was unknown at first counts as what it was settled as."""
+    ids: dict[str, set[bytes]] = {ACKNOWLEDGED: set(), UNKNOWN: set(), DENIED: set()}
+    of_rows = 0
     for note in notes:
-        (acknowledged if note.outcome == ACKNOWLEDGED else unknown)[note.tx] = note.row
-    for tx in acknowledged:
-        unknown.pop(tx, None)
-    return Claims(set(acknowledged), set(unknown), _of_rows(acknowledged), _of_rows(unknown))
-
-
-def _of_rows(ids: dict[bytes, int]) -> int:
-    return sum(row >= 0 for row in ids.values())
+        of_rows += note.outcome == ACKNOWLEDGED and note.row >= 0 and note.tx not in ids[ACKNOWLEDGED]
+        ids[note.outcome].add(note.tx)
+    unsettled = ids[UNKNOWN] - ids[ACKNOWLEDGED] - ids[DENIED]
+    return Claims(ids[ACKNOWLEDGED], unsettled, ids[DENIED], of_rows)

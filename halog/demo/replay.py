@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from halog.demo.journal import ACKNOWLEDGED, UNKNOWN, Journal, Note
+from halog.demo.journal import ACKNOWLEDGED, DENIED, UNKNOWN, Journal, Note
 from halog.demo.model import Airport, Flight, Status
 from halog.demo.rows import Row
 from halog.errors import AvailabilityError, ConflictError, OutcomeUnknownError
@@ -223,8 +223,7 @@ class Replay:
     def _settled(self, row: Row, kind: str, partition: str, *, happened: bool) -> bool:
         with self._lock:
             self.tally.unknown -= 1
-        if happened:
-            self._note(row, kind, partition, ACKNOWLEDGED)
+        self._note(row, kind, partition, ACKNOWLEDGED if happened else DENIED)
         return happened
 
     def _pretend(self, row: Row, partition: str) -> None:
@@ -243,10 +242,8 @@ class Replay:
     def _note(self, row: Row, kind: str, partition: str, outcome: str) -> None:
         self.journal.write(Note(row.number, kind, partition, self._tx_id(), outcome))
         with self._lock:
-            if outcome == ACKNOWLEDGED:
-                self.tally.acknowledged += 1
-            else:
-                self.tally.unknown += 1
+            self.tally.acknowledged += outcome == ACKNOWLEDGED
+            self.tally.unknown += outcome == UNKNOWN
 
     def _partition(self, row: Row, kind: str) -> str:
         """Where the transaction is to happen; remembered by what decides it."""

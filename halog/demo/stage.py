@@ -40,8 +40,8 @@ UP_S = 60.0
 """A node of ours is up in two seconds; a loaded machine may need ten times that."""
 STALL_S = 90.0
 """The client finished no row for so long: longer than it tries a single one."""
-GRACE_S = 3.0
-"""For an orderly end; what is left then is killed, for the data is checked or abandoned."""
+GRACE_S = 0.2
+"""What is left then is killed: the data is judged or abandoned, and with all nodes leaving there is no successor."""
 
 
 class ClientReports:

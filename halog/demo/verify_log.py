@@ -23,7 +23,8 @@ READ_S = 120.0
 
 
 class Findings(NamedTuple):
-    """Acknowledged ids that are not in the log, ids that are there twice or more, unknown ones that did happen."""
+    """Acknowledged ids that are not in the log; ids that are there twice or more, or were run again because they had
+    not happened and are there all the same; unknown ones that did happen."""
 
     lost: int
     doubled: int
@@ -60,5 +61,5 @@ def read_all(
 def judge(claims: Claims, found: Counter[bytes]) -> Findings:
     """The journal held against the log."""
     lost = sum(tx not in found for tx in claims.acknowledged)
-    doubled = sum(times > 1 for times in found.values())
+    doubled = sum(times > 1 for times in found.values()) + sum(tx in found for tx in claims.denied)
     return Findings(lost, doubled, sum(tx in found for tx in claims.unknown))

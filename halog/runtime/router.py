@@ -41,12 +41,23 @@ class Router:
     # --- knowledge ---
 
     def table_seen(self, name: str, version: int, table: PartitionTable) -> None:
-        """A partition's znode was read."""
+        """A partition's znode was read: requests waiting at an active node that was found dead fail now, long before
+        its session ends (a stopped process keeps its connections open)."""
+        dead: NodeInfo | None = None
         with self.changed:
             known = self.tables.get(name)
             if known is None or version >= known[0]:
                 self.tables[name] = (version, table)
+                if known is not None and known[1].active not in (None, table.active):
+                    dead = self._dropped(known[1], table)
                 self.changed.notify_all()
+        if dead is not None:
+            self.channel.drop(dead.address)
+
+    def _dropped(self, before: PartitionTable, now: PartitionTable) -> NodeInfo | None:
+        """The former active node, if it is not in the node list any more: after a hand-over it would be."""
+        assert before.active is not None
+        return None if before.active.node in now.node_list else self.nodes.get(before.active.node)
 
     def nodes_seen(self, nodes: dict[str, NodeInfo]) -> None:
         """The registered nodes changed: requests waiting at one that is gone fail now."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from halog.core import records
 from halog.core.chain import ChainState
 from halog.core.ids import EpochId, digest
-from halog.demo.journal import ACKNOWLEDGED, UNKNOWN, Journal, Note, claims, read
+from halog.demo.journal import ACKNOWLEDGED, DENIED, UNKNOWN, Journal, Note, claims, read
 from halog.demo.verify_log import accepted_ids, judge
 from halog.ports import Entry, TopicPartition
 
@@ -33,7 +33,15 @@ def test_an_unknown_outcome_that_was_settled_is_acknowledged() -> None:
     found = claims([note(A, UNKNOWN), note(A), note(B, UNKNOWN), note(C, row=-1)])
     assert found.acknowledged == {A, C}
     assert found.unknown == {B}
-    assert (found.acknowledged_rows, found.unknown_rows) == (1, 1)
+    assert found.acknowledged_rows == 1
+
+
+def test_a_denied_transaction_must_not_be_in_the_log() -> None:
+    """It was run again: found after all, it has happened twice."""
+    held = claims([note(A, UNKNOWN), note(A, DENIED), note(B)])
+    assert (held.denied, held.unknown) == ({A}, set())
+    assert judge(held, Counter({B: 1})) == (0, 0, 0)
+    assert judge(held, Counter({A: 1, B: 1})) == (0, 1, 0)
 
 
 def test_the_judge_counts_lost_doubled_and_unknown_ones_that_happened() -> None:
