@@ -56,6 +56,8 @@ class Machine(RuleBasedStateMachine):
         self.versions: dict[int, int] = {}
         self.refs: dict[int, tuple[int, Ref[Account]]] = {}
         self.tx: Transaction | None = None
+        for number in (1, 2):
+            self.rival_commits(number, "create")
         self.open(False)
 
     def teardown(self) -> None:
