@@ -177,13 +177,7 @@ class Connection:
 
     def _mapper(self, policy: str) -> Mapper:
         if policy not in self._mappers:
-            have = sum(t.policy == policy for t in self.tables)
-            want = self.config.policies[policy].partitions
-            if have != want:
-                raise ConfigError(
-                    f"{self.config.source}: policies.{policy}.partitions is {want}, the cluster has {have}: "
-                    "is this the cluster's configuration?"
-                )
+            cluster.check_mapping(self.adapters.coordinator, self.config, policy)
             self._mappers[policy] = mapper_for(self.config)(policy)
         return self._mappers[policy]
 

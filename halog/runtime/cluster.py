@@ -1,6 +1,7 @@
 """What the cluster agrees on in the coordinator before anything runs: partition tables and node registrations.
 
 nodes/<name>         ephemeral: NodeInfo as JSON
+policies/<name>      how keys map to partitions, as JSON: every node and tool must map alike
 partitions/<name>    PartitionTable as JSON, changed by compare-and-set only
 """
 
@@ -61,7 +62,10 @@ def planned_tables(config: Config) -> Iterable[PartitionTable]:
 
 def create_tables(coordinator: Coordinator, config: Config) -> dict[str, tuple[int, PartitionTable]]:
     """Create what is missing; the first node to come wins, the others read. ConfigError if the cluster was set up
-    differently (number of partitions, placement)."""
+    differently (mapping, placement)."""
+    for name in config.policies:
+        coordinator.create(f"policies/{name}", mapping(config, name))
+        check_mapping(coordinator, config, name)
     tables = {}
     for planned in planned_tables(config):
         path = f"partitions/{planned.name}"
@@ -72,14 +76,25 @@ def create_tables(coordinator: Coordinator, config: Config) -> dict[str, tuple[i
         table = PartitionTable.from_bytes(found.data)
         _check(config, planned, table)
         tables[table.name] = (found.version, table)
-    extra = set(coordinator.children("partitions")) - set(tables)
-    strays = sorted(n for n in extra if n.rpartition("-")[0] in config.policies)
-    if strays:
-        raise ConfigError(
-            f"{config.source}: the cluster has partition {strays[0]} and {len(strays) - 1} more that the policy does "
-            "not; the number of partitions cannot shrink",
-        )
     return tables
+
+
+def mapping(config: Config, policy: str) -> bytes:
+    """What decides where a key belongs, as the coordinator holds it."""
+    p = config.policies[policy]
+    return msgspec.json.encode({"mapper": p.mapper, "partitions": p.partitions, "ring_size": p.ring_size})
+
+
+def check_mapping(coordinator: Coordinator, config: Config, policy: str) -> None:
+    """ConfigError if the cluster maps keys in another way: objects would be looked for where they are not."""
+    want = mapping(config, policy)
+    found = coordinator.get(f"policies/{policy}")
+    if found is not None and found.data != want:
+        raise ConfigError(
+            f"{config.source}: policies.{policy} maps keys by {want.decode()}, the cluster was created with "
+            f"{found.data.decode()}; change the configuration back or use another cluster name",
+            policy=policy,
+        )
 
 
 def _check(config: Config, planned: PartitionTable, table: PartitionTable) -> None:

@@ -26,7 +26,6 @@ from halog.core.table import PartitionTable
 from halog.errors import (
     ClosedError,
     ConfigError,
-    CoordinatorError,
     HalogError,
     NotActiveError,
     OutcomeUnknownError,
@@ -262,8 +261,9 @@ class Runtime:
     def _nodes_changed(self, names: list[str]) -> None:
         try:
             infos = cluster.read_nodes(self.adapters.coordinator, names)
-        except (CoordinatorError, HalogError) as e:
-            logger.warning("could not read the registered nodes: %s", e)
+        except HalogError as e:
+            if not self.closed:
+                logger.warning("could not read the registered nodes: %s", e)
             return
         self.router.nodes_seen(infos)
         if self.host is not None:
