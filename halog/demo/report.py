@@ -21,6 +21,8 @@ def report(result: Result, scene: Scene, console: Console | None = None) -> None
     if not out.is_terminal:
         out = Console(file=out.file, width=WIDTH)
     table = Table(box=None, show_header=False, padding=(0, 2))
+    for no_wrap in (True, True, False):
+        table.add_column(no_wrap=no_wrap)
     for what, value, why in lines(result):
         table.add_row(Text(what), Text(value, style="bold"), Text(why))
     out.print(table)
