@@ -252,5 +252,8 @@ class Campaign:
         elif p.role in (Role.STARTING, Role.OPENING) and p.now >= self.deadline:
             p.out.append(ev.EndSession("epoch not opened in time"))
             p.step_down("epoch ended", "the log did not answer in time")
+        elif p.role is Role.FAILED and p.now >= self.not_before:
+            self.pause()
+            self.release()  # again: the set before may have come to nothing
         else:
             self.consider()

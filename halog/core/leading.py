@@ -34,6 +34,11 @@ class Leading:
         """The compare-and-set under way, or 0."""
         self.proposal: tuple[Replica, ...] = ()
         self.verify_to = -1
+        self.silent: set[Member] = set()
+        """Living members whose copy acknowledges nothing any more: commits do not wait for them for ever."""
+        self._heard: dict[Member, int] = {}
+        self._awake_ms, self._ticked_at = 0, p.now
+        """Time as this copy has lived through it: while the process was stopped nobody could be heard."""
         self.handing: tuple[int, str, int] | None = None
         """(token, successor, deadline) of the hand-over under way."""
 
@@ -127,6 +132,8 @@ class Leading:
         """S5: counts for this epoch and a living incarnation only."""
         if e.epoch != self.epoch or e.member not in self.p.alive:
             return
+        self._heard[e.member] = self._awake_ms
+        self.silent.discard(e.member)
         acks = self.writer.acks
         known = acks.get(e.member)
         if known is None or e.lsn > known:
@@ -143,15 +150,32 @@ class Leading:
     def members_changed(self, gone: frozenset[Member], why: str) -> None:
         for m in gone:
             self.writer.acks.pop(m, None)
-            if m in self._listed():
-                self.p.warn("HALOG-LEFT", f"{self.p.table.name}: {m.node} leaves the node list: {why}")
+            self._heard.pop(m, None)
+            self.silent.discard(m)
+            self._leaves(m, why)
+        for m in self.p.alive:
+            self._heard.setdefault(m, self._awake_ms)
         self._reconcile()
+
+    def _leaves(self, m: Member, why: str) -> None:
+        if m in self._listed():
+            self.p.warn("HALOG-LEFT", f"{self.p.table.name}: {m.node} leaves the node list: {why}")
+
+    def _listen(self) -> None:
+        """Note whose copy has fallen silent."""
+        self._awake_ms += min(self.p.now - self._ticked_at, self.p.settings.ack_every_ms)
+        self._ticked_at = self.p.now
+        since = self._awake_ms - self.p.settings.silent_ms
+        for m in self._listed() & self.p.alive - self.silent:
+            if self._heard.get(m, 0) < since:
+                self.silent.add(m)
+                self._leaves(m, f"its copy acknowledged nothing for {self.p.settings.silent_ms} ms")
 
     def _usable(self) -> list[Member]:
         """Living configured members in priority order: those in the table, and those close behind."""
         p, acks = self.p, self.writer.acks
         listed = self._listed()
-        up = {m.node: m for m in p.alive if m != p.me}
+        up = {m.node: m for m in p.alive - self.silent if m != p.me}
         order = [up[n] for n in p.table.configured if n in up]
         near = self.writer.last_lsn - p.settings.ready_lag
         return [m for m in order if m in listed or (acks.get(m, -1) >= near and m in acks)]
@@ -255,4 +279,5 @@ class Leading:
         elif self.handing is not None and self.p.role is Role.DRAINING and now >= self.handing[2]:
             self._call_off()
         else:
+            self._listen()
             self._reconcile()

@@ -104,6 +104,11 @@ class Partition:
         return self.role is not Role.LOADING and self.role is not Role.FAILED and self.me.node in self.table.configured
 
     @property
+    def unhurried(self) -> bool:
+        """Does neither a commit nor an election wait for what this copy reads?"""
+        return self.role is Role.FOLLOWING and self._is_async()
+
+    @property
     def epoch_ours(self) -> bool:
         """Does the znode name this incarnation as active?"""
         return self.table.active == self.me
@@ -170,6 +175,8 @@ class Partition:
         self.next_offset = e.offset + 1
         if verdict is Verdict.ACCEPTED:
             self._accepted(record, hash_)
+        elif verdict is Verdict.OPENED:
+            self.out.append(ev.Apply(record, self.chain.state, self.next_offset))
         elif verdict is not Verdict.SKIPPED:
             self.out.append(ev.Keep(self.chain.state, self.next_offset))
         if self.role in CLAIMANT:
@@ -230,6 +237,7 @@ class Partition:
         self.warn("HALOG-DIVERGED", f"partition {self.table.name}: {why}")
         self.step_down("lost", why)
         self.out.append(ev.StopReading())
+        self.campaign.release()
 
     # --- writing ---
 

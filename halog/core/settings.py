@@ -30,6 +30,9 @@ class Settings(msgspec.Struct, frozen=True):
     async_ack_ms: int = 20
     """An async replica acknowledges no more often: nobody waits for it, and each costs the active about 0.1 ms of CPU.
     A replica that is promoted, or handed the partition, adds this once to the pause."""
+    silent_ms: int = 1_500
+    """A replica's copy that acknowledges nothing for so long leaves the node list, though its node lives: it stopped, or
+    is being rebuilt. Fifteen repetitions, so that a stall of a loaded machine is none."""
     ready_lag: int = 1_000
     """A replica at most this many records behind is worth waiting for: it joins within milliseconds."""
     max_record_bytes: int = 5_000_000

@@ -7,7 +7,6 @@ and effects; it decides nothing.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -19,12 +18,13 @@ from halog.core.ids import EpochId, Member, digest
 from halog.core.outcomes import Outcomes
 from halog.core.settings import Settings
 from halog.core.table import PartitionTable
-from halog.errors import CoordinatorError, HalogError, LogError, VersionError
-from halog.ports import Coordinator, Entry, Log, LogSession, LogTail, OutOfRange, Store, TopicPartition, UnknownResult
+from halog.errors import CoordinatorError, HalogError, VersionError
+from halog.ports import Coordinator, Log, LogSession, LogTail, Store, TopicPartition, UnknownResult
 from halog.runtime import frames
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
 from halog.runtime.members import Membership
+from halog.runtime.reader import LogReader
 from halog.runtime.router import Router
 from halog.runtime.snapshots import Snapshots
 
@@ -32,6 +32,12 @@ logger = logging.getLogger("halog.host")
 
 SNAPSHOT_CHECK_S = 0.5
 """How often each copy is looked at for a snapshot that is due."""
+
+ERROR_PAUSE_S = 0.1
+"""Between attempts at what is not to be had just now: a server that is back is found within this."""
+
+REBUILD_S = 0.2
+"""Before a copy is rebuilt, and between attempts."""
 
 TICK_S = 0.02
 """Deadlines are in tens of ms; a tick costs about 3 µs a copy."""
@@ -62,6 +68,11 @@ class Host:
         self._executor = ThreadPoolExecutor(8, thread_name_prefix="halog-work")
         self._session: LogSession
         self._session_lock = threading.Lock()
+        self._ending: LogSession | None = None
+        """The session that was let go of while its successor is being made."""
+        self._stale: set[str] = set()
+        """Partitions whose znode is to be read again."""
+        self._stale_known = threading.Event()
         self._tail: LogTail
         self._acks: dict[str, list[tuple[str, EpochId, int, bool]]] = {}
         self._tail_thread: threading.Thread | None = None
@@ -76,12 +87,13 @@ class Host:
         self.members = members
         self._session, self._tail = self.log.session(), self.log.tail()
         for name, target in (
-            ("tail", self._tail_loop),
+            ("tail", LogReader(self._tail, self.by_tp.get, self._flush_acks).turn),
             ("deliveries", lambda: self.deliveries.run(self._closing)),
-            ("ticks", self._tick_loop),
-            ("snapshots", self._snapshot_loop),
+            ("ticks", self._tick),
+            ("snapshots", self._take_snapshots),
+            ("refresh", self._refresh),
         ):
-            thread = threading.Thread(target=target, name=f"halog-{name}", daemon=True)
+            thread = threading.Thread(target=self._forever, args=(target,), name=f"halog-{name}", daemon=True)
             self._threads.append(thread)
             if name == "tail":
                 self._tail_thread = thread
@@ -141,45 +153,21 @@ class Host:
 
     # --- threads ---
 
-    def _tail_loop(self) -> None:
+    def _forever(self, turn: Callable[[], None]) -> None:
+        """A thread of a node must outlive whatever one turn of it meets: without it the node would live on, half dead."""
         while not self._closing.is_set():
             try:
-                batch = self._tail.poll(0.1)
-                for tp, run in itertools.groupby(batch, key=_tp):
-                    self._deliver(tp, list(run))
-                self._flush_acks()
-            except HalogError as e:
-                self._unreadable(e)
+                turn()
+            except Exception:
+                logger.exception("%s goes on after an error", threading.current_thread().name)
+                self._closing.wait(ERROR_PAUSE_S)
 
-    def _unreadable(self, error: HalogError) -> None:
-        """A damaged entry stops the copy it belongs to; anything else is tried again."""
-        logger.error("reading the log: %s", error)
-        where = error.evidence
-        copy = self.by_tp.get(TopicPartition(where.get("topic", ""), where.get("partition", -1)))
-        if isinstance(error, LogError) and copy is not None:
-            copy.fail(error)
-        else:
-            self._closing.wait(0.05)
-
-    def _deliver(self, tp: TopicPartition, run: list[Entry | OutOfRange]) -> None:
-        copy = self.by_tp.get(tp)
-        if copy is None:
-            return
-        entries: list[Entry] = []
-        for item in run:
-            if isinstance(item, OutOfRange):
-                why = f"the log begins at {item.start} and ends at {item.end}, this copy needs {item.offset}"
-                copy.post(ev.LogLost(why))
-                return
-            entries.append(item)
-        copy.read(entries)
-
-    def _snapshot_loop(self) -> None:
-        while not self._closing.wait(SNAPSHOT_CHECK_S):
+    def _take_snapshots(self) -> None:
+        if not self._closing.wait(SNAPSHOT_CHECK_S):
             self.snapshots.tend(list(self.copies.values()))
 
-    def _tick_loop(self) -> None:
-        while not self._closing.wait(TICK_S):
+    def _tick(self) -> None:
+        if not self._closing.wait(TICK_S):
             self.members.tick()
             for copy in list(self.copies.values()):
                 copy.post(ev.Ticked())
@@ -196,13 +184,25 @@ class Host:
         self.deliveries.reported(copy)
 
     def end_session(self, session: LogSession, why: str) -> None:
-        """Let go of a session; every epoch bound to it ends."""
+        """Let go of a session; every epoch bound to it ends. The log may be away: the next session is made elsewhere,
+        and an epoch begun meanwhile fails at once."""
         with self._session_lock:
-            if session is not self._session:
+            if session is not self._session or session is self._ending:
                 return
-            logger.warning("the producer session ends: %s", why)
-            self._session = self.log.session()
-        self.run(lambda: self._ended(session, why))
+            self._ending = session
+        logger.warning("the producer session ends: %s", why)
+        threading.Thread(target=self._renew, args=(session, why), name="halog-session", daemon=True).start()
+
+    def _renew(self, session: LogSession, why: str) -> None:
+        self._ended(session, why)
+        while not self._closing.is_set():
+            try:
+                self._session = self.log.session()
+                break
+            except Exception as e:
+                logger.warning("no producer session yet: %s", e)
+                self._closing.wait(ERROR_PAUSE_S)
+        self._ended(session, why)  # for whoever took it for the current one until now
 
     def _ended(self, session: LogSession, why: str) -> None:
         session.abandon()
@@ -232,20 +232,27 @@ class Host:
             self.router.table_seen(copy.name, version, effect.table)
 
     def refresh_table(self, copy: Copy) -> None:
-        self.run(lambda: self._refresh_table(copy))
+        self._stale.add(copy.name)
+        self._stale_known.set()
 
-    def _refresh_table(self, copy: Copy) -> None:
-        path = f"partitions/{copy.name}"
-        while not self._closing.is_set():
+    def _refresh(self) -> None:
+        """Read what is stale. On a thread of its own: while the coordinator is away nothing else may wait for it."""
+        self._stale_known.wait(0.1)
+        self._stale_known.clear()
+        while self._stale and not self._closing.is_set():
+            name = self._stale.pop()
             try:
-                self.coordinator.sync(path)
-                found = self.coordinator.get(path)
-            except (HalogError, UnknownResult):
-                self._closing.wait(0.1)
-                continue
-            if found is not None:
-                self.table_seen(copy.name, found.version, PartitionTable.from_bytes(found.data))
-            return
+                self._refresh_table(name)
+            except Exception:
+                self._stale.add(name)
+                self._closing.wait(ERROR_PAUSE_S)
+
+    def _refresh_table(self, name: str) -> None:
+        path = f"partitions/{name}"
+        self.coordinator.sync(path)
+        found = self.coordinator.get(path)
+        if found is not None:
+            self.table_seen(name, found.version, PartitionTable.from_bytes(found.data))
 
     def table_seen(self, name: str, version: int, table: PartitionTable) -> None:
         """A partition's znode was read or announced."""
@@ -291,16 +298,20 @@ class Host:
 
     def lost(self, copy: Copy, why: str) -> None:
         """The copy cannot go on from what it holds: drop it and rebuild it from the state topic and the log."""
-        self.run(lambda: self._rebuild(copy))
+        threading.Thread(target=self._rebuild, args=(copy,), name=f"halog-rebuild-{copy.name}", daemon=True).start()
 
     def _rebuild(self, copy: Copy) -> None:
-        self._closing.wait(0.2)
-        version, table = self.router.tables[copy.name]
-        with copy.lock:
-            self.copies.pop(copy.name, None)
-            self.by_tp.pop(copy.tp, None)
-            copy.objects.drop()
-        self.host(version, table)
+        """Until it is there again: log or coordinator may be away for now."""
+        while not self._closing.wait(REBUILD_S):
+            try:
+                with copy.lock:
+                    self.copies.pop(copy.name, None)
+                    self.by_tp.pop(copy.tp, None)
+                    copy.objects.drop()
+                self.host(*self.router.tables[copy.name])
+                return
+            except Exception as e:
+                logger.warning("partition %s cannot be rebuilt yet: %s", copy.name, e)
 
     # --- control frames of other members ---
 
@@ -337,10 +348,6 @@ class Host:
     def tails(self) -> dict[str, int]:
         """Last committed lsn of every partition this node is active for."""
         return {c.name: c.core.chain.state.lsn for c in list(self.copies.values()) if c.serving}
-
-
-def _tp(item: Entry | OutOfRange) -> TopicPartition:
-    return item.tp
 
 
 def _logged(work: Callable[[], None]) -> None:
