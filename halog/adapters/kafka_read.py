@@ -86,7 +86,8 @@ class Readers:
 
     def read_keyed(self, tp: TopicPartition, start: int) -> Iterator[tuple[bytes, bytes | None, dict[str, bytes]]]:
         for m in self._messages(tp, start, self._written(tp), KEYED_S, renew=True):
-            yield m.key() or b"", m.value(), dict(m.headers() or ())
+            headers = m.headers()
+            yield m.key() or b"", m.value(), dict(headers) if headers else {}
 
     def _written(self, tp: TopicPartition) -> int:
         """The end of all that was written. The end of what is *committed* lags behind a commit that has returned: its
@@ -121,11 +122,16 @@ class Readers:
                 if time.monotonic() > deadline:
                     said = f"{tp[0]}/{tp[1]} was read up to {at} of {end} in {timeout_s:g} s"
                     raise DeadlineError(said, topic=tp[0], partition=tp[1], at=at, end=end)
-                for m in _next(consumer):
-                    at = max(at, _position(m, tp))
-                    if renew:
-                        deadline = time.monotonic() + timeout_s
-                    if m.error() is None and m.offset() < end:
+                batch = _next(consumer)
+                if batch and renew:
+                    deadline = time.monotonic() + timeout_s
+                for m in batch:  # once per record of a restore
+                    if m.error() is not None:
+                        at = max(at, _position(m, tp))
+                        continue
+                    offset = m.offset()
+                    at = offset + 1
+                    if offset < end:
                         yield m
 
 
@@ -153,10 +159,8 @@ def _next(consumer: Any) -> list[Any]:
 
 
 def _position(message: Any, tp: TopicPartition) -> int:
-    """The offset behind this message or end-of-partition event (which also passes transaction markers)."""
+    """The offset an event without a record stands for: end of partition (which also passes transaction markers)."""
     error = message.error()
-    if error is None:
-        return int(message.offset()) + 1
     if error.code() == KafkaError._PARTITION_EOF:
         return int(message.offset())
     if error.retriable() or error.code() in _PASSING or error.code() == KafkaError._ALL_BROKERS_DOWN:

@@ -197,8 +197,8 @@ class ObjectTable:
 
     def restored(self, ref: bytes, data: bytes) -> list[Item]:
         """The store's changes for one object taken from the state topic."""
-        found = unpack_object(ref, data)
-        return [(self._o + ref, data), (self._i + found.key, ref)]
+        end = _HEAD.size + _HEAD.unpack_from(data)[1]
+        return [(self._o + ref, data), (self._i + data[_HEAD.size : end], ref)]
 
     def restored_outcomes(self, items: Sequence[tuple[bytes, int]]) -> list[Item]:
         """The store's changes for outcomes taken from the state topic."""
