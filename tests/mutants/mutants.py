@@ -102,7 +102,7 @@ def transaction_id_not_checked() -> None:
     """Only what is in flight is deduplicated, not what is committed."""
 
     def known(self: Writer, e: ev.Submitted) -> ev.Result | writer._Joined | None:
-        return real(self, e) if e.tx in self.by_tx else None  # type: ignore[no-any-return]
+        return real(self, e) if e.tx in self.by_tx else None
 
     real = patch(Writer, "_known", known)
 
@@ -304,5 +304,3 @@ def handlers(event: type[Any], name: str) -> None:
         self._handlers[event] = getattr(self, name)
 
     real = patch(Partition, "__init__", init)
-
-

@@ -59,6 +59,9 @@ class Cluster:
     def role(self, name: str) -> Role:
         return self.node(name).partition.role
 
+    def leads(self, name: str) -> bool:
+        return self.node(name).partition.is_leading
+
     @property
     def active(self) -> str | None:
         process = self.world.active()

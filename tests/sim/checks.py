@@ -51,6 +51,8 @@ class Checks:
         self.epoch: EpochId | None = None
         self.answered = 0
         """The highest lsn any client was told of."""
+        self.acknowledged = 0
+        """The highest lsn a commit returned with (others may say earlier that it happened: R4)."""
         self.told: dict[bytes, int] = {}
         """tx → lsn of every "it happened" ever said, by anyone."""
         self.last: dict[Member, ChainState] = {}
@@ -105,7 +107,10 @@ class Checks:
         before = self.told.setdefault(request.tx.id, lsn)
         demand(before == lsn, f"P1: {request.tx.name} was said to have happened at {before} and at {lsn}")
         self.answered = max(self.answered, lsn)
-        if request.asked or p.partition.leading is None or p.partition.leading.epoch != self.epoch:
+        if request.asked:
+            return
+        self.acknowledged = max(self.acknowledged, lsn)
+        if p.partition.leading is None or p.partition.leading.epoch != self.epoch:
             return
         for m in self.sync_set:
             demand(self.held.lsn(m) >= lsn, f"P1: lsn {lsn} was acknowledged by {p.me.node}, but {m} does not hold it")
@@ -137,7 +142,8 @@ class Checks:
             self.world.cover.hit("sync set shrunk")
         for m in new - old:
             held = self.held.lsn(m)
-            demand(held >= self.answered, f"S3: {m} joins the sync set at lsn {held}, but {self.answered} was answered")
+            upto = self.acknowledged
+            demand(held >= upto, f"S3: {m} joins the sync set at lsn {held}, but {upto} was acknowledged")
 
     # --- at the end ---
 
@@ -150,7 +156,7 @@ class Checks:
         for tx in self.world.transactions():
             self._told_the_truth(tx, by_tx.get(tx.id))
         for id_, lsn in self.told.items():
-            demand(by_tx.get(id_) == lsn, f"P1: {id_.hex()} was acknowledged as lsn {lsn}, the log has {by_tx.get(id_)}")
+            demand(by_tx.get(id_) == lsn, f"P1: {id_.hex()} was said to be lsn {lsn}, the log has {by_tx.get(id_)}")
         self._serialisable(accepted)
 
     def _exactly_once(self, accepted: list[Accepted]) -> dict[bytes, int]:
@@ -195,10 +201,10 @@ class Checks:
             tx, lsn = by_id[a.record.header.tx], a.record.header.lsn
             for key, version in tx.reads:
                 found = now.get(key, ABSENT)
-                demand(found == version, f"P4: {tx.name} (lsn {lsn}) read {key!r} at {version}, at its place it is {found}")
+                demand(found == version, f"P4: {tx.name} (lsn {lsn}) read {key!r} at {version}, not {found}")
             for c in a.record.changes:
                 found = now.get(c.key, ABSENT)
-                demand(found == c.replaced, f"P4: lsn {lsn} replaces version {c.replaced} of {c.key!r}, which is {found}")
+                demand(found == c.replaced, f"P4: lsn {lsn} replaces {c.key!r} at {c.replaced}, not {found}")
                 now[c.key] = ABSENT if c.op == records.DELETE else lsn
 
 

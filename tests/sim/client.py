@@ -1,5 +1,5 @@
-"""A client that runs transactions and insists: what is unknown is asked again with the same id, a conflict is tried anew
-under a new one, and it remembers what it was told. It reads from whoever believes to be active, zombies included.
+"""A client that runs transactions and insists: what is unknown is asked again with the same id, a conflict is tried
+anew under a new one, and it remembers what it was told. It reads from whoever believes to be active, zombies included.
 
 A transaction is only ever sent to epochs that do not fall; the answer of an older attempt is not believed.
 """
@@ -25,7 +25,9 @@ PAUSE_MS = 6.0
 class Transaction:
     """One transaction and all that was said about it."""
 
-    def __init__(self, id_: bytes, name: str, reads: list[tuple[bytes, int]], changes: list[Change], floor: int) -> None:
+    def __init__(
+        self, id_: bytes, name: str, reads: list[tuple[bytes, int]], changes: list[Change], floor: int
+    ) -> None:
         self.id, self.name, self.reads, self.changes = id_, name, reads, changes
         self.floor = floor
         """The highest lsn answered to anybody before this began: it must come after (P4)."""

@@ -33,9 +33,7 @@ class CoordinatorSession:
 class FakeCoordinator:
     """The znode, and everybody's session to it."""
 
-    def __init__(
-        self, engine: Engine, nature: Nature, cover: Coverage, checks: Checks, table: PartitionTable
-    ) -> None:
+    def __init__(self, engine: Engine, nature: Nature, cover: Coverage, checks: Checks, table: PartitionTable) -> None:
         self.engine, self.nature, self.cover, self.checks = engine, nature, cover, checks
         self.values: list[PartitionTable] = [table]
         """Every value so far; the index is the version."""
@@ -69,7 +67,9 @@ class FakeCoordinator:
             self.cover.hit("set unknown, never landed")
             self.engine.at(UNKNOWN_AFTER_MS, self._reply, s, ev.CasDone(e.round, ev.Cas.UNKNOWN))
         elif fate is Fate.LATE:
-            self.engine.at(self.nature.delay((1.0, UNKNOWN_AFTER_MS)), self._reply, s, ev.CasDone(e.round, ev.Cas.UNKNOWN))
+            self.engine.at(
+                self.nature.delay((1.0, UNKNOWN_AFTER_MS)), self._reply, s, ev.CasDone(e.round, ev.Cas.UNKNOWN)
+            )
             self.engine.at(self.nature.delay(LATE_MS), self._arrive, s, s.number, e, fate)
         else:
             self.engine.at(self.nature.delay(self.nature.cas), self._arrive, s, s.number, e, fate)

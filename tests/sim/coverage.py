@@ -1,4 +1,4 @@
-"""Counts of the interesting things a run has seen: a simulation that never met a zombie proves nothing about zombies."""
+"""Counts of the interesting things a run has seen: who never met a zombie proves nothing about zombies."""
 
 from __future__ import annotations
 

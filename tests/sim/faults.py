@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from halog.core import events as ev
+from halog.core.records import decode
 from halog.core.roles import Role
+from tests.sim.log import Entry
 from tests.sim.members import SILENCE_MS
 
 if TYPE_CHECKING:
@@ -204,6 +206,33 @@ def hold_last(w: World, p: Process, patience: int) -> None:
         w.engine.at(0.3, hold_last, w, p, patience - 1)
 
 
+def flap(w: World) -> None:
+    """Connections break and come back, several times in a row."""
+    names = list(w.nodes)
+    for _ in range(12):
+        if len(names) > 1:
+            p = victim(w)
+            who = p.name if p is not None else names[0]
+            whom = w.engine.rng.choice([n for n in names if n != who])
+            start = span(w, 0.0, 300.0)
+            w.engine.at(start, w.members.doubt, who, whom)
+            w.engine.at(start + span(w, 1.0, 40.0), w.members.trust, who, whom)
+
+
+def dead_append(w: World) -> None:
+    """Records of a dead epoch land again, now and in a while, wherever the active is in its own."""
+    highest = max((decode(e.data).header.epoch.number for e in w.log.entries), default=0)
+    dead = [e for e in w.log.entries if decode(e.data).header.epoch.number < highest]
+    if dead:
+        w.cover.hit("a dead epoch's record landed again")
+        for _ in range(4):
+            w.engine.at(span(w, 0.0, 100.0), land_again, w, w.engine.rng.choice(dead))
+
+
+def land_again(w: World, entry: Entry) -> None:
+    w.log.land(entry)
+
+
 def restore_coordinator(w: World) -> None:
     """The coordinator's data come back from a backup (E4)."""
     if w.coordinator.restore():
@@ -212,5 +241,5 @@ def restore_coordinator(w: World) -> None:
 
 FAULTS: list[Callable[[World], None]] = [
     crash, crash_all, pause, hold, lose_session, lose_producer, suspect, suspect_active, cut, stick, hand_over,
-    hand_over_held, die, restore_coordinator,
+    hand_over_held, die, restore_coordinator, flap, dead_append,
 ]  # fmt: skip

@@ -54,9 +54,7 @@ class Members:
     def _look(self, p: Process) -> None:
         if not p.alive:
             return
-        up = frozenset(
-            q.me for q in self.world.processes() if q is p or (p.name, q.name) not in self.doubts
-        )
+        up = frozenset(q.me for q in self.world.processes() if q is p or (p.name, q.name) not in self.doubts)
         if self.views.get(p.me) != up:
             self.views[p.me] = up
             p.deliver(ev.AliveChanged(up, "view"))

@@ -18,7 +18,7 @@ class Fate(enum.Enum):
     LATE = "late"
     """Is reported as unknown, and happens later."""
     HOLE = "hole"
-    """Never happens, is reported as unknown, and what was sent behind it happens all the same (no gapless guarantee)."""
+    """Never happens, is reported as unknown; what was sent behind it happens all the same (no gapless guarantee)."""
 
 
 class Nature:
@@ -55,6 +55,9 @@ class Nature:
         self.watch = (0.5, r.choice((5.0, 50.0, 400.0)))
         self.cas_failed, self.cas_unsaid, self.cas_late = maybe(0.3), maybe(0.3), maybe(0.3)
         self.stale_read = maybe(0.3)
+        if r.random() < 0.2:  # sets go through and nobody hears of it for long
+            self.cas_failed, self.cas_unsaid, self.cas_late = 0.1, 0.5, 0.3
+            self.watch, self.stale_read = (0.5, 400.0), 0.8
         self.notice = (0.5, r.choice((10.0, 200.0)))
         self.sloppy = r.random() < 0.6
 

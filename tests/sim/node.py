@@ -1,9 +1,9 @@
 """A node: a disk, and at most one process that drives the real core.
 
-The process is what `halog.runtime` is in production, reduced to its obligations: effects are performed in order, entries
-of an earlier `Read` are dropped, `Stored` is said only when everything applied is on the disk, a request is let in only
-for the epoch it was addressed to. A paused process (SIGSTOP) hears nothing until it wakes; then everything at once, at
-the time it is then.
+The process is what `halog.runtime` is in production, reduced to its obligations: effects are performed in order,
+entries of an earlier `Read` are dropped, `Stored` is said only when all that was applied is on the disk, an epoch
+keeps the session it began with, a request is let in only for the epoch it was addressed to. A paused process
+(SIGSTOP) hears nothing until it wakes; then everything at once, at the time it is then.
 """
 
 from __future__ import annotations

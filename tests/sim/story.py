@@ -35,7 +35,9 @@ def _record(r: Any) -> str:
 
 
 def _chain(s: ChainState) -> str:
-    marks = "".join(m for m, on in ((" open", s.opened), (" void", s.void), (f" for {s.closed_for}", s.closed_for)) if on)
+    marks = "".join(
+        m for m, on in ((" open", s.opened), (" void", s.void), (f" for {s.closed_for}", s.closed_for)) if on
+    )
     return f"[e{s.epoch.number}{marks} led {s.led} lsn {s.lsn}]"
 
 

@@ -30,7 +30,7 @@ ONCE_FAILED = [
     798,  # the same: its own record was applied twice
     11456,  # (of the simulation) a process went on in its epoch under a new producer session
 ]
-"""They replay the same history only while the world draws its chances in the same order; each bug also has a unit test."""
+"""They replay the same history only while the world draws its chances in the same order: bugs have unit tests too."""
 
 INTERESTING = [
     "elections", "fenced by gap", "deposed by the znode", "verifying: gap is dead", "verifying: deposed",

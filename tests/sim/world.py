@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from halog.core import events as ev
 from halog.core.chain import ChainState
+from halog.core.roles import Role
 from halog.core.settings import Settings
 from halog.core.table import SYNC, PartitionTable
 from tests.sim import faults
@@ -90,9 +91,9 @@ class World:
     def active(self) -> Process | None:
         """Whoever leads the znode's epoch and serves."""
         for p in self.processes():
-            if p.partition.role.value == "active" and p.partition.leading is not None:
-                if p.partition.leading.epoch == self.coordinator.table.epoch:
-                    return p
+            leading = p.partition.leading
+            if p.partition.role is Role.ACTIVE and leading and leading.epoch == self.coordinator.table.epoch:
+                return p
         return None
 
     # --- verbs ---
@@ -125,7 +126,8 @@ class World:
             return
         self.engine.at(self.nature.delay(self.nature.net), process.deliver, event)
         if self.nature.chance(self.nature.duplicate):
-            self.engine.at(self.nature.delay(self.nature.net) * self.engine.rng.choice((3, 300)), process.deliver, event)
+            again = self.nature.delay(self.nature.net) * self.engine.rng.choice((3, 300))
+            self.engine.at(again, process.deliver, event)
 
     def to_server(self, src: str, target: Process, request: ev.Submitted, epoch: int) -> None:
         """A client's request: in order with the earlier ones it sent to that process (one connection)."""
@@ -215,4 +217,3 @@ class World:
         self.engine.say(f"{p.name}/{p.me.incarnation} {p.partition.role.value:9} {short(event)}")
         for e in effects:
             self.engine.say(f"{'':>14}→ {short(e)}")
-

@@ -36,7 +36,7 @@ def test_the_pick_beats_every_other_able_candidate(candidates: list[Candidate], 
     able = [c for c in candidates if c.eligible and c.priority != NEVER and c.node in configured]
     picked = pick(candidates, configured)
     winners = [c.node for c in able if all(c is o or beats(c, o, configured) for o in able)]
-    assert [picked] == (winners or [None])
+    assert picked == (winners[0] if winners else None)
 
 
 def test_a_never_node_is_never_picked() -> None:
@@ -52,7 +52,7 @@ def test_a_never_node_is_never_picked() -> None:
 def test_the_node_list_is_the_usable_in_configured_order_the_first_of_them_sync(
     configured: list[str], active: str, usable: list[Member], sync: int
 ) -> None:
-    expected = []
+    expected: list[Replica] = []
     for name in configured:
         for m in usable:
             if m.node == name and name != active:

@@ -184,7 +184,7 @@ def test_the_most_recent_answer_wins_and_the_loser_stands_back() -> None:
     core.step(ev.Ticked(), after_ms=SETTINGS.stand_back_ms - 1)
     assert core.role is Role.FOLLOWING
     core.step(ev.Ticked(), after_ms=1)
-    assert core.role is Role.ELECTING
+    assert core.is_now(Role.ELECTING)
 
 
 def test_answers_of_another_round_are_not_counted() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from halog.core import events as ev
+from halog.core.ids import Position
 from halog.core.records import encode
 from halog.core.roles import TRANSITIONS, Role, next_role
 from halog.core.table import SYNC, Replica
-from tests.unit.core.kit import A, B, C, SETTINGS, Core, Script, epoch, table
+from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, epoch, table
 
 EDGES = [(role, happening) for role, ways in TRANSITIONS.items() for happening in ways]
 HAPPENINGS = sorted({h for _, h in EDGES})
@@ -59,7 +60,7 @@ def electing_stand_back() -> Core:
     core = Core().electing()
     ask = core.one(ev.AskPositions)
     for node in ask.nodes:
-        core.step(ev.PositionTold(node, ask.round, ev.Position(3, 9), True))
+        core.step(ev.PositionTold(node, ask.round, Position(3, 9), True))
     return core
 
 
