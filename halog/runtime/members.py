@@ -2,8 +2,10 @@
 
 A member is up while it is registered and heard: its frames arrive within the non-response timeout and our connection to
 it stands. A broken connection is tried once more at once; a refused attempt means the process is gone. The first sign
-wins and a wrong one costs a moment, because the log arbitrates. A registration that vanishes counts only for a member
-that is silent too, so that a restarting ZooKeeper does not start elections. This module never decides who is active.
+wins and a wrong one costs a moment, because the log arbitrates. A registration that vanishes counts after a grace only,
+so that a restarting ZooKeeper does not start elections, and only while our own session can see it come back; then it
+counts although the member still talks: one that cannot reach ZooKeeper can change no node list. This module never
+decides who is active.
 """
 
 from __future__ import annotations
@@ -43,13 +45,15 @@ class NodeInfo(msgspec.Struct, frozen=True):
 class _Link:
     """What is known of one other hosting node."""
 
-    __slots__ = ("dialling", "heard_ms", "info", "left", "peer", "retry_ms", "up")
+    __slots__ = ("dialling", "heard_ms", "info", "left", "peer", "retry_ms", "unregistered_ms", "up")
 
     def __init__(self, info: NodeInfo) -> None:
         self.info = info
         self.peer: Peer | None = None
         self.heard_ms = 0
         self.retry_ms = 0
+        self.unregistered_ms = 0
+        """For how long we have seen it unregistered."""
         self.dialling = False
         self.up = False
         self.left = False
@@ -67,10 +71,14 @@ class Membership:
         non_response_ms: int,
         changed: Callable[[frozenset[Member], str], None],
         run: Callable[[Callable[[], None]], None],
+        registration_grace_ms: int = 2_000,
     ) -> None:
         self.me, self.channel, self.changed, self.run = me, channel, changed, run
         self.hello = frames.encode(hello)
         self.keep_alive_ms, self.non_response_ms = keep_alive_ms, non_response_ms
+        self.registration_grace_ms = registration_grace_ms
+        self.coordinated: Callable[[], bool] = lambda: True
+        """Does our own coordinator session see registrations now?"""
         self.lock = threading.Lock()
         self.links: dict[str, _Link] = {}
         self.registered: dict[str, NodeInfo] = {}
@@ -108,7 +116,7 @@ class Membership:
         if link is None or link.info.incarnation != incarnation:
             return
         link.heard_ms = monotonic_ms()
-        if not link.up and link.peer is not None and not link.left:
+        if not link.up and link.peer is not None and not link.left and not self._expired(link):
             link.up = True
             self._publish(f"{node} answers")
 
@@ -122,7 +130,8 @@ class Membership:
     def tick(self) -> None:
         """Send keep-alives, and notice silence. Called every few tens of ms."""
         now = monotonic_ms()
-        slept = now - self._ticked_ms > self.non_response_ms
+        passed = now - self._ticked_ms
+        slept = passed > self.non_response_ms
         self._ticked_ms = now
         if slept:  # this process was stopped: nobody could be heard, so nobody is suspected for it
             for link in self.links.values():
@@ -130,12 +139,20 @@ class Membership:
         if now - self._sent_ms >= self.keep_alive_ms:
             self._sent_ms = now
             self.broadcast(frames.encode(frames.KeepAlive(now, self.tails())))
+        seeing = self.coordinated()
         for link in list(self.links.values()):
+            missing = link.info.name not in self.registered
+            link.unregistered_ms = link.unregistered_ms + (0 if slept else passed) if missing and seeing else 0
             self._check(link, now)
+
+    def _expired(self, link: _Link) -> bool:
+        return link.unregistered_ms > self.registration_grace_ms and link.info.name not in self.registered
 
     def _check(self, link: _Link, now: int) -> None:
         if link.up and now - link.heard_ms > self.non_response_ms:
             self._down(link, f"silent for {now - link.heard_ms} ms")
+        elif link.up and self._expired(link):
+            self._down(link, f"without a session for {link.unregistered_ms} ms")
         elif self._missing(link) and now >= link.retry_ms and link.info.name in self.registered:
             self._dial_soon(link.info.name)
 

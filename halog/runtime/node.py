@@ -34,7 +34,7 @@ from halog.errors import (
     RefusedError,
     UnknownTypeError,
 )
-from halog.ports import Channel, Coordinator, Log, SessionState, Store, Versioned
+from halog.ports import Channel, Coordinator, Log, SessionState, Store, UnknownResult, Versioned
 from halog.runtime import cluster, frames
 from halog.runtime.copy import Copy
 from halog.runtime.host import Host
@@ -52,6 +52,9 @@ RETRY_S = 0.002
 
 SCAN_PAGE = 500
 """Objects per page of a remote scan: about 100 kB at 200 bytes each."""
+
+AGAIN_S = 0.2
+"""Pause before the coordinator is asked again for what it did not answer."""
 
 _INSTALLATION = b"halog:installation"
 
@@ -93,6 +96,7 @@ class Runtime:
         self._count = self.incarnation << 22
         self._tx_stamp = 0
         self._id_lock = threading.Lock()
+        self._nodes_lock = threading.Lock()
         self._call_s = config.timing.call_deadline_ms / 1000
 
     def _installation(self, store: Store | None) -> int:
@@ -133,7 +137,9 @@ class Runtime:
             c.timing.non_response_timeout_ms,
             host.alive_changed if host is not None else _ignore,
             run,
+            2 * c.timing.session_timeout_ms,
         )
+        self.members.coordinated = lambda: self.session_state is SessionState.CONNECTED
         self.service = Service(hello, self.members, host, self._execute, self.status)
         a.channel.introduce(frames.encode(hello))
         address = node_config.address if node_config is not None else "127.0.0.1:0"
@@ -240,11 +246,15 @@ class Runtime:
             threading.Thread(target=self._register_again, name="halog-register", daemon=True).start()
 
     def _register_again(self) -> None:
-        """The old session took our registration with it."""
-        try:
-            cluster.register(self.adapters.coordinator, self.info, 2 * self.config.timing.session_timeout_ms / 1000)
-        except HalogError as e:
-            logger.error("could not register again: %s", e)
+        """The old session took our registration with it. Tried until it is there, or the session is lost again."""
+        wait_s = 2 * self.config.timing.session_timeout_ms / 1000
+        while not self.closed and self.session_state is not SessionState.LOST:
+            try:
+                cluster.register(self.adapters.coordinator, self.info, wait_s)
+                break
+            except (HalogError, UnknownResult) as e:
+                logger.warning("could not register again, going on trying: %s", e)
+                time.sleep(AGAIN_S)
         if self.host is not None:
             for copy in list(self.host.copies.values()):
                 self.host.refresh_table(copy)
@@ -259,15 +269,19 @@ class Runtime:
             self.router.table_seen(table.name, found.version, table)
 
     def _nodes_changed(self, names: list[str]) -> None:
-        try:
-            infos = cluster.read_nodes(self.adapters.coordinator, names)
-        except HalogError as e:
-            if not self.closed:
-                logger.warning("could not read the registered nodes: %s", e)
-            return
-        self.router.nodes_seen(infos)
-        if self.host is not None:
-            self.members.registrations(infos)
+        """The watch tells a change once: what could not be read then is read later."""
+        a = self.adapters
+        with self._nodes_lock:  # what is read later is applied later
+            try:
+                infos = cluster.read_nodes(a.coordinator, a.coordinator.children("nodes"))
+            except HalogError as e:
+                if not self.closed:
+                    logger.warning("could not read the registered nodes, going on trying: %s", e)
+                    _later(AGAIN_S, lambda: self._nodes_changed([]))
+                return
+            self.router.nodes_seen(infos)
+            if self.host is not None:
+                self.members.registrations(infos)
 
     # --- Backend ---
 
@@ -486,6 +500,12 @@ class Waiter:
         """The result, or None if it did not come in time."""
         self._lock.acquire(timeout=max(0.0, timeout_s))
         return self.result
+
+
+def _later(seconds: float, work: Callable[[], None]) -> None:
+    timer = threading.Timer(seconds, work)
+    timer.name, timer.daemon = "halog-later", True
+    timer.start()
 
 
 def _run_in_thread(work: Callable[[], None]) -> None:

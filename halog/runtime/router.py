@@ -37,6 +37,8 @@ class Router:
         self.changed = threading.Condition()
         self.tables: dict[str, tuple[int, PartitionTable]] = {}
         self.nodes: dict[str, NodeInfo] = {}
+        self._last: dict[str, NodeInfo] = {}
+        """The last registration of every node, also of those whose session ended: they may serve on."""
 
     # --- knowledge ---
 
@@ -64,6 +66,7 @@ class Router:
         with self.changed:
             gone = {i.address for i in self.nodes.values()} - {i.address for i in nodes.values()}
             self.nodes = nodes
+            self._last.update(nodes)
             self.changed.notify_all()
         for address in gone:
             self.channel.drop(address)
@@ -125,9 +128,9 @@ class Router:
     def _once(self, target: str | None, data: bytes, until: float) -> frames.Reply:
         if target is None or target == self.me:
             raise NotActiveError("no other node is known to be active")
-        info = self.nodes.get(target)
+        info = self._last.get(target)
         if info is None:
-            raise UnreachableError(f"node {target} is not registered", sent=False)
+            raise UnreachableError(f"node {target} was never registered", sent=False)
         timeout = max(0.001, min(self.attempt_s, until - time.monotonic()))
         reply = frames.decode_reply(self.channel.request(info.address, data, timeout))
         if isinstance(reply, frames.Failed):

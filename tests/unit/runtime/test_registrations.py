@@ -1,0 +1,113 @@
+"""A registration that is gone: a moment changes nothing, then the node is taken for gone, although it still talks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from halog.core.ids import Member
+from halog.ports import Peer
+from halog.runtime import frames, members
+from halog.runtime.members import Membership, NodeInfo
+from halog.runtime.router import Router
+
+GRACE_MS = 2_000
+ME, OTHER = (NodeInfo(n, 1, f"host-{n}:1", 0, True, 0, "") for n in "AB")
+
+
+class Wire:
+    """A channel on which everything is sent and nothing said."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def dial(self, address: str, *_: Any) -> Peer:
+        return self  # type: ignore[return-value]
+
+    def send(self, frame: bytes) -> None: ...
+
+    def drop(self, address: str) -> None: ...
+
+    def request(self, address: str, frame: bytes, timeout_s: float) -> bytes:
+        self.asked.append(address)
+        return frames.encode(frames.Valid())
+
+
+class Clock:
+    ms = 1_000
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(members, "monotonic_ms", lambda: clock.ms)
+    return clock
+
+
+@pytest.fixture
+def seen(clock: Clock) -> Membership:
+    """Node A, which sees B up."""
+    hello = frames.Hello("c", "A", 1)
+    made = Membership(
+        ME, hello, Wire(), 150, 600, lambda *_: None, lambda work: work(), registration_grace_ms=GRACE_MS  # type: ignore[arg-type]
+    )  # fmt: skip
+    made.registrations({"A": ME, "B": OTHER})
+    made.heard("B", 1)
+    assert Member("B", 1) in made.alive
+    return made
+
+
+def passes(made: Membership, clock: Clock, ms: int) -> None:
+    """Time in which B goes on talking."""
+    until = clock.ms + ms
+    while clock.ms < until:
+        clock.ms += 100
+        made.heard("B", 1)
+        made.tick()
+
+
+@pytest.mark.feature("N4", "P10")
+def test_a_node_without_a_registration_is_gone_after_the_grace(seen: Membership, clock: Clock) -> None:
+    """Its session ended and did not come back: it could not change a node list any more, so others take over."""
+    seen.registrations({"A": ME})
+    passes(seen, clock, GRACE_MS - 200)
+    assert Member("B", 1) in seen.alive
+    passes(seen, clock, 500)
+    assert Member("B", 1) not in seen.alive
+    seen.registrations({"A": ME, "B": OTHER})
+    seen.heard("B", 1)
+    assert Member("B", 1) in seen.alive
+
+
+@pytest.mark.feature("N4")
+def test_a_registration_that_comes_back_in_time_changes_nothing(seen: Membership, clock: Clock) -> None:
+    """ZooKeeper restarted: all registrations vanish and return."""
+    seen.registrations({})
+    passes(seen, clock, GRACE_MS - 200)
+    seen.registrations({"A": ME, "B": OTHER})
+    passes(seen, clock, 2 * GRACE_MS)
+    assert Member("B", 1) in seen.alive
+
+
+@pytest.mark.feature("N4")
+def test_nobody_is_judged_by_registrations_that_cannot_be_read(seen: Membership, clock: Clock) -> None:
+    """While our own session is away, what we read last says nothing about others."""
+    seen.registrations({"A": ME})
+    seen.coordinated = lambda: False
+    passes(seen, clock, 3 * GRACE_MS)
+    assert Member("B", 1) in seen.alive
+    seen.coordinated = lambda: True
+    passes(seen, clock, GRACE_MS - 200)
+    assert Member("B", 1) in seen.alive, "the grace begins when we see again"
+
+
+@pytest.mark.feature("R5")
+def test_a_node_that_lost_its_registration_is_still_asked() -> None:
+    """It may serve on: whether it may is the log's decision."""
+    wire = Wire()
+    router = Router("client", wire, 1.0)  # type: ignore[arg-type]
+    router.nodes_seen({"B": OTHER})
+    router.nodes_seen({})
+    router._once("B", b"", until=1e12)
+    assert wire.asked == [OTHER.address]
