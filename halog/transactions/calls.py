@@ -14,7 +14,7 @@ from halog.errors import RemoteCallError
 from halog.schema.methods import MethodInfo
 from halog.schema.typeinfo import TypeInfo
 from halog.transactions import failures, work
-from halog.transactions.ended import end, revive
+from halog.transactions.ended import revive
 
 if TYPE_CHECKING:
     from halog.transactions.entry import Entry
@@ -76,20 +76,20 @@ class Saved:
     __slots__ = ("_entries",)
 
     def __init__(self) -> None:
-        self._entries: dict[Entry, tuple[bytes | None, Any, bytes | None, dict[str, Any] | None]] = {}
+        self._entries: dict[Entry, tuple[bytes | None, Any, bytes | None, bool, dict[str, Any] | None]] = {}
 
     def touch(self, entry: Entry) -> None:
         """The call may change this object from now on."""
         if entry not in self._entries:
             obj = entry.obj
-            self._entries[entry] = (entry.ref, obj, entry.pending, None if obj is None else _copy(obj))
+            self._entries[entry] = (entry.ref, obj, entry.pending, entry.made, None if obj is None else _copy(obj))
 
     def restore(self) -> None:
         """Bring every touched object back."""
-        for entry, (ref, obj, pending, values) in self._entries.items():
-            if entry.obj is not None and entry.obj is not obj:
-                end(entry.obj)
-            entry.ref, entry.obj, entry.pending = ref, obj, pending
+        for entry, (ref, obj, pending, made, values) in self._entries.items():
+            if entry.obj is not obj:
+                entry.detach()
+            entry.ref, entry.obj, entry.pending, entry.made = ref, obj, pending, made
             if obj is not None and values is not None:
                 revive(obj)
                 obj.__dict__.clear()

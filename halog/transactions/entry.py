@@ -1,13 +1,11 @@
 """One object inside a transaction: what is committed, what it is now, and the binding its methods ask where to run.
 
-Never talks to a node. The theory: changes are found by comparing. A flat object that still holds the very values it was
-given is unchanged (no look at their equality: `1 == True` must not hide a wrong type); any other is encoded, and
-changed if its bytes are.
+Never talks to a node. The theory: changes are found by comparing bytes, not values: `1 == True` must not hide a wrong
+type, nor `1.0 == 1` a changed one. (`work.changed` passes over those whose values are the very ones they were given.)
 """
 
 from __future__ import annotations
 
-from operator import is_
 from typing import TYPE_CHECKING, Any
 
 from halog.backend import Write
@@ -15,6 +13,7 @@ from halog.core.records import CREATE, DELETE, UPDATE
 from halog.errors import FieldTypeError
 from halog.schema.methods import BINDING
 from halog.schema.typeinfo import TypeInfo
+from halog.transactions.ended import end
 
 if TYPE_CHECKING:
     from halog.transactions.reading import Reading
@@ -27,13 +26,13 @@ class Entry:
     """The object under one index key.
 
     `ref` None: absent now. `known`: whether the committed state was read (`image`, or its absence). `pending`: the
-    encoded value a call elsewhere has left and nobody has looked at yet. `made`: the object last given to `create`.
+    encoded value a call elsewhere has left and nobody has looked at yet. `made`: its object was given to `create`.
     """
 
     # Class attributes stand for the usual values: an entry is made with every object read.
     known = True
     obj: Any = None
-    made: Any = None
+    made = False
     pending: bytes | None = None
     ref: bytes | None
 
@@ -81,17 +80,13 @@ class Entry:
         d.update(values)
         d[BINDING] = self
 
-    def unchanged(self) -> bool:
-        """True if the object surely is as it was read; cheap, and may say False of an unchanged one."""
-        image, obj = self.image, self.obj
-        if image is None:
-            return self.ref is None
-        if self.ref is not image.ref or image.mutable:
-            return False
-        if obj is None:
-            return self.pending is None
-        d = obj.__dict__
-        return len(d) == image.size and all(map(is_, d.values(), image.values.values()))
+    def detach(self) -> None:
+        """The Python object is no longer this entry's: it was deleted, or another instance took its place."""
+        obj, self.obj = self.obj, None
+        if obj is not None:
+            nothing = obj.__dict__[BINDING] = Entry(self.tx, self.key, self.partition, None)
+            nothing.made, self.made = self.made, False
+            end(obj)
 
     def assume(self, values: dict[str, Any]) -> None:
         """Give the existing Python object these values."""

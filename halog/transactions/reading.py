@@ -14,6 +14,7 @@ from halog.backend import Backend, Found, Lag
 from halog.core.ids import ABSENT
 from halog.errors import ConflictError, NotFoundError, NoTransactionError
 from halog.schema.definition import ID_BYTES
+from halog.schema.methods import BINDING
 from halog.schema.reference import Ref
 from halog.transactions import calls
 from halog.transactions.calls import Saved
@@ -22,6 +23,7 @@ from halog.transactions.space import Space
 from halog.transactions.work import cross_partition
 
 T = TypeVar("T")
+_new = object.__new__
 
 OPEN: Final = 0
 NEW, COMMITTED, ROLLED_BACK, UNKNOWN = 1, 2, 3, 4
@@ -81,7 +83,7 @@ class Reading:
             route = self.space.routes.get((cls, key))
         except TypeError:  # a key that cannot be hashed: `route` says what is wrong with it
             route = None
-        if route is None or (route[2] is not None and tuple(map(type, key)) != route[2]):
+        if route is None or (route[2] is not None and [*map(type, key)] != route[2]):
             route = self.space.route(cls, key)
         entry = self.entries.get(route[0])
         if entry is None:
@@ -174,6 +176,11 @@ class Reading:
             if image is None or image.found is not found:
                 image = self.space.image(found)
         entry = self.entries[key] = Entry(self, key, partition, image)
+        if image is not None and not image.mutable:  # what `Entry.get` would do, without two calls
+            entry.obj = obj = _new(image.cls)
+            d = obj.__dict__
+            d.update(image.values)
+            d[BINDING] = entry
         return entry
 
     def _add(self, key: bytes, partition: str, found: Found | None, *, remember: bool = True) -> Entry:

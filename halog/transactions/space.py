@@ -33,7 +33,7 @@ class Route(NamedTuple):
 
     key: bytes
     partition: str
-    types: tuple[type, ...] | None
+    types: list[type] | None
 
 
 class Image:
@@ -139,7 +139,7 @@ class Space:
         checked = info.check_key(key)
         partition = self.backend.partition_of(info.name, info.routing_key(checked))
         kinds = {getattr(info.parsed.shape(n), "kind", "") for n in info.key_fields}
-        types = None if kinds <= _BY_EQUALITY else tuple(map(type, checked))
+        types = None if kinds <= _BY_EQUALITY else [*map(type, checked)]
         route = Route(info.index_key(checked), partition, types)
         if checked == key:
             if len(self.routes) >= MAX_ROUTES:

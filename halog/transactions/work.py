@@ -9,13 +9,13 @@ a read, so that a create that lost a race is a conflict (run it again), not a du
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import is_
 from typing import TYPE_CHECKING
 
 from halog.backend import Found, Work, Write
 from halog.core.ids import ABSENT
 from halog.core.records import CREATE
 from halog.errors import CrossPartitionError, RecordFormatError, RecordTooLargeError
-from halog.transactions.ended import end
 from halog.transactions.entry import Entry
 from halog.transactions.space import Image, Space
 
@@ -42,8 +42,21 @@ def reads_of(entries: Iterable[Entry], replaced: Mapping[bytes, object]) -> list
 
 
 def changed(entries: Iterable[Entry]) -> dict[bytes, list[Write]]:
-    """The changes by index key; FieldTypeError if a value does not fit."""
-    return {e.key: writes for e in entries if not e.unchanged() and (writes := e.writes())}
+    """The changes by index key; FieldTypeError if a value does not fit.
+
+    Most objects were only read, so the loop is about them: one that still holds the very values it was given is passed
+    over here, at a third of a microsecond.
+    """
+    found = {}
+    for e in entries:
+        image, obj = e.image, e.obj
+        if image is not None and obj is not None and e.ref is image.ref and not image.mutable:
+            d = obj.__dict__
+            if len(d) == image.size and all(map(is_, d.values(), image.values.values())):
+                continue
+        if writes := e.writes():
+            found[e.key] = writes
+    return found
 
 
 def work_in(tx: Reading, partition: str) -> Work:
@@ -154,6 +167,5 @@ def _set(entry: Entry, ref: bytes | None, value: bytes | None) -> None:
         _, read = entry.tx.space.reader_of(value[:8])
         entry.assume(read(value))
         return
-    if entry.obj is not None:
-        end(entry.obj)
-    entry.obj, entry.ref, entry.pending = None, ref, value
+    entry.detach()
+    entry.ref, entry.pending = ref, value

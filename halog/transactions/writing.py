@@ -105,6 +105,7 @@ class Transaction(Reading):
         for e in self.entries.values():
             if e.obj is not None:
                 end(e.obj)
+                e.obj = None  # object and entry name each other; left so, only the garbage collector would free them
         self.entries = {}
         self.saved = self.pinned = None
 
@@ -132,8 +133,7 @@ class Transaction(Reading):
         if bound is not None:
             revive(obj)
         entry.ref = self.backend.new_reference().to_bytes()
-        entry.obj = entry.made = obj
-        entry.pending = None
+        entry.obj, entry.made, entry.pending = obj, True, None
         obj.__dict__[BINDING] = entry
         return obj
 
@@ -152,7 +152,7 @@ class Transaction(Reading):
     def _check_again(self, bound: Entry, obj: Any) -> None:
         """An object may be given to `create` again only if its create was undone."""
         state, is_now = bound.tx.state, bound.obj is obj
-        if bound.made is obj and (state == ROLLED_BACK or (state == OPEN and not is_now)):
+        if bound.made and (state == ROLLED_BACK or (state == OPEN and bound.obj is None)):
             return
         name = self.space.name_of(bound.key)
         if bound.tx is self and is_now:
@@ -166,15 +166,14 @@ class Transaction(Reading):
         self._check_partition(entry.key, entry.partition)
         if self.saved is not None:
             self.saved.touch(entry)
-        entry.ref = entry.obj = entry.pending = None
-        end(obj)
+        entry.detach()
+        entry.ref = entry.pending = None
 
     def ref(self, obj: T) -> Ref[T]:
         """The object's reference (D1), also after its transaction has committed. NoTransactionError for an object that
         was not created, or whose create did not happen, or that was deleted."""
         entry = _binding(obj)
-        undone = entry is None or entry.obj is not obj or (entry.tx.state == ROLLED_BACK and entry.made is obj)
-        if entry is None or entry.ref is None or undone:
+        if entry is None or entry.ref is None or (entry.made and entry.tx.state == ROLLED_BACK):
             raise NoTransactionError(f"this {type(obj).__name__} is not kept: it was not created, or it was deleted")
         info = self.space.info_of(class_of(obj))
         return info.ref(entry.ref, info.key_of(obj))

@@ -69,6 +69,10 @@ class Aircraft:
         tx = ht.current()
         tx.delete(tx.get(Aircraft, other))
 
+    def scrap_and_land(self, other: str, miles: int) -> None:
+        self.scrap(other)
+        self.land(miles)
+
     def badly_typed(self) -> int:
         self.miles = 5
         return "five"  # type: ignore[return-value]

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import contextvars
 import dataclasses
+import gc
 import os
 import threading
+import weakref
 
 import pytest
 
@@ -79,6 +81,37 @@ def test_an_object_whose_create_was_rolled_back_may_be_created_again(node: Memor
         one.miles = 4
     with node.transaction() as tx:
         assert tx.get(Aircraft, "N1").miles == 4
+
+
+def test_an_object_deleted_by_a_failed_method_is_alive_again(here: MemoryNode) -> None:
+    """Also as one whose create can be undone with the whole transaction, and then be done again."""
+    two = Aircraft("N2")
+    with pytest.raises(ZeroDivisionError), here.transaction() as tx:
+        tx.create(two)
+        with pytest.raises(ValueError, match="negative"):
+            tx.create(Aircraft("N1")).scrap_and_land("N2", -1)
+        two.land(3)
+        assert tx.get(Aircraft, "N2") is two
+        raise ZeroDivisionError
+    with here.transaction() as tx:
+        tx.create(two)
+        two.miles += 1
+    with here.transaction() as tx:
+        assert tx.get(Aircraft, "N2").miles == 4
+
+
+def test_objects_are_freed_without_the_garbage_collector(here: MemoryNode) -> None:
+    """An object and its binding name each other while the transaction is open, and no longer."""
+    here.load(Aircraft(f"N{i}") for i in range(3))
+    gc.collect()
+    gc.disable()
+    try:
+        with here.transaction() as tx:
+            kept = weakref.ref(tx.get(Aircraft, "N1"))
+            assert kept() is not None
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 def test_verbs_of_an_ended_transaction_are_refused(node: MemoryNode) -> None:
