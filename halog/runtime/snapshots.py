@@ -7,9 +7,11 @@ One compacted partition beside each log partition. Keys:
 
 The active copy writes what changed since its last marker in short Kafka transactions, reads it back `read_committed`,
 and only then writes the marker in a later one: an abort may be torn, so nothing unread is trusted. The partition's
-transactional id fences an older writer. Trimming stays behind the marker, every registered holder, and a margin from
-which a restarted node goes on warm. Restore reads the topic to its end, then the log from the marker; replay is blind
-and ends past the highest lsn seen, so objects newer than the marker do no harm.
+transactional id fences an older writer. With its writer made, a node looks whether its epoch still stands: one that was
+deposed without knowing it must not fence the newer one and write old objects over new. Trimming stays behind the
+marker, every registered holder, and a margin from which a restarted node goes on warm. Restore reads the topic to its
+end, then the log from the marker; replay is blind and ends past the highest lsn seen, so objects newer than the marker
+do no harm.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import msgspec
 
 from halog.core.chain import ChainState
 from halog.core.outcomes import KEEP, Outcomes
+from halog.core.table import PartitionTable
 from halog.errors import HalogError, LogError, RefusedError
 from halog.ports import Coordinator, Log, LogTransaction, Snapshot, TopicPartition, UnknownResult, Versioned
 from halog.runtime.copy import Copy
@@ -81,14 +84,14 @@ class Snapshots:
     def tend(self, copies: Iterable[Copy]) -> None:
         """Take a snapshot of every copy that is due. Errors are logged; the next turn tries again."""
         for copy in copies:
-            if not copy.serving:
-                self._retire(copy)
-            elif self._due(copy):
-                try:
-                    self.take(copy)
-                except (HalogError, UnknownResult) as e:
-                    logger.warning("no snapshot of %s this time: %s", copy.name, e)
+            try:
+                if not copy.serving:
                     self._retire(copy)
+                elif self._due(copy):
+                    self.take(copy)
+            except (HalogError, UnknownResult) as e:
+                logger.warning("no snapshot of %s this time: %s", copy.name, e)
+                self._retire(copy)
 
     def _retire(self, copy: Copy) -> None:
         """Not active (any more): stop counting; the next active starts from the marker."""
@@ -128,8 +131,9 @@ class Snapshots:
         if position is None:
             return
         try:
+            self._check_epoch(copy, position)
             self._write(copy, self._changes(copy, view, dirty, since))
-            self._mark(copy, position)
+            self._mark(copy, position, since)
         except BaseException:
             copy.objects.dirty = None
             raise
@@ -158,7 +162,7 @@ class Snapshots:
                 else:
                     yield b"o" + ref, data_, {"lsn": data_[:8]}
         for ref in gone:
-            yield b"o" + ref, b"", {}
+            yield b"o" + ref, None, {}
         yield from self._outcome_blocks(copy, view, since)
 
     def _outcome_blocks(self, copy: Copy, view: Snapshot, since: int) -> Iterator[Keyed]:
@@ -166,9 +170,20 @@ class Snapshots:
         items = copy.objects.outcomes_between(view, max(0, first - 1))
         for block, group in itertools.groupby(items, key=lambda item: item[0] // BLOCK):
             yield b"t" + _BLOCK.pack(block), b"".join(_PAIR.pack(lsn, tx) for lsn, tx in group), {}
-        expired = (since - KEEP) // BLOCK - 1
-        if expired >= 0:
-            yield b"t" + _BLOCK.pack(expired), None, {}
+
+    def _expired_blocks(self, since: int, lsn: int) -> Iterator[Keyed]:
+        """Blocks that the marker at `lsn` does without and the one before, at `since`, did not."""
+        for block in range(max(0, since - KEEP) // BLOCK, max(0, lsn - KEEP) // BLOCK):
+            yield b"t" + _BLOCK.pack(block), None, {}
+
+    def _check_epoch(self, copy: Copy, position: StoredPosition) -> None:
+        """With the writer at hand: whoever becomes active after this look makes its own later, and fences ours."""
+        self._writer(copy)
+        path = f"partitions/{copy.name}"
+        self.coordinator.sync(path)
+        found = self.coordinator.get(path)
+        if found is None or PartitionTable.from_bytes(found.data).epoch != position.state.epoch:
+            raise RefusedError(f"the epoch of {copy.name} is over: another node takes its snapshots")
 
     def _writer(self, copy: Copy) -> LogTransaction:
         writer = self._writers.get(copy.name)
@@ -186,11 +201,11 @@ class Snapshots:
             if any(key not in seen or seen[key] != value for key, value, _ in chunk):
                 raise LogError(f"the state topic of {copy.name} does not hold what was committed to it")
 
-    def _mark(self, copy: Copy, position: StoredPosition) -> None:
+    def _mark(self, copy: Copy, position: StoredPosition, since: int) -> None:
         tp = self._tp(copy)
         data = msgspec.msgpack.encode(Marker(position))
         start = self.log.bounds(tp)[1]
-        self._writer(copy).write(tp, [(MARKER, data, {})])
+        self._writer(copy).write(tp, [(MARKER, data, {}), *self._expired_blocks(since, position.state.lsn)])
         if not any(key == MARKER and value == data for key, value, _ in self.log.read_keyed(tp, start)):
             raise RefusedError(f"the marker of {copy.name} was not committed")
         mark = f"{position.state.lsn} {position.next_offset}".encode()
