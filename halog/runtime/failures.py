@@ -26,7 +26,9 @@ def to_frame(error: BaseException) -> Failed:
 def from_frame(failed: Failed) -> errors.HalogError:
     """The error a node answered."""
     cls = _CLASSES.get(failed.error, errors.HalogError)
-    return cls(failed.message, **failed.evidence)
+    error = cls(failed.message)
+    error.evidence.update(failed.evidence)
+    return error
 
 
 def _plain(value: object) -> object:
