@@ -82,6 +82,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         item.called = report  # type: ignore[attr-defined]
     if report.failed:
         for cluster in _clusters(item):
+            report.sections.append((f"{cluster.name} as it is", cluster.describe()))
             for log in sorted(cluster.directory.glob("*.err")):
                 lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
                 report.sections.append((f"{cluster.name} {log.stem}", "\n".join(lines)))

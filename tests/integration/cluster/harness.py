@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +201,7 @@ class Cluster:
         return self._clients[name]
 
     def status(self, node: str) -> dict[str, Any]:
-        reply = self.client().runtime.router.request(node, frames.Status(), 10.0)
+        reply = self.client().runtime.router.request(node, frames.Status(), 5.0)
         assert isinstance(reply, frames.StatusIs)
         return reply.status
 
@@ -224,6 +225,16 @@ class Cluster:
                 yield found
             if len(reply.items) < 1_000:
                 return
+
+    def describe(self) -> str:
+        """Tables and copies, for the report of a failure; never fails itself."""
+        lines = []
+        for name, (version, table) in sorted(self.client().runtime.router.tables.items()):
+            lines.append(f"{name} v{version} epoch {table.epoch.number} {table.active} {table.replicas}")
+        for node in self.running():
+            with suppress(Exception):
+                lines += [f"{node} {copy}" for copy in self.status(node)["copies"]]
+        return "\n".join(lines)
 
     def log_of(self, node: str) -> str:
         """What a node has said on stderr, all its runs."""

@@ -44,6 +44,8 @@ class Load:
         self.unknown: Counter[str] = Counter()
         """Landings nobody could tell the outcome of, by tail."""
         self.errors: list[BaseException] = []
+        self.doing: dict[int, tuple[str, str, float]] = {}
+        """What each thread is at: (tail, partition, since)."""
         self.longest_s = 0.0
         """The longest a caller waited."""
         self.shared = f"{prefix}shared"
@@ -71,6 +73,7 @@ class Load:
         while not self._stop.is_set():
             tail = self.shared if turn % 7 == 6 else mine[turn % len(mine)]
             began = time.monotonic()
+            self.doing[number] = (tail, partition_of(self.node, tail), began)
             try:
                 self._land(tail)
             except BaseException as e:
@@ -101,11 +104,13 @@ class Load:
     def flows(self, limit_s: float = 45.0) -> None:
         """Every partition acknowledges a transaction that began after now."""
         before = self._by_partition()
-        wait(
-            lambda: all(n >= before[p] + len(self._threads) + 1 for p, n in self._by_partition().items()),
-            f"commits in every partition (errors: {self.errors[:3]})",
-            limit_s,
-        )
+        need = len(self._threads) + 1
+        wait(lambda: all(n >= before[p] + need for p, n in self._by_partition().items()), self._stuck, limit_s)
+
+    def _stuck(self) -> str:
+        now = time.monotonic()
+        at = ", ".join(f"{t} in {p} for {now - since:.1f} s" for t, p, since in self.doing.values())
+        return f"commits in every partition; callers wait with {at}; errors: {self.errors[:3]}"
 
     def _by_partition(self) -> Counter[str]:
         with self._lock:

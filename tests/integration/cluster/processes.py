@@ -13,12 +13,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def wait(condition: Callable[[], object], what: str, limit_s: float = 45.0) -> None:
+def wait(condition: Callable[[], object], what: str | Callable[[], str], limit_s: float = 45.0) -> None:
     """Until it holds, or the test fails with `what`."""
     deadline = time.monotonic() + limit_s
     while not condition():
-        assert time.monotonic() < deadline, f"not within {limit_s:g} s: {what}"
+        assert time.monotonic() < deadline, f"not within {limit_s:g} s: {what if isinstance(what, str) else what()}"
         time.sleep(0.02)
+
+
+def passes(seconds: float) -> None:
+    """A fault lasts this long: the only sleep of these tests that is not a look."""
+    time.sleep(seconds)
 
 
 class Process:

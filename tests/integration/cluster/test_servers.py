@@ -1,0 +1,127 @@
+"""Kafka and ZooKeeper fail under load: nothing is lost, and everything serves again within a stated time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from halog.embedded import EmbeddedSite
+from halog.embedded.model import ServerName
+from halog.errors import SiteError
+from tests.contract.proxy import Proxy
+from tests.integration.cluster.checker import check
+from tests.integration.cluster.harness import Cluster
+from tests.integration.cluster.load import Load
+from tests.integration.cluster.processes import passes, wait
+from tests.integration.cluster.test_kill import whole_again
+
+pytestmark = pytest.mark.timeout(180)
+
+SERVERS: tuple[ServerName, ...] = ("kafka", "zookeeper")
+SERVES_AGAIN_S = 20.0
+"""After a server answers again: a new session and an election are a second; the machine is busy."""
+
+
+@pytest.fixture(autouse=True)
+def mended(site: EmbeddedSite) -> Iterator[None]:
+    """Whatever a test did to the servers, both run afterwards."""
+    yield
+    for server in SERVERS:
+        for mend in (site.resume, site.start_server):
+            with suppress(SiteError):  # it is not stopped, it runs
+                mend(server)
+
+
+@pytest.mark.feature("O3", "R1")
+def test_the_broker_is_killed_and_started_again(cluster: Cluster, site: EmbeddedSite) -> None:
+    """Callers wait and are served; what was in flight is settled by its id."""
+    with Load(cluster.client(), "broker") as load:
+        site.kill("kafka")
+        site.start_server("kafka")
+        load.flows(SERVES_AGAIN_S)
+        whole_again(cluster)
+    assert load.errors == []
+    check(cluster, load)
+
+
+@pytest.mark.feature("O3", "R1")
+def test_the_broker_stands_still_for_three_seconds(cluster: Cluster, site: EmbeddedSite) -> None:
+    """Less than the append deadline: nobody is deposed for it, and nobody gets an error."""
+    with Load(cluster.client(), "pause") as load:
+        before = {t.name: (t.epoch, t.active) for t in cluster.tables()}
+        site.pause("kafka")
+        passes(3.0)
+        site.resume("kafka")
+        load.flows(SERVES_AGAIN_S)
+        assert {t.name: (t.epoch, t.active) for t in cluster.tables()} == before
+    assert load.errors == []
+    assert load.longest_s > 2.0
+    check(cluster, load)
+
+
+@pytest.mark.feature("O3", "P10", "R4")
+def test_commits_go_on_without_zookeeper(cluster: Cluster, site: EmbeddedSite) -> None:
+    """Killed, it is away for longer than its sessions; partitions serve on. Back, it is told who is there, and a node
+    killed then is replaced as ever."""
+    with Load(cluster.client(), "zookeeper") as load:
+        before = {t.name: (t.epoch, t.active) for t in cluster.tables()}
+        site.kill("zookeeper")
+        passes(4.0)
+        load.flows(SERVES_AGAIN_S)
+        site.start_server("zookeeper")
+        wait(lambda: sorted(cluster.registered()) == ["A", "B", "C"], "all nodes are registered again", SERVES_AGAIN_S)
+        assert {t.name: (t.epoch, t.active) for t in cluster.tables()} == before
+        victim = cluster.table("p-0").node_list[0]
+        cluster.kill(victim)
+        load.flows(SERVES_AGAIN_S)
+        cluster.start([victim])
+        whole_again(cluster)
+    assert load.errors == []
+    check(cluster, load)
+
+
+@pytest.mark.feature("O3", "R1")
+def test_both_servers_are_killed_and_started_again(cluster: Cluster, site: EmbeddedSite) -> None:
+    """As after the machine came back with the nodes still there."""
+    with Load(cluster.client(), "both") as load:
+        site.kill("zookeeper")
+        site.kill("kafka")
+        site.start_server("zookeeper")
+        site.start_server("kafka")
+        load.flows(SERVES_AGAIN_S)
+        whole_again(cluster)
+    assert load.errors == []
+    check(cluster, load)
+
+
+@pytest.mark.feature("N4", "R5", "P10")
+def test_a_node_cut_off_from_zookeeper_serves_on_until_it_is_replaced(cluster: Cluster, site: EmbeddedSite) -> None:
+    """Its session ends although it lives and answers. Callers still reach it; since it could change no node list any
+    more, the others take over; back, the same run is registered again and a replica."""
+    proxy = Proxy(site.info.zookeeper)
+    cut_off = cluster.table("p-0").node_list[0]
+    try:
+        cluster.processes[cut_off].terminate()
+        cluster.launch(cut_off, cluster.configuration("behind-proxy.toml", zookeeper=proxy.address)).ready()
+        whole_again(cluster)
+        cluster.client().runtime.hand_over("p-0", cut_off)
+        wait(lambda: cluster.table("p-0").node_list[:1] == (cut_off,), f"{cut_off} is active")
+        whole_again(cluster)
+        run = cluster.registered()[cut_off]
+        with Load(cluster.client(), "expired") as load:
+            proxy.cut(reopen=False)
+            wait(lambda: cut_off not in cluster.registered(), "its session has ended", SERVES_AGAIN_S)
+            load.flows(SERVES_AGAIN_S)
+            wait(lambda: cluster.led_by(cut_off) == [], "it is replaced", SERVES_AGAIN_S)
+            load.flows(SERVES_AGAIN_S)
+            proxy.open()
+            whole_again(cluster)
+            assert cluster.registered()[cut_off] == run
+            load.flows(SERVES_AGAIN_S)
+        assert load.errors == []
+        check(cluster, load)
+    finally:
+        cluster.kill(cut_off)
+        proxy.close()
