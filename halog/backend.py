@@ -15,7 +15,7 @@ import msgspec
 from halog.core.ids import Reference
 
 
-class Found(msgspec.Struct, frozen=True, array_like=True):
+class Found(msgspec.Struct, frozen=True, array_like=True, gc=False):  # 100,000s are cached; no cycles possible
     """An object as committed: its reference, the lsn that last changed it, its encoded value, its index key."""
 
     ref: bytes
@@ -24,7 +24,7 @@ class Found(msgspec.Struct, frozen=True, array_like=True):
     key: bytes
 
 
-class Write(msgspec.Struct, frozen=True, array_like=True):
+class Write(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One object's change inside a transaction; `replaced` is the version read (-1: none, a create)."""
 
     op: int
@@ -87,7 +87,7 @@ class Backend(Protocol):
         """16 bytes: an 8-byte stamp (ns since 1970, growing on this node), then who gave it and a count."""
 
     def fetch(self, partition: str, keys: Sequence[bytes], *, settled: int = 0) -> Sequence[Found | None]:
-        """The committed objects under these index keys on the active node, once it has committed lsn `settled`."""
+        """The committed objects under these index keys on the active node; it waits a moment for lsn `settled`."""
 
     def fetch_local(self, partition: str, keys: Sequence[bytes]) -> tuple[Sequence[Found | None], Lag] | None:
         """The same from this node's own copy, with its lag; None if this node holds no copy."""

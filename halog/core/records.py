@@ -22,7 +22,7 @@ VERSION = 1
 CREATE, UPDATE, DELETE = 0, 1, 2
 
 
-class Header(msgspec.Struct, frozen=True):
+class Header(msgspec.Struct, frozen=True, gc=False):
     """What every record carries. `prev` is the hash of the accepted record before it; `lsn` counts accepted records.
 
     An `EpochStarted` stands outside the chain: its writer has not read the tail yet, so its lsn is 0 and prev empty.
@@ -35,7 +35,7 @@ class Header(msgspec.Struct, frozen=True):
     tx: bytes = NO_TX
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(msgspec.Struct, frozen=True, gc=False):
     """One object's change. `key` is the index key, `value` the encoded object (None: deleted), `replaced` the version
     it replaces (-1: none), `before` the bytes it replaces where the policy keeps before-images."""
 
