@@ -127,3 +127,13 @@ def check_copy(cluster: Cluster, node: str, partition: str, h: History) -> None:
     held = {f.key: (f.ref, f.version, f.value) for f in cluster.stored(node, partition)}
     wrong = sorted(k for k in held.keys() | h.objects.keys() if held.get(k) != h.objects.get(k))
     assert not wrong, f"{node}'s copy of {partition} differs from the log in {len(wrong)} objects"
+
+
+def copies_equal(cluster: Cluster) -> bool:
+    """For a log that was trimmed: do all copies hold the same objects now?"""
+    for partition in cluster.partitions():
+        nodes = cluster.table(partition).configured
+        held = [{f.key: (f.ref, f.version, f.value) for f in cluster.stored(n, partition)} for n in nodes]
+        if any(h != held[0] for h in held):
+            return False
+    return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from halog.schema import managed
+from halog.schema import Ref, managed
 
 
 class GroundedError(Exception):
@@ -31,3 +31,10 @@ class Flight:
     tail: str
     number: int
     of: str = ""
+
+
+@managed(key=("tail", "name"), partition_by="tail")
+class Pilot:
+    tail: str
+    name: str
+    flies: Ref[Aircraft]
