@@ -48,7 +48,9 @@ def producer(bootstrap: str) -> dict[str, Any]:
         "enable.idempotence": True,
         "enable.gapless.guarantee": True,  # one append lost for good makes everything behind it fail
         "acks": "all",
-        "max.in.flight.requests.per.connection": 5,  # the most idempotence allows
+        # While one request is under way the others gather for the next: fewer and larger requests, half the CPU of
+        # broker and client at 16 committers, nothing lost with one (measured against 5, the most idempotence allows).
+        "max.in.flight.requests.per.connection": 1,
         "linger.ms": 0,  # measured: produce → ack p50 0.5 ms; any linger is added to it
         "message.timeout.ms": 0,  # the core's commit deadline ends the epoch, never a silent drop in here
         "queue.buffering.max.messages": MAX_QUEUED,
