@@ -182,12 +182,12 @@ def hand_over(w: World) -> None:
     p = victim(w)
     if p is not None and len(w.nodes) > 1:
         to = w.engine.rng.choice([n for n in w.nodes if n != p.name])
+        if w.engine.rng.random() < 0.3:  # the successor has just begun to take the active for dead
+            w.members.doubt_at_once(to, p.name)
+            w.engine.at(span(w, 20.0, 200.0), w.members.trust, to, p.name)
         p.deliver(ev.HandOverAsked(w.hand_over_token(), to))
         if w.engine.rng.random() < 0.2:
             w.engine.at(span(w, 0.0, 20.0), w.engine.rng.choice((crash, pause, hold, suspect_active)), w)
-        elif w.engine.rng.random() < 0.5:
-            w.engine.at(span(w, 0.0, 15.0), w.members.doubt, to, p.name)
-            w.engine.at(span(w, 100.0, 300.0), w.members.trust, to, p.name)
 
 
 def hand_over_held(w: World) -> None:

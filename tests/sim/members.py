@@ -33,6 +33,12 @@ class Members:
         self.doubts.add((who, whom))
         self._look_again(who)
 
+    def doubt_at_once(self, who: str, whom: str) -> None:
+        self.doubts.add((who, whom))
+        process = self.world.nodes[who].process
+        if process is not None:
+            self._look(process)
+
     def trust(self, who: str, whom: str) -> None:
         self.doubts.discard((who, whom))
         self._look_again(who)

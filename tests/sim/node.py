@@ -201,12 +201,16 @@ class Process:
                     self.world.send(self.name, n, ev.PositionAsked(self.name, e.round))
             case ev.TellPosition():
                 self.world.send(self.name, e.node, ev.PositionTold(self.name, e.round, e.position, e.eligible))
-            case ev.RoleChanged():
-                self._role_changed(e.role)
             case ev.EndSession():
                 self._end_session(e.why)
             case _:
-                pass
+                self._observe(e)
+
+    def _observe(self, e: ev.Effect) -> None:
+        if isinstance(e, ev.RoleChanged):
+            self._role_changed(e.role)
+        elif isinstance(e, ev.Warn):
+            self.world.cover.hit("silent replica left" if "acknowledged nothing" in e.text else e.code)
 
     def _append(self, e: ev.Append) -> None:
         assert self.session is not None, "W1: an epoch appends under the session it began with"

@@ -35,6 +35,7 @@ SETTINGS = Settings(
     handed_ms=80,
     retry_ms=30,
     ack_every_ms=40,
+    silent_ms=150,
     ready_lag=3,
 )
 """The production deadlines, some ten times shorter, so that a short history meets them all."""

@@ -15,9 +15,9 @@ EDGES = [(role, happening) for role, ways in TRANSITIONS.items() for happening i
 HAPPENINGS = sorted({h for _, h in EDGES})
 
 
-def foreign_table(number: int = 9) -> ev.TableSeen:
-    """Another node took the partition."""
-    return ev.TableSeen(50, table(epoch=epoch(number), active=B))
+def foreign_table() -> ev.TableSeen:
+    """Another node took the partition (not the one it is handed to)."""
+    return ev.TableSeen(50, table(epoch=epoch(9), active=C))
 
 
 def loading_loaded() -> Core:
@@ -228,6 +228,12 @@ def test_every_other_pair_is_an_error_naming_both(role: Role) -> None:
         if happening not in TRANSITIONS[role]:
             with pytest.raises(AssertionError, match=f"'{role.value}' on '{happening}'"):
                 next_role(role, happening)
+
+
+def test_a_hand_over_happened_if_the_successor_is_quicker_than_our_acknowledgement() -> None:
+    core = Core().handing()
+    core.step(ev.TableSeen(50, table(epoch=epoch(9), active=B)))
+    assert core.replies() == [ev.Happened(2)]
 
 
 @pytest.mark.parametrize("role", [r for r in Role if r not in (Role.FAILED,)], ids=lambda r: r.value)
