@@ -35,7 +35,7 @@ class Leading:
         self.proposal: tuple[Replica, ...] = ()
         self.verify_to = -1
         self.silent: set[Member] = set()
-        """Living members whose copy acknowledges nothing any more: commits do not wait for them for ever."""
+        """Living members whose copy acknowledges nothing new, though there is: commits wait no longer."""
         self._heard: dict[Member, int] = {}
         self._awake_ms, self._ticked_at = 0, p.now
         """Time as this copy has lived through it: while the process was stopped nobody could be heard."""
@@ -95,9 +95,14 @@ class Leading:
     def abandon(self, why: str) -> None:
         """The epoch is over; answer everybody with what is known: nothing."""
         if self.handing is not None:
-            unknown = self.p.role is Role.HANDING
-            self.p.out.append(ev.Reply(self.handing[0], ev.Unknown(why) if unknown else ev.Refused(why)))
+            self.p.out.append(ev.Reply(self.handing[0], self._overtaken(self.handing[1], why)))
         self.writer.abandon(why, self.p.out)
+
+    def _overtaken(self, to: str, why: str) -> ev.Result:
+        """What the end of the epoch makes of a hand-over: the successor may be quicker than our acknowledgement."""
+        if self.p.table.active is not None and self.p.table.active.node == to:
+            return ev.Happened(self.writer.last_lsn)
+        return ev.Unknown(why) if self.p.role is Role.HANDING else ev.Refused(why)
 
     # --- a gap: read it like any reader (W3) ---
 
@@ -132,10 +137,11 @@ class Leading:
         """S5: counts for this epoch and a living incarnation only."""
         if e.epoch != self.epoch or e.member not in self.p.alive:
             return
-        self._heard[e.member] = self._awake_ms
-        self.silent.discard(e.member)
         acks = self.writer.acks
         known = acks.get(e.member)
+        if known is None or e.lsn > known or e.lsn >= self.p.chain.state.lsn:
+            self._heard[e.member] = self._awake_ms
+            self.silent.discard(e.member)
         if known is None or e.lsn > known:
             acks[e.member] = e.lsn
             self.writer.settle(self.p.out)
@@ -169,7 +175,7 @@ class Leading:
         for m in self._listed() & self.p.alive - self.silent:
             if self._heard.get(m, 0) < since:
                 self.silent.add(m)
-                self._leaves(m, f"its copy acknowledged nothing for {self.p.settings.silent_ms} ms")
+                self._leaves(m, f"its copy acknowledged nothing new for {self.p.settings.silent_ms} ms")
 
     def _usable(self) -> list[Member]:
         """Living configured members in priority order: those in the table, and those close behind."""

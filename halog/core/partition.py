@@ -220,9 +220,14 @@ class Partition:
     def _acknowledge(self, repeat: bool = False) -> None:
         """Tell the active how far this copy is: once per stored batch, and again in case it was lost."""
         s, active = self.held, self.table.active
-        if self.leading is not None or self.role is Role.LOADING or active is None or active == self.me or not s.opened:
+        if self.leading is not None or active is None or active == self.me or not s.opened:
             return
-        if s.epoch != self.table.epoch or active not in self.alive:
+        if (
+            self.role is Role.LOADING
+            or self.role is Role.FAILED
+            or s.epoch != self.table.epoch
+            or active not in self.alive
+        ):
             return
         if repeat or self.acked != (s.epoch, s.lsn):
             self.acked, self.acked_at = (s.epoch, s.lsn), self.now

@@ -31,8 +31,8 @@ class Settings(msgspec.Struct, frozen=True):
     """An async replica acknowledges no more often: nobody waits for it, and each costs the active about 0.1 ms of CPU.
     A replica that is promoted, or handed the partition, adds this once to the pause."""
     silent_ms: int = 1_500
-    """A replica's copy that acknowledges nothing for so long leaves the node list, though its node lives: it stopped, or
-    is being rebuilt. Fifteen repetitions, so that a stall of a loaded machine is none."""
+    """A replica that lives, but for so long acknowledges nothing of what the log has, leaves the node list: its copy
+    stopped, is being rebuilt, or cannot reach the log. Fifteen repetitions: a loaded machine's stall is none."""
     ready_lag: int = 1_000
     """A replica at most this many records behind is worth waiting for: it joins within milliseconds."""
     max_record_bytes: int = 5_000_000

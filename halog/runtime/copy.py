@@ -24,7 +24,7 @@ from halog.core.partition import Partition
 from halog.core.roles import Role
 from halog.core.settings import Settings
 from halog.core.table import PartitionTable
-from halog.errors import LogError, StoreError
+from halog.errors import HalogError, LogError, StoreError
 from halog.ports import Entry, LogSession, Store, TopicPartition
 from halog.runtime.objects import Item, ObjectTable
 from halog.runtime.results import to_error
@@ -32,6 +32,13 @@ from halog.runtime.results import to_error
 logger = logging.getLogger("halog.partition")
 
 Answer = Callable[[ev.Result], None]
+
+
+def _ours(error: Exception, what: str) -> LogError | StoreError:
+    """Any failure as one that stops a copy."""
+    if isinstance(error, LogError | StoreError):
+        return error
+    return LogError(f"{what} could not be performed: {type(error).__name__}: {error}")
 
 
 def monotonic_ms() -> int:
@@ -162,9 +169,16 @@ class Copy:
         try:
             while self._inbox:
                 for effect in self.core.step(self._inbox.popleft(), monotonic_ms()):
-                    self._performers[type(effect)](effect)
+                    self._perform(effect)
         finally:
             self._busy = False
+
+    def _perform(self, effect: ev.Effect) -> None:
+        """Core and world must not part: an effect that cannot be performed, for whatever reason, ends this copy."""
+        try:
+            self._performers[type(effect)](effect)
+        except Exception as error:
+            raise _ours(error, type(effect).__name__) from error
 
     def read(self, entries: Sequence[Entry]) -> None:
         """A run of log entries: stepped, stored in one write, shown, then acknowledged."""
@@ -196,8 +210,8 @@ class Copy:
             if read:
                 self._post(ev.Stored())
                 self._loaded()
-        except (LogError, StoreError) as error:
-            self._stop(error)
+        except Exception as error:
+            self._stop(_ours(error, "a batch"))
         finally:
             self._pending = None
         self.progress.notify_all()
@@ -216,7 +230,10 @@ class Copy:
         self.error = error
         logger.error("partition %s stops: %s", self.name, error)
         self._inbox.clear()
-        self._post(ev.LogLost(str(error)))
+        try:
+            self._post(ev.LogLost(str(error)))
+        except (LogError, StoreError):
+            logger.exception("partition %s could not even stop in order", self.name)
 
     # --- effects ---
 
@@ -232,7 +249,11 @@ class Copy:
             self.delivered = e.tag
             self.node.reported(self)
 
-        session.append(self.tp, e.data, done)
+        try:
+            session.append(self.tp, e.data, done)
+        except HalogError as error:  # the core counts on this record: without it the epoch is over
+            self._inbox.append(ev.AppendFailed(e.tag, str(error)))
+            return
         self.appended = e.tag
         if not self._served:
             self.node.expect_delivery()
@@ -328,7 +349,7 @@ class Copy:
     def ask_outcome(self, tx: bytes, attempt: int, answer: Answer) -> None:
         """What became of a transaction?"""
         with self.lock:
-            self._post(ev.Asked(self._expect(answer), tx, attempt))
+            self._post_safely(ev.Asked(self._expect(answer), tx, attempt))
             due, self._due = self._due, []
         for to, result in due:
             to(result)

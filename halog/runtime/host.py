@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from halog.core import events as ev
 from halog.core.chain import ChainState
@@ -38,6 +39,9 @@ ERROR_PAUSE_S = 0.1
 
 REBUILD_S = 0.2
 """Before a copy is rebuilt, and between attempts."""
+
+HOSTED_AT_ONCE = 4
+"""Copies opened side by side at start: beyond that two cores only take turns."""
 
 TICK_S = 0.02
 """Deadlines are in tens of ms; a tick costs about 3 µs a copy."""
@@ -86,23 +90,32 @@ class Host:
         """Start the threads, once the topics exist; copies are added one by one."""
         self.members = members
         self._session, self._tail = self.log.session(), self.log.tail()
-        for name, target in (
-            ("tail", LogReader(self._tail, self.by_tp.get, self._flush_acks).turn),
+        reader = LogReader(self._tail, self.by_tp.get, self._flush_acks)
+        self._tail_thread = self._spawn("tail", lambda: self._forever(reader.turn))
+        for name, turn in (
             ("deliveries", lambda: self.deliveries.run(self._closing)),
             ("ticks", self._tick),
             ("snapshots", self._take_snapshots),
             ("refresh", self._refresh),
         ):
-            thread = threading.Thread(target=self._forever, args=(target,), name=f"halog-{name}", daemon=True)
-            self._threads.append(thread)
-            if name == "tail":
-                self._tail_thread = thread
-            thread.start()
+            self._spawn(name, partial(self._forever, turn))
+
+    def _spawn(self, name: str, work: Callable[[], None]) -> threading.Thread:
+        """A thread that `close` waits for."""
+        thread = threading.Thread(target=work, name=f"halog-{name}", daemon=True)
+        thread.start()
+        self._threads.append(thread)
+        return thread
 
     def run(self, work: Callable[[], None]) -> None:
         """Do something that may block on another thread."""
         if not self._closing.is_set():
             self._executor.submit(_logged, work)
+
+    def host_all(self, tables: Sequence[tuple[int, PartitionTable]]) -> None:
+        """Host these partitions, several at a time: each waits for the log's answers more than it works."""
+        with ThreadPoolExecutor(HOSTED_AT_ONCE, thread_name_prefix="halog-host") as pool:
+            list(pool.map(lambda vt: self.host(*vt), tables))
 
     def host(self, version: int, table: PartitionTable) -> None:
         """Begin to host a partition: warm from the store, else from the state topic, then the log."""
@@ -154,7 +167,7 @@ class Host:
     # --- threads ---
 
     def _forever(self, turn: Callable[[], None]) -> None:
-        """A thread of a node must outlive whatever one turn of it meets: without it the node would live on, half dead."""
+        """A thread must outlive whatever one turn of it meets: without it the node would live on, half dead."""
         while not self._closing.is_set():
             try:
                 turn()
@@ -191,7 +204,7 @@ class Host:
                 return
             self._ending = session
         logger.warning("the producer session ends: %s", why)
-        threading.Thread(target=self._renew, args=(session, why), name="halog-session", daemon=True).start()
+        self._spawn("session", lambda: self._renew(session, why))
 
     def _renew(self, session: LogSession, why: str) -> None:
         self._ended(session, why)
@@ -298,7 +311,7 @@ class Host:
 
     def lost(self, copy: Copy, why: str) -> None:
         """The copy cannot go on from what it holds: drop it and rebuild it from the state topic and the log."""
-        threading.Thread(target=self._rebuild, args=(copy,), name=f"halog-rebuild-{copy.name}", daemon=True).start()
+        self._spawn(f"rebuild-{copy.name}", lambda: self._rebuild(copy))
 
     def _rebuild(self, copy: Copy) -> None:
         """Until it is there again: log or coordinator may be away for now."""

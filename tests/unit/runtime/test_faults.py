@@ -1,0 +1,177 @@
+"""What a node's surroundings may do to it: whatever raises, in whatever thread, the partitions go on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from halog.core import events as ev
+from halog.core.roles import Role
+from halog.errors import OverloadedError, StoreError, UnreachableError
+from halog.runtime.copy import Copy
+from halog.runtime.host import Host
+from halog.schema import Registry, managed
+from halog.testing.cluster import Cluster, wait_until
+
+REGISTRY = Registry()
+
+
+@managed(key="name", registry=REGISTRY)
+class Counter:
+    name: str
+    value: int = 0
+
+    def add(self, n: int) -> int:
+        self.value += n
+        return self.value
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3, partitions=2, registry=REGISTRY) as cluster:
+        with cluster.client().transaction() as tx:
+            tx.create(Counter("c"))
+        yield cluster
+
+
+def host_of(cluster: Cluster, name: str) -> Host:
+    host = cluster.node(name).runtime.host
+    assert host is not None
+    return host
+
+
+def copy_on(cluster: Cluster, name: str) -> Copy:
+    return host_of(cluster, name).copies[cluster.partition_of(Counter, "c")]
+
+
+def add(cluster: Cluster) -> int:
+    with cluster.client().transaction() as tx:
+        return tx.get(Counter, "c").add(1)
+
+
+def failing(error: Exception, times: int, real: Callable[..., Any]) -> Callable[..., Any]:
+    """`real`, once it has raised so many times."""
+    left = [times]
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if left[0] > 0:
+            left[0] -= 1
+            raise error
+        return real(*args, **kwargs)
+
+    return call
+
+
+def threads() -> list[str]:
+    return sorted(t.name for t in threading.enumerate() if t.name in ("halog-tail", "halog-ticks", "halog-snapshots"))
+
+
+@pytest.mark.feature("P10", "R4")
+def test_a_log_that_is_away_when_the_session_ends_leaves_the_node_whole(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, active = threads(), cluster.active_for(Counter, "c")
+    host, copy = host_of(cluster, active), copy_on(cluster, active)
+    away = failing(UnreachableError("Kafka does not answer"), 5, host.log.session)
+    monkeypatch.setattr(host.log, "session", away)
+    copy.post(ev.AppendFailed(copy.core.tag + 1, "nobody knows"))
+    host.end_session(host.current_session(), "the log did not acknowledge in time")
+    assert add(cluster) == 1
+    cluster.settle()
+    now = copy_on(cluster, cluster.active_for(Counter, "c")).core.chain
+    wait_until(lambda: copy.core.chain.state.lsn >= now.state.lsn, "it does not follow")
+    assert threads() == before
+
+
+@pytest.mark.feature("P10")
+def test_an_append_the_session_refuses_ends_the_epoch_at_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = copy_on(cluster, cluster.active_for(Counter, "c")).session
+    assert session is not None
+    full = failing(OverloadedError("100,000 appends are in flight"), 1, session.append)
+    monkeypatch.setattr(session, "append", full)
+    assert add(cluster) == 1
+    assert add(cluster) == 2
+
+
+@pytest.mark.feature("P10", "R4")
+@pytest.mark.parametrize("error", [StoreError("no space left on device"), ValueError("not of our tree")])
+def test_an_active_node_that_cannot_store_gives_the_partition_up(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    active = cluster.active_for(Counter, "c")
+    host = host_of(cluster, active)
+    monkeypatch.setattr(host.store, "write", failing(error, 10**9, host.store.write))
+    assert add(cluster) == 1
+    assert cluster.active_for(Counter, "c") != active
+    assert add(cluster) == 2
+
+
+@pytest.mark.feature("R4")
+def test_a_sync_replica_that_cannot_store_holds_commits_up_for_a_moment_only(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (replica,) = [r.node for r in cluster.tables()[cluster.partition_of(Counter, "c")].replicas if r.kind == "sync"]
+    host = host_of(cluster, replica)
+    monkeypatch.setattr(host.store, "write", failing(StoreError("no space left on device"), 10**9, host.store.write))
+    assert add(cluster) == 1
+    assert copy_on(cluster, replica).core.role is Role.FAILED
+    assert replica not in cluster.tables()[cluster.partition_of(Counter, "c")].node_list
+
+
+@pytest.mark.feature("N4")
+def test_a_copy_is_rebuilt_although_log_and_coordinator_are_away_at_first(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = cluster.active_for(Counter, "c")
+    host, old = host_of(cluster, name), copy_on(cluster, name)
+    monkeypatch.setattr(host.log, "bounds", failing(UnreachableError("Kafka does not answer"), 2, host.log.bounds))
+    coordinator = host.snapshots.coordinator
+    lost = failing(UnreachableError("ZooKeeper is not connected"), 2, coordinator.create)
+    monkeypatch.setattr(coordinator, "create", lost)
+    old.post(ev.LogLost("trimmed away"))
+    assert add(cluster) == 1
+    wait_until(lambda: host.copies.get(old.name) not in (None, old), "not rebuilt")
+
+
+@pytest.mark.feature("N4")
+def test_a_thread_outlives_an_error_of_its_turn(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = host_of(cluster, "A")
+    for part, call in ((host._tail, "poll"), (host.members, "tick"), (host.snapshots, "tend")):
+        monkeypatch.setattr(part, call, failing(ValueError("not of our tree"), 2, getattr(part, call)))
+    assert add(cluster) == 1
+    assert threads() == sorted(["halog-tail", "halog-ticks", "halog-snapshots"] * 3)
+
+
+@pytest.mark.feature("N4")
+def test_a_coordinator_that_is_away_keeps_no_worker_busy(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = host_of(cluster, "A")
+    monkeypatch.setattr(
+        host.coordinator, "sync", failing(UnreachableError("ZooKeeper is not connected"), 10**9, host.coordinator.sync)
+    )
+    for copy in list(host.copies.values()) * 10:
+        host.refresh_table(copy)
+    done = threading.Event()
+    host.run(done.set)
+    assert done.wait(1.0)
+
+
+@pytest.mark.feature("R8")
+def test_a_node_restarts_warm_where_the_last_record_opened_an_epoch(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    active = cluster.active_for(Counter, "c")
+    cluster.kill(active)
+    cluster.settle()
+    cluster.restart(active)
+    cluster.settle()
+    other = cluster.active_for(Counter, "c")
+    wait_until(lambda: copy_on(cluster, active).core.chain.state.opened, "not caught up")
+    cluster.kill(active)
+    cluster.restart(active)
+    assert other
+    assert not [r for r in caplog.records if "not of this log" in r.message]
