@@ -30,7 +30,6 @@ from halog.errors import (
     NotActiveError,
     OutcomeUnknownError,
     OverloadedError,
-    PartitionUnavailableError,
     RefusedError,
     UnknownTypeError,
 )
@@ -41,7 +40,7 @@ from halog.runtime.host import Host
 from halog.runtime.members import Membership, NodeInfo
 from halog.runtime.results import to_error
 from halog.runtime.router import LocalError, Router
-from halog.runtime.service import Execute, Service, settled
+from halog.runtime.service import WAIT_S, Execute, Service, is_full, settled
 from halog.runtime.snapshots import Policy, Snapshots
 from mappers.base import Mapper
 
@@ -154,9 +153,7 @@ class Runtime:
         if host is not None:
             host.start(self.members)
             self.members.tails = host.tails
-            for version, table in tables.values():
-                if self.name in table.configured:
-                    host.host(version, table)
+            host.host_all([vt for vt in tables.values() if self.name in vt[1].configured])
             self.copies = host.copies
         for name in tables:
             a.coordinator.watch(f"partitions/{name}", self._table_changed)
@@ -328,8 +325,7 @@ class Runtime:
         """See Backend."""
         copy = self.copies.get(partition)
         if copy is not None and copy.serving:
-            if settled and not copy.wait_for(settled, self._call_s):
-                raise PartitionUnavailableError(f"lsn {settled} of {partition} is not settled", partition=partition)
+            copy.wait_for(settled, WAIT_S)  # if its epoch has ended it never comes; reads are checked at the commit
             return [copy.objects.find(k) for k in keys]
         reply = self._ask(partition, frames.Fetch(partition, list(keys), settled))
         if reply is None:
@@ -362,7 +358,7 @@ class Runtime:
                 if found is not None:
                     after = found.key
                     yield found
-            if len(reply.items) < SCAN_PAGE:
+            if not is_full(len(reply.items), sum(len(f.value) for f in reply.items if f is not None), SCAN_PAGE):
                 return
 
     def scan_local(self, partition: str, prefix: bytes) -> Iterator[Found] | None:

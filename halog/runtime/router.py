@@ -102,6 +102,8 @@ class Router:
             except NotActiveError as e:
                 hint = self._fresh_hint(e, target)
             except OutcomeUnknownError as e:
+                if e.evidence.get("expired"):
+                    raise  # nobody will ever know more
                 hint, unknown = None, e
             except (UnreachableError, DeadlineError) as e:
                 hint = None

@@ -4,14 +4,13 @@ result, everything else by the connection's own thread.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from halog.backend import Invocation, Invoked
+from halog.backend import Found, Invocation, Invoked
 from halog.core import events as ev
 from halog.core.ids import Member
 from halog.errors import FrameError, HalogError, NotActiveError, RefusedError, UnreachableError
@@ -29,6 +28,9 @@ logger = logging.getLogger("halog.service")
 
 WAIT_S = 0.5
 """Longest wait for a commit in flight before a read is answered; the caller asks again."""
+
+PAGE_BYTES = 1_000_000
+"""A page of a scan ends with the object that passes this: with the largest object it still fits a frame."""
 
 Execute = Callable[[str, Invocation], Invoked]
 
@@ -131,7 +133,7 @@ class Service:
             copy = self.host.copies[r.partition]
         else:
             copy = self._active(r.partition)
-        return frames.Objects(list(itertools.islice(copy.objects.scan(r.prefix, r.after), r.limit)))
+        return frames.Objects(_page(copy.objects.scan(r.prefix, r.after), r.limit))
 
     def _submit(self, peer: Peer, r: object) -> None:
         assert isinstance(r, frames.Submit)
@@ -162,6 +164,22 @@ class Service:
         copy.hand_over(r.to, lambda result: _send(peer, _outcome(result, r.partition)))
 
 
+def is_full(count: int, size: int, limit: int) -> bool:
+    """Does a page of a scan end here? It must fit a frame, whatever the size of its objects."""
+    return count >= limit or size >= PAGE_BYTES
+
+
+def _page(found: Iterable[Found], limit: int) -> list[Found | None]:
+    page: list[Found | None] = []
+    size = 0
+    for f in found:
+        page.append(f)
+        size += len(f.value)
+        if is_full(len(page), size, limit):
+            break
+    return page
+
+
 def _outcome(result: ev.Result, partition: str) -> frames.Reply:
     return frames.Committed(result.lsn) if isinstance(result, ev.Happened) else to_frame(to_error(result, partition))
 
@@ -181,6 +199,9 @@ def settled(result: ev.Result) -> frames.Reply:
 
 def _send(peer: Peer, reply: frames.Reply) -> None:
     try:
-        peer.send(frames.encode(reply))
+        try:
+            peer.send(frames.encode(reply))
+        except FrameError as e:  # too large for a frame: say so, or the caller asks in vain until its deadline
+            peer.send(frames.encode(to_frame(e)))
     except UnreachableError:
         logger.debug("%s is gone before its reply", peer.remote)
