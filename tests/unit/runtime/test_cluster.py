@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,11 @@ def _config(**policy: Any) -> Config:
 
 
 @pytest.fixture
-def coordinator() -> MemoryCoordinator:
+def coordinator() -> Iterator[MemoryCoordinator]:
     made = MemoryCoordinator(MemoryTree())
     made.connect(lambda state: None)
-    return made
+    yield made
+    made.close()
 
 
 @pytest.mark.feature("P1", "P2")
