@@ -15,16 +15,18 @@ from functools import partial
 
 from halog.core import events as ev
 from halog.core.chain import ChainState
-from halog.core.ids import EpochId, Member, digest
+from halog.core.ids import EpochId, Member
 from halog.core.outcomes import Outcomes
 from halog.core.settings import Settings
 from halog.core.table import PartitionTable
-from halog.errors import CoordinatorError, HalogError, VersionError
+from halog.errors import CoordinatorError, DivergedError, HalogError, LogError, VersionError
 from halog.ports import Coordinator, Log, LogSession, LogTail, Store, TopicPartition, UnknownResult
 from halog.runtime import frames
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
 from halog.runtime.members import Membership
+from halog.runtime.objects import StoredPosition
+from halog.runtime.position import ahead, confirmed
 from halog.runtime.reader import LogReader
 from halog.runtime.router import Router
 from halog.runtime.snapshots import Snapshots
@@ -42,6 +44,9 @@ REBUILD_S = 0.2
 
 HOSTED_AT_ONCE = 4
 """Copies opened side by side at start: beyond that two cores only take turns."""
+
+NEVER = 1 << 62
+"""An end no log reaches: a copy that is not to be loaded waits for it."""
 
 TICK_S = 0.02
 """Deadlines are in tens of ms; a tick costs about 3 µs a copy."""
@@ -69,6 +74,8 @@ class Host:
         self.by_tp: dict[TopicPartition, Copy] = {}
         self.members: Membership
         self.observers: list[Callable[[Copy, str, str], None]] = []
+        self._lost_at: dict[str, int] = {}
+        """Partition → the offset its copy was rebuilt for last."""
         self._executor = ThreadPoolExecutor(8, thread_name_prefix="halog-work")
         self._session: LogSession
         self._session_lock = threading.Lock()
@@ -120,6 +127,10 @@ class Host:
     def host(self, version: int, table: PartitionTable) -> None:
         """Begin to host a partition: warm from the store, else from the state topic, then the log."""
         copy = Copy(self, version, table)
+        stored = copy.objects.load_position()
+        if stored is not None and (error := ahead(self.log, copy, stored)) is not None:
+            self._keep_as_it_is(copy, stored, error)
+            return
         state, next_offset, outcomes, last_offset = self._position(copy, table)
         end = self.log.bounds(copy.tp)[1]
         self.by_tp[copy.tp] = copy
@@ -130,27 +141,22 @@ class Host:
         if known is not None:
             copy.post(ev.TableSeen(*known))
 
+    def _keep_as_it_is(self, copy: Copy, stored: StoredPosition, error: LogError) -> None:
+        """Hosted, but taking no part in anything, with the reason in its status."""
+        copy.start(stored.state, stored.next_offset, copy.objects.load_outcomes(), stored.last_offset, NEVER)
+        self.copies[copy.name] = copy
+        copy.fail(error)
+
     def _position(self, copy: Copy, table: PartitionTable) -> tuple[ChainState, int, Outcomes, int]:
         """Where to go on: the store's position if the log still confirms it, else what a snapshot holds."""
         stored = copy.objects.load_position()
-        if stored is not None and self._confirmed(copy, stored.state, stored.last_offset, stored.next_offset):
+        if stored is not None and confirmed(self.log, copy, stored):
             return stored.state, stored.next_offset, copy.objects.load_outcomes(), stored.last_offset
         if stored is not None:
             logger.warning("partition %s: the local store is not of this log; rebuilding it", copy.name)
         copy.objects.drop()
         empty = ChainState(bytes.fromhex(table.log_id), self.site)
         return self.snapshots.restore(copy, table.policy, empty)
-
-    def _confirmed(self, copy: Copy, state: ChainState, last_offset: int, next_offset: int) -> bool:
-        """Does the log hold the record our history ends with, where we read it (or nothing, for an empty history)?"""
-        start, end = self.log.bounds(copy.tp)
-        if next_offset > end or next_offset < start:
-            return False
-        if last_offset < 0:
-            return True
-        if last_offset < start:
-            return next_offset >= start
-        return any(digest(e.value) == state.hash for e in self.log.read(copy.tp, last_offset, last_offset + 1))
 
     def close(self) -> None:
         """Stop the threads; nothing is handed over here."""
@@ -310,13 +316,23 @@ class Host:
         self.router.nudge()
 
     def lost(self, copy: Copy, why: str) -> None:
-        """The copy cannot go on from what it holds: drop it and rebuild it from the state topic and the log."""
+        """The copy cannot go on from what it holds: drop it and rebuild it from the state topic and the log. If that
+        led to the same place before, the log is what is wrong."""
+        at = copy.core.next_offset
+        if self._lost_at.get(copy.name) == at:
+            copy.error = DivergedError(f"at offset {at}, also when rebuilt: {why}", partition=copy.name, offset=at)
+            logger.error("partition %s stops: %s", copy.name, copy.error)
+            return
+        self._lost_at[copy.name] = at
         self._spawn(f"rebuild-{copy.name}", lambda: self._rebuild(copy))
 
     def _rebuild(self, copy: Copy) -> None:
         """Until it is there again: log or coordinator may be away for now."""
         while not self._closing.wait(REBUILD_S):
             try:
+                if (error := ahead(self.log, copy, copy.objects.load_position())) is not None:
+                    copy.fail(error)
+                    return
                 with copy.lock:
                     self.copies.pop(copy.name, None)
                     self.by_tp.pop(copy.tp, None)
