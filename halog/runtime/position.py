@@ -32,8 +32,8 @@ def ahead(log: Log, copy: Copy, stored: StoredPosition | None) -> LogError | Non
         return None
     return LogError(
         f"the log of {copy.name} ends at offset {end}, but was read here up to {stored.next_offset}: it was cut, or "
-        "its topic created again; nothing was deleted here. Restore the topic, or delete the data directories of all its "
-        "nodes to go on with what is left",
+        "its topic created again; nothing was deleted here. Restore the topic, or delete the data directories of all "
+        "its nodes to go on with what is left",
         partition=copy.name,
         end=end,
         read=stored.next_offset,

@@ -228,7 +228,9 @@ class Cluster:
 
     def describe(self) -> str:
         """Tables and copies, for the report of a failure; never fails itself."""
-        lines = []
+        lines: list[str] = []
+        if "client" not in self._clients:
+            return "no client was opened"
         for name, (version, table) in sorted(self.client().runtime.router.tables.items()):
             lines.append(f"{name} v{version} epoch {table.epoch.number} {table.active} {table.replicas}")
         for node in self.running():
