@@ -66,13 +66,16 @@ class LogLost(msgspec.Struct, frozen=True):
 
 class Submitted(msgspec.Struct, frozen=True):
     """A transaction asks to commit. `reads` are (index key, version read); `found` the store's version now of every
-    key read or changed (-1: absent). A repeated `tx` joins the first attempt or gets its result."""
+    key read or changed (-1: absent). A repeated `tx` joins the first attempt or gets its result. `epoch` is the highest
+    epoch number the initiator knew of when it asked: a writer below it may not know what became of an earlier attempt,
+    and must not judge this one."""
 
     token: int
     tx: bytes
     reads: Sequence[tuple[bytes, int]]
     changes: Sequence[Change]
     found: Mapping[bytes, int]
+    epoch: int = 0
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -208,7 +211,9 @@ class Busy(msgspec.Struct, frozen=True):
 
 
 class Expired(msgspec.Struct, frozen=True):
-    """The transaction id is older than the outcomes still remembered."""
+    """The transaction id is not newer than `horizon`, the stamp up to which outcomes may have been forgotten."""
+
+    horizon: bytes = b""
 
 
 class Unknown(msgspec.Struct, frozen=True):

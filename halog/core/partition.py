@@ -104,11 +104,6 @@ class Partition:
         return self.role is not Role.LOADING and self.role is not Role.FAILED and self.me.node in self.table.configured
 
     @property
-    def unhurried(self) -> bool:
-        """Does neither a commit nor an election wait for what this copy reads?"""
-        return self.role is Role.FOLLOWING and self._is_async()
-
-    @property
     def epoch_ours(self) -> bool:
         """Does the znode name this incarnation as active?"""
         return self.table.active == self.me
@@ -210,10 +205,11 @@ class Partition:
 
     def _stored(self, e: ev.Stored) -> None:
         self.held = self.chain.state
-        if not self._is_async() or self.now - self.acked_at >= self.settings.async_ack_ms:
+        if not self.is_async or self.now - self.acked_at >= self.settings.async_ack_ms:
             self._acknowledge()
 
-    def _is_async(self) -> bool:
+    @property
+    def is_async(self) -> bool:
         """Does the node list say that no commit waits for this copy?"""
         return Replica(self.me.node, self.me.incarnation, ASYNC) in self.table.replicas
 
@@ -251,7 +247,8 @@ class Partition:
         return self.leading
 
     def _submitted(self, e: ev.Submitted) -> None:
-        if self.role is Role.ACTIVE or self.role is Role.VERIFYING:
+        serving = self.role is Role.ACTIVE or self.role is Role.VERIFYING
+        if serving and self.chain.state.epoch.number >= e.epoch:
             self._leader().submit(e)
         else:
             self.out.append(ev.Reply(e.token, ev.NotServing(self._hint())))
@@ -268,7 +265,7 @@ class Partition:
         if lsn is not None:
             result = ev.Happened(lsn)
         elif self.outcomes.expired(e.tx):
-            result = ev.Expired()
+            result = ev.Expired(self.outcomes.horizon)
         elif self.chain.state.led > e.attempt and (self.leading is None or not self.leading.knows(e.tx)):
             result = ev.NotHappened()
         else:

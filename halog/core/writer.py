@@ -52,7 +52,7 @@ class Writer:
     def submit(self, e: ev.Submitted, now: int, out: list[ev.Effect]) -> None:
         """Validate and append, or answer at once."""
         refusal = self._known(e) or self._conflict(e)
-        if refusal is None and len(self.queue) >= self.settings.max_in_flight:
+        if refusal is None and len(self.queue) + len(self.waiting) >= self.settings.max_in_flight:
             refusal = ev.Busy(self.settings.max_in_flight)
         if refusal is not None:
             if not isinstance(refusal, _Joined):
@@ -96,7 +96,7 @@ class Writer:
                 return ev.Happened(lsn)
             self._park(lsn, e.token)
             return _JOINED
-        return ev.Expired() if self.outcomes.expired(e.tx) else None
+        return ev.Expired(self.outcomes.horizon) if self.outcomes.expired(e.tx) else None
 
     def _park(self, lsn: int, token: int) -> None:
         """Answer `token` with `lsn` once the replicas have it; `waiting` stays in order of lsn."""

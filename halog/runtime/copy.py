@@ -317,8 +317,8 @@ class Copy:
         self.answers[self._token] = answer
         return self._token
 
-    def submit(self, tx: bytes, work: Work, answer: Answer) -> int:
-        """Ask to commit; `answer` is called once, on any thread. Returns the tag of the append this led to, or 0: the
+    def submit(self, tx: bytes, work: Work, answer: Answer, epoch: int = 0) -> int:
+        """Ask to commit, knowing of `epoch`; `answer` is called once, on any thread. Returns the tag of the append this led to, or 0: the
         caller sees to its delivery report (`Host.serve`)."""
         with self.lock:
             before = self.appended
@@ -329,7 +329,7 @@ class Copy:
                 found[key] = version(key)
             changes = [self._change(w, found) for w in work.writes]
             try:
-                self._post_safely(ev.Submitted(self._expect(answer), tx, work.reads, changes, found))
+                self._post_safely(ev.Submitted(self._expect(answer), tx, work.reads, changes, found, epoch))
             finally:
                 self._served = False
             tag = self.appended if self.appended > before else 0

@@ -90,11 +90,12 @@ class Scan(_Frame):
 
 
 class Submit(_Frame):
-    """Commit `work` as transaction `tx`."""
+    """Commit `work` as transaction `tx`; `epoch` is the highest epoch number the sender knows of."""
 
     partition: str
     tx: bytes
     work: Work
+    epoch: int = 0
 
 
 class Validate(_Frame):

@@ -38,7 +38,7 @@ from halog.runtime import cluster, frames
 from halog.runtime.copy import Copy
 from halog.runtime.host import Host
 from halog.runtime.members import Membership, NodeInfo
-from halog.runtime.results import to_error
+from halog.runtime.results import clock_behind, to_error
 from halog.runtime.router import LocalError, Router
 from halog.runtime.service import WAIT_S, Execute, Service, is_full, settled
 from halog.runtime.snapshots import Policy, Snapshots
@@ -94,6 +94,8 @@ class Runtime:
         self._owners: dict[str, tuple[Mapper, tuple[str, ...]]] = {}
         self._count = self.incarnation << 22
         self._tx_stamp = 0
+        self._unsent: set[bytes] = set()
+        """Transaction ids given and not yet sent: of those, "too old" means that they did not happen."""
         self._id_lock = threading.Lock()
         self._nodes_lock = threading.Lock()
         self._call_s = config.timing.call_deadline_ms / 1000
@@ -314,7 +316,9 @@ class Runtime:
         """See Backend."""
         with self._id_lock:
             self._tx_stamp = max(self._tx_stamp + 1, time.time_ns())
-            return self._tx_stamp.to_bytes(8, "big") + self.location.to_bytes(8, "big")
+            tx = self._tx_stamp.to_bytes(8, "big") + self.location.to_bytes(8, "big")
+            self._unsent.add(tx)
+            return tx
 
     def is_active(self, partition: str) -> bool:
         """See Backend."""
@@ -370,6 +374,8 @@ class Runtime:
         """See Backend."""
         self._check_open()
         until = time.monotonic() + self._call_s
+        first = tx in self._unsent
+        self._unsent.discard(tx)
         while True:
             try:
                 lsn = self._commit_once(partition, tx, work, until)
@@ -378,8 +384,19 @@ class Runtime:
                     raise
                 time.sleep(0.005)
                 continue
+            except OutcomeUnknownError as e:
+                if first and e.evidence.get("expired") and e.evidence.get("first", True):
+                    self._catch_up(e.evidence["horizon"])
+                    raise clock_behind(e) from None
+                raise
             if lsn is not None:
                 return lsn
+            first = False
+
+    def _catch_up(self, stamp: int) -> None:
+        """Give ids above `stamp` from now on, whatever this machine's clock says."""
+        with self._id_lock:
+            self._tx_stamp = max(self._tx_stamp, stamp)
 
     def _commit_once(self, partition: str, tx: bytes, work: Work, until: float) -> int | None:
         """One attempt here or elsewhere; None: the active moved here or away meanwhile, go round again."""
@@ -391,7 +408,7 @@ class Runtime:
             assert isinstance(reply, frames.Committed)
             return reply.lsn
         waiter = Waiter()
-        tag = copy.submit(tx, work, waiter)
+        tag = copy.submit(tx, work, waiter, self.router.epoch(partition))
         if tag and self.host is not None:
             self.host.deliveries.serve(copy, tag, waiter.settled, until)
         result = waiter.wait(until - time.monotonic())

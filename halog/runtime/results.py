@@ -27,14 +27,24 @@ def to_error(result: ev.Result, partition: str) -> errors.HalogError:
             return errors.OverloadedError(f"{limit} commits are in flight in {partition} (limits.max_in_flight)")
         case ev.Refused(why=why):
             return errors.RefusedError(why, partition=partition)
-        case ev.Expired():
+        case ev.Expired(horizon=horizon):
             return errors.OutcomeUnknownError(
-                f"the transaction id is older than what {partition} remembers", partition=partition, expired=True
+                f"the transaction id is older than what {partition} remembers",
+                partition=partition,
+                expired=True,
+                horizon=int.from_bytes(horizon, "big"),
             )
         case ev.Unknown(why=why):
             return errors.OutcomeUnknownError(f"commit in {partition} unsettled: {why}", partition=partition)
         case _:
             return errors.OutcomeUnknownError(f"unexpected result {result!r}", partition=partition)
+
+
+def clock_behind(error: errors.OutcomeUnknownError) -> errors.ConflictError:
+    """A new id refused as expired: it was never sent before, so nothing happened. Ids grow from the horizon on now."""
+    return errors.ConflictError(
+        f"this node's clock is behind that of others: {error.message}; run the transaction again", settled_lsn=0
+    )
 
 
 def _conflict(partition: str, key: bytes, expected: int, found: int, settled: int) -> errors.ConflictError:

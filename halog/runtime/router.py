@@ -88,7 +88,6 @@ class Router:
     def ask(self, partition: str, frame: frames.Request, deadline_s: float, local: Callable[[], bool]) -> frames.Reply:
         """Send `frame` to the active node until one answers it; raises what the node answered, or when time is up.
         Raises LocalError as soon as `local()` says this very node is active."""
-        data = frames.encode(frame)
         until = time.monotonic() + deadline_s
         hint: str | None = None
         unknown: HalogError | None = None
@@ -98,12 +97,13 @@ class Router:
             target = hint or self.active(partition)
             seen = self._stamp(partition)
             try:
-                return self._once(target, data, until)
+                return self._once(target, frames.encode(self._current(partition, frame)), until)
             except NotActiveError as e:
                 hint = self._fresh_hint(e, target)
             except OutcomeUnknownError as e:
-                if e.evidence.get("expired"):
-                    raise  # nobody will ever know more
+                if e.evidence.get("expired"):  # nobody will ever know more
+                    e.evidence["first"] = unknown is None
+                    raise
                 hint, unknown = None, e
             except (UnreachableError, DeadlineError) as e:
                 hint = None
@@ -112,6 +112,17 @@ class Router:
                 raise self._too_late(partition, deadline_s, unknown)
             if hint is None:
                 self._pause(partition, seen, until)
+
+    def epoch(self, partition: str) -> int:
+        """The highest epoch number known of a partition."""
+        known = self.tables.get(partition)
+        return 0 if known is None else known[1].epoch.number
+
+    def _current(self, partition: str, frame: frames.Request) -> frames.Request:
+        """A commit says what its sender knows: an active node that was replaced must not judge a second attempt."""
+        if isinstance(frame, frames.Submit):
+            frame.epoch = self.epoch(partition)
+        return frame
 
     def _fresh_hint(self, e: NotActiveError, asked: str | None) -> str | None:
         hint = e.evidence.get("active")

@@ -138,7 +138,7 @@ class Service:
     def _submit(self, peer: Peer, r: object) -> None:
         assert isinstance(r, frames.Submit)
         copy = self._active(r.partition)
-        tag = copy.submit(r.tx, r.work, lambda result: _send(peer, _outcome(result, r.partition)))
+        tag = copy.submit(r.tx, r.work, lambda result: _send(peer, _outcome(result, r.partition)), r.epoch)
         if tag and self.host is not None:
             self.host.deliveries.serve(copy, tag, lambda: False, time.monotonic() + WAIT_S)
 

@@ -169,7 +169,7 @@ def test_what_may_be_forgotten_is_expired() -> None:
     outcomes = Outcomes([], horizon=tx(5)[:8])
     p = Partition(A, 0, table(), ChainState(LOG_ID, SITE), 0, outcomes, SETTINGS, 0)
     (reply,) = p.step(ev.Asked(1, tx(5), 0), 0)
-    assert reply == ev.Reply(1, ev.Expired())
+    assert reply == ev.Reply(1, ev.Expired(tx(5)[:8]))
 
 
 # --- elections ---

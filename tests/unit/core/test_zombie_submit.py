@@ -1,0 +1,22 @@
+"""A writer that was replaced does not judge a transaction tried under a later epoch (trace 3)."""
+
+from __future__ import annotations
+
+import pytest
+
+from halog.core import events as ev
+from tests.unit.core.kit import Core, create, tx
+
+
+@pytest.mark.feature("R5", "P10")
+def test_a_zombie_does_not_answer_for_a_later_epoch() -> None:
+    """A second attempt that knows of a higher epoch gets "not serving" from a node that leads a lower one: that node
+    would say "conflict" of what the higher epoch may have committed."""
+    core = Core().active()
+    led = core.p.chain.state.epoch.number
+    (later,) = core.step(ev.Submitted(7, tx(1), ((b"k", 3),), (create(),), {}, led + 1))
+    assert isinstance(later, ev.Reply)
+    assert isinstance(later.result, ev.NotServing)
+    (known,) = core.step(ev.Submitted(8, tx(1), ((b"k", 3),), (create(),), {}, led))
+    assert isinstance(known, ev.Reply)
+    assert isinstance(known.result, ev.Conflicted)
