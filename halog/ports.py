@@ -90,7 +90,7 @@ class Log(Protocol):
     def session(self) -> LogSession:
         """A new, warm producer session: idempotent, all replicas, gap-less, without a delivery timeout of its own."""
 
-    def tail(self) -> LogTail:
+    def tail(self, *, patient: bool = False) -> LogTail:
         """A new, warm tail: reads committed entries only, checks CRCs, never resets offsets by itself."""
 
     def bounds(self, tp: TopicPartition, timeout_s: float = 5.0) -> tuple[int, int]:

@@ -78,8 +78,8 @@ class KafkaLog:
     def _wants_spare(self) -> bool:
         return self._spare is None and not self._closed
 
-    def tail(self) -> KafkaTail:
-        return KafkaTail(self.bootstrap)
+    def tail(self, *, patient: bool = False) -> KafkaTail:
+        return KafkaTail(self.bootstrap, patient=patient)
 
     def bounds(self, tp: TopicPartition, timeout_s: float = 5.0) -> tuple[int, int]:
         return self._readers.bounds(tp, timeout_s)

@@ -42,9 +42,9 @@ class _Place:
 class KafkaTail:
     """One thread polls; follow, unfollow and wake come from any."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, patient: bool = False) -> None:
         self._bootstrap = bootstrap
-        self._consumer: Any = Consumer(kafka_conf.consumer(bootstrap))
+        self._consumer: Any = Consumer((kafka_conf.patient if patient else kafka_conf.consumer)(bootstrap))
         self._known_topics: set[str] = set()
         self._assigned: set[TopicPartition] = set()  # the polling thread's
         self._inside = threading.Lock()  # held while a thread is in the consumer

@@ -20,7 +20,7 @@ from halog.core.outcomes import Outcomes
 from halog.core.settings import Settings
 from halog.core.table import PartitionTable
 from halog.errors import CoordinatorError, DivergedError, HalogError, LogError, VersionError
-from halog.ports import Coordinator, Log, LogSession, LogTail, Store, TopicPartition, UnknownResult
+from halog.ports import Coordinator, Log, LogSession, Store, TopicPartition, UnknownResult
 from halog.runtime import frames
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
@@ -30,6 +30,7 @@ from halog.runtime.position import ahead, confirmed
 from halog.runtime.reader import LogReader
 from halog.runtime.router import Router
 from halog.runtime.snapshots import Snapshots
+from halog.runtime.tails import Tails
 
 logger = logging.getLogger("halog.host")
 
@@ -84,7 +85,7 @@ class Host:
         self._stale: set[str] = set()
         """Partitions whose znode is to be read again."""
         self._stale_known = threading.Event()
-        self._tail: LogTail
+        self._tail: Tails
         self._acks: dict[str, list[tuple[str, EpochId, int, bool]]] = {}
         self._tail_thread: threading.Thread | None = None
         self._threads: list[threading.Thread] = []
@@ -96,11 +97,12 @@ class Host:
     def start(self, members: Membership) -> None:
         """Start the threads, once the topics exist; copies are added one by one."""
         self.members = members
-        self._session, self._tail = self.log.session(), self.log.tail()
-        reader = LogReader(self._tail, self.by_tp.get, self._flush_acks)
-        self._tail_thread = self._spawn("tail", lambda: self._forever(reader.turn))
+        self._session, self._tail = self.log.session(), Tails(self.log.tail(), self.log.tail(patient=True))
+        prompt = LogReader(self._tail.prompt, self.by_tp.get, self._flush_acks)
+        self._tail_thread = self._spawn("tail", lambda: self._forever(prompt.turn))
         for name, turn in (
             ("deliveries", lambda: self.deliveries.run(self._closing)),
+            ("patient-tail", LogReader(self._tail.patient, self.by_tp.get).turn),
             ("ticks", self._tick),
             ("snapshots", self._take_snapshots),
             ("refresh", self._refresh),
@@ -190,6 +192,7 @@ class Host:
             self.members.tick()
             for copy in list(self.copies.values()):
                 copy.post(ev.Ticked())
+                self._tail.place(copy)
 
     # --- what copies ask ---
 

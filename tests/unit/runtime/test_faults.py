@@ -141,7 +141,7 @@ def test_a_copy_is_rebuilt_although_log_and_coordinator_are_away_at_first(
 @pytest.mark.feature("N4")
 def test_a_thread_outlives_an_error_of_its_turn(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     host = host_of(cluster, "A")
-    for part, call in ((host._tail, "poll"), (host.members, "tick"), (host.snapshots, "tend")):
+    for part, call in ((host._tail.prompt, "poll"), (host.members, "tick"), (host.snapshots, "tend")):
         monkeypatch.setattr(part, call, failing(ValueError("not of our tree"), 2, getattr(part, call)))
     assert add(cluster) == 1
     assert threads() == sorted(["halog-tail", "halog-ticks", "halog-snapshots"] * 3)

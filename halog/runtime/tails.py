@@ -1,0 +1,65 @@
+"""Two tails of the log for one node: one that is told of every entry at once, one that is told every few ms.
+
+Copies that commits or elections may wait for follow the prompt one. A copy that is an async replica follows the patient
+one: told of every entry, it would take half the CPU of the commit it is told of, on a small machine from that very
+commit. `place` moves a copy when the node list changes its kind; both tails hand over contiguous runs from its next
+offset on, and a copy skips what it has: a move can neither leave a hole nor apply twice. This module decides nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from halog.core.roles import Role
+from halog.ports import LogTail, TopicPartition
+from halog.runtime.copy import Copy
+
+
+class Tails:
+    """Follow and unfollow come from any thread, with the copy's lock held; one thread places."""
+
+    def __init__(self, prompt: LogTail, patient: LogTail) -> None:
+        self.prompt, self.patient = prompt, patient
+        self._lock = threading.Lock()
+        self._patiently: set[TopicPartition] = set()
+
+    def follow(self, tp: TopicPartition, offset: int) -> None:
+        """Deliver entries from `offset` on, promptly."""
+        with self._lock:
+            self._leave(tp)
+            self.prompt.follow(tp, offset)
+
+    def unfollow(self, tp: TopicPartition) -> None:
+        """Deliver nothing more."""
+        with self._lock:
+            self._leave(tp)
+            self.prompt.unfollow(tp)
+
+    def _leave(self, tp: TopicPartition) -> None:
+        if tp in self._patiently:
+            self._patiently.discard(tp)
+            self.patient.unfollow(tp)
+
+    def place(self, copy: Copy) -> None:
+        """Have the copy told at the pace it needs now; called every tick. An election goes on as it began."""
+        if self._fits(copy):
+            return
+        with copy.lock, self._lock:
+            if self._fits(copy):
+                return
+            at = copy.core.next_offset
+            if copy.core.is_async:
+                self.prompt.unfollow(copy.tp)
+                self._patiently.add(copy.tp)
+                self.patient.follow(copy.tp, at)
+            else:
+                self._leave(copy.tp)
+                self.prompt.follow(copy.tp, at)
+
+    def _fits(self, copy: Copy) -> bool:
+        return copy.core.role is not Role.FOLLOWING or copy.core.is_async is (copy.tp in self._patiently)
+
+    def close(self) -> None:
+        """Close both."""
+        self.prompt.close()
+        self.patient.close()
