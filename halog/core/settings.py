@@ -38,4 +38,4 @@ class Settings(msgspec.Struct, frozen=True):
     max_record_bytes: int = 5_000_000
     """R8."""
     max_in_flight: int = 4_096
-    """Commits per partition that wait for the log or a replica; beyond it callers get Busy: about one produce queue's worth."""
+    """Commits per partition that wait for the log or a replica; beyond it callers get Busy."""

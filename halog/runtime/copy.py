@@ -318,8 +318,8 @@ class Copy:
         return self._token
 
     def submit(self, tx: bytes, work: Work, answer: Answer, epoch: int = 0) -> int:
-        """Ask to commit, knowing of `epoch`; `answer` is called once, on any thread. Returns the tag of the append this led to, or 0: the
-        caller sees to its delivery report (`Host.serve`)."""
+        """Ask to commit, knowing of `epoch`; `answer` is called once, on any thread. Returns the tag of the append this
+        led to, or 0: the caller sees to its delivery report (`Deliveries.serve`)."""
         with self.lock:
             before = self.appended
             self._served = True
