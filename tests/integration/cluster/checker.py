@@ -38,8 +38,11 @@ def entries(bootstrap: str, topic: str, index: int) -> Iterator[tuple[int, bytes
             message = consumer.poll(20)
             assert message is not None, f"{topic}/{index} gives nothing at {at} of {end}"
             assert message.error() is None, message.error()
-            at = message.offset() + 1
-            yield message.offset(), message.value()
+            offset, value = message.offset(), message.value()
+            assert offset is not None
+            assert value is not None
+            at = offset + 1
+            yield offset, value
     finally:
         consumer.close()
 

@@ -77,7 +77,7 @@ def make(site: EmbeddedSite, tmp_path: Path) -> Iterator[Make]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """A failure shows what the nodes said last."""
-    report: pytest.TestReport = yield  # type: ignore[assignment,misc]
+    report: pytest.TestReport = yield  # type: ignore[assignment]
     if report.when == "call":
         item.called = report  # type: ignore[attr-defined]
     if report.failed:
