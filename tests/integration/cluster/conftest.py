@@ -86,6 +86,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
             for log in sorted(cluster.directory.glob("*.err")):
                 lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
                 report.sections.append((f"{cluster.name} {log.stem}", "\n".join(lines)))
+            for name in cluster.running():
+                report.sections.append((f"{cluster.name} {name}'s threads", cluster.processes[name].stacks()))
     return report  # type: ignore[return-value]
 
 

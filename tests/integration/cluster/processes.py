@@ -32,7 +32,7 @@ class Process:
     def __init__(self, name: str, directory: Path, argv: list[str]) -> None:
         self.name = name
         self.out, self.err = directory / f"{name}.out", directory / f"{name}.err"
-        env = {**os.environ, "PYTHONPATH": f"{ROOT}:{directory}"}
+        env = {**os.environ, "PYTHONPATH": f"{ROOT}:{directory}", "PYTHONFAULTHANDLER": "1"}
         with self.out.open("w") as out, self.err.open("a") as err:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "halog.demo.child", str(os.getpid()), *argv],
@@ -80,6 +80,15 @@ class Process:
 
     def exit_code(self, limit_s: float = 30.0) -> int:
         return self._process.wait(limit_s)
+
+    def stacks(self) -> str:
+        """Ends it and tells what each of its threads was doing."""
+        before = len(self.err.read_text())
+        if self.running:
+            self.signal(signal.SIGCONT)
+            self.signal(signal.SIGABRT)
+            self._process.wait(10)
+        return self.err.read_text()[before:]
 
     def end(self) -> None:
         """Whatever state it is in."""
