@@ -80,8 +80,13 @@ def replayed(cluster: MemoryCluster, path: Path, sabotaged: int = -1) -> tuple[N
     replay = Replay(node, backend, lambda partition: 1, notes, sabotaged)
     gate = Gate(10)
     gate.open_to(ROWS)
-    replay.run(rows.parse(records()), gate, workers=4)
-    notes.close()
+    try:
+        replay.run(rows.parse(records()), gate, workers=4)
+    except BaseException:
+        node.close()
+        raise
+    finally:
+        notes.close()
     return node, replay
 
 
