@@ -10,6 +10,9 @@ from benchmarks.figures import Row, Target, row
 from benchmarks.processes import Child
 from benchmarks.scene import Scene
 
+WARM_S = 1.0
+"""Unmeasured, before the first run of each case: a broker a few seconds old has not compiled this path yet."""
+
 ACTIVE, REMOTE = "the active node", "a client node"
 NO_TARGET = Target()
 
@@ -60,6 +63,8 @@ def _raw(scene: Scene) -> dict[str, Child]:
 def _case(case: Case, clients: int, raw: Child, apps: dict[str, Child], effort: Effort) -> list[Row]:
     """Baseline, active, client, baseline, …: every triple ran within the same seconds."""
     results: dict[str, list[dict[str, Any]]] = {"raw": [], "A": [], "client": []}
+    raw.ask(case.baseline, clients=clients, seconds=WARM_S)
+    apps["A"].ask("commits", kind=case.kind, clients=clients, seconds=WARM_S)
     for _ in range(effort.runs):
         results["raw"].append(raw.ask(case.baseline, clients=clients, seconds=effort.seconds))
         for name in ("A", "client"):

@@ -91,7 +91,8 @@ class Log(Protocol):
         """A new, warm producer session: idempotent, all replicas, gap-less, without a delivery timeout of its own."""
 
     def tail(self, *, patient: bool = False) -> LogTail:
-        """A new, warm tail: reads committed entries only, checks CRCs, never resets offsets by itself."""
+        """A new, warm tail: reads committed entries only, checks CRCs, never resets offsets by itself. `patient`: told
+        every few ms of what came, which costs the log and the reader less; for copies nobody waits for."""
 
     def bounds(self, tp: TopicPartition, timeout_s: float = 5.0) -> tuple[int, int]:
         """(first offset, end offset exclusive) now; UnreachableError if nobody answers."""
