@@ -100,7 +100,10 @@ def pause(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
     scene.end_all()
     target = Target(300, "value", hard=True)
     name = "writes' pause when a sync replica is killed"
-    return [_worst(f"{name}, worst", times, baseline, target), row(f"{name}, median", "ms", times, [median(baseline)], client_in=CLIENT)]
+    return [
+        _worst(f"{name}, worst", times, baseline, target),
+        row(f"{name}, median", "ms", times, [median(baseline)], client_in=CLIENT),
+    ]
 
 
 def _worst(name: str, times: list[float], baseline: list[float], target: Target) -> Row:
