@@ -115,7 +115,7 @@ class Cluster:
         self.processes[name].kill()
 
     def freeze(self, name: str) -> None:
-        self.processes[name].signal(signal.SIGSTOP)
+        self.processes[name].stop()
 
     def wake(self, name: str) -> None:
         self.processes[name].signal(signal.SIGCONT)

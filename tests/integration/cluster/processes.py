@@ -68,6 +68,15 @@ class Process:
     def signal(self, number: int) -> None:
         self._process.send_signal(number)
 
+    def stop(self) -> None:
+        """SIGSTOP; every thread stands still when this returns."""
+        self._process.send_signal(signal.SIGSTOP)
+        wait(self._stands_still, f"{self._process.pid} did not stop", 10)
+
+    def _stands_still(self) -> bool:
+        stats = Path(f"/proc/{self._process.pid}/task").glob("*/stat")
+        return all(s.read_text().rpartition(")")[2].split()[0] in "TtZ" for s in stats)
+
     def kill(self) -> None:
         """kill -9; it is gone when this returns."""
         self._process.kill()
