@@ -166,6 +166,7 @@ class Runtime:
         assert a.store is not None
         settings = Settings(
             commit_deadline_ms=c.timing.append_deadline_ms,
+            silent_ms=c.timing.non_response_timeout_ms * 5 // 2,  # a node's silence is judged first, then its copy's
             max_record_bytes=c.limits.max_record_bytes,
             max_in_flight=c.limits.max_in_flight,
         )
