@@ -19,7 +19,7 @@ from halog.adapters.kafka_session import KafkaSession
 from halog.adapters.kafka_tail import KafkaTail
 from halog.adapters.kafka_topics import Topics
 from halog.adapters.kafka_write import KafkaTransaction, KeyedWriter
-from halog.errors import LogError
+from halog.errors import LogError, OutcomeUnknownError
 from halog.ports import Entry, TopicPartition
 
 
@@ -32,7 +32,7 @@ class KafkaLog:
         self._admin: Any = None
         self._topics: Topics | None = None
         self._writer: KeyedWriter | None = None
-        self._readers = Readers(bootstrap, self._client)
+        self._readers = Readers(bootstrap, self._client, self._client_failed)
         self._known: set[str] = set()
         self._spare: KafkaSession | None = None
         self._closed = False
@@ -44,6 +44,11 @@ class KafkaLog:
                 self._topics = Topics(self.bootstrap, self._admin)
                 self._prepare_soon()
             return self._admin
+
+    def _client_failed(self) -> None:
+        """The next caller gets a new one: a client that lost every broker may never find one again."""
+        with self._lock:
+            self._admin = self._topics = None
 
     def ensure_topic(self, topic: str, partitions: int, *, compacted: bool = False) -> None:
         self._client()
@@ -95,7 +100,12 @@ class KafkaLog:
             if self._writer is None:
                 self._writer = KeyedWriter(self.bootstrap)
             writer = self._writer
-        writer.put(tp, key, value)
+        try:
+            writer.put(tp, key, value)
+        except OutcomeUnknownError:
+            with self._lock:
+                self._writer = None if self._writer is writer else self._writer
+            raise
 
     def transaction(self, transactional_id: str) -> KafkaTransaction:
         return KafkaTransaction(self.bootstrap, transactional_id)
@@ -108,6 +118,7 @@ class KafkaLog:
             try:
                 future.result(kafka_conf.ADMIN_S)
             except KafkaException as e:
+                self._client_failed()
                 said = f"{tp[0]}/{tp[1]} cannot be trimmed before {before}: {e.args[0].str()}"
                 raise LogError(said, topic=tp[0], partition=tp[1], before=before) from None
 

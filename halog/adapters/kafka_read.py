@@ -35,8 +35,8 @@ KEYED_S = 30.0  # without progress: a dead writer's open transaction ends 10 s a
 class Readers:
     """A little pool of consumers."""
 
-    def __init__(self, bootstrap: str, admin: Callable[[], Any]) -> None:
-        self._bootstrap, self._admin = bootstrap, admin
+    def __init__(self, bootstrap: str, admin: Callable[[], Any], admin_failed: Callable[[], None]) -> None:
+        self._bootstrap, self._admin, self._admin_failed = bootstrap, admin, admin_failed
         self._lock = threading.Lock()
         self._idle: list[Any] = []
         self._closed = False
@@ -105,6 +105,7 @@ class Readers:
         try:
             return _patiently(ask, kafka_conf.ADMIN_S)
         except KafkaException as e:
+            self._admin_failed()
             raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
 
     def _messages(

@@ -25,6 +25,8 @@ from halog.ports import Entry, OutOfRange, TopicPartition
 log = logging.getLogger("halog.kafka")
 SLICE_S = 0.02  # a waiting consumer cannot be woken: a move takes effect within one slice; an idle one costs 20 µs
 BOUNDS_S = 2.0
+QUIET_S = 2.0  # a tail that hears nothing for that long is looked after: one small request
+REACH_S = 1.0
 _OUT_OF_RANGE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION}
 _DAMAGED = {KafkaError._BAD_MSG, KafkaError.INVALID_MSG, KafkaError._BAD_COMPRESSION, KafkaError._INVALID_TYPE}
 
@@ -44,7 +46,9 @@ class KafkaTail:
 
     def __init__(self, bootstrap: str, *, patient: bool = False) -> None:
         self._bootstrap = bootstrap
-        self._consumer: Any = Consumer((kafka_conf.patient if patient else kafka_conf.consumer)(bootstrap))
+        self._conf = (kafka_conf.patient if patient else kafka_conf.consumer)(bootstrap)
+        self._consumer: Any = Consumer(self._conf)
+        self._looked_at = time.monotonic()  # when the consumer last gave something, or was found to reach a broker
         self._known_topics: set[str] = set()
         self._assigned: set[TopicPartition] = set()  # the polling thread's
         self._inside = threading.Lock()  # held while a thread is in the consumer
@@ -114,7 +118,9 @@ class KafkaTail:
             with self._inside:
                 self._check()
                 self._seat()
-                found = self._sort(self._fetch(deadline, limit))
+                messages = self._fetch(deadline, limit)
+                self._look_after(bool(messages))
+                found = self._sort(messages)
             if self._later:
                 found = self._recall(found)
             if found or self._woken.is_set() or time.monotonic() >= deadline:
@@ -130,6 +136,30 @@ class KafkaTail:
         if first is None:
             return []
         return [first, *self._consumer.consume(limit - 1, 0)] if limit > 1 else [first]
+
+    def _look_after(self, gave: bool) -> None:
+        """Replace a quiet consumer that reaches no broker although one is there: told once that there are no brokers
+        (a broker that was stopped is fenced for a moment), it asks nobody ever again (librdkafka #5301)."""
+        now = time.monotonic()
+        if gave or now - self._looked_at < QUIET_S:
+            self._looked_at = now if gave else self._looked_at
+            return
+        topic = next((tp.topic for tp in list(self._places)), "")
+        if topic and not _reaches(self._consumer, topic):
+            fresh = Consumer(self._conf)
+            if _reaches(fresh, topic):
+                log.warning("a consumer of the log that reaches no broker is replaced")
+                self._consumer, fresh = fresh, self._consumer
+                self._seat_anew()
+            fresh.close()
+        self._looked_at = time.monotonic()
+
+    def _seat_anew(self) -> None:
+        with self._lock:
+            self._assigned, self._known_topics = set(), set()
+            for tp, place in self._places.items():
+                place.seated = False
+                self._moved.add(tp)
 
     def _recall(self, found: list[Entry | OutOfRange]) -> list[Entry | OutOfRange]:
         """A damaged entry is raised at the poll behind the entries that came with it."""
@@ -195,3 +225,12 @@ class KafkaTail:
     def _check(self) -> None:
         if self._closed:
             raise ClosedError("the tail is closed")
+
+
+def _reaches(consumer: Any, topic: str) -> bool:
+    """Does any broker answer it?"""
+    try:
+        consumer.list_topics(topic, timeout=REACH_S)
+    except KafkaException:
+        return False
+    return True
