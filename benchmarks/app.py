@@ -12,7 +12,8 @@ import time
 from typing import Any
 
 import halog
-from benchmarks.loop import Op, closed_loop
+import halog.aio
+from benchmarks.loop import AsyncOp, Op, closed_loop, closed_loop_of_tasks
 from benchmarks.model import CLASSES, Kept
 from benchmarks.payload import payload
 
@@ -83,7 +84,7 @@ class App:
         """Become active for every partition: whoever came first may have been quicker."""
         for name, table in self.state().items():
             if not table["serving"]:
-                self.runtime.hand_over(name, self.name)
+                self.runtime.operators.hand_over(name, self.name)
         return {}
 
     # --- commits ---
@@ -108,6 +109,21 @@ class App:
             return op
 
         return closed_loop(make, clients, seconds)
+
+    def commits_of_tasks(self, kind: str, clients: int, seconds: float) -> dict[str, Any]:
+        """The same, by tasks of one event loop (`halog.aio`)."""
+        cls, node = CLASSES[kind], halog.aio.Node(self.node)
+
+        def make(i: int) -> AsyncOp:
+            first = i * OBJECTS_EACH
+
+            async def op(k: int) -> None:
+                async with node.transaction() as tx:
+                    (await tx.get(cls, first + k % OBJECTS_EACH)).count += 1
+
+            return op
+
+        return closed_loop_of_tasks(make, clients, seconds)
 
     def many(self, kind: str, clients: int, count: int) -> dict[str, Any]:
         """Exactly `count` single commits, as fast as `clients` threads make them."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from benchmarks.figures import percentile
 
 Op = Callable[[int], object]
+AsyncOp = Callable[[int], Awaitable[object]]
 WARM_S = 0.3
 """Before the clock counts: connections, caches and the broker's JIT have seen this very load."""
 
@@ -26,6 +28,30 @@ def closed_loop(make_op: Callable[[int], Op], clients: int, seconds: float) -> d
     if loop.errors:
         raise loop.errors[0]
     return summary(sorted(x for a in loop.latencies for x in a), seconds)
+
+
+def closed_loop_of_tasks(make_op: Callable[[int], AsyncOp], clients: int, seconds: float) -> dict[str, Any]:
+    """The same with n tasks of one event loop."""
+    latencies: list[array[int]] = []
+
+    async def run(op: AsyncOp) -> None:
+        clock, taken, k = time.perf_counter_ns, array("q"), 0
+        now, end = clock(), warm + int(seconds * 1e9)
+        while now < end:
+            await op(k)
+            k += 1
+            later = clock()
+            if now >= warm:
+                taken.append(later - now)
+            now = later
+        latencies.append(taken)
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*(run(make_op(i)) for i in range(clients)))
+
+    warm = time.perf_counter_ns() + int(WARM_S * 1e9)
+    asyncio.run(all_of_them())
+    return summary(sorted(x for a in latencies for x in a), seconds)
 
 
 class _Loop:

@@ -99,9 +99,7 @@ def _remote_latency(case: Case, clients: int, results: dict[str, list[dict[str, 
     return row(name, "ms", measured, baseline, clients=clients, client_in=REMOTE)
 
 
-def _throughput(
-    case: Case, clients: int, results: dict[str, list[dict[str, Any]]], who: str, client_in: str
-) -> Row:
+def _throughput(case: Case, clients: int, results: dict[str, list[dict[str, Any]]], who: str, client_in: str) -> Row:
     target = THROUGHPUT.get((case.kind, clients), NO_TARGET) if who == "A" else NO_TARGET
     values, baseline = [r["per_s"] for r in results[who]], [r["per_s"] for r in results["raw"]]
     name = _title(case, clients, "throughput")

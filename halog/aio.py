@@ -4,25 +4,30 @@
         aircraft = await tx.get(Aircraft, "N14228")
         await tx.call(aircraft.land, 1400)
 
-Never blocks the loop: every verb runs on one of a bounded number of threads, with the context of the task carried over,
-so that `halog.current()` works inside methods. Reading and assigning fields needs no `await`. The theory: a transaction
-is used by one thread at a time (a lock orders the verbs of one), and what has begun is never abandoned half-way: a
-cancelled task waits for the request under way, then rolls back; a cancelled commit is settled first and the outcome is
-in `tx.outcome`.
+Never waits in the loop. What this node can answer itself is done at once: reads of partitions it is active for (out of
+memory, or its own store), and commits to them, whose answer wakes the task. Everything else runs on one of a bounded
+number of threads, with the context of the task carried over, so that `halog.current()` works inside methods. Reading
+and assigning fields needs no `await`. The theory: a transaction is used by one thread at a time (a lock orders the
+verbs of one), and what has begun is never abandoned half-way: a cancelled task waits for the request under way, then
+rolls back; a cancelled commit is settled first and the outcome is in `tx.outcome`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import inspect
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from halog.errors import ConflictError, DeclarationError, NoTransactionError
 from halog.schema.reference import Ref
+from halog.transactions import commit as commits
 from halog.transactions import retry
 from halog.transactions.context import CURRENT
 from halog.transactions.load import BATCH, Duplicates, Loaded
@@ -47,6 +52,15 @@ class Node:
     def __init__(self, node: SyncNode, *, threads: int = THREADS) -> None:
         self.sync = node
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="halog-aio")
+        self._mail: Mailbox | None = None
+
+    def mailbox(self) -> Mailbox:
+        """Where answers for the running loop go."""
+        loop = asyncio.get_running_loop()
+        mail = self._mail
+        if mail is None or mail.loop is not loop:
+            mail = self._mail = Mailbox(loop)
+        return mail
 
     async def __aenter__(self) -> Node:
         return self
@@ -98,9 +112,30 @@ class Node:
 
     async def load(self, objects: Iterable[Any], *, batch: int = BATCH, duplicates: Duplicates = "raise") -> Loaded:
         """Create many objects fast; see `halog.Node.load`. The iterable is read on a thread."""
-        return await _finished(
-            _submit(self.pool, functools.partial(self.sync.load, objects, batch=batch, duplicates=duplicates))
-        )
+        return await _finished(_submit(self.pool, partial(self.sync.load, objects, batch=batch, duplicates=duplicates)))
+
+
+class Mailbox:
+    """Takes answers from other threads to a loop: however many come together, the loop is woken once."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._letters: deque[tuple[asyncio.Future[int | None], int | None]] = deque()
+        self._rung = False
+
+    def put(self, future: asyncio.Future[int | None], lsn: int | None) -> None:
+        """Any thread."""
+        self._letters.append((future, lsn))
+        if not self._rung:
+            self._rung = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self.loop.call_soon_threadsafe(self._empty)
+
+    def _empty(self) -> None:
+        self._rung = False  # first: what is put from now on rings again
+        while self._letters:
+            future, lsn = self._letters.popleft()
+            future.set_result(lsn)
 
 
 class Transaction:
@@ -120,31 +155,70 @@ class Transaction:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         try:
             if kind is None:
-                await self._do(self.sync.commit)
+                await self.commit()
         finally:
             if self.sync.state == OPEN:
-                await _finished(asyncio.ensure_future(self._do(self.sync.rollback)))
+                await _finished(asyncio.ensure_future(self._run(True, self.sync.rollback)))
 
     @property
     def outcome(self) -> str:
         """See `halog.Transaction.outcome`."""
         return self.sync.outcome
 
+    async def commit(self) -> None:
+        """See `halog.Transaction.commit`; done by itself at the end of the block."""
+        await self._lock.acquire()
+        try:
+            self.sync.check_open()
+            if self._commits_here():
+                await self._commit_here()
+                return
+        finally:
+            self._lock.release()
+        await self._do(self.sync.commit)
+
+    def _commits_here(self) -> bool:
+        partitions = {e.partition for e in self.sync.entries.values()}
+        return bool(partitions) and all(map(self.sync.backend.is_active, partitions))
+
+    async def _commit_here(self) -> None:
+        tx = self.sync
+        presented = commits.prepare(tx)
+        if presented is None:
+            return
+        assert tx.id is not None
+        mail = self._node.mailbox()
+        future: asyncio.Future[int | None] = mail.loop.create_future()
+        begun = tx.backend.begin_commit(presented.partition, tx.id, presented.work, partial(mail.put, future))
+        try:
+            lsn = await _finished(future) if begun else None
+        except asyncio.CancelledError:
+            await _finished(asyncio.ensure_future(self._settle(presented, future.result())))
+            raise
+        await self._settle(presented, lsn)
+
+    async def _settle(self, presented: commits.Presented, lsn: int | None) -> None:
+        """The commit's answer; if it was none, a thread presents it until there is one."""
+        if lsn is None:
+            await _finished(_submit(self._node.pool, partial(commits.finish, self.sync, presented)))
+        else:
+            commits.happened(self.sync, presented, lsn)
+
     async def create(self, obj: T) -> T:
         """See `halog.Transaction.create` (D1)."""
-        return await self._do(self.sync.create, obj)
+        return await self._run(True, self.sync.create, obj)
 
     async def get(self, cls: type[T], *key: Any) -> T:
         """See `halog.Transaction.get` (D1)."""
-        return await self._do(self.sync.get, cls, *key)
+        return await self._run(self.sync.is_here(cls, key), self.sync.get, cls, *key)
 
     async def find(self, cls: type[T], *key: Any) -> T | None:
         """See `halog.Transaction.find` (D1)."""
-        return await self._do(self.sync.find, cls, *key)
+        return await self._run(self.sync.is_here(cls, key), self.sync.find, cls, *key)
 
     async def delete(self, obj: Any) -> None:
         """See `halog.Transaction.delete` (D1)."""
-        await self._do(self.sync.delete, obj)
+        await self._run(True, self.sync.delete, obj)
 
     async def resolve(self, ref: Ref[T]) -> T:
         """See `halog.Transaction.resolve` (D1)."""
@@ -165,11 +239,17 @@ class Transaction:
         """Call a method of one of this transaction's objects where the object is active (R5)."""
         return await self._do(method, *args, **kwargs)
 
+    async def _run(self, here: bool, func: Callable[..., R], *args: Any) -> R:
+        """Run a verb: at once if it needs nobody else, and no other verb of this transaction is under way."""
+        if here and not self._lock.locked():
+            return func(*args)
+        return await self._do(func, *args)
+
     async def _do(self, func: Callable[..., R], *args: Any, **kwargs: Any) -> R:
         """Run one verb on a thread. Cancelled, it is finished first: then nothing of it is under way any more."""
         await self._lock.acquire()
         try:
-            work = functools.partial(self._context.run, func, *args, **kwargs)
+            work = partial(self._context.run, func, *args, **kwargs)
             future = _submit(self._node.pool, work)
         except BaseException:
             self._lock.release()

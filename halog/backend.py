@@ -7,7 +7,7 @@ backend hides where the active is: it waits, retries and follows hand-overs unti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -86,6 +86,9 @@ class Backend(Protocol):
     def new_transaction_id(self) -> bytes:
         """16 bytes: an 8-byte stamp (ns since 1970, growing on this node), then who gave it and a count."""
 
+    def find(self, partition: str, key: bytes) -> Found | None:
+        """`fetch` of one object, which is what most reads are."""
+
     def fetch(self, partition: str, keys: Sequence[bytes], *, settled: int = 0) -> Sequence[Found | None]:
         """The committed objects under these index keys on the active node; it waits a moment for lsn `settled`."""
 
@@ -102,6 +105,11 @@ class Backend(Protocol):
         """Commit; the lsn. ConflictError (evidence: settled_lsn), DuplicateKeyError, RecordTooLargeError: nothing
         happened. OutcomeUnknownError only when the deadline passed without an answer. The same `tx` never happens
         twice."""
+
+    def begin_commit(self, partition: str, tx: bytes, work: Work, done: Callable[[int | None], None]) -> bool:
+        """Commit without waiting, where this very node is active: `done` is called once, on any thread, with the lsn,
+        or with None if it did not simply succeed: `commit` with the same id then says why. False: not active here,
+        nothing was begun."""
 
     def validate(self, partition: str, reads: Sequence[tuple[bytes, int]]) -> None:
         """ConflictError unless every version read still holds on the active node (read-only transactions)."""

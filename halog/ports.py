@@ -100,9 +100,7 @@ class Log(Protocol):
     def read(self, tp: TopicPartition, start: int, end: int, timeout_s: float = 10.0) -> Iterator[Entry]:
         """The entries in [start, end) that exist, in order; DeadlineError if they do not come in time."""
 
-    def read_keyed(
-        self, tp: TopicPartition, start: int = 0
-    ) -> Iterator[tuple[bytes, bytes | None, dict[str, bytes]]]:
+    def read_keyed(self, tp: TopicPartition, start: int = 0) -> Iterator[tuple[bytes, bytes | None, dict[str, bytes]]]:
         """All committed (key, value, headers) of a compacted partition from offset `start` up to its end now; later
         ones win."""
 

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 
 from halog.adapters import kafka_conf
+from halog.adapters.gathering import Gathering
 from halog.errors import OverloadedError, RecordTooLargeError
 from halog.ports import Delivery, TopicPartition
 
@@ -30,6 +31,7 @@ class KafkaSession:
     def __init__(self, bootstrap: str, topics: Iterable[str] = ()) -> None:
         self._failed: str | None = None
         self._pending: dict[int, Delivery] = {}
+        self._gathering = Gathering[tuple[TopicPartition, bytes, int]]()
         self._count = 0
         self._lock = threading.Lock()
         self._users = 0  # threads inside the producer: it is destroyed when the last has left
@@ -54,33 +56,34 @@ class KafkaSession:
         return self._failed
 
     def append(self, tp: TopicPartition, data: bytes, done: Delivery) -> None:
+        if len(data) > kafka_conf.MAX_BYTES:  # far above what a commit record may have (R8)
+            size, limit = len(data), kafka_conf.MAX_BYTES
+            raise RecordTooLargeError(f"a record of {size} bytes exceeds the log's {limit}", size=size)
         with self._lock:
+            if len(self._pending) >= kafka_conf.MAX_QUEUED:
+                raise OverloadedError(f"{kafka_conf.MAX_QUEUED} appends are in flight", limit=kafka_conf.MAX_QUEUED)
             self._count += 1
-            number = self._count
-            self._pending[number] = done
-            producer = self._producer if self._failed is None else None
-            if producer is not None:
-                error = self._produce(producer, tp, data, number)
-                if error is not None:
-                    del self._pending[number]
-                    raise error
+            self._pending[self._count] = done
+            self._gathering.add((tp, data, self._count))
+            self._send_if_ready()
 
-    def _produce(self, producer: Any, tp: TopicPartition, data: bytes, number: int) -> Exception | None:
+    def _send_if_ready(self) -> None:
         """Under the lock, so that the order in here is the order in the log."""
+        producer = self._producer if self._failed is None else None
+        if producer is None or self._gathering.waits(time.monotonic()) != 0:
+            return
         try:
-            producer.produce(tp[0], value=data, partition=tp[1], on_delivery=partial(self._delivered, number))
+            for tp, data, number in self._gathering.take():
+                producer.produce(tp[0], value=data, partition=tp[1], on_delivery=partial(self._delivered, number))
         except BufferError:
-            return OverloadedError(f"{kafka_conf.MAX_QUEUED} appends are in flight", limit=kafka_conf.MAX_QUEUED)
+            self._failed = self._failed or "the producer's queue is full"
         except KafkaException as e:
             error = e.args[0]
-            if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-                size, limit = len(data), kafka_conf.MAX_BYTES
-                return RecordTooLargeError(f"a record of {size} bytes exceeds the log's {limit}", size=size)
             self._failed = self._failed or f"{error.name()}: {error.str()}"
-        return None
 
     def _delivered(self, number: int, error: Any, message: Any) -> None:
         """librdkafka's callback, inside `poll`; must never raise (fact 7)."""
+        self._gathering.back(time.monotonic())
         done = self._pending.pop(number, None)
         if done is None:
             return  # failed or abandoned meanwhile
@@ -106,7 +109,11 @@ class KafkaSession:
                 time.sleep(min(timeout_s, 0.05))  # a dead session: nothing will ever come
             return self._fail_pending(self._failed or "the session has ended")
         try:
-            count = int(producer.poll(timeout_s))
+            waits = self._gathering.waits(time.monotonic())
+            count = int(producer.poll(timeout_s if waits is None else min(timeout_s, waits)))
+            if self._gathering:
+                with self._lock:
+                    self._send_if_ready()
         finally:
             self._leave()
         if self._failed is not None:

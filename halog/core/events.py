@@ -54,8 +54,8 @@ class LogEnd(msgspec.Struct, frozen=True):
     """Everything below the end offset taken at start has been read and applied."""
 
 
-class Stored(msgspec.Struct, frozen=True):
-    """Everything applied so far is in the local store, with its position."""
+class Taken(msgspec.Struct, frozen=True):
+    """A batch of the log was taken: everything accepted so far is visible here, though perhaps not stored yet."""
 
 
 class LogLost(msgspec.Struct, frozen=True):
@@ -148,7 +148,7 @@ Event = (
     | AliveChanged
     | EntryRead
     | LogEnd
-    | Stored
+    | Taken
     | LogLost
     | Submitted
     | Asked

@@ -51,8 +51,6 @@ class Partition:
         self.tag = 0
         """The last append tag given out."""
         self.round = 0
-        self.held = chain
-        """What is known to be in the local store: an acknowledgement says no more than this."""
         self.acked: tuple[Any, int] = (None, 0)
         self.acked_at = now
         self.campaign = Campaign(self, now)
@@ -62,7 +60,7 @@ class Partition:
             ev.AliveChanged: self._alive_changed,
             ev.EntryRead: self._entry_read,
             ev.LogEnd: self._log_end,
-            ev.Stored: self._stored,
+            ev.Taken: self._taken,
             ev.LogLost: self._log_lost,
             ev.Submitted: self._submitted,
             ev.Asked: self._asked,
@@ -203,8 +201,7 @@ class Partition:
             self._acknowledge()
             self.campaign.consider()
 
-    def _stored(self, e: ev.Stored) -> None:
-        self.held = self.chain.state
+    def _taken(self, e: ev.Taken) -> None:
         if not self.is_async or self.now - self.acked_at >= self.settings.async_ack_ms:
             self._acknowledge()
 
@@ -214,8 +211,8 @@ class Partition:
         return Replica(self.me.node, self.me.incarnation, ASYNC) in self.table.replicas
 
     def _acknowledge(self, repeat: bool = False) -> None:
-        """Tell the active how far this copy is: once per stored batch, and again in case it was lost."""
-        s, active = self.held, self.table.active
+        """Tell the active how far this copy is: once per batch taken, and again in case it was lost."""
+        s, active = self.chain.state, self.table.active
         if self.leading is not None or active is None or active == self.me or not s.opened:
             return
         if (

@@ -1,8 +1,8 @@
 """The driver of one partition's copy: posts events to the core, performs its effects, in order, under one lock.
 
-Events raised while effects are performed wait in the inbox. Records are stored before they are shown, and answers leave
-after the lock is released. Entries of the log come in batches: one store write each, then the acknowledgement. This
-module decides nothing.
+Events raised while effects are performed wait in the inbox, and answers leave after the lock is released. Entries of
+the log come in batches, each followed by its acknowledgement; the store is written behind them (`tick`). This module
+decides nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from halog.backend import Found, Lag, Work
@@ -26,7 +26,7 @@ from halog.core.settings import Settings
 from halog.core.table import PartitionTable
 from halog.errors import HalogError, LogError, StoreError
 from halog.ports import Entry, LogSession, Store, TopicPartition
-from halog.runtime.objects import Item, ObjectTable
+from halog.runtime.objects import ObjectTable
 from halog.runtime.results import to_error
 
 logger = logging.getLogger("halog.partition")
@@ -109,10 +109,6 @@ class Copy:
         self._token = 0
         self._inbox: deque[ev.Event] = deque()
         self._busy = False
-        self._pending: list[Item] | None = None
-        self._shown: list[records.Record] = []
-        self._keep: tuple[ChainState, int, int] | None = None
-        self._last_offset = -1
         self.began_at = 0
         """The log offset this run of the copy went on from: beyond 0 a store or a snapshot spared it the rest."""
         self._due: list[tuple[Answer, ev.Result]] = []
@@ -123,7 +119,7 @@ class Copy:
             ev.Read: lambda e: node.follow(self.tp, e.offset),
             ev.StopReading: lambda e: node.unfollow(self.tp),
             ev.Apply: self._apply,
-            ev.Keep: lambda e: self._stage(e.state, e.next_offset),
+            ev.Keep: lambda e: self.objects.keep(e.state, e.next_offset),
             ev.Reply: self._reply,
             ev.SetTable: lambda e: node.set_table(self, e),
             ev.Refresh: lambda e: node.refresh_table(self),
@@ -138,7 +134,8 @@ class Copy:
         """Begin at a position of the log; `end` is where the log ended a moment ago."""
         version, table = self._table
         with self.lock:
-            self._last_offset, self._end, self.began_at = last_offset, end, next_offset
+            self._end, self.began_at = end, next_offset
+            self.objects.begin(outcomes, last_offset)
             self.core = Partition(
                 self.node.me, version, table, state, next_offset, outcomes, self.node.settings, monotonic_ms()
             )
@@ -181,18 +178,20 @@ class Copy:
             raise _ours(error, type(effect).__name__) from error
 
     def read(self, entries: Sequence[Entry]) -> None:
-        """A run of log entries: stepped, stored in one write, shown, then acknowledged."""
+        """A run of log entries, then their acknowledgement."""
         with self.lock:
-            self._batch(iter([ev.EntryRead(e.offset, e.value) for e in entries]), read=True)
+            self._batch(ev.EntryRead(e.offset, e.value) for e in entries)
+            self._batch((ev.Taken(),))
+            self._loaded()
             due, self._due = self._due, []
         for answer, result in due:
             answer(result)
 
     def take_reports(self) -> None:
-        """Delivery reports that came together: stored in one write, shown, then answered."""
+        """Delivery reports that came together, then the answers they led to."""
         with self.lock:
             if self._reports:
-                self._batch(self._reported(), read=False)
+                self._batch(self._reported())
             due, self._due = self._due, []
         for answer, result in due:
             answer(result)
@@ -201,20 +200,37 @@ class Copy:
         while self._reports:
             yield self._reports.popleft()
 
-    def _batch(self, events: Iterator[ev.Event], *, read: bool) -> None:
-        self._pending = []
+    def _batch(self, events: Iterable[ev.Event]) -> None:
         try:
             for event in events:
                 self._post(event)
-            self._flush()
-            if read:
-                self._post(ev.Stored())
-                self._loaded()
+            if self.objects.overfull:
+                self.objects.save()
         except Exception as error:
             self._stop(_ours(error, "a batch"))
-        finally:
-            self._pending = None
         self.progress.notify_all()
+
+    def tick(self) -> None:
+        """Time passes: deadlines are looked at, and the store is given what was taken since."""
+        self.post(ev.Ticked())
+        self.save()
+
+    def leave(self) -> None:
+        """The node closes: store what was taken, and tell whoever still waits that nobody will answer."""
+        self.save()
+        with self.lock:
+            left, self.answers = self.answers, {}
+        for answer in left.values():
+            answer(ev.Unknown("the node closed before the answer came"))
+
+    def save(self) -> None:
+        """Store what was taken. A store that fails ends this copy."""
+        if self.objects.unsaved and not isinstance(self.error, StoreError):
+            with self.lock:
+                try:
+                    self.objects.save()
+                except Exception as error:
+                    self._stop(_ours(error, "the store's write"))
 
     def _loaded(self) -> None:
         if self.core.role is Role.LOADING and self.core.next_offset >= self._end:
@@ -263,37 +279,8 @@ class Copy:
             self.node.end_session(self.session, e.why)
 
     def _apply(self, e: ev.Apply) -> None:
-        items = self.objects.items_for(e.record)
-        if self._pending is None:
-            self._last_offset = e.next_offset - 1
-            items.append(self._position(e.state, e.next_offset))
-            self.node.store.write(items)
-            self.objects.show(e.record)
-            self.progress.notify_all()
-        else:
-            self._pending.extend(items)
-            self._shown.append(e.record)
-            self._last_offset = e.next_offset - 1
-            self._keep = (e.state, e.next_offset, self._last_offset)
-
-    def _stage(self, state: ChainState, next_offset: int) -> None:
-        if self._pending is None:
-            self.node.store.write([self._position(state, next_offset)])
-        else:
-            self._keep = (state, next_offset, self._last_offset)
-
-    def _position(self, state: ChainState, next_offset: int) -> Item:
-        return self.objects.position_item(state, next_offset, self._last_offset, self.core.outcomes)
-
-    def _flush(self) -> None:
-        assert self._pending is not None
-        if self._keep is not None:
-            self._pending.append(self._position(self._keep[0], self._keep[1]))
-            self.node.store.write(self._pending)
-        for record in self._shown:
-            self.objects.show(record)
-        self._pending, self._keep = [], None
-        self._shown.clear()
+        self.objects.take(e.record, e.state, e.next_offset)
+        self.progress.notify_all()
 
     def _reply(self, e: ev.Reply) -> None:
         answer = self.answers.pop(e.token, None)

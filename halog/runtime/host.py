@@ -167,6 +167,8 @@ class Host:
             thread.join(5)
         self._executor.shutdown(wait=True, cancel_futures=True)
         self.snapshots.close()
+        for copy in self.copies.values():
+            copy.leave()
         if self._threads:
             self._tail.close()
             self._session.abandon()
@@ -191,7 +193,7 @@ class Host:
         if not self._closing.wait(TICK_S):
             self.members.tick()
             for copy in list(self.copies.values()):
-                copy.post(ev.Ticked())
+                copy.tick()
                 self._tail.place(copy)
 
     # --- what copies ask ---

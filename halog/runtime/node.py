@@ -11,43 +11,32 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 import halog
-from halog.backend import Found, Invocation, Invoked, Lag, Work
+from halog.backend import Found, Invocation, Invoked, Lag
 from halog.config import Config
-from halog.core import events as ev
 from halog.core.ids import Member, Reference, location_code
 from halog.core.settings import Settings
 from halog.core.table import PartitionTable
-from halog.errors import (
-    ClosedError,
-    ConfigError,
-    HalogError,
-    NotActiveError,
-    OutcomeUnknownError,
-    OverloadedError,
-    RefusedError,
-    UnknownTypeError,
-)
+from halog.errors import HalogError, UnknownTypeError
 from halog.ports import Channel, Coordinator, Log, SessionState, Store, UnknownResult, Versioned
 from halog.runtime import cluster, frames
+from halog.runtime.asking import Asker, Waiter
+from halog.runtime.commits import Commits
 from halog.runtime.copy import Copy
 from halog.runtime.host import Host
 from halog.runtime.members import Membership, NodeInfo
-from halog.runtime.results import clock_behind, to_error
-from halog.runtime.router import LocalError, Router
-from halog.runtime.service import WAIT_S, Execute, Service, is_full, settled
+from halog.runtime.operators import Operators
+from halog.runtime.router import Router
+from halog.runtime.service import WAIT_S, Execute, Service, is_full
 from halog.runtime.snapshots import Policy, Snapshots
 from mappers.base import Mapper
 
 logger = logging.getLogger("halog.node")
-
-RETRY_S = 0.002
-"""Pause before a commit is tried again after this node stopped being active: the election moves on meanwhile."""
 
 SCAN_PAGE = 500
 """Objects per page of a remote scan: about 100 kB at 200 bytes each."""
@@ -87,18 +76,17 @@ class Runtime:
         self.member = Member(name, self.incarnation)
         self.router = Router(name, adapters.channel, config.timing.attempt_timeout_ms / 1000)
         self.host: Host | None = None
-        self.copies: dict[str, Copy] = {}
         self.session_state = SessionState.CONNECTED
-        self.closed = False
         self._mapper_for, self._execute, self._publish = mapper_for, execute, publish
         self._owners: dict[str, tuple[Mapper, tuple[str, ...]]] = {}
         self._count = self.incarnation << 22
-        self._tx_stamp = 0
-        self._unsent: set[bytes] = set()
-        """Transaction ids given and not yet sent: of those, "too old" means that they did not happen."""
         self._id_lock = threading.Lock()
         self._nodes_lock = threading.Lock()
-        self._call_s = config.timing.call_deadline_ms / 1000
+        self._asker = Asker(name, self.router, {}, config.timing.call_deadline_ms / 1000)
+        self._commits = Commits(self._asker, self.location)
+        self.operators = Operators(self._asker)
+        self.new_transaction_id = self._commits.new_id
+        self.commit, self.begin_commit = self._commits.commit, self._commits.begin
 
     def _installation(self, store: Store | None) -> int:
         if store is None:
@@ -108,6 +96,11 @@ class Runtime:
             kept = time.time_ns().to_bytes(8, "big")
             store.write([(_INSTALLATION, kept)], flush=True)
         return int.from_bytes(kept, "big")
+
+    @property
+    def copies(self) -> Mapping[str, Copy]:
+        """The partitions hosted here."""
+        return self._asker.copies
 
     # --- life ---
 
@@ -156,7 +149,8 @@ class Runtime:
             host.start(self.members)
             self.members.tails = host.tails
             host.host_all([vt for vt in tables.values() if self.name in vt[1].configured])
-            self.copies = host.copies
+            self._asker.copies = host.copies
+            self._commits.deliveries = host.deliveries
         for name in tables:
             a.coordinator.watch(f"partitions/{name}", self._table_changed)
         a.coordinator.watch_children("nodes", self._nodes_changed)
@@ -191,11 +185,11 @@ class Runtime:
 
     def close(self, hand_over: bool = True) -> None:
         """Hand over what this node is active for, leave, and let go of everything."""
-        if self.closed:
+        if self._asker.closed:
             return
         if hand_over and self.host is not None:
             self._hand_over_all()
-        self.closed = True
+        self._asker.closed = True
         members = getattr(self, "members", None)
         if members is not None:
             members.close()
@@ -242,13 +236,13 @@ class Runtime:
         lost_before = self.session_state is SessionState.LOST
         self.session_state = state
         logger.info("coordinator session: %s", state.value)
-        if state is SessionState.CONNECTED and lost_before and not self.closed:
+        if state is SessionState.CONNECTED and lost_before and not self._asker.closed:
             threading.Thread(target=self._register_again, name="halog-register", daemon=True).start()
 
     def _register_again(self) -> None:
         """The old session took our registration with it. Tried until it is there, or the session is lost again."""
         wait_s = 2 * self.config.timing.session_timeout_ms / 1000
-        while not self.closed and self.session_state is not SessionState.LOST:
+        while not self._asker.closed and self.session_state is not SessionState.LOST:
             try:
                 cluster.register(self.adapters.coordinator, self.info, wait_s)
                 break
@@ -275,7 +269,7 @@ class Runtime:
             try:
                 infos = cluster.read_nodes(a.coordinator, a.coordinator.children("nodes"))
             except HalogError as e:
-                if not self.closed:
+                if not self._asker.closed:
                     logger.warning("could not read the registered nodes, going on trying: %s", e)
                     _later(AGAIN_S, lambda: self._nodes_changed([]))
                 return
@@ -284,10 +278,6 @@ class Runtime:
                 self.members.registrations(infos)
 
     # --- Backend ---
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise ClosedError(f"node {self.name} is closed")
 
     def partition_of(self, type_name: str, routing_key: bytes) -> str:
         """See Backend."""
@@ -313,18 +303,17 @@ class Runtime:
             self._count += 1
             return Reference(self.location, self.installation, self._count)
 
-    def new_transaction_id(self) -> bytes:
-        """See Backend."""
-        with self._id_lock:
-            self._tx_stamp = max(self._tx_stamp + 1, time.time_ns())
-            tx = self._tx_stamp.to_bytes(8, "big") + self.location.to_bytes(8, "big")
-            self._unsent.add(tx)
-            return tx
-
     def is_active(self, partition: str) -> bool:
         """See Backend."""
         copy = self.copies.get(partition)
         return copy is not None and copy.serving
+
+    def find(self, partition: str, key: bytes) -> Found | None:
+        """See Backend."""
+        copy = self._asker.copies.get(partition)
+        if copy is not None and copy.serving:
+            return copy.objects.find(key)
+        return self.fetch(partition, (key,))[0]
 
     def fetch(self, partition: str, keys: Sequence[bytes], *, settled: int = 0) -> Sequence[Found | None]:
         """See Backend."""
@@ -332,7 +321,7 @@ class Runtime:
         if copy is not None and copy.serving:
             copy.wait_for(settled, WAIT_S)  # if its epoch has ended it never comes; reads are checked at the commit
             return [copy.objects.find(k) for k in keys]
-        reply = self._ask(partition, frames.Fetch(partition, list(keys), settled))
+        reply = self._asker.ask(partition, frames.Fetch(partition, list(keys), settled))
         if reply is None:
             return self.fetch(partition, keys, settled=settled)
         assert isinstance(reply, frames.Objects)
@@ -353,7 +342,7 @@ class Runtime:
             return
         after = b""
         while True:
-            reply = self._ask(partition, frames.Scan(partition, prefix, after, SCAN_PAGE, False))
+            reply = self._asker.ask(partition, frames.Scan(partition, prefix, after, SCAN_PAGE, False))
             if reply is None:
                 copy = self.copies[partition]
                 yield from copy.objects.scan(prefix, after)
@@ -371,57 +360,6 @@ class Runtime:
         copy = self.copies.get(partition)
         return None if copy is None or copy.error is not None else copy.objects.scan(prefix)
 
-    def commit(self, partition: str, tx: bytes, work: Work) -> int:
-        """See Backend."""
-        self._check_open()
-        until = time.monotonic() + self._call_s
-        first = tx in self._unsent
-        self._unsent.discard(tx)
-        while True:
-            try:
-                lsn = self._commit_once(partition, tx, work, until)
-            except OverloadedError:
-                if time.monotonic() >= until:
-                    raise
-                time.sleep(0.005)
-                continue
-            except OutcomeUnknownError as e:
-                if first and e.evidence.get("expired") and e.evidence.get("first", True):
-                    self._catch_up(e.evidence["horizon"])
-                    raise clock_behind(e) from None
-                raise
-            if lsn is not None:
-                return lsn
-            first = False
-
-    def _catch_up(self, stamp: int) -> None:
-        """Give ids above `stamp` from now on, whatever this machine's clock says."""
-        with self._id_lock:
-            self._tx_stamp = max(self._tx_stamp, stamp)
-
-    def _commit_once(self, partition: str, tx: bytes, work: Work, until: float) -> int | None:
-        """One attempt here or elsewhere; None: the active moved here or away meanwhile, go round again."""
-        copy = self.copies.get(partition)
-        if copy is None or not copy.serving:
-            reply = self._ask(partition, frames.Submit(partition, tx, work), until)
-            if reply is None:
-                return None
-            assert isinstance(reply, frames.Committed)
-            return reply.lsn
-        waiter = Waiter()
-        tag = copy.submit(tx, work, waiter, self.router.epoch(partition))
-        if tag and self.host is not None:
-            self.host.deliveries.serve(copy, tag, waiter.settled, until)
-        result = waiter.wait(until - time.monotonic())
-        if isinstance(result, ev.Happened):
-            return result.lsn
-        error = to_error(result or ev.Unknown("no answer in time"), partition)
-        again = isinstance(error, NotActiveError | OutcomeUnknownError) and not error.evidence.get("expired")
-        if not again or time.monotonic() >= until:
-            raise error
-        time.sleep(RETRY_S)
-        return None
-
     def validate(self, partition: str, reads: Sequence[tuple[bytes, int]]) -> None:
         """See Backend."""
         while True:
@@ -429,54 +367,16 @@ class Runtime:
             if copy is not None and copy.serving:
                 copy.validate(reads)
                 return
-            if self._ask(partition, frames.Validate(partition, list(reads))) is not None:
+            if self._asker.ask(partition, frames.Validate(partition, list(reads))) is not None:
                 return
 
     def invoke(self, partition: str, invocation: Invocation) -> Invoked:
         """See Backend."""
-        reply = self._ask(partition, frames.Invoke(partition, invocation))
+        reply = self._asker.ask(partition, frames.Invoke(partition, invocation))
         if reply is None:
             return self._execute(partition, invocation)
         assert isinstance(reply, frames.Answered)
         return reply.invoked
-
-    def _ask(self, partition: str, frame: frames.Request, until: float | None = None) -> frames.Reply | None:
-        """Ask the active node; None if that is this very node by now."""
-        self._check_open()
-        deadline = self._call_s if until is None else max(0.0, until - time.monotonic())
-        try:
-            return self.router.ask(partition, frame, deadline, lambda: self.is_active(partition))
-        except LocalError:
-            return None
-
-    # --- operators ---
-
-    def outcome(self, partition: str, tx: bytes, attempt: int) -> str:
-        """What became of a transaction attempted under epoch number `attempt`: "happened", "did not happen",
-        "expired" or "unknown"."""
-        reply = self._ask(partition, frames.AskOutcome(partition, tx, attempt))
-        if reply is None:
-            waiter = Waiter()
-            self.copies[partition].ask_outcome(tx, attempt, waiter)
-            result = waiter.wait(self._call_s)
-            reply = settled(result or ev.Unknown("no answer in time"))
-        assert isinstance(reply, frames.OutcomeIs)
-        return reply.outcome
-
-    def hand_over(self, partition: str, to: str) -> None:
-        """Make `to` active for a partition (Q5). RefusedError says why not."""
-        known = self.router.tables.get(partition)
-        if known is None:
-            raise ConfigError(f"there is no partition {partition}; see `halog partition list`")
-        if to not in known[1].configured:
-            raise RefusedError(f"{to} is not in the node list of {partition}: {', '.join(known[1].configured)}")
-        reply = self._ask(partition, frames.HandOver(partition, to))
-        if reply is None:
-            waiter = Waiter()
-            self.copies[partition].hand_over(to, waiter)
-            result = waiter.wait(self._call_s)
-            if not isinstance(result, ev.Happened):
-                raise to_error(result or ev.Unknown("no answer in time"), partition)
 
     def status(self) -> dict[str, object]:
         """Plain values: this node, whom it sees, and its copies."""
@@ -490,30 +390,6 @@ class Runtime:
             "alive": sorted(m.node for m in self.members.alive),
             "copies": [dict(c.describe()) for c in list(self.copies.values())],
         }
-
-
-class Waiter:
-    """Waits on the calling thread for one result."""
-
-    __slots__ = ("_lock", "result")
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-        self.result: ev.Result | None = None
-
-    def __call__(self, result: ev.Result) -> None:
-        self.result = result
-        self._lock.release()
-
-    def settled(self) -> bool:
-        """Has the result come?"""
-        return self.result is not None
-
-    def wait(self, timeout_s: float) -> ev.Result | None:
-        """The result, or None if it did not come in time."""
-        self._lock.acquire(timeout=max(0.0, timeout_s))
-        return self.result
 
 
 def _later(seconds: float, work: Callable[[], None]) -> None:

@@ -2,7 +2,9 @@
 
 `items_for` turns an accepted record into the store's changes; it is the only function that does, for active, replica,
 restore and merge alike, so live and replay cannot drift. It is blind (it reads nothing), so replay runs at the log's
-speed. Values stay encoded. Objects, index, outcomes and position go to the store in one atomic write.
+speed. Values stay encoded. Objects, index, outcomes and position go to the store in one atomic write, behind: a record
+taken is visible at once and stored with the next `save`, some ms later (decision 6). Whoever reads the store saves
+first, so nobody sees it lag; a process that dies reads the rest again from the log.
 
 Keys, all behind the 8 first bytes of the log id, so that another history's leftovers are never taken for ours:
     o <ref>          lsn (8), length of the index key (4), index key, encoded value
@@ -35,6 +37,9 @@ CACHE_OBJECTS = 200_000
 _HEAD = struct.Struct(">QI")
 _LSN = struct.Struct(">Q")
 
+SAVE_AT = 1_000
+"""Changes not yet stored: about 0.3 MB of small objects. Beyond that they are stored at once."""
+
 Item = tuple[bytes, bytes | None]
 
 
@@ -63,8 +68,8 @@ def unpack_object(ref: bytes, data: bytes) -> Found:
 
 
 class ObjectTable:
-    """One partition's objects. `commit_items` and `load` run under the partition's lock; reads need none for cached
-    entries and take it to fill the cache."""
+    """One partition's objects. What changes them runs under the partition's lock; reads need none for cached entries
+    and take it to fill the cache."""
 
     def __init__(self, store: Store, log_id: bytes, lock: threading.RLock, cache_objects: int = CACHE_OBJECTS) -> None:
         self.store, self.lock, self.limit = store, lock, cache_objects
@@ -72,10 +77,47 @@ class ObjectTable:
         self._o, self._i = self.prefix + b"o", self.prefix + b"i"
         self._t, self._x, self._m = self.prefix + b"t", self.prefix + b"x", self.prefix + b"m"
         self.cache: dict[bytes, Found] = {}
+        self._outcomes = Outcomes()
+        self._unsaved: dict[bytes, bytes | None] = {}
+        self._position: tuple[ChainState, int] | None = None
+        """What the next `save` stores."""
+        self._last_offset = -1
         self.dirty: set[bytes] | None = None
         """References changed since the last snapshot of this copy; None: unknown (nobody is counting)."""
 
     # --- applying ---
+
+    def begin(self, outcomes: Outcomes, last_offset: int) -> None:
+        """The partition goes on from what the store holds."""
+        self._outcomes, self._last_offset = outcomes, last_offset
+
+    def take(self, record: records.Record, state: ChainState, next_offset: int) -> None:
+        """An accepted record: visible from here on."""
+        self._unsaved.update(self.items_for(record))
+        self._position, self._last_offset = (state, next_offset), next_offset - 1
+        self.show(record)
+
+    def keep(self, state: ChainState, next_offset: int) -> None:
+        """A record that changed the position only."""
+        self._position = (state, next_offset)
+
+    @property
+    def unsaved(self) -> bool:
+        """Is there anything the store does not have yet?"""
+        return self._position is not None
+
+    @property
+    def overfull(self) -> bool:
+        """Does it wait for too much?"""
+        return len(self._unsaved) >= SAVE_AT
+
+    def save(self) -> None:
+        """Store everything taken so far and the position behind it, in one write."""
+        with self.lock:
+            if self._position is not None:
+                self._unsaved.update([self._position_item(*self._position)])
+                self.store.write(self._unsaved.items())
+                self._unsaved, self._position = {}, None
 
     def items_for(self, record: records.Record) -> list[Item]:
         """The store's changes for one accepted record."""
@@ -95,13 +137,12 @@ class ObjectTable:
                     items.append((self._i + c.key, c.ref))
         return items
 
-    def position_item(self, state: ChainState, next_offset: int, last_offset: int, outcomes: Outcomes) -> Item:
-        """The position, to be written with the items it covers."""
-        position = StoredPosition(state, next_offset, last_offset, outcomes.horizon)
+    def _position_item(self, state: ChainState, next_offset: int) -> Item:
+        position = StoredPosition(state, next_offset, self._last_offset, self._outcomes.horizon)
         return self._m, msgspec.msgpack.encode(position)
 
     def show(self, record: records.Record) -> None:
-        """Make a stored record visible: durable first, visible second."""
+        """Make an accepted record visible."""
         if type(record) is not records.Commit:
             return
         cache, lsn, dirty = self.cache, record.header.lsn, self.dirty
@@ -124,6 +165,7 @@ class ObjectTable:
 
     def _fill(self, key: bytes) -> Found | None:
         with self.lock:
+            self.save()
             ref = self.store.get(self._i + key)
             if ref is None:
                 return None
@@ -143,6 +185,7 @@ class ObjectTable:
 
     def scan(self, key_prefix: bytes, after: bytes = b"") -> Iterator[Found]:
         """Objects whose index key starts with `key_prefix` and is greater than `after`, as of the call."""
+        self.save()
         return scan(self.store.snapshot(), self.prefix, key_prefix, after)
 
     # --- life of the copy ---
@@ -208,6 +251,7 @@ class ObjectTable:
         """Delete everything of this partition from the store."""
         with self.lock:
             self.cache.clear()
+            self._unsaved, self._position = {}, None
             self.store.drop(self.prefix)
 
 

@@ -125,6 +125,7 @@ class Snapshots:
         """Write what changed since the last marker, verify it, mark it, trim the log behind it."""
         since = self._known_marker(copy)[0]
         with copy.lock:
+            copy.objects.save()
             view = copy.node.store.snapshot()
             position = copy.objects.load_position(view)
             dirty, copy.objects.dirty = copy.objects.dirty, set()

@@ -24,7 +24,7 @@ from halog.core.ids import ABSENT, EpochId, Reference, location_code
 from halog.core.outcomes import Outcomes
 from halog.core.settings import Settings
 from halog.core.writer import Writer
-from halog.errors import ConflictError, UnreachableError
+from halog.errors import ConflictError, HalogError, UnreachableError
 from halog.runtime.results import to_error
 
 Execute = Callable[[str, Invocation], Invoked]
@@ -152,6 +152,10 @@ class MemoryBackend:
             self._stamp = max(self._stamp + 1, time.time_ns())
             return self._stamp.to_bytes(8, "big") + self._location.to_bytes(8, "big")
 
+    def find(self, partition: str, key: bytes) -> Found | None:
+        """See Backend."""
+        return self._at(partition).objects.get(key)
+
     def fetch(self, partition: str, keys: Sequence[bytes], *, settled: int = 0) -> Sequence[Found | None]:
         """See Backend."""
         objects = self._at(partition).objects
@@ -176,6 +180,24 @@ class MemoryBackend:
         if self.before_commit is not None:
             self.before_commit(partition, work)
         return self._at(partition).submit(tx, work)
+
+    def begin_commit(self, partition: str, tx: bytes, work: Work, done: Callable[[int | None], None]) -> bool:
+        """See Backend."""
+        if not self.active:
+            return False
+        if self.before_commit is None:
+            self._commit_and_tell(partition, tx, work, done)
+        else:  # it may wait
+            threading.Thread(target=self._commit_and_tell, args=(partition, tx, work, done), daemon=True).start()
+        return True
+
+    def _commit_and_tell(self, partition: str, tx: bytes, work: Work, done: Callable[[int | None], None]) -> None:
+        try:
+            lsn = self.commit(partition, tx, work)
+        except HalogError:
+            done(None)
+        else:
+            done(lsn)
 
     def validate(self, partition: str, reads: Sequence[tuple[bytes, int]]) -> None:
         """See Backend."""

@@ -8,9 +8,10 @@ OutcomeUnknownError.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from halog.backend import Work, Write
+from halog.core.records import UPDATE
 from halog.errors import (
     ConflictError,
     DuplicateKeyError,
@@ -27,27 +28,87 @@ if TYPE_CHECKING:
 COMMITTED, ROLLED_BACK, UNKNOWN = 2, 3, 4
 
 
+class Presented(NamedTuple):
+    """What is presented to the active node of a partition."""
+
+    partition: str
+    work: Work
+
+
 def commit(tx: Transaction) -> None:
     """End `tx` one way or the other; raises why it did not happen."""
+    presented = prepare(tx)
+    if presented is not None:
+        finish(tx, presented)
+
+
+def prepare(tx: Transaction) -> Presented | None:
+    """What `tx` changes, checked; it has its id then. None: it changes nothing and has ended. Raises, and has ended,
+    if it cannot commit."""
     try:
         changes = work.changed(tx.entries.values()) if tx.entries else None
-        if not changes:
-            if len(tx.entries) > 1 and not tx.local:
-                _validate(tx)
-        elif tx.local:
-            raise RefusedError(
-                f'{tx.space.name_of(next(iter(changes)))} was changed in a transaction with read="local"; '
-                "its reads may be old, so nothing was written"
-            )
-        else:
-            _write(tx, changes)
-    except OutcomeUnknownError:
-        tx.finish(UNKNOWN)
-        raise
-    except HalogError:
-        tx.finish(ROLLED_BACK)
+        if changes:
+            return _presented(tx, changes)
+        if len(tx.entries) > 1 and not tx.local:
+            _validate(tx)
+    except HalogError as error:
+        _end(tx, error)
         raise
     tx.finish(COMMITTED)
+    return None
+
+
+def finish(tx: Transaction, presented: Presented) -> None:
+    """Present it until it has happened, or has not."""
+    assert tx.id is not None
+    try:
+        lsn = tx.backend.commit(presented.partition, tx.id, presented.work)
+    except HalogError as error:
+        _end(tx, error)
+        raise _told(tx, presented, error) from None
+    happened(tx, presented, lsn)
+
+
+def happened(tx: Transaction, presented: Presented, lsn: int) -> None:
+    """It is committed; what its objects are now need not be decoded when they are read next."""
+    tx.lsn = lsn
+    for w in presented.work.writes:
+        if w.op == UPDATE:
+            entry = tx.entries[w.key]
+            if entry.obj is not None and entry.image is not None and w.value is not None:
+                tx.space.remember(entry.image, lsn, w.key, entry.obj, w.value)
+    tx.finish(COMMITTED)
+
+
+def _end(tx: Transaction, error: HalogError) -> None:
+    if isinstance(error, OutcomeUnknownError):
+        error.evidence.setdefault("tx", None if tx.id is None else tx.id.hex())
+        tx.finish(UNKNOWN)
+    else:
+        tx.finish(ROLLED_BACK)
+
+
+def _told(tx: Transaction, presented: Presented, error: HalogError) -> HalogError:
+    """The error, naming what the application knows."""
+    if isinstance(error, ConflictError | DuplicateKeyError):
+        return _named(tx, presented.partition, error)
+    if isinstance(error, RecordTooLargeError):
+        size, limit = error.evidence.get("size", 0), error.evidence.get("limit", tx.space.max_record_bytes)
+        return work.too_large(tx.space, presented.work.writes, size, limit)
+    return error
+
+
+def _presented(tx: Transaction, changes: dict[bytes, list[Write]]) -> Presented:
+    if tx.local:
+        raise RefusedError(
+            f'{tx.space.name_of(next(iter(changes)))} was changed in a transaction with read="local"; '
+            "its reads may be old, so nothing was written"
+        )
+    partition = work.check_one_partition(tx, changes)
+    writes = tuple(w for group in changes.values() for w in group)
+    work.check_size(tx.space, writes)
+    tx.id = tx.backend.new_transaction_id()
+    return Presented(partition, Work(tuple(work.reads_of(tx.entries.values(), changes)), writes))
 
 
 def _validate(tx: Transaction) -> None:
@@ -62,24 +123,6 @@ def _validate(tx: Transaction) -> None:
             tx.backend.validate(partition, reads)
         except ConflictError as error:
             raise _named(tx, partition, error)  # noqa: B904 - the same error, told better
-
-
-def _write(tx: Transaction, changes: dict[bytes, list[Write]]) -> None:
-    partition = work.check_one_partition(tx, changes)
-    writes = tuple(w for group in changes.values() for w in group)
-    work.check_size(tx.space, writes)
-    reads = tuple(work.reads_of(tx.entries.values(), changes))
-    tx.id = tx.backend.new_transaction_id()
-    try:
-        tx.lsn = tx.backend.commit(partition, tx.id, Work(reads, writes))
-    except (ConflictError, DuplicateKeyError) as error:
-        raise _named(tx, partition, error)  # noqa: B904 - the same error, told better
-    except RecordTooLargeError as error:
-        size, limit = error.evidence.get("size", 0), error.evidence.get("limit", tx.space.max_record_bytes)
-        raise work.too_large(tx.space, writes, size, limit) from None
-    except OutcomeUnknownError as error:
-        error.evidence.setdefault("tx", tx.id.hex())
-        raise
 
 
 def _named(

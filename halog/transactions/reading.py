@@ -108,6 +108,16 @@ class Reading:
         index_key, shown = info.index_key(checked), ", ".join(repr(k) for k in checked)[:200]
         return NotFoundError(f"{info.name} {shown} does not exist", type=info.name, key=index_key)
 
+    def is_here(self, cls: type[Any], key: tuple[Any, ...]) -> bool:
+        """Can this object be read without asking another node? FieldTypeError for a wrong key, UnknownTypeError."""
+        if self.special:
+            return False
+        try:
+            route = self.space.routes.get((cls, key))
+        except TypeError:
+            route = None
+        return self.backend.is_active((route or self.space.route(cls, key)).partition)
+
     def resolve(self, ref: Ref[T]) -> T:
         """The object a reference names (D1). NotFoundError if it is gone, also if its key now has a new instance."""
         if self.state:
@@ -169,7 +179,7 @@ class Reading:
         """Read the object under an index key into the identity map."""
         if self.special:
             return self._add(key, partition, self._fetch(key, partition))
-        found = self.backend.fetch(partition, (key,))[0]
+        found = self.backend.find(partition, key)
         image = None
         if found is not None:
             image = self.space.images.get(key)
@@ -212,7 +222,7 @@ class Reading:
             self.lag = Lag(0, 0.0)
         if self.settled is not None:
             return self.backend.fetch(partition, (key,), settled=self.settled.get(partition, 0))[0]
-        return self.backend.fetch(partition, (key,))[0]
+        return self.backend.find(partition, key)
 
     def _check_expected(self, key: bytes, found: Found | None) -> None:
         expected = self.expected.pop(key, None)

@@ -27,6 +27,9 @@ MAX_RECORD_BYTES: Final = 5_000_000
 _BY_EQUALITY: Final = frozenset({"str", "bytes", "uuid", "date", "datetime"})
 """Kinds whose equal values always have equal bytes; `1 == True == 1.0` is why ints are compared by type too."""
 
+_PLAIN: Final = frozenset({str, int, float, bool, bytes, type(None)})
+"""Types whose values come out of their bytes as they went in."""
+
 
 class Route(NamedTuple):
     """Where an object is: its index key and its partition. `types`: of the key's parts, where they must be checked."""
@@ -116,10 +119,24 @@ class Space:
             image.found = found
             return image
         image = self.decoded(found)
+        self._keep(found.key, image)
+        return image
+
+    def _keep(self, key: bytes, image: Image) -> None:
         if len(self.images) >= MAX_IMAGES:
             self.images.pop(next(iter(self.images)), None)
-        self.images[found.key] = image
-        return image
+        self.images[key] = image
+
+    def remember(self, before: Image, version: int, key: bytes, obj: Any, data: bytes) -> None:
+        """An object that was `before` is now committed as it is. Only what decoding `data` would surely give, too."""
+        info = before.info
+        if info is None or info.mutable or type(obj) is not before.cls:
+            return
+        d = obj.__dict__
+        values = {name: d[name] for name in before.values}
+        types = [*map(type, values.values())]
+        if types == [*map(type, before.values.values())] and _PLAIN.issuperset(types):
+            self._keep(key, Image(before.ref, version, info, values, data))
 
     def decoded(self, found: Found) -> Image:
         """The decoded value of a committed object, for one use."""

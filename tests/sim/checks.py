@@ -61,7 +61,7 @@ class Checks:
 
     def started(self, p: Process) -> None:
         chain = p.node.disk.chain
-        self.held.saved(p.me, chain.lsn)
+        self.held.holds(p.me, chain.lsn)
         self.last[p.me] = chain
         self._same_state(p, chain, "after a restart")
 
@@ -76,6 +76,7 @@ class Checks:
         demand(e.state.lsn == before.lsn + 1, f"P2: {p.me.node} applied lsn {e.state.lsn} behind {before.lsn}")
         demand(e.record.header.prev == before.hash, f"P2: the hash chain of {p.me.node} breaks at {e.state.lsn}")
         self.kept(p, e.state)
+        self.held.holds(p.me, e.state.lsn)
         self._same_state(p, e.state, "applying")
 
     def kept(self, p: Process, state: ChainState) -> None:
@@ -85,9 +86,6 @@ class Checks:
         if state.lsn > before.lsn and state.opened and not before.opened:
             self._same_state(p, state, "opening")
         self.last[p.me] = state
-
-    def saved(self, p: Process) -> None:
-        self.held.saved(p.me, p.node.disk.chain.lsn)
 
     def stepped(self, p: Process) -> None:
         """S1, and no copy ever fails where no log was lost."""

@@ -1,7 +1,7 @@
 """A node: a disk, and at most one process that drives the real core.
 
 The process is what `halog.runtime` is in production, reduced to its obligations: effects are performed in order,
-entries of an earlier `Read` are dropped, `Stored` is said only when all that was applied is on the disk, an epoch
+entries of an earlier `Read` are dropped, `Taken` is said behind a batch, the disk is written some time later, an epoch
 keeps the session it began with, a request is let in only for the epoch it was addressed to. A paused process
 (SIGSTOP) hears nothing until it wakes; then everything at once, at the time it is then.
 """
@@ -73,7 +73,7 @@ class Process:
         self.coordinator = self.world.coordinator.connect(self)
         self.end_at_start = len(self.world.log.entries)
         self.loaded = False
-        self.flushing = False
+        self.flushing = self.taking = False
         self.ticks = 0
         coordinator = self.world.coordinator
         self.partition = Watched(
@@ -114,6 +114,7 @@ class Process:
             self.backlog.append((self.entry, (offset, data, generation)))
         elif self.alive and generation == self.reader.generation:
             self._step(ev.EntryRead(offset, data))
+            self._taken_soon()
             if not self.loaded and offset + 1 >= self.end_at_start:
                 self._end_reached()
 
@@ -240,8 +241,15 @@ class Process:
             self._flush_soon()
             return
         self.copy.flush()
-        self.world.checks.saved(self)
-        self._step(ev.Stored())
+
+    def _taken_soon(self) -> None:
+        if not self.taking:
+            self.taking = True
+            self.world.engine.at(self.world.nature.delay(self.world.nature.take), self._taken)
+
+    def _taken(self) -> None:
+        self.taking = False
+        self.deliver(ev.Taken())
 
     # --- what was seen ---
 

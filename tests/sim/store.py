@@ -90,12 +90,12 @@ class Copy:
 
 
 class Held:
-    """How far each incarnation's disk ever was: what "this replica holds it" means."""
+    """How far each incarnation ever was, in memory or on its disk: what "this replica holds it" means."""
 
     def __init__(self) -> None:
         self._lsn: dict[Member, int] = {}
 
-    def saved(self, member: Member, lsn: int) -> None:
+    def holds(self, member: Member, lsn: int) -> None:
         self._lsn[member] = lsn
 
     def lsn(self, member: Member) -> int:

@@ -24,7 +24,7 @@ def test_a_partition_handed_over_back_and_forth_under_load(cluster: Cluster) -> 
             for to in cluster.table("p-0").configured:
                 if cluster.table("p-0").node_list[0] == to:
                     continue
-                runtime.hand_over("p-0", to)
+                runtime.operators.hand_over("p-0", to)
                 wait(lambda to=to: cluster.table("p-0").node_list[:1] == (to,), f"{to} is active for p-0")  # type: ignore[misc]
                 wait(lambda: cluster.complete(cluster.table("p-0")), "the others are its replicas")
         load.flows()
@@ -43,7 +43,7 @@ def test_only_an_available_replica_is_handed_the_partition(cluster: Cluster) -> 
     before = cluster.table("p-0")
     for to in ("X", before.node_list[0]):
         with pytest.raises(RefusedError):
-            cluster.client().runtime.hand_over("p-0", to)
+            cluster.client().runtime.operators.hand_over("p-0", to)
     assert cluster.table("p-0") == before
 
 

@@ -106,7 +106,7 @@ def test_a_node_cut_off_from_zookeeper_serves_on_until_it_is_replaced(cluster: C
         cluster.processes[cut_off].terminate()
         cluster.launch(cut_off, cluster.configuration("behind-proxy.toml", zookeeper=proxy.address)).ready()
         whole_again(cluster)
-        cluster.client().runtime.hand_over("p-0", cut_off)
+        cluster.client().runtime.operators.hand_over("p-0", cut_off)
         wait(lambda: cluster.table("p-0").node_list[:1] == (cut_off,), f"{cut_off} is active")
         whole_again(cluster)
         run = cluster.registered()[cut_off]

@@ -107,7 +107,7 @@ def test_an_active_node_that_cannot_store_gives_the_partition_up(
     host = host_of(cluster, active)
     monkeypatch.setattr(host.store, "write", failing(error, 10**9, host.store.write))
     assert add(cluster) == 1
-    assert cluster.active_for(Counter, "c") != active
+    wait_until(lambda: cluster.active_for(Counter, "c") != active, "it is still active")
     assert add(cluster) == 2
 
 
@@ -119,7 +119,8 @@ def test_a_sync_replica_that_cannot_store_holds_commits_up_for_a_moment_only(
     host = host_of(cluster, replica)
     monkeypatch.setattr(host.store, "write", failing(StoreError("no space left on device"), 10**9, host.store.write))
     assert add(cluster) == 1
-    assert copy_on(cluster, replica).core.role is Role.FAILED
+    wait_until(lambda: copy_on(cluster, replica).core.role is Role.FAILED, "it still follows")
+    assert add(cluster) == 2
     assert replica not in cluster.tables()[cluster.partition_of(Counter, "c")].node_list
 
 

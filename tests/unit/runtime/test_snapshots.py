@@ -63,7 +63,7 @@ def test_a_deposed_node_that_does_not_know_it_writes_nothing_old_over_a_newer_sn
 
     def stopped(*args: Any) -> Any:
         if not after:
-            cluster.node(old).runtime.hand_over("test-0", new)
+            cluster.node(old).runtime.operators.hand_over("test-0", new)
             put(cluster, 2)
             Snapshots.take(*on(cluster, new))
             after.append(state(cluster, new))

@@ -189,3 +189,80 @@ def test_the_loop_is_not_blocked_while_a_commit_waits() -> None:
         await task
 
     run(body)
+
+
+def test_what_this_node_can_answer_itself_needs_no_thread() -> None:
+    async def body(node: halog.aio.Node, sync: MemoryNode) -> None:
+        threads, node.pool = node.pool, None  # type: ignore[assignment]
+        async with node.transaction() as tx:
+            await tx.create(Plain(1))
+        async with node.transaction() as tx:
+            (await tx.get(Plain, 1)).text = "b"
+        async with node.transaction() as tx:
+            assert (await tx.get(Plain, 1)).text == "b"
+            await tx.delete(await tx.get(Plain, 1))
+            assert await tx.find(Plain, 1) is None
+        assert tx.sync.lsn == 3
+        node.pool = threads
+
+    run(body)
+
+
+def test_a_commit_that_is_not_settled_at_once_is_presented_again_under_its_id() -> None:
+    async def body(node: halog.aio.Node, sync: MemoryNode) -> None:
+        ids: list[bytes] = []
+        begin, commit = sync.backend.begin_commit, sync.backend.commit
+
+        def lost(partition: str, tx: bytes, work: Work, done: Callable[[int | None], None]) -> bool:
+            ids.append(tx)
+            return begin(partition, tx, work, lambda lsn: done(None))
+
+        def again(partition: str, tx: bytes, work: Work) -> int:
+            ids.append(tx)
+            return commit(partition, tx, work)
+
+        async with node.transaction() as tx:
+            sync.backend.begin_commit, sync.backend.commit = lost, again  # type: ignore[method-assign]
+            await tx.create(Plain(1))
+        assert tx.outcome == "committed"
+        assert len(ids) == 3  # the first attempt of the fake itself goes through `commit`, too
+        assert len(set(ids)) == 1
+        assert tx.sync.lsn == 1
+
+    run(body)
+
+
+def test_a_conflict_is_told_as_in_threads() -> None:
+    async def body(node: halog.aio.Node, sync: MemoryNode) -> None:
+        async with node.transaction() as tx:
+            await tx.create(Plain(1))
+        with pytest.raises(ConflictError, match="Plain 1"):
+            async with node.transaction() as tx:
+                (await tx.get(Plain, 1)).text = "mine"
+                with sync.transaction():
+                    sync.get(Plain, 1).text = "theirs"
+        assert tx.outcome == "rolled back"
+
+    run(body)
+
+
+def test_many_answers_wake_the_loop_once() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        mail = halog.aio.Mailbox(loop)
+        futures = [loop.create_future() for _ in range(5)]
+        rung = []
+        real = loop.call_soon_threadsafe
+        loop.call_soon_threadsafe = lambda *a, **k: rung.append(1) or real(*a, **k)  # type: ignore[method-assign,func-returns-value]
+
+        def answer() -> None:
+            for n, f in enumerate(futures):
+                mail.put(f, n)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        thread.join()
+        assert await asyncio.gather(*futures) == [0, 1, 2, 3, 4]
+        assert rung == [1]
+
+    asyncio.run(main())

@@ -1,0 +1,71 @@
+"""How a node reaches the active copy of a partition: its own, or by asking another node."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from halog.core import events as ev
+from halog.errors import ClosedError
+from halog.runtime import frames
+from halog.runtime.copy import Copy
+from halog.runtime.router import LocalError, Router
+
+
+class Asker:
+    """Shared by everything a node offers its application."""
+
+    def __init__(self, name: str, router: Router, copies: Mapping[str, Copy], call_s: float) -> None:
+        self.name, self.router, self.copies, self.call_s = name, router, copies, call_s
+        self.closed = False
+
+    def check_open(self) -> None:
+        """ClosedError once the node is closed."""
+        if self.closed:
+            raise ClosedError(f"node {self.name} is closed")
+
+    def serving(self, partition: str) -> Copy | None:
+        """This node's copy, if it is active."""
+        copy = self.copies.get(partition)
+        return copy if copy is not None and copy.serving else None
+
+    def ask(self, partition: str, frame: frames.Request, until: float | None = None) -> frames.Reply | None:
+        """Ask the active node; None if that is this very node by now."""
+        self.check_open()
+        deadline = self.call_s if until is None else max(0.0, until - time.monotonic())
+        try:
+            return self.router.ask(partition, frame, deadline, lambda: self.serving(partition) is not None)
+        except LocalError:
+            return None
+
+    def wait(self, begin: Callable[[Waiter], object]) -> ev.Result:
+        """Begin something that is answered once, and wait for the answer."""
+        waiter = Waiter()
+        begin(waiter)
+        return waiter.wait(self.call_s) or ev.Unknown("no answer in time")
+
+
+class Waiter:
+    """Waits on the calling thread for one result."""
+
+    __slots__ = ("_lock", "result")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self.result: ev.Result | None = None
+
+    def __call__(self, result: ev.Result) -> None:
+        self.result = result
+        self._lock.release()
+
+    def settled(self) -> bool:
+        """Has the result come?"""
+        return self.result is not None
+
+    def wait(self, timeout_s: float) -> ev.Result | None:
+        """The result, or None if it did not come in time."""
+        if self.result is None:
+            self._lock.acquire(timeout=max(0.0, timeout_s))
+        return self.result

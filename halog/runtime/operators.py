@@ -1,0 +1,41 @@
+"""What an operator asks of a node; the command line's side of the runtime."""
+
+from __future__ import annotations
+
+from halog.core import events as ev
+from halog.errors import ConfigError, RefusedError
+from halog.runtime import frames
+from halog.runtime.asking import Asker
+from halog.runtime.results import to_error
+from halog.runtime.service import settled
+
+
+class Operators:
+    """Part of a running node."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+
+    def outcome(self, partition: str, tx: bytes, attempt: int) -> str:
+        """What became of a transaction attempted under epoch number `attempt`: "happened", "did not happen",
+        "expired" or "unknown"."""
+        reply = self._asker.ask(partition, frames.AskOutcome(partition, tx, attempt))
+        if reply is None:
+            copy = self._asker.copies[partition]
+            reply = settled(self._asker.wait(lambda answer: copy.ask_outcome(tx, attempt, answer)))
+        assert isinstance(reply, frames.OutcomeIs)
+        return reply.outcome
+
+    def hand_over(self, partition: str, to: str) -> None:
+        """Make `to` active for a partition (Q5). RefusedError says why not."""
+        known = self._asker.router.tables.get(partition)
+        if known is None:
+            raise ConfigError(f"there is no partition {partition}; see `halog partition list`")
+        if to not in known[1].configured:
+            raise RefusedError(f"{to} is not in the node list of {partition}: {', '.join(known[1].configured)}")
+        reply = self._asker.ask(partition, frames.HandOver(partition, to))
+        if reply is None:
+            copy = self._asker.copies[partition]
+            result = self._asker.wait(lambda answer: copy.hand_over(to, answer))
+            if not isinstance(result, ev.Happened):
+                raise to_error(result, partition)

@@ -1,0 +1,74 @@
+"""Which appends travel together."""
+
+from __future__ import annotations
+
+import pytest
+
+from halog.adapters.gathering import GATHER_S, Gathering
+
+pytestmark = pytest.mark.feature("R1")
+
+
+def filled(*items: int) -> Gathering[int]:
+    g = Gathering[int]()
+    for i in items:
+        g.add(i)
+    return g
+
+
+def test_a_lone_append_leaves_at_once() -> None:
+    g = filled(1)
+    assert g.waits(5.0) == 0
+    assert g.take() == [1]
+    assert not g
+    assert g.waits(5.0) is None
+
+
+def test_while_a_request_is_under_way_the_next_ones_gather() -> None:
+    g = filled(1)
+    g.take()
+    g.add(2)
+    g.add(3)
+    assert g.waits(5.0) is None
+    g.back(5.0)
+    assert g.waits(5.0) == 0
+    assert g.take() == [2, 3]
+
+
+def under_way(count: int, now: float) -> Gathering[int]:
+    """`count` committers have been under way at once, and half of them are back at `now`."""
+    g = filled(0)
+    g.take()
+    for i in range(1, count):
+        g.add(i)
+    g.back(now)
+    for _ in g.take():
+        g.back(now)
+    return g
+
+
+def test_half_of_those_that_were_under_way_make_the_next_request() -> None:
+    g = under_way(16, 5.0)
+    for i in range(7):
+        g.add(i)
+        assert g.waits(5.0) == pytest.approx(GATHER_S)
+    g.add(7)
+    assert g.waits(5.0) == 0
+
+
+def test_nobody_waits_for_company_longer_than_a_moment() -> None:
+    g = under_way(16, 5.0)
+    g.add(0)
+    assert g.waits(5.0 + GATHER_S / 2) == pytest.approx(GATHER_S / 2)
+    for n in (1, 2):
+        assert g.waits(n * 5.0 + GATHER_S) == 0
+        g.take()
+        g.back(n * 5.0 + 5.0)
+        g.add(n)
+    assert g.waits(15.0) == 0  # it has learnt that the others are gone
+
+
+def test_after_a_pause_nobody_waits() -> None:
+    g = under_way(16, 5.0)
+    g.add(0)
+    assert g.waits(60.0) == 0
