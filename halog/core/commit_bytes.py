@@ -12,18 +12,14 @@ from typing import Any
 
 from halog.core.ids import HASH_BYTES, LOG_ID_BYTES, REF_BYTES, TX_BYTES, EpochId
 
-_SMALL = tuple(bytes((n,)) for n in range(128))
 _LONGEST = 10
 """Bytes of the longest 64-bit varint."""
 
 RawChange = tuple[int, bytes, bytes, bytes | None, int, bytes | None]
 
 
-def _long(n: int) -> bytes:
-    """Zigzag varint."""
-    n = (n << 1) ^ (n >> 63)
-    if n < 128:
-        return _SMALL[n]
+def _varint(n: int) -> bytes:
+    """Of a number already zigzagged."""
     if n >> 64:
         raise OverflowError("a number does not fit 64 bits")
     out = bytearray()
@@ -32,6 +28,15 @@ def _long(n: int) -> bytes:
         n >>= 7
     out.append(n)
     return bytes(out)
+
+
+_SMALL = [_varint(n << 1) for n in range(2048)]
+"""Zigzag varints of sizes and counts, which are most numbers of a record."""
+
+
+def _long(n: int) -> bytes:
+    """Zigzag varint."""
+    return _SMALL[n] if 0 <= n < 2048 else _varint((n << 1) ^ (n >> 63))
 
 
 def _fixed(value: bytes, size: int) -> bytes:
@@ -54,10 +59,11 @@ def write(prefix: bytes, log_id: bytes, epoch: EpochId, lsn: int, prev: bytes, t
     if changes:
         parts.append(_long(len(changes)))
         for c in changes:
-            parts += (_long(c.op), _fixed(c.ref, REF_BYTES), _long(len(c.key)), c.key)
-            parts += (b"\0",) if c.value is None else (b"\2", _long(len(c.value)), c.value)
-            parts.append(_long(c.replaced))
-            parts += (b"\0",) if c.before is None else (b"\2", _long(len(c.before)), c.before)
+            key, value, before, replaced = c.key, c.value, c.before, c.replaced
+            parts += (_SMALL[c.op], _fixed(c.ref, REF_BYTES), _long(len(key)), key)
+            parts += (b"\0",) if value is None else (b"\2", _long(len(value)), value)
+            parts.append(_long(replaced))
+            parts += (b"\0",) if before is None else (b"\2", _long(len(before)), before)
     parts.append(b"\0\0")  # the end of the changes; no origin
     return b"".join(parts)
 

@@ -6,6 +6,7 @@ one stamp: an id at or below it is neither "happened" nor "never seen", it is ex
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 
 KEEP = 50_000
@@ -17,18 +18,22 @@ STAMP_BYTES = 8
 class Outcomes:
     """Insertion-ordered and bounded; deterministic, so that every copy forgets the same ids."""
 
-    __slots__ = ("_by_id", "horizon", "keep")
+    __slots__ = ("_by_id", "_order", "horizon", "keep")
 
     def __init__(self, items: Iterable[tuple[bytes, int]] = (), horizon: bytes = b"", keep: int = KEEP) -> None:
         self._by_id: dict[bytes, int] = dict(items)
+        self._order = deque(self._by_id)
+        """The ids, oldest first: a dict's own first key is ever farther away, the more were deleted before it."""
         self.horizon = horizon
         self.keep = keep
 
     def add(self, tx: bytes, lsn: int) -> None:
         """Remember, and forget the oldest beyond `keep`."""
+        if tx not in self._by_id:
+            self._order.append(tx)
         self._by_id[tx] = lsn
         if len(self._by_id) > self.keep:
-            oldest = next(iter(self._by_id))
+            oldest = self._order.popleft()
             del self._by_id[oldest]
             self.horizon = max(self.horizon, oldest[:STAMP_BYTES])
 

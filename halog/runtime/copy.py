@@ -158,14 +158,16 @@ class Copy:
         except (LogError, StoreError) as error:
             self._stop(error)
 
-    def _post(self, event: ev.Event) -> None:
-        self._inbox.append(event)
+    def _post(self, event: ev.Event, now: int = 0) -> None:
+        inbox = self._inbox
+        inbox.append(event)
         if self._busy:
             return
         self._busy = True
+        now = now or monotonic_ms()
         try:
-            while self._inbox:
-                for effect in self.core.step(self._inbox.popleft(), monotonic_ms()):
+            while inbox:
+                for effect in self.core.step(inbox.popleft(), now):
                     self._perform(effect)
         finally:
             self._busy = False
@@ -189,9 +191,10 @@ class Copy:
 
     def take_reports(self) -> None:
         """Delivery reports that came together, then the answers they led to."""
+        if not self._reports:
+            return  # taken with an earlier one
         with self.lock:
-            if self._reports:
-                self._batch(self._reported())
+            self._batch(self._reported())
             due, self._due = self._due, []
         for answer, result in due:
             answer(result)
@@ -201,9 +204,10 @@ class Copy:
             yield self._reports.popleft()
 
     def _batch(self, events: Iterable[ev.Event]) -> None:
+        now = monotonic_ms()
         try:
             for event in events:
-                self._post(event)
+                self._post(event, now)
             if self.objects.overfull:
                 self.objects.save()
         except Exception as error:
@@ -258,10 +262,9 @@ class Copy:
         assert session is not None
 
         def done(offset: int | None, why: str | None) -> None:
-            if offset is None:
-                self._reports.append(ev.AppendFailed(e.tag, why or "unknown"))
-            else:
-                self._reports.append(ev.Appended(e.tag, offset))
+            self._reports.append(
+                ev.Appended(e.tag, offset) if offset is not None else ev.AppendFailed(e.tag, why or "unknown")
+            )
             self.delivered = e.tag
             self.node.reported(self)
 
@@ -280,7 +283,6 @@ class Copy:
 
     def _apply(self, e: ev.Apply) -> None:
         self.objects.take(e.record, e.state, e.next_offset)
-        self.progress.notify_all()
 
     def _reply(self, e: ev.Reply) -> None:
         answer = self.answers.pop(e.token, None)

@@ -8,11 +8,10 @@ This module decides nothing.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from halog.ports import LogSession
@@ -72,14 +71,12 @@ class Deliveries:
 
     def flush(self) -> None:
         """Give the copies their reports: after every poll, and after a session was abandoned."""
-        if self._reported:
-            for copy in dict.fromkeys(self._drain()):
-                copy.take_reports()
-
-    def _drain(self) -> Iterator[Waiting]:
-        with contextlib.suppress(IndexError):  # two threads may flush: one polls, one abandons
-            while True:
-                yield self._reported.popleft()
+        while self._reported:
+            try:
+                copy = self._reported.popleft()
+            except IndexError:  # two threads may flush: one polls, one abandons
+                return
+            copy.take_reports()
 
     def _outstanding(self) -> bool:
         return any(c.delivered < c.appended for c in self._copies())
