@@ -194,5 +194,7 @@ def _timing(timing: TimingConfig) -> Problems:
 def _limits(limits: LimitsConfig) -> Problems:
     if limits.max_record_bytes > BROKER_BYTES:
         yield "limits.max_record_bytes", f"must be at most {BROKER_BYTES}: a broker holds whole records in memory"
+    if limits.max_in_flight_bytes < limits.max_record_bytes:
+        yield "limits.max_in_flight_bytes", f"must be at least max_record_bytes ({limits.max_record_bytes})"
     if limits.max_frame_bytes < 2 * limits.max_record_bytes:
         yield "limits.max_frame_bytes", f"must be at least twice max_record_bytes ({limits.max_record_bytes})"

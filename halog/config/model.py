@@ -88,6 +88,7 @@ class LimitsConfig:
 
     max_record_bytes: int = 5_000_000  # R8: one encoded commit record; Kafka's limits are raised to fit
     max_in_flight: int = 4_096  # commits of one partition waiting for acknowledgement: far above what clients queue
+    max_in_flight_bytes: int = 32_000_000  # the same in bytes: six of the largest records
     max_frame_bytes: int = 16_000_000  # node channel: three of the largest records with their envelope
 
 

@@ -205,9 +205,10 @@ class NotServing(msgspec.Struct, frozen=True):
 
 
 class Busy(msgspec.Struct, frozen=True):
-    """Too many commits are in flight."""
+    """Too much is in flight: `limit` commits, or bytes."""
 
     limit: int
+    of: str = "commits"
 
 
 class Expired(msgspec.Struct, frozen=True):

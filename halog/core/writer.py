@@ -22,10 +22,13 @@ from halog.core.settings import Settings
 class InFlight:
     """A record given to the log and not yet known to be in it."""
 
-    __slots__ = ("digest", "lsn", "record", "since_ms", "tag", "tokens", "tx")
+    __slots__ = ("digest", "lsn", "record", "since_ms", "size", "tag", "tokens", "tx")
 
-    def __init__(self, tag: int, record: records.Record, digest_: bytes, since_ms: int, tokens: list[int]) -> None:
+    def __init__(
+        self, tag: int, record: records.Record, digest_: bytes, since_ms: int, tokens: list[int], size: int
+    ) -> None:
         self.tag, self.record, self.digest, self.since_ms, self.tokens = tag, record, digest_, since_ms, tokens
+        self.size = size
         self.lsn = record.header.lsn
         self.tx = record.header.tx
 
@@ -40,6 +43,8 @@ class Writer:
         self.last_lsn = chain.state.lsn
         self.last_hash = chain.state.hash
         self.queue: deque[InFlight] = deque()
+        self.flying = 0
+        """Bytes of the records in `queue`."""
         self.by_tx: dict[bytes, InFlight] = {}
         self.overlay: dict[bytes, int] = {}
         self.overlay_lsn: dict[bytes, int] = {}
@@ -52,8 +57,7 @@ class Writer:
     def submit(self, e: ev.Submitted, now: int, out: list[ev.Effect]) -> None:
         """Validate and append, or answer at once."""
         refusal = self._known(e) or self._conflict(e)
-        if refusal is None and len(self.queue) + len(self.waiting) >= self.settings.max_in_flight:
-            refusal = ev.Busy(self.settings.max_in_flight)
+        refusal = refusal or self._full()
         if refusal is not None:
             if not isinstance(refusal, _Joined):
                 out.append(ev.Reply(e.token, refusal))
@@ -71,13 +75,21 @@ class Writer:
             self.overlay[c.key] = ABSENT if c.op == records.DELETE else header.lsn
             self.overlay_lsn[c.key] = header.lsn
 
+    def _full(self) -> ev.Busy | None:
+        if len(self.queue) + len(self.waiting) >= self.settings.max_in_flight:
+            return ev.Busy(self.settings.max_in_flight)
+        if self.flying >= self.settings.max_in_flight_bytes:
+            return ev.Busy(self.settings.max_in_flight_bytes, "bytes")
+        return None
+
     def append(self, record: records.Record, now: int, out: list[ev.Effect]) -> None:
         """Append a record of the protocol's own (it continues the chain)."""
         self._append(record, records.encode(record), now, [], out)
 
     def _append(self, record: records.Record, data: bytes, now: int, tokens: list[int], out: list[ev.Effect]) -> None:
         self.tag += 1
-        item = InFlight(self.tag, record, digest(data), now, tokens)
+        item = InFlight(self.tag, record, digest(data), now, tokens, len(data))
+        self.flying += item.size
         self.last_lsn, self.last_hash = item.lsn, item.digest
         self.queue.append(item)
         if tokens:
@@ -142,6 +154,7 @@ class Writer:
         """The head of the queue is in the log: it is part of history, visible, and answered once the replicas have it.
         `own`: extend the chain here (not when the chain itself read the record)."""
         item = self.queue.popleft()
+        self.flying -= item.size
         if own:
             self.chain.accept(item.record, item.digest)
         self.expected = next_offset

@@ -163,6 +163,7 @@ class Runtime:
             silent_ms=c.timing.non_response_timeout_ms * 5 // 2,  # a node's silence is judged first, then its copy's
             max_record_bytes=c.limits.max_record_bytes,
             max_in_flight=c.limits.max_in_flight,
+            max_in_flight_bytes=c.limits.max_in_flight_bytes,
         )
         before = frozenset(name for name, policy in c.policies.items() if policy.before_images)
         snapshots = Snapshots(

@@ -23,8 +23,9 @@ def to_error(result: ev.Result, partition: str) -> errors.HalogError:
             )
         case ev.NotServing(active=active):
             return errors.NotActiveError(f"this node is not active for {partition}", partition=partition, active=active)
-        case ev.Busy(limit=limit):
-            return errors.OverloadedError(f"{limit} commits are in flight in {partition} (limits.max_in_flight)")
+        case ev.Busy(limit=limit, of=of):
+            setting = "limits.max_in_flight" + ("" if of == "commits" else f"_{of}")
+            return errors.OverloadedError(f"{limit:,} {of} are in flight in {partition} ({setting})", limit=limit)
         case ev.Refused(why=why):
             return errors.RefusedError(why, partition=partition)
         case ev.Expired(horizon=horizon):

@@ -143,6 +143,18 @@ def test_too_many_in_flight_are_refused_as_busy() -> None:
     assert core.replies() == [ev.Busy(2)]
 
 
+@pytest.mark.feature("R8")
+def test_too_many_bytes_in_flight_are_refused_as_busy_until_the_log_has_them() -> None:
+    core = Core(settings=Settings(max_in_flight_bytes=3_000)).active()
+    core.submit(1, create(b"a", b"x" * 2_000))
+    core.submit(2, create(b"b", b"x" * 2_000))
+    core.submit(3, create(b"c"))
+    assert core.replies() == [ev.Busy(3_000, "bytes")]
+    core.acknowledge(core.p.tag - 1)
+    core.submit(4, create(b"c"))
+    assert len(core.of(ev.Append)) == 1
+
+
 def test_the_first_failure_ends_the_epoch_and_everything_in_flight_is_unknown() -> None:
     core = Core().active()
     core.submit(1, create(b"a"))
