@@ -17,7 +17,7 @@ from collections.abc import Callable
 import msgspec
 
 from halog.core.ids import Member
-from halog.errors import FrameError, UnreachableError
+from halog.errors import FrameError, HalogError, UnreachableError
 from halog.ports import Channel, Peer
 from halog.runtime import frames
 from halog.runtime.copy import monotonic_ms
@@ -173,7 +173,7 @@ class Membership:
             )
             peer.send(self.hello)
             peer.send(frames.encode(frames.KeepAlive(monotonic_ms(), self.tails())))
-        except UnreachableError as e:
+        except HalogError as e:
             link.dialling = False
             link.retry_ms = monotonic_ms() + self.keep_alive_ms
             self._down(link, "its address refuses connections" if e.evidence.get("refused") else "it cannot be reached")

@@ -1,0 +1,150 @@
+"""Who runs the log's delivery reports."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from halog.ports import Delivery, TopicPartition
+from halog.runtime.deliveries import Deliveries
+from halog.testing.cluster import wait_until
+
+pytestmark = pytest.mark.feature("R1")
+
+
+class Session:
+    """Reports are due when told; remembers which threads polled."""
+
+    failed: str | None = None
+
+    def __init__(self) -> None:
+        self.polled_by: set[str] = set()
+        self.due: list[Callable[[], None]] = []
+        self.inside = 0
+        self.most_inside = 0
+
+    def poll(self, timeout_s: float) -> int:
+        self.inside += 1
+        self.most_inside = max(self.most_inside, self.inside)
+        self.polled_by.add(threading.current_thread().name)
+        end = time.monotonic() + timeout_s
+        while not self.due and time.monotonic() < end:
+            time.sleep(0.001)
+        due, self.due = self.due, []
+        for report in due:
+            report()
+        self.inside -= 1
+        return len(due)
+
+    def append(self, tp: TopicPartition, data: bytes, done: Delivery) -> None:
+        raise AssertionError("deliveries append nothing")
+
+    def abandon(self) -> None:
+        raise AssertionError("deliveries abandon nothing")
+
+
+class Copy:
+    """Appends are numbers; what was reported is taken in order."""
+
+    def __init__(self, session: Session) -> None:
+        self.session: Session | None = session
+        self.appended = self.delivered = 0
+        self.taken: list[int] = []
+
+    def report(self, deliveries: Deliveries, tag: int) -> Callable[[], None]:
+        def report() -> None:
+            self.delivered = tag
+            deliveries.reported(self)
+
+        return report
+
+    def take_reports(self) -> None:
+        self.taken.append(self.delivered)
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.session = Session()
+        self.copy = Copy(self.session)
+        self.deliveries = Deliveries(lambda: self.session, lambda: [self.copy])
+        self.closing = threading.Event()
+        self.kept = threading.Thread(target=self.deliveries.run, args=(self.closing,), name="kept", daemon=True)
+
+    def serve(self, tag: int, settled: Callable[[], bool] = lambda: False, seconds: float = 5.0) -> None:
+        self.deliveries.serve(self.copy, tag, settled, time.monotonic() + seconds)
+
+    def report(self, tag: int) -> None:
+        self.session.due.append(self.copy.report(self.deliveries, tag))
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    rig = Rig()
+    yield rig
+    rig.closing.set()
+    if rig.kept.is_alive():
+        rig.kept.join(5)
+
+
+def test_the_committing_thread_polls_until_its_own_append_is_reported(rig: Rig) -> None:
+    rig.copy.appended = 1
+    rig.report(1)
+    rig.serve(1)
+    assert rig.copy.taken == [1]
+    assert rig.session.polled_by == {threading.current_thread().name}
+
+
+def test_it_stops_when_its_answer_came_another_way(rig: Rig) -> None:
+    rig.copy.appended = 1
+    begin = time.monotonic()
+    rig.serve(1, settled=lambda: time.monotonic() > begin + 0.01)
+    assert rig.copy.taken == []
+
+
+def test_it_stops_when_its_time_is_up(rig: Rig) -> None:
+    rig.copy.appended = 1
+    rig.serve(1, seconds=0.02)
+    assert rig.copy.delivered == 0
+
+
+def test_without_a_session_there_is_nothing_to_wait_for(rig: Rig) -> None:
+    rig.copy.appended, rig.copy.session = 1, None
+    rig.serve(1)
+    assert rig.session.polled_by == set()
+
+
+def test_one_thread_polls_and_the_kept_one_goes_on_for_those_who_still_wait(rig: Rig) -> None:
+    rig.kept.start()
+    rig.copy.appended = 1
+    server = threading.Thread(target=rig.serve, args=(1,), name="first")
+    server.start()
+    wait_until(lambda: "first" in rig.session.polled_by, "nobody polls")
+    rig.copy.appended = 2
+    rig.serve(2)  # another one polls: back at once
+    rig.report(1)
+    server.join(5)
+    rig.report(2)
+    wait_until(lambda: rig.copy.delivered == 2, "nobody went on")
+    assert rig.session.polled_by == {"first", "kept"}
+    assert rig.session.most_inside == 1
+
+
+def test_appends_nobody_serves_are_the_kept_threads(rig: Rig) -> None:
+    rig.kept.start()
+    rig.copy.appended = 1
+    rig.deliveries.expect()
+    rig.report(1)
+    wait_until(lambda: rig.copy.taken == [1], "not taken")
+    assert rig.session.polled_by == {"kept"}
+
+
+def test_reports_made_outside_a_poll_are_handed_over_by_flush(rig: Rig) -> None:
+    rig.copy.report(rig.deliveries, 7)()
+    rig.copy.report(rig.deliveries, 8)()
+    rig.deliveries.flush()
+    assert rig.copy.taken[-1] == 8
+    rig.deliveries.flush()
+    assert rig.copy.taken[-1] == 8
