@@ -25,10 +25,11 @@ from halog.core.table import PartitionTable
 from halog.errors import HalogError, UnknownTypeError
 from halog.ports import Channel, Coordinator, Log, SessionState, Store, UnknownResult, Versioned
 from halog.runtime import cluster, frames
-from halog.runtime.asking import Asker, Waiter
+from halog.runtime.asking import Asker
 from halog.runtime.commits import Commits
 from halog.runtime.copy import Copy
 from halog.runtime.host import Host
+from halog.runtime.leaving import hand_over_all
 from halog.runtime.members import Membership, NodeInfo
 from halog.runtime.operators import Operators
 from halog.runtime.router import Router
@@ -189,7 +190,7 @@ class Runtime:
         if self._asker.closed:
             return
         if hand_over and self.host is not None:
-            self._hand_over_all()
+            hand_over_all(self.host, self.config.timing.close_deadline_ms / 1000)
         self._asker.closed = True
         members = getattr(self, "members", None)
         if members is not None:
@@ -210,26 +211,6 @@ class Runtime:
                 self.adapters.coordinator.delete(f"nodes/{self.name}")
         except HalogError:
             logger.debug("could not unregister; the session will end by itself")
-
-    def _hand_over_all(self) -> None:
-        """Give every partition this node is active for to its first available replica."""
-        assert self.host is not None
-        waiting = []
-        for copy in list(self.host.copies.values()):
-            target = next((r.node for r in copy.core.table.replicas if r.member in self.members.alive), None)
-            if copy.serving and target is not None:
-                waiter = Waiter()
-                copy.hand_over(target, waiter)
-                waiting.append(waiter)
-        until = time.monotonic() + self.config.timing.close_deadline_ms / 1000
-        for waiter in waiting:
-            waiter.wait(max(0.0, until - time.monotonic()))
-        while waiting and time.monotonic() < until and any(self._still_mine(c) for c in self.host.copies.values()):
-            time.sleep(0.01)
-
-    def _still_mine(self, copy: Copy) -> bool:
-        known = self.router.tables[copy.name][1]
-        return known.active == self.member and bool(known.replicas)
 
     # --- the coordinator ---
 

@@ -7,7 +7,7 @@ import datetime as dt
 import enum
 import uuid
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar, Generic, NewType, TypeVar
+from typing import Annotated, Any, ClassVar, NewType, TypeVar
 
 import pytest
 
@@ -290,76 +290,6 @@ def test_partition_by_a_part_of_the_key() -> None:
     flight = declare(str, key=("k", "x"), partition_by="x").__halog__
     assert flight.partition_fields == ("x",)
     assert flight.routing_key((7, "N1")) == HERE.info(Aircraft).routing_key(("N1",))
-
-
-def bad_classes() -> list[tuple[str, Any, str]]:
-    class Slots:
-        __slots__ = ("k",)
-        k: int
-
-    @dataclasses.dataclass
-    class Already:
-        k: int
-
-    class Setter:
-        k: int
-
-        def __setattr__(self, name: str, value: object) -> None: ...
-
-    class Coroutine:
-        k: int
-
-        async def f(self) -> None: ...
-
-    class Shared:
-        k: int
-        xs: list[int] = []  # noqa: RUF012
-
-    class Order:
-        k: int = 1
-        x: str
-
-    class WrongDefault:
-        k: int
-        x: int = None  # type: ignore[assignment]
-
-    class Init:
-        k: int
-        x: dataclasses.InitVar[int]
-
-    class Reserved:
-        k: int
-        _halog: int
-
-    class NoInit:
-        k: int
-        x: int = dataclasses.field(init=False)
-
-    class Both(Generic[T]):
-        k: int
-        x: T
-
-    return [
-        ("Slots", Slots, "__slots__"),
-        ("Already", Already, "leave @dataclass away"),
-        ("Setter", Setter, "__setattr__"),
-        ("Coroutine", Coroutine, "coroutine or generator"),
-        ("Shared", Shared, "default_factory"),
-        ("Order", Order, "non-default argument"),
-        ("WrongDefault", WrongDefault, r"WrongDefault\.x: None: the default is no int"),
-        ("Init", Init, "InitVar"),
-        ("Reserved", Reserved, "halog's own"),
-        ("NoInit", NoInit, "needs a default"),
-        ("Both", Both, "allowed are"),
-    ]
-
-
-@pytest.mark.parametrize(("name", "cls", "why"), bad_classes())
-def test_refused_classes(name: str, cls: type[Any], why: str) -> None:
-    """What would break later is refused now, with the class's name."""
-    with pytest.raises(DeclarationError, match=why) as caught:
-        managed(key="k", registry=Registry())(cls)
-    assert name in str(caught.value)
 
 
 def test_a_subclass_cannot_change_the_key() -> None:
