@@ -13,7 +13,7 @@ from benchmarks.scene import Scene
 WARM_S = 1.0
 """Unmeasured, before the first run of each case: a broker a few seconds old has not compiled this path yet."""
 
-ACTIVE, REMOTE = "the active node", "a client node"
+ACTIVE, TASKS, REMOTE = "the active node", "the active node, tasks", "a client node"
 NO_TARGET = Target()
 
 
@@ -61,18 +61,22 @@ def _raw(scene: Scene) -> dict[str, Child]:
 
 
 def _case(case: Case, clients: int, raw: Child, apps: dict[str, Child], effort: Effort) -> list[Row]:
-    """Baseline, active, client, baseline, …: every triple ran within the same seconds."""
-    results: dict[str, list[dict[str, Any]]] = {"raw": [], "A": [], "client": []}
+    """Baseline, active node (threads, then tasks), client node, baseline, …: all of a round within the same seconds."""
+    results: dict[str, list[dict[str, Any]]] = {"raw": [], "A": [], "tasks": [], "client": []}
     raw.ask(case.baseline, clients=clients, seconds=WARM_S)
     apps["A"].ask("commits", kind=case.kind, clients=clients, seconds=WARM_S)
     for _ in range(effort.runs):
         results["raw"].append(raw.ask(case.baseline, clients=clients, seconds=effort.seconds))
-        for name in ("A", "client"):
-            results[name].append(apps[name].ask("commits", kind=case.kind, clients=clients, seconds=effort.seconds))
+        asked = {"kind": case.kind, "clients": clients, "seconds": effort.seconds}
+        results["A"].append(apps["A"].ask("commits", **asked))
+        results["tasks"].append(apps["A"].ask("commits_of_tasks", **asked))
+        results["client"].append(apps["client"].ask("commits", **asked))
     return [
         *(_latency(case, clients, results, part) for part in (0.5, 0.99)),
         _throughput(case, clients, results, "A", ACTIVE),
-        _remote_latency(case, clients, results),
+        _plain_latency(case, clients, results, "tasks", TASKS),
+        _throughput(case, clients, results, "tasks", TASKS),
+        _plain_latency(case, clients, results, "client", REMOTE),
         _throughput(case, clients, results, "client", REMOTE),
     ]
 
@@ -93,10 +97,10 @@ def _latency(case: Case, clients: int, results: dict[str, list[dict[str, Any]]],
     return row(name, "ms", measured, baseline, target=target, clients=clients, client_in=ACTIVE)
 
 
-def _remote_latency(case: Case, clients: int, results: dict[str, list[dict[str, Any]]]) -> Row:
+def _plain_latency(case: Case, clients: int, results: dict[str, list[dict[str, Any]]], who: str, client_in: str) -> Row:
     name = _title(case, clients, "p50")
-    measured, baseline = _ms(results["client"], "p50_us"), _ms(results["raw"], "p50_us")
-    return row(name, "ms", measured, baseline, clients=clients, client_in=REMOTE)
+    measured, baseline = _ms(results[who], "p50_us"), _ms(results["raw"], "p50_us")
+    return row(name, "ms", measured, baseline, clients=clients, client_in=client_in)
 
 
 def _throughput(case: Case, clients: int, results: dict[str, list[dict[str, Any]]], who: str, client_in: str) -> Row:
