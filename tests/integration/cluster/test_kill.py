@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from halog.transactions.node import Node
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.client import FLIGHTS
 from tests.integration.cluster.fleet import Aircraft, Flight
@@ -79,15 +80,27 @@ def test_a_client_killed_in_the_middle_leaves_whole_transactions_or_nothing(clus
     client.kill()
     done = {line.split()[1] for line in client.lines() if line.startswith("done")}
     tried = {line.split()[1] for line in client.lines() if line.startswith("try")}
-    node = cluster.client()
-    with node.transaction():
-        aircraft = {a.tail: a.landings for a in node.extent(Aircraft) if a.tail.startswith("dying")}
-    with node.transaction():
-        flights = [f.tail for f in node.extent(Flight) if f.of == "dying"]
+    aircraft, flights = _settled(cluster.client())
     assert done <= aircraft.keys() <= tried
     assert {tail: flights.count(tail) for tail in aircraft} == aircraft, f"{FLIGHTS} flights each"
     assert set(flights) == aircraft.keys()
     check(cluster)
+
+
+def _settled(node: Node) -> tuple[dict[str, int], list[str]]:
+    """What the client left: its last commit may still be in flight, so it is read until nothing changes any more."""
+    seen: list[tuple[dict[str, int], list[str]]] = []
+
+    def same_twice() -> bool:
+        with node.transaction():
+            aircraft = {a.tail: a.landings for a in node.extent(Aircraft) if a.tail.startswith("dying")}
+        with node.transaction():
+            flights = [f.tail for f in node.extent(Flight) if f.of == "dying"]
+        seen.append((aircraft, flights))
+        return len(seen) > 1 and seen[-1] == seen[-2]
+
+    wait(same_twice, "its last commit is settled", 20)
+    return seen[-1]
 
 
 @pytest.mark.feature("P10", "R1")
