@@ -115,17 +115,25 @@ class Node:
         return await _finished(_submit(self.pool, partial(self.sync.load, objects, batch=batch, duplicates=duplicates)))
 
 
+class Answer(asyncio.Future[int | None]):
+    """What became of a commit. Its task cannot be cancelled away from it: it hears of that when the answer is there."""
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Not now."""
+        return False
+
+
 class Mailbox:
     """Takes answers from other threads to a loop: however many come together, the loop is woken once."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._letters: deque[tuple[asyncio.Future[int | None], int | None]] = deque()
+        self._letters: deque[tuple[Answer, int | None]] = deque()
         self._rung = False
 
-    def put(self, future: asyncio.Future[int | None], lsn: int | None) -> None:
+    def put(self, answer: Answer, lsn: int | None) -> None:
         """Any thread."""
-        self._letters.append((future, lsn))
+        self._letters.append((answer, lsn))
         if not self._rung:
             self._rung = True
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
@@ -134,8 +142,8 @@ class Mailbox:
     def _empty(self) -> None:
         self._rung = False  # first: what is put from now on rings again
         while self._letters:
-            future, lsn = self._letters.popleft()
-            future.set_result(lsn)
+            answer, lsn = self._letters.popleft()
+            answer.set_result(lsn)
 
 
 class Transaction:
@@ -144,12 +152,10 @@ class Transaction:
     def __init__(self, node: Node, tx: SyncTransaction) -> None:
         self.sync, self._node = tx, node
         self._lock = asyncio.Lock()
-        self._context = contextvars.copy_context()
+        self._context: contextvars.Context | None = None
 
     async def __aenter__(self) -> Transaction:
-        self._context.run(CURRENT.set, None)
-        self._context.run(self.sync.__enter__)
-        self.sync.task = None
+        self.sync.begin()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -188,12 +194,12 @@ class Transaction:
             return
         assert tx.id is not None
         mail = self._node.mailbox()
-        future: asyncio.Future[int | None] = mail.loop.create_future()
-        begun = tx.backend.begin_commit(presented.partition, tx.id, presented.work, partial(mail.put, future))
+        answer = Answer(loop=mail.loop)
+        begun = tx.backend.begin_commit(presented.partition, tx.id, presented.work, partial(mail.put, answer))
         try:
-            lsn = await _finished(future) if begun else None
-        except asyncio.CancelledError:
-            await _finished(asyncio.ensure_future(self._settle(presented, future.result())))
+            lsn = await answer if begun else None
+        except asyncio.CancelledError:  # told when the answer is there
+            await _finished(asyncio.ensure_future(self._settle(presented, answer.result())))
             raise
         await self._settle(presented, lsn)
 
@@ -249,6 +255,9 @@ class Transaction:
         """Run one verb on a thread. Cancelled, it is finished first: then nothing of it is under way any more."""
         await self._lock.acquire()
         try:
+            if self._context is None:
+                self._context = contextvars.copy_context()
+                self._context.run(CURRENT.set, self.sync)
             work = partial(self._context.run, func, *args, **kwargs)
             future = _submit(self._node.pool, work)
         except BaseException:

@@ -60,16 +60,26 @@ class Transaction(Reading):
 
     def __enter__(self) -> Transaction:
         """Begin. ForkedError in a forked child; TransactionError inside another transaction."""
-        if os.getpid() != self.space.pid:
-            raise ForkedError("this process was forked from the one that opened the node; open a node after fork()")
-        if self.state != NEW or (CURRENT.get() is not None and open_here() is not None):
+        if (
+            os.getpid() != self.space.pid
+            or self.state != NEW
+            or (CURRENT.get() is not None and open_here() is not None)
+        ):
             self._refuse_begin()
         self.task = task_now()
         self.state = OPEN
         CURRENT.set(self)
         return self
 
+    def begin(self) -> None:
+        """Begin without becoming the current transaction of this thread or task: for `halog.aio`."""
+        if os.getpid() != self.space.pid or self.state != NEW:
+            self._refuse_begin()
+        self.state = OPEN
+
     def _refuse_begin(self) -> None:
+        if os.getpid() != self.space.pid:
+            raise ForkedError("this process was forked from the one that opened the node; open a node after fork()")
         if self.state != NEW:
             raise NoTransactionError("a transaction is used once; call node.transaction() again")
         raise TransactionError(

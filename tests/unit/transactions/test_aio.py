@@ -250,7 +250,7 @@ def test_many_answers_wake_the_loop_once() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         mail = halog.aio.Mailbox(loop)
-        futures = [loop.create_future() for _ in range(5)]
+        futures = [halog.aio.Answer(loop=loop) for _ in range(5)]
         rung = []
         real = loop.call_soon_threadsafe
         loop.call_soon_threadsafe = lambda *a, **k: rung.append(1) or real(*a, **k)  # type: ignore[method-assign,func-returns-value]
