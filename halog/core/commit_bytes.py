@@ -73,6 +73,10 @@ def _read_long(data: bytes, at: int) -> tuple[int, int]:
     if n < 128:
         return (n >> 1) ^ -(n & 1), at + 1
     n &= 127
+    byte = data[at + 1]
+    if byte < 128:
+        n |= byte << 7
+        return (n >> 1) ^ -(n & 1), at + 2
     for i in range(1, _LONGEST):
         byte = data[at + i]
         n |= (byte & 127) << 7 * i
@@ -112,15 +116,28 @@ def read(data: bytes) -> tuple[Head, list[RawChange]] | None:
         return None
 
 
-def _read_head(data: bytes) -> tuple[Head, int]:
+_seen: tuple[bytes, bytes, EpochId] = (b"?", b"", EpochId(0, "", 0))
+"""How the last record read began, its log id and epoch: the next one is nearly always of the same epoch."""
+
+
+def _read_beginning(data: bytes) -> tuple[bytes, bytes, EpochId]:
+    global _seen
     at = 2 + LOG_ID_BYTES
     number, at = _read_long(data, at)
     site, at = _read_bytes(data, at)
     nonce, at = _read_long(data, at)
-    lsn, at = _read_long(data, at)
+    _seen = found = (data[:at], data[2 : 2 + LOG_ID_BYTES], EpochId(number, site.decode(), nonce))
+    return found
+
+
+def _read_head(data: bytes) -> tuple[Head, int]:
+    beginning, log_id, epoch = _seen
+    if not data.startswith(beginning):
+        beginning, log_id, epoch = _read_beginning(data)
+    lsn, at = _read_long(data, len(beginning))
     tx = at + HASH_BYTES
     end = tx + TX_BYTES
-    return (data[2 : 2 + LOG_ID_BYTES], EpochId(number, site.decode(), nonce), lsn, data[at:tx], data[tx:end]), end
+    return (log_id, epoch, lsn, data[at:tx], data[tx:end]), end
 
 
 def _read_changes(data: bytes, at: int) -> tuple[list[RawChange], int]:
