@@ -265,8 +265,10 @@ class Process:
             datas = []
             while self.pushes and (self.pushes[0].to, self.pushes[0].epoch) == (to, epoch):
                 datas.append(self.pushes.popleft().data)
+            frame = ev.Pushed(self.me, epoch, tuple(datas))
+            self.world.pushed.append(frame)
             for n in to:
-                self.world.send(self.name, n, ev.Pushed(self.me, epoch, tuple(datas)))
+                self.world.send(self.name, n, frame)
         if self.pushes:
             self._push_soon()
 
