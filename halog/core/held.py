@@ -4,7 +4,7 @@ Law: the log is the only arbiter. Held records are applied, shown or counted in 
 to the active that this incarnation's memory has them, and spare a second decoding when the log brings the same bytes.
 The run is gap-free, of one epoch; `tip` is told only where it continues the accepted history without a hole. What was
 told is kept until the log brings it or the epoch is over: never displaced by what comes later. A position that was
-published seals the epoch (E1): nothing more of it is held. This module knows no roles and no members.
+published seals the epoch (E1): nothing more of it is held or told. This module knows no roles and no members.
 """
 
 from __future__ import annotations
@@ -95,9 +95,10 @@ class Held:
         return self.run[-1].lsn if self._joined(state) else state.lsn
 
     def news(self, state: ChainState) -> int:
-        """The tip, if it should be told: beyond the history and beyond what was told; else 0."""
+        """The tip, if it should be told: beyond the history and beyond what was told; else 0. A run whose hole the log
+        filled only after the epoch was sealed is not told either."""
         tip = self.tip(state)
-        if tip <= max(state.lsn, self.told):
+        if tip <= max(state.lsn, self.told) or state.epoch.number <= self.sealed:
             return 0
         self.told = tip
         return tip
