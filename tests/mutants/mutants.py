@@ -184,9 +184,15 @@ def replicas_not_waited_for() -> None:
 
 
 @mutant("S1")
-def acknowledge_before_stored() -> None:
-    """A replica confirms what it has applied, stored or not (the first core did, when it repeated itself)."""
-    patch(Partition, "held", property(lambda self: self.chain.state, lambda self, value: None))
+def acknowledge_before_read() -> None:
+    """A replica confirms one record more than it has."""
+
+    def acknowledge(self: Partition, *, repeat: bool = False) -> None:
+        real(self, repeat=repeat)
+        if self.out and isinstance(self.out[-1], ev.SendAck) and self.out[-1].applied:
+            self.out[-1] = msgspec.structs.replace(self.out[-1], lsn=self.out[-1].lsn + 1)
+
+    real = patch(Partition, "_acknowledge", acknowledge)
 
 
 @mutant("E5")
