@@ -57,7 +57,8 @@ class Leading:
         self.writer.submit(e, self.p.now, self.p.out)
         if self.writer.tag > self.p.tag:
             self.p.tag = self.writer.tag
-            self._push()
+            if self.writer.wait_set:
+                self._push()
 
     def _push(self) -> None:
         """The commit just appended goes to those it waits for, too, if they follow closely."""

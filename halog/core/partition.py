@@ -163,7 +163,7 @@ class Partition:
     def _entry_read(self, e: ev.EntryRead) -> None:
         if self.role is Role.FAILED or e.offset < self.next_offset or self._unasked(e.offset):
             return
-        held = self.held.find(e.data)
+        held = self.held.find(e.data) if self.held.run else None
         record, hash_ = (held.record, held.digest) if held else (records.decode(e.data), digest(e.data))
         try:
             verdict = self.chain.read(record, hash_)
@@ -198,7 +198,8 @@ class Partition:
         if type(record) is records.Commit:
             self.outcomes.add(record.header.tx, record.header.lsn)
         self.out.append(ev.Apply(record, self.chain.state, self.next_offset))
-        self.held.accepted(self.chain.state)
+        if self.held.run:
+            self.held.accepted(self.chain.state)
         if type(record) is records.HandedOver:
             self.held.clear()
             self.campaign.handed_over()
@@ -223,9 +224,8 @@ class Partition:
             self._tell_held()
 
     def _tell_held(self) -> None:
-        active = self._listener()
-        lsn = 0 if active is None or not self.held.run else self.held.news(self.chain.state)
-        if active is not None and lsn:
+        active = self._listener() if self.held.run else None
+        if active is not None and (lsn := self.held.news(self.chain.state)):
             self.out.append(ev.SendAck(active.node, self.chain.state.epoch, lsn, applied=False))
 
     @property
