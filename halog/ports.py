@@ -216,6 +216,9 @@ class Peer(Protocol):
     def send(self, frame: bytes) -> None:
         """Queue or write one frame, in order; UnreachableError if the connection is known to be broken."""
 
+    def offer(self, frame: bytes) -> None:
+        """As `send`, but a frame that would have to wait behind others is dropped."""
+
     def close(self) -> None: ...
 
 

@@ -60,6 +60,10 @@ class Connection:
             if sent < len(data):
                 self._enqueue(data[sent:])
 
+    def offer(self, frame: bytes) -> None:
+        if not self._queue:
+            self.send(frame)
+
     def _try(self, data: bytes | bytearray) -> int:
         try:
             return self._sock.send(data, socket.MSG_DONTWAIT)

@@ -104,6 +104,7 @@ class Campaign:
     def _stand(self) -> None:
         p = self.p
         p.become("active gone")
+        p.seal()
         self.round = p.next_round()
         self.told = {p.me.node: Candidate(p.me.node, p.chain.state.position)}
         others = {m.node for m in p.alive if m.node in p.table.configured and m != p.me}

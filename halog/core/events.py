@@ -101,11 +101,20 @@ class AppendFailed(msgspec.Struct, frozen=True):
 
 
 class ReplicaAck(msgspec.Struct, frozen=True):
-    """A replica has applied and stored everything up to `lsn` of `epoch`."""
+    """A replica has everything up to `lsn` of `epoch` in memory: read from the log and applied, or held only."""
 
     member: Member
     epoch: EpochId
     lsn: int
+    applied: bool = True
+
+
+class Pushed(msgspec.Struct, frozen=True):
+    """`member` sent records of its `epoch`, in order, while it gave them to the log."""
+
+    member: Member
+    epoch: EpochId
+    records: Sequence[bytes]
 
 
 class PositionAsked(msgspec.Struct, frozen=True):
@@ -155,6 +164,7 @@ Event = (
     | Appended
     | AppendFailed
     | ReplicaAck
+    | Pushed
     | PositionAsked
     | PositionTold
     | CasDone
@@ -310,11 +320,20 @@ class TellPosition(msgspec.Struct, frozen=True):
 
 
 class SendAck(msgspec.Struct, frozen=True):
-    """Tell node `to` how far this copy is."""
+    """Tell node `to` how far this copy is: what it has applied, or what it merely holds."""
 
     to: str
     epoch: EpochId
     lsn: int
+    applied: bool = True
+
+
+class Push(msgspec.Struct, frozen=True):
+    """Send `data`, just appended, to these nodes too, in order; what cannot be sent is dropped."""
+
+    to: tuple[str, ...]
+    epoch: EpochId
+    data: bytes
 
 
 class RoleChanged(msgspec.Struct, frozen=True):
@@ -344,6 +363,7 @@ Effect = (
     | AskPositions
     | TellPosition
     | SendAck
+    | Push
     | RoleChanged
     | Warn
 )

@@ -37,6 +37,8 @@ class Leading:
         self.silent: set[Member] = set()
         """Living members whose copy acknowledges nothing new, though there is: commits wait no longer."""
         self._heard: dict[Member, int] = {}
+        self._applied: dict[Member, int] = {}
+        """How far each replica says it has read the log; `Writer.acks` also counts what it merely holds."""
         self._awake_ms, self._ticked_at = 0, p.now
         """Time as this copy has lived through it: while the process was stopped nobody could be heard."""
         self.handing: tuple[int, str, int] | None = None
@@ -53,7 +55,20 @@ class Leading:
 
     def submit(self, e: ev.Submitted) -> None:
         self.writer.submit(e, self.p.now, self.p.out)
-        self.p.tag = self.writer.tag
+        if self.writer.tag > self.p.tag:
+            self.p.tag = self.writer.tag
+            if self.writer.wait_set:
+                self._push()
+
+    def _push(self) -> None:
+        """The commit just appended goes to those it waits for, too, if they follow closely."""
+        acks, alive, out = self.writer.acks, self.p.alive, self.p.out
+        near = self.writer.last_lsn - self.p.settings.ready_lag
+        to = [m.node for m in self.writer.wait_set if m in alive and m in acks and acks[m] >= near]
+        if to:
+            append = out[-1]
+            assert isinstance(append, ev.Append)
+            out.append(ev.Push(tuple(sorted(to)), self.epoch, append.data))
 
     def appended(self, e: ev.Appended) -> None:
         """An acknowledgement: believed for the head of the queue at the expected offset, else verified or fatal."""
@@ -139,16 +154,23 @@ class Leading:
             return
         acks = self.writer.acks
         known = acks.get(e.member)
-        if known is None or e.lsn > known or e.lsn >= self.p.chain.state.lsn:
-            self._heard[e.member] = self._awake_ms
-            self.silent.discard(e.member)
+        if e.applied:
+            self._reads(e.member, e.lsn)
         if known is None or e.lsn > known:
             acks[e.member] = e.lsn
             self.writer.settle(self.p.out)
-            if self.handing is not None:
-                self._drained()
+        if e.applied and self.handing is not None:
+            self._drained()
         if known is None or self.sync.joining or e.member not in self._listed():
             self._reconcile()
+
+    def _reads(self, m: Member, lsn: int) -> None:
+        """Its copy says what it has of the log; what it merely holds proves its connection only."""
+        known = self._applied.get(m)
+        if known is None or lsn > known or lsn >= self.p.chain.state.lsn:
+            self._heard[m] = self._awake_ms
+            self.silent.discard(m)
+        self._applied[m] = lsn if known is None else max(known, lsn)
 
     def _listed(self) -> set[Member]:
         return {r.member for r in self.p.table.replicas}
@@ -157,6 +179,7 @@ class Leading:
         for m in gone:
             self.writer.acks.pop(m, None)
             self._heard.pop(m, None)
+            self._applied.pop(m, None)
             self.silent.discard(m)
             self._leaves(m, why)
         for m in self.p.alive:
@@ -251,7 +274,7 @@ class Leading:
             return
         assert self.handing is not None
         _, to, _ = self.handing
-        if not any(m.node == to and lsn >= self.writer.last_lsn for m, lsn in self.writer.acks.items()):
+        if not any(m.node == to and lsn >= self.writer.last_lsn for m, lsn in self._applied.items()):
             return
         self.p.become("drained", f"hands over to {to}")
         s = self.p.chain.state

@@ -2,7 +2,8 @@
 
 `Partition.step(event, now)` is the whole interface. It holds what this node knows of the partition, which is never more
 than the log and the znode told it: the log decides who may write (`chain`), the znode who should (`table`). Elections
-are in `candidate.py`, writing in `writer.py`, the wait set in `syncset.py`; roles and their table in `roles.py`.
+are in `candidate.py`, writing in `writer.py`, the wait set in `syncset.py`, what was pushed in `held.py`; roles and
+their table in `roles.py`.
 No clock, chance, threads, I/O.
 """
 
@@ -15,6 +16,7 @@ from halog.core import events as ev
 from halog.core import records
 from halog.core.candidate import Campaign
 from halog.core.chain import Chain, ChainState, Verdict
+from halog.core.held import Held
 from halog.core.ids import Member, digest
 from halog.core.leading import Leading
 from halog.core.outcomes import Outcomes
@@ -53,6 +55,7 @@ class Partition:
         self.round = 0
         self.acked: tuple[Any, int] = (None, 0)
         self.acked_at = now
+        self.held = Held()
         self.campaign = Campaign(self, now)
         self.leading: Leading | None = None
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
@@ -67,6 +70,7 @@ class Partition:
             ev.Appended: self._appended,
             ev.AppendFailed: self._append_failed,
             ev.ReplicaAck: self._replica_ack,
+            ev.Pushed: self._pushed,
             ev.PositionAsked: self._position_asked,
             ev.PositionTold: self.campaign.position_told,
             ev.CasDone: self._cas_done,
@@ -159,7 +163,8 @@ class Partition:
     def _entry_read(self, e: ev.EntryRead) -> None:
         if self.role is Role.FAILED or e.offset < self.next_offset or self._unasked(e.offset):
             return
-        record, hash_ = records.decode(e.data), digest(e.data)
+        held = self.held.find(e.data) if self.held.run else None
+        record, hash_ = (held.record, held.digest) if held else (records.decode(e.data), digest(e.data))
         try:
             verdict = self.chain.read(record, hash_)
         except DivergedError as error:
@@ -171,6 +176,7 @@ class Partition:
         elif verdict is Verdict.OPENED:
             self.out.append(ev.Apply(record, self.chain.state, self.next_offset))
         elif verdict is not Verdict.SKIPPED:
+            self.held.clear()  # another epoch began, or this one is void
             self.out.append(ev.Keep(self.chain.state, self.next_offset))
         if self.role in CLAIMANT:
             self.campaign.read(record, verdict)
@@ -192,7 +198,10 @@ class Partition:
         if type(record) is records.Commit:
             self.outcomes.add(record.header.tx, record.header.lsn)
         self.out.append(ev.Apply(record, self.chain.state, self.next_offset))
+        if self.held.run:
+            self.held.accepted(self.chain.state)
         if type(record) is records.HandedOver:
+            self.held.clear()
             self.campaign.handed_over()
 
     def _log_end(self, e: ev.LogEnd) -> None:
@@ -202,8 +211,22 @@ class Partition:
             self.campaign.consider()
 
     def _taken(self, e: ev.Taken) -> None:
-        if not self.is_async or self.now - self.acked_at >= self.settings.async_ack_ms:
+        self._tell_held()
+        waited_for = not self.is_async and self.chain.state.lsn > self.held.told
+        if waited_for or self.now - self.acked_at >= self.settings.async_ack_ms:
             self._acknowledge()
+
+    def _pushed(self, e: ev.Pushed) -> None:
+        """A follower of this very epoch holds what its active pushes; anybody else passes over it (E1, E7)."""
+        if self.role is Role.FOLLOWING and e.member == self._listener() and e.epoch == self.chain.state.epoch:
+            for data in e.records:
+                self.held.offer(data, self.chain.state)
+            self._tell_held()
+
+    def _tell_held(self) -> None:
+        active = self._listener() if self.held.run else None
+        if active is not None and (lsn := self.held.news(self.chain.state)):
+            self.out.append(ev.SendAck(active.node, self.chain.state.epoch, lsn, applied=False))
 
     @property
     def is_async(self) -> bool:
@@ -211,20 +234,26 @@ class Partition:
         return Replica(self.me.node, self.me.incarnation, ASYNC) in self.table.replicas
 
     def _acknowledge(self, repeat: bool = False) -> None:
-        """Tell the active how far this copy is: once per batch taken, and again in case it was lost."""
+        """Tell the active how far this copy is: once per batch taken, and again in case it was lost. What was told as
+        held is not waited for, and told again as applied once in a while."""
+        s, active = self.chain.state, self._listener()
+        if active is not None and (repeat or self.acked != (s.epoch, s.lsn)):
+            self.acked, self.acked_at = (s.epoch, s.lsn), self.now
+            self.out.append(ev.SendAck(active.node, s.epoch, s.lsn))
+
+    def _listener(self) -> Member | None:
+        """The active of the epoch this copy follows, if it is to hear from here."""
         s, active = self.chain.state, self.table.active
         if self.leading is not None or active is None or active == self.me or not s.opened:
-            return
+            return None
         if (
             self.role is Role.LOADING
             or self.role is Role.FAILED
             or s.epoch != self.table.epoch
             or active not in self.alive
         ):
-            return
-        if repeat or self.acked != (s.epoch, s.lsn):
-            self.acked, self.acked_at = (s.epoch, s.lsn), self.now
-            self.out.append(ev.SendAck(active.node, s.epoch, s.lsn))
+            return None
+        return active
 
     def _log_lost(self, e: ev.LogLost) -> None:
         self._fail(e.why)
@@ -232,6 +261,7 @@ class Partition:
     def _fail(self, why: str) -> None:
         if self.role is Role.FAILED:
             return
+        self.held.clear()
         self.warn("HALOG-DIVERGED", f"partition {self.table.name}: {why}")
         self.step_down("lost", why)
         self.out.append(ev.StopReading())
@@ -292,8 +322,13 @@ class Partition:
     # --- the rest ---
 
     def _position_asked(self, e: ev.PositionAsked) -> None:
+        self.seal()
         willing = self.eligible and self.now >= self.campaign.not_before
         self.out.append(ev.TellPosition(e.node, e.round, self.chain.state.position, willing))
+
+    def seal(self) -> None:
+        """A position is about to be published, or stood on: nothing more of the epochs known now is held (E1)."""
+        self.held.seal(max(self.table.epoch.number, self.chain.state.epoch.number))
 
     def _ticked(self, e: ev.Ticked) -> None:
         if self.leading is not None:

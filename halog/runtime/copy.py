@@ -71,7 +71,9 @@ class Surroundings(Protocol):
 
     def tell_position(self, partition: str, effect: ev.TellPosition) -> None: ...
 
-    def send_ack(self, to: str, partition: str, epoch: EpochId, lsn: int) -> None: ...
+    def send_ack(self, to: str, partition: str, epoch: EpochId, lsn: int, *, applied: bool) -> None: ...
+
+    def push(self, partition: str, effect: ev.Push) -> None: ...
 
     def role_changed(self, copy: Copy, role: str, why: str) -> None: ...
 
@@ -125,7 +127,8 @@ class Copy:
             ev.Refresh: lambda e: node.refresh_table(self),
             ev.AskPositions: lambda e: node.ask_positions(self.name, e.round, e.nodes),
             ev.TellPosition: lambda e: node.tell_position(self.name, e),
-            ev.SendAck: lambda e: node.send_ack(e.to, self.name, e.epoch, e.lsn),
+            ev.SendAck: lambda e: node.send_ack(e.to, self.name, e.epoch, e.lsn, applied=e.applied),
+            ev.Push: lambda e: node.push(self.name, e),
             ev.RoleChanged: self._role_changed,
             ev.Warn: self._warn,
         }

@@ -34,10 +34,16 @@ class Waiting(Protocol):
 
 
 class Deliveries:
-    """One per host. `session` is the one in use now; `copies` may have appends under way."""
+    """One per host. `session` is the one in use now; `copies` may have appends under way. `push` sends what goes along
+    with them to the replicas: as soon as the appends are with the log, before this waits for it."""
 
-    def __init__(self, session: Callable[[], LogSession], copies: Callable[[], Iterable[Waiting]]) -> None:
-        self._session, self._copies = session, copies
+    def __init__(
+        self,
+        session: Callable[[], LogSession],
+        copies: Callable[[], Iterable[Waiting]],
+        push: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._session, self._copies, self._push = session, copies, push
         self._polling = threading.Lock()
         self._wanted = threading.Event()
         self._reported: deque[Waiting] = deque()
@@ -62,7 +68,9 @@ class Deliveries:
         self._hand_on()
 
     def _poll(self, session: LogSession, timeout_s: float) -> None:
+        self._push()
         session.poll(timeout_s)
+        self._push()
         self.flush()
 
     def reported(self, copy: Waiting) -> None:

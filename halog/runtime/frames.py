@@ -40,9 +40,17 @@ class KeepAlive(_Frame):
 
 
 class Acks(_Frame):
-    """(partition, epoch, lsn, applied): a replica holds, and has applied or not, everything up to lsn."""
+    """(partition, epoch, lsn, applied): a replica has everything up to lsn: applied, or held only."""
 
     items: list[tuple[str, EpochId, int, bool]]
+
+
+class Push(_Frame):
+    """Records of my epoch, in order, that I have just given to the log."""
+
+    partition: str
+    epoch: EpochId
+    records: list[bytes]
 
 
 class AskPosition(_Frame):
@@ -65,7 +73,7 @@ class Goodbye(_Frame):
     """I leave on purpose, and serve nothing any more."""
 
 
-Control = Hello | KeepAlive | Acks | AskPosition | Told | Goodbye
+Control = Hello | KeepAlive | Acks | Push | AskPosition | Told | Goodbye
 
 
 # --- requests and replies ---

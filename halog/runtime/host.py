@@ -27,6 +27,7 @@ from halog.runtime.deliveries import Deliveries
 from halog.runtime.members import Membership
 from halog.runtime.objects import StoredPosition
 from halog.runtime.position import ahead, confirmed
+from halog.runtime.pushes import Pushes
 from halog.runtime.reader import LogReader
 from halog.runtime.router import Router
 from halog.runtime.snapshots import Snapshots
@@ -90,7 +91,8 @@ class Host:
         self._tail_thread: threading.Thread | None = None
         self._threads: list[threading.Thread] = []
         self._closing = threading.Event()
-        self.deliveries = Deliveries(lambda: self._session, lambda: list(self.copies.values()))
+        self._pushes = Pushes(lambda node, frame: self.members.offer(node, frame))
+        self.deliveries = Deliveries(lambda: self._session, lambda: list(self.copies.values()), self._pushes.flush)
 
     # --- life ---
 
@@ -300,9 +302,12 @@ class Host:
         frame = frames.Told(partition, effect.round, effect.position, effect.eligible)
         self.members.send(effect.node, frames.encode(frame))
 
-    def send_ack(self, to: str, partition: str, epoch: EpochId, lsn: int) -> None:
+    def push(self, partition: str, effect: ev.Push) -> None:
+        self._pushes.add(partition, effect)
+
+    def send_ack(self, to: str, partition: str, epoch: EpochId, lsn: int, *, applied: bool) -> None:
         """Acknowledgements found while a batch of the log is read leave in one frame at its end."""
-        item = (partition, epoch, lsn, True)
+        item = (partition, epoch, lsn, applied)
         if threading.current_thread() is self._tail_thread:
             self._acks.setdefault(to, []).append(item)
         else:
@@ -354,6 +359,10 @@ class Host:
         match frame:
             case frames.Acks():
                 self._acknowledged(member, frame)
+            case frames.Push(partition=partition):
+                copy = self.copies.get(partition)
+                if copy is not None:
+                    copy.post(ev.Pushed(member, frame.epoch, frame.records))
             case frames.AskPosition(partition=partition, round=round_):
                 copy = self.copies.get(partition)
                 if copy is not None:
@@ -370,8 +379,8 @@ class Host:
     def _acknowledged(self, member: Member, frame: frames.Acks) -> None:
         for partition, epoch, lsn, applied in frame.items:
             copy = self.copies.get(partition)
-            if copy is not None and applied:
-                copy.post(ev.ReplicaAck(member, epoch, lsn))
+            if copy is not None:
+                copy.post(ev.ReplicaAck(member, epoch, lsn, applied))
 
     def _heard_tails(self, tails: dict[str, int]) -> None:
         for partition, lsn in tails.items():

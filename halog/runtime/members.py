@@ -202,7 +202,11 @@ class Membership:
         if link is not None and self._missing(link):
             self._dial_soon(node)
 
-    def send(self, node: str, data: bytes) -> None:
+    def offer(self, node: str, data: bytes) -> None:
+        """Send a control frame nobody misses: not even queued where others wait."""
+        self.send(node, data, spare=True)
+
+    def send(self, node: str, data: bytes, *, spare: bool = False) -> None:
         """Send a control frame, or drop it: what matters is repeated or times out."""
         link = self.links.get(node)
         peer = None if link is None else link.peer
@@ -210,7 +214,10 @@ class Membership:
             return
         assert link is not None
         try:
-            peer.send(data)
+            if spare:
+                peer.offer(data)
+            else:
+                peer.send(data)
         except UnreachableError:
             self.run(lambda: self._closed(link, peer))
 

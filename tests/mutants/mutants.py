@@ -5,12 +5,16 @@ There is no way back: a mutant lives and dies in a process of its own. Each name
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+import msgspec
 
 from halog.core import candidate, chain, records, roles, writer
 from halog.core import events as ev
 from halog.core.chain import Chain, Verdict
+from halog.core.held import Held
 from halog.core.ids import EpochId, Member
 from halog.core.leading import Leading
 from halog.core.partition import Partition
@@ -180,9 +184,15 @@ def replicas_not_waited_for() -> None:
 
 
 @mutant("S1")
-def acknowledge_before_stored() -> None:
-    """A replica confirms what it has applied, stored or not (the first core did, when it repeated itself)."""
-    patch(Partition, "held", property(lambda self: self.chain.state, lambda self, value: None))
+def acknowledge_before_read() -> None:
+    """A replica confirms one record more than it has."""
+
+    def acknowledge(self: Partition, *, repeat: bool = False) -> None:
+        real(self, repeat=repeat)
+        if self.out and isinstance(self.out[-1], ev.SendAck) and self.out[-1].applied:
+            self.out[-1] = msgspec.structs.replace(self.out[-1], lsn=self.out[-1].lsn + 1)
+
+    real = patch(Partition, "_acknowledge", acknowledge)
 
 
 @mutant("E5")
@@ -294,6 +304,58 @@ def first_failure_does_not_end_the_epoch() -> None:
 def entries_taken_while_leading() -> None:
     """Entries fetched before `StopReading` are taken (the first core did)."""
     patch(Partition, "_unasked", lambda self, offset: False)
+
+
+@mutant("E6")
+def held_records_outlive_their_epoch() -> None:
+    """What was pushed stays held when another epoch starts, or the log voids this one."""
+
+    def clear(self: Held) -> None:
+        if sys._getframe(1).f_code.co_name not in ("_entry_read", "_accepted"):
+            real(self)
+
+    real = patch(Held, "clear", clear)
+
+
+@mutant("E1")
+def a_push_of_another_epoch_is_held() -> None:
+    """Whoever follows any epoch holds whatever anybody pushes."""
+
+    def offer(self: Held, data: bytes, state: chain.ChainState) -> None:
+        epoch = records.decode(data).header.epoch
+        real(self, data, msgspec.structs.replace(state, epoch=epoch, opened=True, void=False))
+
+    def pushed(self: Partition, e: ev.Pushed) -> None:
+        for data in e.records:
+            self.held.offer(data, self.chain.state)
+        self._tell_held()
+
+    real = patch(Held, "offer", offer)
+    patch(Partition, "_pushed", pushed)
+    handlers(ev.Pushed, "_pushed")
+
+
+@mutant("P1")
+def a_push_behind_a_hole_is_acknowledged() -> None:
+    """The newest lsn held counts, whether everything before it is there or not."""
+
+    def tip(self: Held, state: chain.ChainState) -> int:
+        return self.run[-1].lsn if self.run else state.lsn
+
+    patch(Held, "tip", tip)
+
+
+@mutant("P1")
+def held_records_make_room_for_others() -> None:
+    """A push that does not continue displaces what was told as held."""
+    patch(Held, "_joined", lambda self, state: False)
+    patch(Held, "tip", lambda self, state: self.run[-1].lsn if self.run else state.lsn)
+
+
+@mutant("E1")
+def a_told_position_promises_nothing() -> None:
+    """After it told a candidate its position a copy goes on holding pushes of that epoch."""
+    patch(Held, "seal", lambda self, epoch: None)
 
 
 def handlers(event: type[Any], name: str) -> None:

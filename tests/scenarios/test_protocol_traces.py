@@ -66,6 +66,23 @@ def test_3_a_zombie_does_not_deny_what_the_next_epoch_committed() -> None:
     c.well()
 
 
+@pytest.mark.feature("P1", "P10")
+def test_4_who_told_its_position_acknowledges_no_push_of_that_epoch() -> None:
+    """C asks B for its position; what A pushes to B afterwards counts once B has read it from the log, not before."""
+    c = Cluster().started()
+    c.commit()
+    c.node("B").deliver(ev.PositionAsked("C", 1))
+    c.node("B").reader.stuck = True
+    tx = c.transaction()
+    talk = c.submit(tx, "A", ms=30)
+    assert not c.node("B").partition.held.run
+    assert talk.said == []
+    c.node("B").reader.unstick()
+    c.run(50)
+    assert [type(r) for r in talk.said] == [ev.Happened]
+    c.well()
+
+
 @pytest.mark.feature("P10")
 def test_5_an_elected_node_that_restarts_empty_confirms_nothing_it_does_not_hold() -> None:
     """B is elected, dies and comes back empty while the zombie A still writes: A gets no answer through."""
@@ -254,13 +271,51 @@ def test_a_planned_hand_over_takes_a_few_milliseconds_and_loses_nothing() -> Non
     c.well()
 
 
+@pytest.mark.feature("P1", "P10")
+def test_15_and_16_what_a_replica_holds_is_never_appended_again() -> None:
+    """A dies with an append on its way that B holds. B leads without it, commits it once when it is asked to, and the
+    late append counts for nothing."""
+    c = Cluster().started()
+    c.commit()
+    held = c.hold_appends("A")
+    tx = c.transaction()
+    talk = c.submit(tx, "A", ms=10)
+    assert [r.lsn for r in c.node("B").partition.held.run] == [3]
+    assert talk.said == []
+    c.world.crash("A")
+    c.run(EPOCH_MS)
+    assert c.active == "B"
+    assert c.committed(tx) == 0
+    assert not c.node("B").partition.held.run
+    assert c.ask(tx, "B") == ev.NotHappened()
+    held.land()
+    assert c.committed(tx) == 0
+    assert c.ask(tx, "B") == ev.NotHappened()
+    c.commit(at="B")
+    c.well()
+
+
+@pytest.mark.feature("P1", "R1")
+def test_a_sync_replica_whose_log_is_stuck_acknowledges_what_it_holds_but_not_for_ever() -> None:
+    c = Cluster().started()
+    c.commit()
+    c.node("B").reader.stuck = True
+    lsn = c.node("B").partition.chain.state.lsn
+    c.commit()
+    assert c.node("B").partition.chain.state.lsn == lsn
+    for _ in range(10):
+        c.commit()
+    assert c.world.cover.counts["silent replica left"] == 1
+    c.well()
+
+
 @pytest.mark.feature("P10", "R5")
 def test_a_killed_active_is_replaced_and_a_commit_in_flight_is_settled_by_its_id() -> None:
     """A is killed between append and answer; the client asks B with the same id, and it happened exactly once."""
     c = Cluster().started()
     c.commit()
     tx = c.transaction()
-    talk: Talk = c.submit(tx, "A", ms=2.2)
+    talk: Talk = c.submit(tx, "A", ms=1.2)
     c.world.crash("A")
     assert talk.said == []
     c.run(100)

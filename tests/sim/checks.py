@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from halog.core import events as ev
 from halog.core import records
 from halog.core.chain import ChainState
-from halog.core.ids import ABSENT, EpochId, Member
+from halog.core.ids import ABSENT, EpochId, Member, digest
 from halog.core.roles import Role
 from halog.core.table import PartitionTable
 from tests.sim.store import Held
@@ -56,6 +56,8 @@ class Checks:
         self.told: dict[bytes, int] = {}
         """tx → lsn of every "it happened" ever said, by anyone."""
         self.last: dict[Member, ChainState] = {}
+        self.sealed: dict[Member, range] = {}
+        """The epoch numbers of which an incarnation must hold nothing more."""
 
     # --- while it runs ---
 
@@ -79,8 +81,33 @@ class Checks:
         self.held.holds(p.me, e.state.lsn)
         self._same_state(p, e.state, "applying")
 
+    def said_to_hold(self, p: Process, e: ev.SendAck) -> None:
+        """E7 and the law of core/held.py: an unbroken run of the epoch it follows, right behind its history."""
+        state, run = self.last[p.me], list(p.partition.held.run)
+        demand(e.epoch == state.epoch and state.opened and not state.void, f"E1: {p.me.node} holds for a dead epoch")
+        demand(e.epoch.number not in self.sealed.get(p.me, ()), f"E1: {p.me.node} told its position, then held a push")
+        demand(e.lsn == state.lsn + len(run), f"P1: {p.me.node} says it holds {e.lsn}: {state.lsn} and {len(run)} more")
+        self._unbroken(p, state)
+        self.held.holds_pushed(p.me, {r.lsn: r.digest for r in run})
+        self.world.cover.hit("held before read")
+
+    def _unbroken(self, p: Process, state: ChainState) -> None:
+        lsn, prev = state.lsn, state.hash
+        for r in p.partition.held.run:
+            h = records.decode(r.data).header
+            demand((h.lsn, h.prev) == (lsn + 1, prev), f"P1: what {p.me.node} holds does not continue lsn {lsn}")
+            demand(h.epoch == state.epoch, f"E1: {p.me.node} holds lsn {h.lsn} of epoch {h.epoch.number}")
+            lsn, prev = h.lsn, digest(r.data)
+
+    def published(self, p: Process) -> None:
+        """E1: a position was told."""
+        known = max(p.partition.table.epoch.number, self.last[p.me].epoch.number)
+        self.sealed[p.me] = range(known + 1)
+
     def kept(self, p: Process, state: ChainState) -> None:
         before = self.last[p.me]
+        if state.epoch != before.epoch or state.void:
+            self.held.epoch_over(p.me)
         demand(state.epoch.number >= before.epoch.number, f"P3: the epoch fell on {p.me.node}")
         demand(state.led >= before.led, f"P3: the led epoch fell on {p.me.node}")
         if state.lsn > before.lsn and state.opened and not before.opened:
@@ -94,6 +121,14 @@ class Checks:
             missing = self.sync_set - leading.writer.wait_set
             demand(not missing, f"S1: {p.me.node} does not wait for {missing} which the znode holds")
         demand(p.partition.role is not Role.FAILED, f"P2: {p.me.node} believes it diverged; no log was lost here")
+        run = p.partition.held.run
+        if run:
+            state = self.last[p.me]
+            own = run[0].record.header.epoch == state.epoch and not state.void
+            demand(own, f"E1: {p.me.node} still holds records of an epoch that is over")
+            demand(run[-1].lsn >= self.held.lsn(p.me), f"P1: {p.me.node} forgot what it said to hold")
+        else:
+            demand(self.held.lsn(p.me) <= self.last[p.me].lsn, f"P1: {p.me.node} forgot what it said to hold")
 
     def replied(self, p: Process, e: ev.Reply) -> None:
         if not isinstance(e.result, ev.Happened):
@@ -111,7 +146,8 @@ class Checks:
         if p.partition.leading is None or p.partition.leading.epoch != self.epoch:
             return
         for m in self.sync_set:
-            demand(self.held.lsn(m) >= lsn, f"P1: lsn {lsn} was acknowledged by {p.me.node}, but {m} does not hold it")
+            has = self.held.has(m, lsn, self.facts[lsn].digest)
+            demand(has, f"P1: lsn {lsn} was acknowledged by {p.me.node}, but {m} does not hold it")
 
     def table_set(self, old: PartitionTable, new: PartitionTable) -> None:
         """A compare-and-set went through."""

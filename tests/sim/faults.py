@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from halog.core import events as ev
-from halog.core.records import decode
+from halog.core.records import Commit, Header, decode, encode
 from halog.core.roles import Role
 from tests.sim.log import Entry
 from tests.sim.members import SILENCE_MS
@@ -233,6 +233,26 @@ def land_again(w: World, entry: Entry) -> None:
     w.log.land(entry)
 
 
+def late_push(w: World) -> None:
+    """A zombie goes on committing in its epoch, and pushes what it commits to whoever it finds."""
+    for _ in range(12):
+        w.engine.at(span(w, 0.0, 400.0), push_again, w)
+
+
+def push_again(w: World) -> None:
+    able = list(w.processes())
+    p = w.engine.rng.choice(able) if able else None
+    if p is None:
+        return
+    chain = p.partition.chain.state
+    strange = [e for e in w.pushed if e.epoch.number < chain.epoch.number]
+    if strange:
+        w.cover.hit("a dead epoch's push arrived")
+        zombie = w.engine.rng.choice(strange[-8:])
+        header = Header(chain.log_id, zombie.epoch, chain.lsn + w.engine.rng.choice((1, 1, 3)), chain.hash)
+        p.deliver(ev.Pushed(zombie.member, zombie.epoch, (encode(Commit(header, ())),)))
+
+
 def restore_coordinator(w: World) -> None:
     """The coordinator's data come back from a backup (E4)."""
     if w.coordinator.restore():
@@ -241,5 +261,5 @@ def restore_coordinator(w: World) -> None:
 
 FAULTS: list[Callable[[World], None]] = [
     crash, crash_all, pause, hold, lose_session, lose_producer, suspect, suspect_active, cut, stick, hand_over,
-    hand_over_held, die, restore_coordinator, flap, dead_append,
+    hand_over_held, die, restore_coordinator, flap, dead_append, late_push,
 ]  # fmt: skip

@@ -40,6 +40,7 @@ class Nature:
         self.cas, self.watch = (0.5, 3.0), (0.5, 5.0)
         self.cas_failed = self.cas_unsaid = self.cas_late = self.stale_read = 0.0
         self.notice = (0.5, 10.0)
+        self.push = (0.0, 0.1)
         self.sloppy = False
 
     def _rough(self) -> None:
@@ -61,6 +62,7 @@ class Nature:
             self.watch, self.stale_read = (0.5, 400.0), 0.8
         self.notice = (0.5, r.choice((10.0, 200.0)))
         self.sloppy = r.random() < 0.6
+        self.push = (0.0, r.choice((0.1, 3.0, 30.0, 300.0)))
 
     def _maybe(self, *odds: float) -> float:
         return self.rng.choice((0.0, *odds))

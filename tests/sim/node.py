@@ -8,6 +8,7 @@ keeps the session it began with, a request is let in only for the epoch it was a
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,8 @@ class Process:
         self.coordinator = self.world.coordinator.connect(self)
         self.end_at_start = len(self.world.log.entries)
         self.loaded = False
-        self.flushing = self.taking = False
+        self.flushing = self.taking = self.pushing = False
+        self.pushes: deque[ev.Push] = deque()
         self.ticks = 0
         coordinator = self.world.coordinator
         self.partition = Watched(
@@ -158,7 +160,9 @@ class Process:
         return ABSENT if held is None else held[0]
 
     def _step(self, event: ev.Event) -> None:
+        holding = len(self.partition.held.run)
         effects = self.partition.step(event, self.clock())
+        self._saw_held(event, holding)
         if self.world.engine.verbose:
             self.world.narrate(self, event, effects)
         for e in effects:
@@ -179,7 +183,12 @@ class Process:
                 self.world.checks.replied(self, e)
                 self.world.answer(self, e.token, e.result)
             case ev.SendAck():
-                self.world.send(self.name, e.to, ev.ReplicaAck(self.me, e.epoch, e.lsn))
+                if not e.applied:
+                    self.world.checks.said_to_hold(self, e)
+                self.world.send(self.name, e.to, ev.ReplicaAck(self.me, e.epoch, e.lsn, e.applied))
+            case ev.Push():
+                self.pushes.append(e)
+                self._push_soon()
             case ev.Keep():
                 self.copy.keep(e.state, e.next_offset)
                 self.world.checks.kept(self, e.state)
@@ -201,6 +210,7 @@ class Process:
                 for n in e.nodes:
                     self.world.send(self.name, n, ev.PositionAsked(self.name, e.round))
             case ev.TellPosition():
+                self.world.checks.published(self)
                 self.world.send(self.name, e.node, ev.PositionTold(self.name, e.round, e.position, e.eligible))
             case ev.EndSession():
                 self._end_session(e.why)
@@ -242,6 +252,26 @@ class Process:
             return
         self.copy.flush()
 
+    def _push_soon(self) -> None:
+        if not self.pushing:
+            self.pushing = True
+            self.world.engine.at(self.world.nature.delay(self.world.nature.push), self._push)
+
+    def _push(self) -> None:
+        """What was collected for the same nodes in the same epoch travels in one frame."""
+        self.pushing = False
+        while self.alive and not self.paused and self.pushes:
+            to, epoch = self.pushes[0].to, self.pushes[0].epoch
+            datas = []
+            while self.pushes and (self.pushes[0].to, self.pushes[0].epoch) == (to, epoch):
+                datas.append(self.pushes.popleft().data)
+            frame = ev.Pushed(self.me, epoch, tuple(datas))
+            self.world.pushed.append(frame)
+            for n in to:
+                self.world.send(self.name, n, frame)
+        if self.pushes:
+            self._push_soon()
+
     def _taken_soon(self) -> None:
         if not self.taking:
             self.taking = True
@@ -252,6 +282,13 @@ class Process:
         self.deliver(ev.Taken())
 
     # --- what was seen ---
+
+    def _saw_held(self, event: ev.Event, before: int) -> None:
+        cover, now = self.world.cover, len(self.partition.held.run)
+        if isinstance(event, ev.Pushed):
+            cover.hit("push held" if now > before else "push refused")
+        elif now < before - 1:
+            cover.hit("held forgotten")
 
     def changed_role(self, before: Role, happening: str, why: str) -> None:
         cover = self.world.cover

@@ -90,13 +90,28 @@ class Copy:
 
 
 class Held:
-    """How far each incarnation ever was, in memory or on its disk: what "this replica holds it" means."""
+    """How far each incarnation ever was, in memory or on its disk: what "this replica holds it" means. Pushed records
+    count, by their digests, from when it said so until their epoch is over for it."""
 
     def __init__(self) -> None:
         self._lsn: dict[Member, int] = {}
+        self._pushed: dict[Member, dict[int, bytes]] = {}
 
     def holds(self, member: Member, lsn: int) -> None:
         self._lsn[member] = lsn
 
+    def holds_pushed(self, member: Member, digests: dict[int, bytes]) -> None:
+        self._pushed.setdefault(member, {}).update(digests)
+
+    def epoch_over(self, member: Member) -> None:
+        self._pushed.pop(member, None)
+
+    def has(self, member: Member, lsn: int, digest: bytes) -> bool:
+        """Everything up to `lsn`, which is the record of this digest?"""
+        return self.lsn(member) >= lsn and (self._lsn.get(member, 0) >= lsn or self._pushed[member].get(lsn) == digest)
+
     def lsn(self, member: Member) -> int:
-        return self._lsn.get(member, 0)
+        lsn, pushed = self._lsn.get(member, 0), self._pushed.get(member, ())
+        while lsn + 1 in pushed:
+            lsn += 1
+        return lsn

@@ -70,6 +70,8 @@ class World:
         self.gone: set[str] = set()
         """Nodes that died for good."""
         self.requests: dict[int, Request] = {}
+        self.pushed: list[ev.Pushed] = []
+        """Every push ever sent."""
         self.fault_phase_ms = 0.0
         self._tokens = 0
         self._transactions = 0

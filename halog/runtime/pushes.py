@@ -1,0 +1,47 @@
+"""What the active pushes to its sync replicas while the log takes it: collected per commit, sent per group.
+
+Pushes leave when whoever polls for deliveries has handed the records to the log and begins to wait, so that the
+network's work and the log's overlap, and commits that go to the log together travel in one frame. A push that cannot be
+sent at once is dropped: the log brings the record anyway. Decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from halog.core import events as ev
+from halog.core.ids import EpochId
+from halog.runtime import frames
+
+MAX_PUSH: Final = 1 << 20
+"""Bytes of records in one frame, but for a record that alone has more."""
+
+Group = tuple[str, EpochId, tuple[str, ...]]
+
+
+class Pushes:
+    """`offer(node, frame)` sends or drops. `add` on any thread; `flush` on one at a time."""
+
+    def __init__(self, offer: Callable[[str, bytes], None]) -> None:
+        self._offer = offer
+        self._due: deque[tuple[Group, bytes]] = deque()
+
+    def add(self, partition: str, e: ev.Push) -> None:
+        """In the order of the partition's log."""
+        self._due.append(((partition, e.epoch, e.to), e.data))
+
+    def flush(self) -> None:
+        """Send everything collected so far."""
+        while self._due:
+            groups: dict[Group, list[bytes]] = {}
+            size = 0
+            while self._due and size < MAX_PUSH:
+                group, data = self._due.popleft()
+                groups.setdefault(group, []).append(data)
+                size += len(data)
+            for (partition, epoch, to), datas in groups.items():
+                frame = frames.encode(frames.Push(partition, epoch, datas))
+                for node in to:
+                    self._offer(node, frame)

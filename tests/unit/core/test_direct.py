@@ -1,0 +1,239 @@
+"""The direct path: a replica holds what the active pushes, says so at once, and believes nothing but the log."""
+
+from __future__ import annotations
+
+import pytest
+
+from halog.core import events as ev
+from halog.core import held
+from halog.core.chain import ChainState
+from halog.core.held import Held
+from halog.core.roles import Role
+from halog.core.table import ASYNC, SYNC, Replica
+from tests.unit.core.kit import LOG_ID, SETTINGS, SITE, A, B, C, Core, Script, create, epoch, table
+
+TICK = 20
+
+
+def replica() -> tuple[Core, Script]:
+    """B follows A, which leads epoch 1 and waits for B; lsn 1 opened it."""
+    core, script = Core(B), Script()
+    core.loaded()
+    core.alive(A, C)
+    core.step(ev.TableSeen(1, table(epoch=epoch(1), active=A, replicas=(Replica("B", 2, SYNC),))))
+    core.land(script.started(epoch(1)))
+    core.land(script.opened(epoch(1)))
+    core.step(ev.Taken())
+    return core, script
+
+
+def push(core: Core, *data: bytes, of: int = 1) -> list[tuple[int, bool]]:
+    """(lsn, applied) of the acknowledgements this led to."""
+    core.step(ev.Pushed(A, epoch(of), data))
+    return acks(core)
+
+
+def acks(core: Core) -> list[tuple[int, bool]]:
+    return [(e.lsn, e.applied) for e in core.of(ev.SendAck)]
+
+
+@pytest.mark.feature("R1")
+def test_a_pushed_record_is_acknowledged_as_held_and_applied_only_when_the_log_brings_it() -> None:
+    core, script = replica()
+    data = [script.commit(epoch(1), n) for n in (1, 2)]
+    assert push(core, *data) == [(3, False)]
+    assert not core.of(ev.Apply)
+    assert core.p.chain.state.lsn == 1
+    decoded = core.p.held.run[0].record
+    core.land(data[0])
+    assert core.one(ev.Apply).record is decoded  # not once more
+    assert core.p.chain.state.lsn == 2
+
+
+@pytest.mark.feature("R1")
+def test_what_was_acknowledged_as_held_is_acknowledged_as_applied_once_in_a_while() -> None:
+    """Nobody waits for it: it spares a frame for each commit, and still shows that the log is read."""
+    core, script = replica()
+    data = [script.commit(epoch(1), n) for n in (1, 2)]
+    push(core, *data)
+    core.land(data[0])
+    core.step(ev.Taken())
+    assert not acks(core)
+    core.step(ev.Ticked(), after_ms=SETTINGS.async_ack_ms)
+    assert acks(core) == [(2, True)]
+    core.land(data[1])
+    core.land(script.commit(epoch(1), 3))
+    core.step(ev.Taken())
+    assert acks(core) == [(4, True)]  # lsn 4 was never pushed: the log's way, at once
+
+
+@pytest.mark.feature("P1")
+def test_a_push_behind_a_hole_is_told_when_the_log_has_filled_it() -> None:
+    core, script = replica()
+    data = [script.commit(epoch(1), n) for n in (1, 2, 3)]
+    assert not push(core, data[1])
+    assert not push(core, data[2])
+    core.land(data[0])
+    core.step(ev.Taken())
+    assert acks(core) == [(4, False)]
+    assert not push(core, data[1])  # known already
+    core.land(data[1])
+    core.land(data[2])
+    assert core.p.chain.state.lsn == 4
+
+
+@pytest.mark.feature("P1")
+def test_a_push_that_does_not_continue_is_refused_and_displaces_nothing_that_was_told() -> None:
+    core, script = replica()
+    held_ = script.commit(epoch(1), 1)
+    assert push(core, held_) == [(2, False)]
+    stranger = Script(1, bytes(16)).commit(epoch(1), 9)
+    behind = Script(7, bytes(16)).commit(epoch(1), 9)
+    assert not push(core, stranger, behind, b"no record")
+    assert [r.data for r in core.p.held.run] == [held_]
+
+
+@pytest.mark.feature("P1")
+def test_only_the_active_of_the_epoch_a_copy_follows_is_listened_to() -> None:
+    """Zombies push too; and an epoch the log has not shown may be anybody's."""
+    core, script = replica()
+    data = script.commit(epoch(1), 1)
+    core.step(ev.Pushed(C, epoch(1), [data]))
+    assert not core.p.held.run
+    assert not push(core, data, of=2)
+    core.step(ev.TableSeen(2, table(epoch=epoch(2), active=C)))
+    assert not push(core, data)
+    assert not core.p.held.run
+
+
+@pytest.mark.feature("P1")
+def test_a_copy_that_still_loads_holds_nothing() -> None:
+    core, script = Core(B), Script()
+    core.alive(A, C)
+    core.step(ev.TableSeen(1, table(epoch=epoch(1), active=A)))
+    core.land(script.started(epoch(1)))
+    core.land(script.opened(epoch(1)))
+    assert core.role is Role.LOADING
+    assert not push(core, script.commit(epoch(1), 1))
+
+
+@pytest.mark.feature("P1", "P10")
+def test_a_copy_that_told_its_position_holds_nothing_more_of_that_epoch() -> None:
+    """E1, trace 4: what it told must stay the whole truth. The log's way is open to it as ever."""
+    core, script = replica()
+    first, second = (script.commit(epoch(1), n) for n in (1, 2))
+    assert push(core, first) == [(2, False)]
+    core.step(ev.PositionAsked("C", 1))
+    assert not push(core, second)
+    assert len(core.p.held.run) == 1
+    core.land(first)
+    core.land(second)
+    core.step(ev.Taken())
+    assert acks(core) == [(3, True)]
+    core.step(ev.TableSeen(2, table(epoch=epoch(2), active=A, replicas=(Replica("B", 2, SYNC),))))
+    core.land(script.started(epoch(2)))
+    core.land(script.opened(epoch(2)))
+    assert push(core, script.commit(epoch(2), 3), of=2) == [(5, False)]
+
+
+@pytest.mark.feature("P1", "P10")
+def test_what_waited_behind_a_hole_when_the_position_was_told_is_not_told_later() -> None:
+    """Seed 867."""
+    core, script = replica()
+    first, second = (script.commit(epoch(1), n) for n in (1, 2))
+    assert not push(core, second)
+    core.step(ev.PositionAsked("C", 1))
+    core.land(first)
+    core.step(ev.Taken())
+    assert acks(core) == [(2, True)]
+
+
+@pytest.mark.feature("P1", "P10")
+def test_what_is_held_is_forgotten_when_the_log_starts_another_epoch() -> None:
+    core, script = replica()
+    assert push(core, script.commit(epoch(1), 1)) == [(2, False)]
+    core.land(Script().started(epoch(2)))
+    assert not core.p.held.run
+    assert core.p.held.told == 0
+
+
+@pytest.mark.feature("P1")
+def test_what_the_log_contradicts_is_forgotten() -> None:
+    core, script = replica()
+    other = Script(script.lsn, script.prev).commit(epoch(1), 8)
+    push(core, script.commit(epoch(1), 1), script.commit(epoch(1), 2))
+    core.land(other)
+    assert core.p.chain.state.lsn == 2
+    assert not core.p.held.run
+
+
+def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica whose log is stuck goes on acknowledging only what fits."""
+    script, run = Script(), Held()
+    state = ChainState(LOG_ID, SITE, epoch(1), opened=True, led=1)
+    monkeypatch.setattr(held, "MAX_RECORDS", 2)
+    for n in range(3):
+        run.offer(script.commit(epoch(1), n), state)
+    assert run.tip(state) == 2
+    run.clear()
+    monkeypatch.setattr(held, "MAX_BYTES", 100)
+    run.offer(Script().commit(epoch(1), 1, create(value=bytes(200))), state)
+    assert not run.run
+
+
+# --- the active ---
+
+
+@pytest.mark.feature("R1")
+def test_a_commit_is_pushed_behind_its_append_and_answered_when_log_and_replica_have_it() -> None:
+    core = Core().with_sync_replica()
+    core.submit(1)
+    append, sent = core.effects
+    assert isinstance(append, ev.Append)
+    assert sent == ev.Push(("B",), core.p.chain.state.epoch, append.data)
+    core.step(ev.ReplicaAck(B, sent.epoch, 2, applied=False))
+    assert not core.replies()
+    core.acknowledge()
+    assert core.replies() == [ev.Happened(2)]
+
+
+@pytest.mark.feature("R1")
+def test_nothing_is_pushed_to_async_replicas_or_to_those_not_heard_of_in_this_epoch() -> None:
+    core = Core(sync=0).active()
+    core.acked_by(B, 1)
+    core.step(ev.CasDone(core.one(ev.SetTable).round, ev.Cas.OK, 2))
+    assert core.p.table.replicas == (Replica("B", 2, ASYNC),)
+    core.submit(1)
+    assert not core.of(ev.Push)
+    core = Core().with_sync_replica()
+    core.alive(C)
+    core.alive(B, C)  # its connection broke: what it acknowledged is void (S5)
+    core.submit(1)
+    assert not core.of(ev.Push)
+
+
+@pytest.mark.feature("R4")
+def test_a_replica_that_holds_but_reads_no_log_leaves_the_node_list() -> None:
+    core = Core().with_sync_replica()
+    now = core.p.chain.state.epoch
+    effects: list[ev.Effect] = []
+    for n in range(SETTINGS.silent_ms // TICK + 2):
+        core.submit(n)
+        core.step(ev.ReplicaAck(B, now, n + 2, applied=False))
+        core.acknowledge()
+        assert core.replies()
+        effects += core.step(ev.Ticked(), after_ms=TICK)
+    assert "HALOG-LEFT" in [e.code for e in effects if isinstance(e, ev.Warn)]
+    assert [e.table.replicas for e in effects if isinstance(e, ev.SetTable)] == [()]
+
+
+@pytest.mark.feature("P10")
+def test_a_hand_over_waits_until_the_successor_has_read_the_log() -> None:
+    """H1: what it merely holds it could not serve."""
+    core = Core().draining()
+    now = core.p.chain.state.epoch
+    core.step(ev.ReplicaAck(B, now, 2, applied=False))
+    core.acknowledge()
+    assert core.is_now(Role.DRAINING)
+    core.step(ev.ReplicaAck(B, now, 2))
+    assert core.role is Role.HANDING
