@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -312,7 +312,8 @@ class Runtime:
         """See Backend."""
         copy = self._asker.copies.get(partition)
         if copy is not None and copy.serving:
-            return copy.objects.find(key)
+            objects = copy.objects
+            return objects.cache.get(key) or objects.find(key)
         return self.fetch(partition, (key,))[0]
 
     def fetch(self, partition: str, keys: Sequence[bytes], *, settled: int = 0) -> Sequence[Found | None]:
@@ -360,7 +361,7 @@ class Runtime:
         copy = self.copies.get(partition)
         return None if copy is None or copy.error is not None else copy.objects.scan(prefix)
 
-    def validate(self, partition: str, reads: Sequence[tuple[bytes, int]]) -> None:
+    def validate(self, partition: str, reads: Collection[tuple[bytes, int]]) -> None:
         """See Backend."""
         while True:
             copy = self.copies.get(partition)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -173,7 +173,7 @@ class ObjectTable:
             if data is None:
                 raise StoreError("the local store's index names an object it does not hold; delete the data directory")
             found = unpack_object(ref, data)
-            self.cache[key] = found
+            self.cache[found.key] = found
             if len(self.cache) > self.limit:
                 del self.cache[next(iter(self.cache))]
             return found
@@ -182,6 +182,16 @@ class ObjectTable:
         """The version under an index key; -1 if there is none."""
         found = self.find(key)
         return ABSENT if found is None else found.version
+
+    def first_changed(self, reads: Iterable[tuple[bytes, int]]) -> tuple[bytes, int, int] | None:
+        """The first of (index key, version) that no longer holds, with the version now."""
+        cached = self.cache.get
+        for key, version in reads:
+            found = cached(key)
+            now = self.version(key) if found is None else found.version
+            if now != version:
+                return key, version, now
+        return None
 
     def scan(self, key_prefix: bytes, after: bytes = b"") -> Iterator[Found]:
         """Objects whose index key starts with `key_prefix` and is greater than `after`, as of the call."""
