@@ -115,9 +115,11 @@ class Runtime:
 
     def _start(self) -> None:
         a, c = self.adapters, self.config
+        self.host = host = self._make_host() if a.store is not None else None
+        if host is not None:
+            host.prepare()
         a.coordinator.connect(self._session_changed)
         hello = frames.Hello(c.cluster.name, self.name, self.incarnation)
-        host = self._make_host() if a.store is not None else None
         run = host.run if host is not None else _run_in_thread
         node_config = c.nodes.get(self.name)
         info = NodeInfo(
@@ -140,7 +142,6 @@ class Runtime:
         actual = a.channel.listen(address, self.service.on_frame, self.service.on_closed) if host is not None else ""
         info = msgspec.structs.replace(info, address=actual)
         self.info = self.members.me = info
-        self.host = host
         cluster.register(a.coordinator, info, 2 * c.timing.session_timeout_ms / 1000)
         tables = self._create_topics_and_tables()
         for name, (version, table) in tables.items():
