@@ -91,7 +91,7 @@ class Space:
         self.max_record_bytes = max_record_bytes
         self.pid = os.getpid()
         self.routes: dict[type[Any], dict[Any, Route]] = {}
-        """By class, then by the key's only part or the tuple of its parts."""
+        """By class, then by the key's only part or the tuple of its parts (which may also be given as one tuple)."""
         self.images: dict[bytes, Image] = {}
         self._definition_of = definition_of
         self._readers: dict[bytes, tuple[TypeInfo, Callable[[bytes], dict[str, Any]]]] = {}
@@ -192,11 +192,11 @@ class Space:
 
 
 def _types_to_check(info: TypeInfo, key: tuple[Any, ...]) -> type | list[type] | None:
-    """See `Route`. Those of several parts always: `get(cls, ("a", "b"))` must not be taken for `get(cls, "a", "b")`."""
-    if len(key) > 1:
-        return [*map(type, key)]
+    """See `Route`."""
     kinds = {getattr(info.parsed.shape(n), "kind", "") for n in info.key_fields}
-    return None if kinds <= _BY_EQUALITY else type(key[0])
+    if kinds <= _BY_EQUALITY:
+        return None
+    return type(key[0]) if len(key) == 1 else [*map(type, key)]
 
 
 def describe(info: TypeInfo, key: tuple[Any, ...]) -> str:
