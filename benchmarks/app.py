@@ -143,9 +143,11 @@ class App:
     # --- reads ---
 
     def reads(self, kind: str, objects: int, per_transaction: int, seconds: float) -> dict[str, Any]:
-        """Get + one field, of random ones of `objects`, in transactions of many reads each."""
+        """Get + one field, of random ones of `objects`, in transactions of many reads each: of different ones, or of
+        all of them equally often."""
         cls, chance = CLASSES[kind], random.Random(1)
-        rounds = [[chance.randrange(objects) for _ in range(per_transaction)] for _ in range(20)]
+        numbers = list(range(objects)) * max(1, per_transaction // objects)
+        rounds = [chance.sample(numbers, per_transaction) for _ in range(20)]
         count, turn = 0, 0
         end = time.perf_counter() + seconds
         begin = time.perf_counter()

@@ -7,7 +7,7 @@ backend hides where the active is: it waits, retries and follows hand-overs unti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -111,7 +111,7 @@ class Backend(Protocol):
         or with None if it did not simply succeed: `commit` with the same id then says why. False: not active here,
         nothing was begun."""
 
-    def validate(self, partition: str, reads: Sequence[tuple[bytes, int]]) -> None:
+    def validate(self, partition: str, reads: Collection[tuple[bytes, int]]) -> None:
         """ConflictError unless every version read still holds on the active node (read-only transactions)."""
 
     def invoke(self, partition: str, invocation: Invocation) -> Invoked:

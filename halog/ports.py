@@ -100,9 +100,9 @@ class Log(Protocol):
     def read(self, tp: TopicPartition, start: int, end: int, timeout_s: float = 10.0) -> Iterator[Entry]:
         """The entries in [start, end) that exist, in order; DeadlineError if they do not come in time."""
 
-    def read_keyed(self, tp: TopicPartition, start: int = 0) -> Iterator[tuple[bytes, bytes | None, dict[str, bytes]]]:
-        """All committed (key, value, headers) of a compacted partition from offset `start` up to its end now; later
-        ones win."""
+    def read_keyed(self, tp: TopicPartition, start: int = 0) -> Iterator[tuple[bytes, bytes | None]]:
+        """All committed (key, value) of a compacted partition from offset `start` up to its end now; later ones
+        win."""
 
     def put(self, tp: TopicPartition, key: bytes, value: bytes | None) -> None:
         """One acknowledged keyed write to a compacted topic (definitions; not the commit path)."""
@@ -197,6 +197,10 @@ class Store(Protocol):
 
     def write(self, items: Iterable[tuple[bytes, bytes | None]], *, flush: bool = False) -> None:
         """Apply all in one atomic step (None deletes). Survives the process; with `flush` the machine too."""
+
+    def fill(self, items: Iterable[tuple[bytes, bytes]]) -> None:
+        """Put very many items in one atomic step, their keys ascending and each once. Survives the machine; before it
+        returns none of them is there."""
 
     def drop(self, prefix: bytes) -> None:
         """Delete every key with `prefix`."""

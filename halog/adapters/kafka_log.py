@@ -92,7 +92,7 @@ class KafkaLog:
     def read(self, tp: TopicPartition, start: int, end: int, timeout_s: float = 10.0) -> Iterator[Entry]:
         return self._readers.read(tp, start, end, timeout_s)
 
-    def read_keyed(self, tp: TopicPartition, start: int = 0) -> Iterator[tuple[bytes, bytes | None, dict[str, bytes]]]:
+    def read_keyed(self, tp: TopicPartition, start: int = 0) -> Iterator[tuple[bytes, bytes | None]]:
         return self._readers.read_keyed(tp, start)
 
     def put(self, tp: TopicPartition, key: bytes, value: bytes | None) -> None:

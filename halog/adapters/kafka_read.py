@@ -84,10 +84,9 @@ class Readers:
         for m in self._messages(tp, start, end, timeout_s):
             yield Entry(tp, m.offset(), m.value() or b"", m.timestamp()[1])
 
-    def read_keyed(self, tp: TopicPartition, start: int) -> Iterator[tuple[bytes, bytes | None, dict[str, bytes]]]:
+    def read_keyed(self, tp: TopicPartition, start: int) -> Iterator[tuple[bytes, bytes | None]]:
         for m in self._messages(tp, start, self._written(tp), KEYED_S, renew=True):
-            headers = m.headers()
-            yield m.key() or b"", m.value(), dict(headers) if headers else {}
+            yield m.key() or b"", m.value()
 
     def _written(self, tp: TopicPartition) -> int:
         """The end of all that was written. The end of what is *committed* lags behind a commit that has returned: its

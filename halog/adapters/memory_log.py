@@ -51,11 +51,11 @@ class MemoryLog:
                 raise DeadlineError(f"{tp.topic}/{tp.partition} did not reach offset {end} in {timeout_s} s", end=end)
             time.sleep(0.002)
 
-    def read_keyed(self, tp: TopicPartition, start: int = 0) -> Iterator[tuple[bytes, bytes | None, dict[str, bytes]]]:
+    def read_keyed(self, tp: TopicPartition, start: int = 0) -> Iterator[tuple[bytes, bytes | None]]:
         with self.broker.lock:
             shelf = self.broker.shelf(tp)
             rows = list(shelf.since(max(start, shelf.start), len(shelf.rows)))
-        return ((row.key or b"", row.value, dict(row.headers)) for row in rows if not row.is_marker)
+        return ((row.key or b"", row.value) for row in rows if not row.is_marker)
 
     def put(self, tp: TopicPartition, key: bytes, value: bytes | None) -> None:
         self.broker.write(tp, [(key, value, {})], marker=False)

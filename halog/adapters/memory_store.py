@@ -73,6 +73,9 @@ class MemoryStore:
                 else:
                     self._data[key] = value
 
+    def fill(self, items: Iterable[tuple[bytes, bytes]]) -> None:
+        self.write(items)
+
     def drop(self, prefix: bytes) -> None:
         with self._lock:
             self._check()

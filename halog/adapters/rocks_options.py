@@ -41,3 +41,10 @@ def write_options(*, sync: bool) -> rocksdict.WriteOptions:
     w = rocksdict.WriteOptions()
     w.sync = sync
     return w
+
+
+def moved() -> rocksdict.IngestExternalFileOptions:
+    """For a table that is the store's from then on: taken in by a link, not copied."""
+    o = rocksdict.IngestExternalFileOptions()
+    o.set_move_files(True)
+    return o

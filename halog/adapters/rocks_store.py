@@ -1,6 +1,7 @@
 """The Store port on RocksDB (rocksdict, raw bytes). One directory, one owner.
 
     HALOG-STORE   marker: what makes the directory ours     lock   flock of the owner     db/   RocksDB's files
+    fill/         tables being written that are no part of the store yet
 
 Every write is one RocksDB batch in its write-ahead log: it survives kill -9; with `flush`, a power cut. Never deletes
 or repairs anything by itself: a damaged store is a StoreError with evidence `rebuild=True`, and the caller, which knows
@@ -11,19 +12,21 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import rocksdict
 
-from halog.adapters.rocks_options import options, write_options
+from halog.adapters.rocks_options import moved, options, write_options
 from halog.adapters.rocks_view import RocksView
 from halog.errors import ClosedError, HalogError, RefusedError, StoreError
 
 MARKER = "HALOG-STORE"
-_OURS = {MARKER, "lock", "db", "lost+found"}
+_OURS = {MARKER, "lock", "db", "fill", "lost+found"}
 
 
 class RocksStore:
@@ -38,6 +41,8 @@ class RocksStore:
             os.close(self._lock_fd)
             raise self._error(e) from None
         self._get = self._db.get
+        self._fills = itertools.count()
+        shutil.rmtree(Path(directory, "fill"), ignore_errors=True)  # of a process that was killed
         self._no_sync, self._sync = write_options(sync=False), write_options(sync=True)
 
     def get(self, key: bytes) -> bytes | None:
@@ -60,6 +65,29 @@ class RocksStore:
                 put(key, value)
         try:
             self._db.write(batch, self._sync if flush else self._no_sync)
+        except Exception as e:
+            raise self._error(e) from None
+
+    def fill(self, items: Iterable[tuple[bytes, bytes]]) -> None:
+        """One sorted table, written aside and then taken in by RocksDB in one step: a third of the CPU of as many puts,
+        and neither the write-ahead log nor a memtable to flush."""
+        path = Path(self.directory, "fill", f"{next(self._fills)}.sst")
+        try:
+            path.parent.mkdir(exist_ok=True)
+            table = rocksdict.SstFileWriter(options())
+            table.open(str(path))
+        except Exception as e:
+            raise self._error(e) from None
+        try:
+            if _put_all(table, items, self._error):
+                self._ingest(table, path)
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _ingest(self, table: Any, path: Path) -> None:
+        try:
+            table.finish()  # synced
+            self._db.ingest_external_file([str(path)], moved())
         except Exception as e:
             raise self._error(e) from None
 
@@ -97,6 +125,17 @@ class RocksStore:
             held=False,
             rebuild=True,
         )
+
+
+def _put_all(table: Any, items: Iterable[tuple[bytes, bytes]], error: Callable[[Exception], Exception]) -> bool:
+    """False if there was nothing: RocksDB knows no empty table."""
+    key = None
+    for key, value in items:
+        try:
+            table[key] = value
+        except Exception as e:
+            raise error(e) from None
+    return key is not None
 
 
 def destroy(directory: str | os.PathLike[str]) -> None:

@@ -20,7 +20,7 @@ def read_marker(connection: Connection, table: PartitionTable) -> tuple[ChainSta
     """(state, next offset), or None if there is no marker, or one of another log."""
     tp = TopicPartition(cluster.state_topic(connection.config, table.policy), table.index)
     raw: bytes | None = None
-    for key, value, _ in connection.adapters.log.read_keyed(tp):
+    for key, value in connection.adapters.log.read_keyed(tp):
         if key == MARKER:
             raw = value
     if raw is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
 from halog.core import events as ev
@@ -20,7 +20,7 @@ from halog.core.outcomes import Outcomes
 from halog.core.settings import Settings
 from halog.core.table import PartitionTable
 from halog.errors import CoordinatorError, DivergedError, HalogError, LogError, VersionError
-from halog.ports import Coordinator, Log, LogSession, Store, TopicPartition, UnknownResult
+from halog.ports import Coordinator, Log, LogSession, LogTail, Store, TopicPartition, UnknownResult
 from halog.runtime import frames
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
@@ -87,6 +87,7 @@ class Host:
         """Partitions whose znode is to be read again."""
         self._stale_known = threading.Event()
         self._tail: Tails
+        self._tails_made: list[Future[LogTail]] = []
         self._acks: dict[str, list[tuple[str, EpochId, int, bool]]] = {}
         self._tail_thread: threading.Thread | None = None
         self._threads: list[threading.Thread] = []
@@ -96,10 +97,14 @@ class Host:
 
     # --- life ---
 
+    def prepare(self) -> None:
+        """Begin to make what takes as long as the rest of joining and does not need it."""
+        self._tails_made = [self._executor.submit(self.log.tail, patient=patient) for patient in (False, True)]
+
     def start(self, members: Membership) -> None:
-        """Start the threads, once the topics exist; copies are added one by one."""
+        """Behind `prepare`: start the threads, once the topics exist; copies are added one by one."""
         self.members = members
-        self._session, self._tail = self.log.session(), Tails(self.log.tail(), self.log.tail(patient=True))
+        self._session, self._tail = self.log.session(), Tails(*(made.result() for made in self._tails_made))
         prompt = LogReader(self._tail.prompt, self.by_tp.get, self._flush_acks)
         self._tail_thread = self._spawn("tail", lambda: self._forever(prompt.turn))
         for name, turn in (
@@ -175,6 +180,10 @@ class Host:
             self._tail.close()
             self._session.abandon()
             self.deliveries.flush()
+        else:
+            for made in self._tails_made:
+                if not made.cancelled() and made.exception() is None:
+                    made.result().close()
 
     # --- threads ---
 

@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -116,9 +116,11 @@ class Runtime:
 
     def _start(self) -> None:
         a, c = self.adapters, self.config
+        self.host = host = self._make_host() if a.store is not None else None
+        if host is not None:
+            host.prepare()
         a.coordinator.connect(self._session_changed)
         hello = frames.Hello(c.cluster.name, self.name, self.incarnation)
-        host = self._make_host() if a.store is not None else None
         run = host.run if host is not None else _run_in_thread
         node_config = c.nodes.get(self.name)
         info = NodeInfo(
@@ -141,7 +143,6 @@ class Runtime:
         actual = a.channel.listen(address, self.service.on_frame, self.service.on_closed) if host is not None else ""
         info = msgspec.structs.replace(info, address=actual)
         self.info = self.members.me = info
-        self.host = host
         cluster.register(a.coordinator, info, 2 * c.timing.session_timeout_ms / 1000)
         tables = self._create_topics_and_tables()
         for name, (version, table) in tables.items():
@@ -294,7 +295,8 @@ class Runtime:
         """See Backend."""
         copy = self._asker.copies.get(partition)
         if copy is not None and copy.serving:
-            return copy.objects.find(key)
+            objects = copy.objects
+            return objects.cache.get(key) or objects.find(key)
         return self.fetch(partition, (key,))[0]
 
     def fetch(self, partition: str, keys: Sequence[bytes], *, settled: int = 0) -> Sequence[Found | None]:
@@ -342,7 +344,7 @@ class Runtime:
         copy = self.copies.get(partition)
         return None if copy is None or copy.error is not None else copy.objects.scan(prefix)
 
-    def validate(self, partition: str, reads: Sequence[tuple[bytes, int]]) -> None:
+    def validate(self, partition: str, reads: Collection[tuple[bytes, int]]) -> None:
         """See Backend."""
         while True:
             copy = self.copies.get(partition)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -173,7 +173,7 @@ class ObjectTable:
             if data is None:
                 raise StoreError("the local store's index names an object it does not hold; delete the data directory")
             found = unpack_object(ref, data)
-            self.cache[key] = found
+            self.cache[found.key] = found
             if len(self.cache) > self.limit:
                 del self.cache[next(iter(self.cache))]
             return found
@@ -182,6 +182,16 @@ class ObjectTable:
         """The version under an index key; -1 if there is none."""
         found = self.find(key)
         return ABSENT if found is None else found.version
+
+    def first_changed(self, reads: Iterable[tuple[bytes, int]]) -> tuple[bytes, int, int] | None:
+        """The first of (index key, version) that no longer holds, with the version now."""
+        cached = self.cache.get
+        for key, version in reads:
+            found = cached(key)
+            now = self.version(key) if found is None else found.version
+            if now != version:
+                return key, version, now
+        return None
 
     def scan(self, key_prefix: bytes, after: bytes = b"") -> Iterator[Found]:
         """Objects whose index key starts with `key_prefix` and is greater than `after`, as of the call."""
@@ -238,14 +248,26 @@ class ObjectTable:
         for k, v in source.scan(self._o):
             yield k[PREFIX_BYTES + 1 :], v
 
-    def restored(self, ref: bytes, data: bytes) -> list[Item]:
-        """The store's changes for one object taken from the state topic."""
-        end = _HEAD.size + _HEAD.unpack_from(data)[1]
-        return [(self._o + ref, data), (self._i + data[_HEAD.size : end], ref)]
+    def restore(
+        self, objects: Mapping[bytes, bytes], outcomes: Sequence[tuple[bytes, int]], position: StoredPosition
+    ) -> None:
+        """Store a copy taken from the state topic, whole, in one step: `objects` as stored, under `o <ref>`; `outcomes`
+        (id, lsn) oldest first."""
+        self.store.fill(self._restored(objects, outcomes, position))
 
-    def restored_outcomes(self, items: Sequence[tuple[bytes, int]]) -> list[Item]:
-        """The store's changes for outcomes taken from the state topic."""
-        return [(self._t + _LSN.pack(lsn), tx) for tx, lsn in items]
+    def _restored(
+        self, objects: Mapping[bytes, bytes], outcomes: Sequence[tuple[bytes, int]], position: StoredPosition
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """All its items, ascending. About 1 µs an object: a restore runs at this speed."""
+        prefix, index_prefix, head, unpack = self.prefix, self._i, _HEAD.size, _HEAD.unpack_from
+        index = {data[head : head + unpack(data)[1]]: o for o, data in objects.items()}
+        for key in sorted(index):
+            yield index_prefix + key, index[key][1:]
+        yield self._m, msgspec.msgpack.encode(position)
+        for o in sorted(objects):
+            yield prefix + o, objects[o]
+        for tx, lsn in outcomes:
+            yield self._t + _LSN.pack(lsn), tx
 
     def drop(self) -> None:
         """Delete everything of this partition from the store."""

@@ -42,7 +42,7 @@ class Definitions:
             end = self.log.bounds(self.tp)[1]
             if end <= self._read_to:
                 return False
-            for key, value, _ in self.log.read_keyed(self.tp, self._read_to):
+            for key, value in self.log.read_keyed(self.tp, self._read_to):
                 self._take(key, value)
             self._read_to = end
             return True

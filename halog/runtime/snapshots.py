@@ -11,7 +11,8 @@ transactional id fences an older writer. With its writer made, a node looks whet
 deposed without knowing it must not fence the newer one and write old objects over new. Trimming stays behind the
 marker, every registered holder, and a margin from which a restarted node goes on warm. Restore reads the topic to its
 end, then the log from the marker; replay is blind and ends past the highest lsn seen, so objects newer than the marker
-do no harm.
+do no harm. What the topic held goes to the store in one step, position and all: a restore that dies half-way has left
+nothing there, and is made again.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ BLOCK = 1_000
 """Transaction ids per outcome block."""
 
 MARKER = b"m"
+_OBJECT = ord("o")
 _PAIR = struct.Struct(">Q16s")
 _BLOCK = struct.Struct(">Q")
 
@@ -156,7 +158,7 @@ class Snapshots:
             gone = [ref for lsn, ref in objects.tombstones(view) if lsn > since]
         else:
             gone = []
-            for ref in dirty:
+            for ref in sorted(dirty):  # the store is read in its order, and a restore has little to sort
                 data_ = objects.object_bytes(view, ref)
                 if data_ is None:
                     gone.append(ref)
@@ -198,7 +200,7 @@ class Snapshots:
         for chunk in _batched(changes, CHUNK):
             start = self.log.bounds(tp)[1]
             self._writer(copy).write(tp, chunk)
-            seen = {key: value for key, value, _ in self.log.read_keyed(tp, start)}
+            seen = dict(self.log.read_keyed(tp, start))
             if any(key not in seen or seen[key] != value for key, value, _ in chunk):
                 raise LogError(f"the state topic of {copy.name} does not hold what was committed to it")
 
@@ -207,7 +209,7 @@ class Snapshots:
         data = msgspec.msgpack.encode(Marker(position))
         start = self.log.bounds(tp)[1]
         self._writer(copy).write(tp, [(MARKER, data, {}), *self._expired_blocks(since, position.state.lsn)])
-        if not any(key == MARKER and value == data for key, value, _ in self.log.read_keyed(tp, start)):
+        if not any(key == MARKER and value == data for key, value in self.log.read_keyed(tp, start)):
             raise RefusedError(f"the marker of {copy.name} was not committed")
         mark = f"{position.state.lsn} {position.next_offset}".encode()
         found = self._read_mark(copy)
@@ -241,9 +243,10 @@ class Snapshots:
 
     def _restore(self, copy: Copy, tp: TopicPartition, empty: ChainState) -> tuple[ChainState, int, Outcomes, int]:
         start, _ = self.log.bounds(copy.tp)
-        position, pairs = self._load(copy, tp)
+        latest = dict(self.log.read_keyed(tp))
+        marker = latest.pop(MARKER, None)
+        position = None if marker is None else _MARKER.decode(marker).position
         if position is None or position.state.log_id != empty.log_id:
-            copy.objects.drop()
             if start > 0:
                 raise LogError(
                     f"the log of {copy.name} begins at offset {start} and no snapshot covers what is missing; "
@@ -253,36 +256,12 @@ class Snapshots:
             return empty, 0, Outcomes(), -1
         if position.next_offset < start:
             raise LogError(f"the log of {copy.name} begins at {start}, its snapshot ends at {position.next_offset}")
-        pairs.sort(key=lambda pair: pair[1])
-        kept = [p for p in pairs if p[1] <= position.state.lsn][-KEEP:]
-        copy.node.store.write(copy.objects.restored_outcomes(kept))
+        blocks = [value for key, value in latest.items() if value and key[:1] == b"t"]
+        ids = {lsn: tx for block in blocks for lsn, tx in _PAIR.iter_unpack(block)}
+        kept = [(tx, lsn) for lsn, tx in sorted(ids.items()) if lsn <= position.state.lsn][-KEEP:]
+        objects = {key: value for key, value in latest.items() if value and key[0] == _OBJECT}
+        copy.objects.restore(objects, kept, position)
         return position.state, position.next_offset, Outcomes(kept, position.horizon), position.last_offset
-
-    def _load(self, copy: Copy, tp: TopicPartition) -> tuple[StoredPosition | None, list[tuple[bytes, int]]]:
-        """Put the topic's objects into the store; the last marker and all outcome pairs (id, lsn)."""
-        marker: bytes | None = None
-        latest: dict[bytes, bytes | None] = {}
-        for key, value, _ in self.log.read_keyed(tp):
-            if key == MARKER:
-                marker = value
-            else:
-                latest[key] = value
-        if marker is None:
-            return None, []
-        items: list[Item] = []
-        pairs: list[tuple[bytes, int]] = []
-        for key, value in latest.items():
-            if not value:
-                continue
-            if key[:1] == b"t":
-                pairs.extend((tx, lsn) for lsn, tx in _PAIR.iter_unpack(value))
-                continue
-            items.extend(copy.objects.restored(key[1:], value))
-            if len(items) >= CHUNK:
-                copy.node.store.write(items)
-                items = []
-        copy.node.store.write(items)
-        return _MARKER.decode(marker).position, pairs
 
     def close(self) -> None:
         """Let go of the writers."""

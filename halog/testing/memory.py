@@ -12,7 +12,7 @@ import itertools
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import msgspec
 
@@ -199,7 +199,7 @@ class MemoryBackend:
         else:
             done(lsn)
 
-    def validate(self, partition: str, reads: Sequence[tuple[bytes, int]]) -> None:
+    def validate(self, partition: str, reads: Collection[tuple[bytes, int]]) -> None:
         """See Backend."""
         at = self._at(partition)
         now = at.versions({k for k, _ in reads})

@@ -8,6 +8,7 @@ OutcomeUnknownError.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from halog.backend import Work, Write
@@ -46,11 +47,11 @@ def prepare(tx: Transaction) -> Presented | None:
     """What `tx` changes, checked; it has its id then. None: it changes nothing and has ended. Raises, and has ended,
     if it cannot commit."""
     try:
-        changes = work.changed(tx.entries.values()) if tx.entries else None
+        changes, reads = work.compared(tx.entries.values())
         if changes:
-            return _presented(tx, changes)
-        if len(tx.entries) > 1 and not tx.local:
-            _validate(tx)
+            return _presented(tx, changes, reads)
+        if len(reads) > 1 and not tx.local:
+            _validate(tx, reads)
     except HalogError as error:
         _end(tx, error)
         raise
@@ -98,7 +99,7 @@ def _told(tx: Transaction, presented: Presented, error: HalogError) -> HalogErro
     return error
 
 
-def _presented(tx: Transaction, changes: dict[bytes, list[Write]]) -> Presented:
+def _presented(tx: Transaction, changes: Mapping[bytes, Sequence[Write]], reads: Mapping[bytes, int]) -> Presented:
     if tx.local:
         raise RefusedError(
             f'{tx.space.name_of(next(iter(changes)))} was changed in a transaction with read="local"; '
@@ -108,21 +109,26 @@ def _presented(tx: Transaction, changes: dict[bytes, list[Write]]) -> Presented:
     writes = tuple(w for group in changes.values() for w in group)
     work.check_size(tx.space, writes)
     tx.id = tx.backend.new_transaction_id()
-    return Presented(partition, Work(tuple(work.reads_of(tx.entries.values(), changes)), writes))
+    return Presented(partition, Work(tuple(reads.items()), writes))
 
 
-def _validate(tx: Transaction) -> None:
-    by_partition: dict[str, list[tuple[bytes, int]]] = {}
-    partitions = {e.key: e.partition for e in tx.entries.values()}
-    for key, version in work.reads_of(tx.entries.values(), {}):
-        by_partition.setdefault(partitions[key], []).append((key, version))
-    if sum(map(len, by_partition.values())) < 2:
-        return
-    for partition, reads in by_partition.items():
+def _validate(tx: Transaction, reads: Mapping[bytes, int]) -> None:
+    for partition, here in _by_partition(tx, reads).items():
         try:
-            tx.backend.validate(partition, reads)
+            tx.backend.validate(partition, here.items())
         except ConflictError as error:
             raise _named(tx, partition, error)  # noqa: B904 - the same error, told better
+
+
+def _by_partition(tx: Transaction, reads: Mapping[bytes, int]) -> Mapping[str, Mapping[bytes, int]]:
+    entries = tx.entries
+    names = {e.partition for e in entries.values()}
+    if len(names) == 1:
+        return dict.fromkeys(names, reads)
+    found: dict[str, dict[bytes, int]] = {name: {} for name in names}
+    for key, version in reads.items():
+        found[entries[key].partition][key] = version
+    return found
 
 
 def _named(

@@ -14,7 +14,7 @@ from halog.errors import NoTransactionError
 
 _SUBCLASSES: dict[type[Any], type[Any]] = {}
 """Class -> what its ended objects are; an ended class, and one that is left alone, maps to itself."""
-_CLASS: Final = object.__dict__["__class__"]
+_set_class: Final = object.__dict__["__class__"].__set__
 
 
 def _refuse_set(self: Any, name: str, value: Any) -> NoReturn:
@@ -52,13 +52,13 @@ def end(obj: Any) -> None:
     if ended is None:
         ended = _subclass(cls)
     if ended is not cls:
-        _CLASS.__set__(obj, ended)
+        _set_class(obj, ended)
 
 
 def revive(obj: Any) -> None:
     """Undo `end`."""
     if type(obj) is not obj.__class__:
-        _CLASS.__set__(obj, obj.__class__)
+        _set_class(obj, obj.__class__)
 
 
 def class_of(obj: Any) -> type[Any]:

@@ -19,7 +19,7 @@ from halog.schema.reference import Ref
 from halog.transactions import calls
 from halog.transactions.calls import Saved
 from halog.transactions.entry import Entry
-from halog.transactions.space import Space
+from halog.transactions.space import Route, Space
 from halog.transactions.work import cross_partition
 
 T = TypeVar("T")
@@ -77,17 +77,15 @@ class Reading:
     def find(self, cls: type[T], *key: Any) -> T | None:
         """The object of this class and key, or None (D1). FieldTypeError for a wrong key, UnknownTypeError,
         AvailabilityError."""
+        return self._find(cls, key)
+
+    def _find(self, cls: type[T], key: tuple[Any, ...]) -> T | None:
         if self.state:
             self.check_open()
-        try:
-            route = self.space.routes.get((cls, key))
-        except TypeError:  # a key that cannot be hashed: `route` says what is wrong with it
-            route = None
-        if route is None or (route[2] is not None and [*map(type, key)] != route[2]):
-            route = self.space.route(cls, key)
-        entry = self.entries.get(route[0])
+        route = self._route(cls, key)
+        entry = self.entries.get(route.key)
         if entry is None:
-            entry = self.read(route[0], route[1])
+            entry = self.read(route)
         elif self.saved is not None:
             self.saved.touch(entry)
         obj = entry.obj
@@ -95,9 +93,19 @@ class Reading:
             obj = entry.get() if entry.known or entry.ref is not None else self._learn(entry)
         return obj if isinstance(obj, cls) else None
 
+    def _route(self, cls: type[Any], key: tuple[Any, ...]) -> Route:
+        try:
+            route = self.space.routes[cls][key[0] if len(key) == 1 else key]
+        except (KeyError, TypeError):  # not known, or cannot be hashed: `Space.route` says what is wrong with it
+            return self.space.route(cls, key)
+        types = route.types
+        if types is None or type(key[0]) is types or [*map(type, key)] == types:
+            return route
+        return self.space.route(cls, key)
+
     def get(self, cls: type[T], *key: Any) -> T:
         """The object of this class and key (D1). NotFoundError if there is none; else as `find`."""
-        obj = self.find(cls, *key)
+        obj = self._find(cls, key)
         if obj is None:
             raise self._not_found(cls, key)
         return obj
@@ -112,11 +120,7 @@ class Reading:
         """Can this object be read without asking another node? FieldTypeError for a wrong key, UnknownTypeError."""
         if self.special:
             return False
-        try:
-            route = self.space.routes.get((cls, key))
-        except TypeError:
-            route = None
-        return self.backend.is_active((route or self.space.route(cls, key)).partition)
+        return self.backend.is_active(self._route(cls, key).partition)
 
     def resolve(self, ref: Ref[T]) -> T:
         """The object a reference names (D1). NotFoundError if it is gone, also if its key now has a new instance."""
@@ -124,7 +128,7 @@ class Reading:
             self.check_open()
         info = self.space.registry.info(ref.type_name)
         key = info.index_key_of(ref)
-        obj = self.find(info.cls, *info.decode_index_key(key))
+        obj = self._find(info.cls, info.decode_index_key(key))
         if obj is None or self.entries[key].ref != ref.raw:
             raise NotFoundError(f"{self.space.name_of(key)}: the instance this reference names is gone", key=key)
         return obj  # type: ignore[no-any-return]
@@ -175,22 +179,27 @@ class Reading:
 
     # --- the node ---
 
-    def read(self, key: bytes, partition: str) -> Entry:
+    def read(self, route: Route) -> Entry:
         """Read the object under an index key into the identity map."""
+        key, partition = route.key, route.partition
         if self.special:
             return self._add(key, partition, self._fetch(key, partition))
         found = self.backend.find(partition, key)
-        image = None
-        if found is not None:
-            image = self.space.images.get(key)
-            if image is None or image.found is not found:
-                image = self.space.image(found)
-        entry = self.entries[key] = Entry(self, key, partition, image)
-        if image is not None and not image.mutable:  # what `Entry.get` would do, without two calls
-            entry.obj = obj = _new(image.cls)
-            d = obj.__dict__
-            d.update(image.values)
-            d[BINDING] = entry
+        if found is None:
+            entry = self.entries[key] = Entry(self, key, partition)
+            return entry
+        image = route.image
+        if image is None or image.found is not found:
+            image = route.image = self.space.image(found)
+            route.key = found.key  # the very bytes the node's table has: compared by identity from now on
+        if image.mutable:
+            entry = self.entries[key] = Entry(self, key, partition, image, image.ref)
+            return entry
+        obj = _new(image.cls)  # what `Entry.get` would do, without two calls
+        entry = self.entries[key] = Entry(self, key, partition, image, image.ref, obj)
+        d = obj.__dict__
+        d.update(image.values)
+        d[BINDING] = entry
         return entry
 
     def _add(self, key: bytes, partition: str, found: Found | None, *, remember: bool = True) -> Entry:
@@ -198,7 +207,7 @@ class Reading:
             self._check_expected(key, found)
         space = self.space
         image = None if found is None else space.image(found) if remember else space.decoded(found)
-        entry = self.entries[key] = Entry(self, key, partition, image)
+        entry = self.entries[key] = Entry(self, key, partition, image, None if image is None else image.ref)
         if self.saved is not None:
             self.saved.touch(entry)
         return entry

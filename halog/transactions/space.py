@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from halog.backend import Backend, Found
 from halog.errors import RecordFormatError, UnknownTypeError
@@ -19,8 +21,9 @@ from halog.schema.typeinfo import TypeInfo
 
 MAX_IMAGES: Final = 100_000
 """Decoded values kept: about 100 MB of small objects; what is beyond is decoded again."""
-MAX_ROUTES: Final = 200_000
-"""Keys whose partition is remembered."""
+MAX_ROUTES: Final = MAX_IMAGES
+"""Keys whose place is remembered, each with the value last read there. Beyond that all are forgotten: a place is found
+again in some µs."""
 MAX_RECORD_BYTES: Final = 5_000_000
 """R8's default; the active node checks the exact size, this side only spares it what cannot pass."""
 
@@ -31,30 +34,40 @@ _PLAIN: Final = frozenset({str, int, float, bool, bytes, type(None)})
 """Types whose values come out of their bytes as they went in."""
 
 
-class Route(NamedTuple):
-    """Where an object is: its index key and its partition. `types`: of the key's parts, where they must be checked."""
+class Route(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; no cycles possible
+    """Where an object is: its index key and its partition."""
 
     key: bytes
     partition: str
-    types: list[type] | None
+    types: type | list[type] | None = None
+    """Of the key's only part, or of all its parts, where they must be checked."""
+    image: Image | None = None
+    """What was last read there. Kept here, so that reading it again looks into one table less: with 10,000s of objects
+    every table is a cache miss or two."""
 
 
-class Image:
+class Image(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; plain values: no cycles possible
     """An object as committed and decoded. Shared: nobody changes it.
 
     A stub (`info` None) stands for a version whose value this process has not seen, only a later one.
     """
 
-    __slots__ = ("cls", "data", "found", "info", "mutable", "ref", "size", "values", "version")
+    ref: bytes
+    version: int
+    info: TypeInfo | None
+    values: dict[str, Any]
+    data: bytes
+    found: Found | None = None
+    """What it was decoded from: the active node hands out the same one until it changes."""
+    size: int = 0
+    """Entries of an unchanged object's `__dict__`: its fields and its binding."""
+    mutable: bool = True
+    cls: type[Any] = object
 
-    def __init__(self, ref: bytes, version: int, info: TypeInfo | None, values: dict[str, Any], data: bytes) -> None:
-        self.ref, self.version, self.info, self.values, self.data = ref, version, info, values, data
-        self.size = len(values) + 1
-        """Entries of an unchanged object's `__dict__`: its fields and its binding."""
-        self.found: Found | None = None
-        """What it was decoded from: the active node hands out the same one until it changes."""
-        self.mutable = info is None or info.mutable
-        self.cls: type[Any] = object if info is None else info.cls
+    def __post_init__(self) -> None:
+        self.size = len(self.values) + 1
+        if self.info is not None:
+            self.mutable, self.cls = self.info.mutable, self.info.cls
 
     def fresh(self) -> dict[str, Any]:
         """Values a transaction may change."""
@@ -77,7 +90,8 @@ class Space:
         self.application_modules = frozenset(application_modules)
         self.max_record_bytes = max_record_bytes
         self.pid = os.getpid()
-        self.routes: dict[tuple[type[Any], tuple[Any, ...]], Route] = {}
+        self.routes: dict[type[Any], dict[Any, Route]] = {}
+        """By class, then by the key's only part or the tuple of its parts (which may also be given as one tuple)."""
         self.images: dict[bytes, Image] = {}
         self._definition_of = definition_of
         self._readers: dict[bytes, tuple[TypeInfo, Callable[[bytes], dict[str, Any]]]] = {}
@@ -144,9 +158,7 @@ class Space:
         values = read(found.value)
         same = found.value[:ID_BYTES] == info.type_id
         data = found.value if same else info.encode_values([values[n] for n in info.fields])
-        image = Image(found.ref, found.version, info, values, data)
-        image.found = found
-        return image
+        return Image(found.ref, found.version, info, values, data, found)
 
     # --- places ---
 
@@ -155,18 +167,16 @@ class Space:
         info = self.info_of(cls)
         checked = info.check_key(key)
         partition = self.backend.partition_of(info.name, info.routing_key(checked))
-        kinds = {getattr(info.parsed.shape(n), "kind", "") for n in info.key_fields}
-        types = None if kinds <= _BY_EQUALITY else [*map(type, checked)]
-        route = Route(info.index_key(checked), partition, types)
+        route = Route(info.index_key(checked), partition, _types_to_check(info, checked))
         if checked == key:
-            if len(self.routes) >= MAX_ROUTES:
-                self.routes.pop(next(iter(self.routes)), None)
-            self.routes[cls, key] = route
+            if sum(map(len, self.routes.values())) >= MAX_ROUTES:
+                self.forget_routes()
+            self.routes.setdefault(cls, {})[key[0] if len(key) == 1 else key] = route
         return route
 
     def forget_routes(self) -> None:
         """Keys may now live elsewhere."""
-        self.routes.clear()
+        self.routes = {}
 
     # --- words ---
 
@@ -179,6 +189,14 @@ class Space:
                 except RecordFormatError:
                     break
         return f"object {key.hex()}"
+
+
+def _types_to_check(info: TypeInfo, key: tuple[Any, ...]) -> type | list[type] | None:
+    """See `Route`."""
+    kinds = {getattr(info.parsed.shape(n), "kind", "") for n in info.key_fields}
+    if kinds <= _BY_EQUALITY:
+        return None
+    return type(key[0]) if len(key) == 1 else [*map(type, key)]
 
 
 def describe(info: TypeInfo, key: tuple[Any, ...]) -> str:

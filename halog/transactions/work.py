@@ -29,42 +29,37 @@ LARGEST = 3
 """Objects named by RecordTooLargeError."""
 
 
-def reads_of(entries: Iterable[Entry], replaced: Mapping[bytes, object]) -> list[tuple[bytes, int]]:
-    """The versions read, without those that a change replaces."""
-    reads = []
-    for e in entries:
-        if e.image is None:
-            if e.known:
-                reads.append((e.key, ABSENT))
-        elif e.key not in replaced:
-            reads.append((e.key, e.image.version))
-    return reads
-
-
-def changed(entries: Iterable[Entry]) -> dict[bytes, list[Write]]:
-    """The changes by index key; FieldTypeError if a value does not fit.
+def compared(entries: Iterable[Entry]) -> tuple[dict[bytes, list[Write]], dict[bytes, int]]:
+    """The changes, and the versions read that none of them replaces, by index key; FieldTypeError if a value does not
+    fit.
 
     Most objects were only read, so the loop is about them: one that still holds the very values it was given is passed
     over here, at a third of a microsecond.
     """
-    found = {}
+    changes: dict[bytes, list[Write]] = {}
+    reads: dict[bytes, int] = {}
     for e in entries:
         image, obj = e.image, e.obj
         if image is not None and obj is not None and e.ref is image.ref and not image.mutable:
             d = obj.__dict__
             if len(d) == image.size and all(map(is_, d.values(), image.values.values())):
+                reads[e.key] = image.version
                 continue
         if writes := e.writes():
-            found[e.key] = writes
-    return found
+            changes[e.key] = writes
+        if image is None:
+            if e.known:
+                reads[e.key] = ABSENT
+        elif not writes:
+            reads[e.key] = image.version
+    return changes, reads
 
 
 def work_in(tx: Reading, partition: str) -> Work:
     """The transaction's state in one partition."""
     entries = [e for e in tx.entries.values() if e.partition == partition]
-    changes = changed(entries)
-    reads = [*reads_of(entries, changes), *tx.expected.items()]
-    return Work(tuple(reads), tuple(w for writes in changes.values() for w in writes))
+    changes, reads = compared(entries)
+    return Work((*reads.items(), *tx.expected.items()), tuple(w for writes in changes.values() for w in writes))
 
 
 def check_one_partition(tx: Reading, changes: Mapping[bytes, object]) -> str:
@@ -127,13 +122,14 @@ def learn(tx: Reading, partition: str, reads: Reads, found: Iterable[Found]) -> 
     """Take over what a call elsewhere has read: it counts as read by this transaction."""
     for f in found:
         if f.key not in tx.entries:
-            tx.entries[f.key] = Entry(tx, f.key, partition, tx.space.image(f))
+            image = tx.space.image(f)
+            tx.entries[f.key] = Entry(tx, f.key, partition, image, image.ref)
     for key, version in reads:
         if key in tx.entries:
             continue
         if version != ABSENT:
             raise RecordFormatError(f"the active node of {partition} read an object it did not send", key=key)
-        tx.entries[key] = Entry(tx, key, partition, None)
+        tx.entries[key] = Entry(tx, key, partition)
 
 
 def take_over(tx: Reading, partition: str, sent: Sent, writes: Iterable[Write]) -> None:
@@ -152,8 +148,7 @@ def _place(tx: Reading, key: bytes, partition: str, group: tuple[Write, ...]) ->
     if entry is None:
         first = group[0]
         image = None if first.op == CREATE else Image(first.ref, first.replaced, None, {}, b"")
-        entry = tx.entries[key] = Entry(tx, key, partition, image)
-        entry.known = image is not None
+        entry = tx.entries[key] = Entry(tx, key, partition, image, known=image is not None)
     last = group[-1]
     _set(entry, None if last.value is None else last.ref, last.value)
 

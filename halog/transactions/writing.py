@@ -113,8 +113,9 @@ class Transaction(Reading):
         """The transaction is over: its objects stay readable and refuse everything else."""
         self.state = state
         for e in self.entries.values():
-            if e.obj is not None:
-                end(e.obj)
+            obj = e.obj
+            if obj is not None:
+                end(obj)
                 e.obj = None  # object and entry name each other; left so, only the garbage collector would free them
         self.entries = {}
         self.saved = self.pinned = None
@@ -151,8 +152,8 @@ class Transaction(Reading):
         self._check_partition(key, partition)
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entries[key] = Entry.unread(self, key, partition)
-            entry.known = self.expected.get(key) == ABSENT
+            known = self.expected.get(key) == ABSENT
+            entry = self.entries[key] = Entry(self, key, partition, known=known)
         elif entry.ref is not None:
             raise DuplicateKeyError(f"{self.space.name_of(key)} exists", key=key)
         if self.saved is not None:

@@ -44,6 +44,35 @@ def test_a_killed_process_leaves_whole_writes(tmp_path: Path) -> None:
         s.close()
 
 
+_FILLER = """
+import os, signal, sys
+from halog.adapters.rocks_store import RocksStore
+s = RocksStore(sys.argv[1])
+s.write([(b"p1", b"old"), (b"q", b"written before")])
+s.drop(b"p")
+def items():
+    for n in range(50_000):
+        if n == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield b"p%06d" % n, os.urandom(200)
+s.fill(items())
+s.write([(b"r", b"written after")])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.feature("P1", "P10")
+@pytest.mark.parametrize(("killed_at", "left"), [(40_000, 0), (-1, 50_000)])
+def test_a_fill_that_was_killed_has_left_nothing(tmp_path: Path, killed_at: int, left: int) -> None:
+    """kill -9 in the middle of it: none of its items, nor its file. Behind it: all, and what was written then."""
+    subprocess.run([sys.executable, "-c", _FILLER, str(tmp_path / "s"), str(killed_at)], check=False)
+    s = RocksStore(tmp_path / "s")
+    assert len(list(s.scan(b"p"))) == left
+    assert (s.get(b"q"), s.get(b"r")) == (b"written before", b"written after" if left else None)
+    assert list(tmp_path.rglob("fill/*")) == []
+    s.close()
+
+
 def test_damage_is_told_and_the_store_can_be_made_anew(tmp_path: Path) -> None:
     """Flipped bytes in a table: StoreError with the directory, not wrong data; `destroy` makes room for a new one."""
     s = RocksStore(tmp_path / "s")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from halog.errors import ClosedError, StoreError
@@ -65,6 +67,39 @@ def test_an_iterable_that_raises_changes_nothing(stores: StoreRig) -> None:
     with pytest.raises(ValueError, match="broken source"):
         s.write(items())  # type: ignore[arg-type]
     assert s.get(b"a") is None
+
+
+def test_a_fill_puts_all_of_it_or_nothing(stores: StoreRig) -> None:
+    """Its items replace older ones and are no special ones afterwards; if their source fails half-way none is there."""
+    s = stores.open()
+    s.write([(b"k1", b"old"), (b"k9", b"other")])
+
+    def items() -> Iterator[tuple[bytes, bytes]]:
+        yield b"k1", b"1"
+        raise ValueError("broken source")
+
+    with pytest.raises(ValueError, match="broken source"):
+        s.fill(items())
+    s.fill([])
+    assert list(s.scan(b"k")) == [(b"k1", b"old"), (b"k9", b"other")]
+    before = s.snapshot()
+    s.fill([(b"k1", b"1"), (b"k2", b"2"), (b"k3", b"")])
+    s.write([(b"k2", None), (b"k3", b"3")])
+    assert list(s.scan(b"k")) == [(b"k1", b"1"), (b"k3", b"3"), (b"k9", b"other")]
+    assert list(before.scan(b"k")) == [(b"k1", b"old"), (b"k9", b"other")]
+
+
+def test_a_fill_behind_a_drop_stays(stores: StoreRig) -> None:
+    """What was dropped before does not take along what was filled in since; a later drop does; a closed store keeps."""
+    s = stores.open()
+    s.write([(b"a1", b"old"), (b"a2", b"old")])
+    s.drop(b"a")
+    s.fill([(b"a2", b"new"), (b"a3", b"new")])
+    s.close()
+    s = stores.open()
+    assert list(s.scan(b"a")) == [(b"a2", b"new"), (b"a3", b"new")]
+    s.drop(b"a")
+    assert list(s.scan(b"")) == []
 
 
 @pytest.mark.feature("P1", "P10")

@@ -62,7 +62,7 @@ def log() -> MemoryLog:
 
 
 def stored(log: MemoryLog) -> dict[bytes, bytes | None]:
-    return {key: value for key, value, _ in log.read_keyed(TP)}
+    return dict(log.read_keyed(TP))
 
 
 @pytest.mark.feature("U2")

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from halog.errors import RefusedError
+from halog.adapters.memory import MemoryStore
+from halog.core.chain import ChainState
+from halog.errors import LogError, RefusedError
 from halog.runtime import snapshots
 from halog.runtime.copy import Copy
+from halog.runtime.objects import ObjectTable
 from halog.runtime.snapshots import Snapshots
 from halog.schema import Registry, managed
 from halog.testing.cluster import Cluster
@@ -45,7 +48,7 @@ def put(cluster: Cluster, value: int) -> None:
 def state(cluster: Cluster, name: str) -> dict[bytes, bytes | None]:
     """The state topic as a restore would see it."""
     taker, copy = on(cluster, name)
-    return {key: value for key, value, _ in taker.log.read_keyed(taker._tp(copy))}
+    return dict(taker.log.read_keyed(taker._tp(copy)))
 
 
 @pytest.mark.feature("N4", "R1")
@@ -100,3 +103,84 @@ def test_a_deleted_object_leaves_nothing_in_the_state_topic(cluster: Cluster) ->
         tx.delete(tx.get(Counter, "c"))
     Snapshots.take(*on(cluster, name))
     assert [v for k, v in state(cluster, name).items() if k[:1] == b"o"] == [None]
+
+
+class Fresh:
+    """A copy with an empty store of its own, and what restores it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.taker, model = on(cluster, cluster.active_for(Counter, "c"))
+        self.table = model.core.table
+        self.store = MemoryStore()
+        self.copy = Copy(model.node, 0, self.table)
+        self.copy.objects = ObjectTable(self.store, bytes.fromhex(self.table.log_id), self.copy.lock)
+
+    def restore(self, log_id: str = "") -> int:
+        """The lsn it goes on from."""
+        empty = ChainState(bytes.fromhex(log_id or self.table.log_id), "s")
+        state, next_offset, outcomes, last_offset = self.taker.restore(self.copy, self.table.policy, empty)
+        stored = self.copy.objects.load_position()
+        if stored is not None:
+            assert (stored.state, stored.next_offset, stored.last_offset) == (state, next_offset, last_offset)
+            assert self.copy.objects.load_outcomes().items() == outcomes.items()
+        return state.lsn
+
+    def names(self) -> list[str]:
+        info = REGISTRY.info(Counter)
+        return [info.decode(found.value)["name"] for found in self.copy.objects.scan(info.family_id)]
+
+
+@pytest.mark.feature("N4")
+def test_a_restored_copy_is_whole(cluster: Cluster) -> None:
+    """Several snapshots, an object deleted and one made anew under the same key: the last of each, its index, the
+    outcomes, and in the same step the position."""
+    name = cluster.active_for(Counter, "c")
+    for turn in range(3):
+        with cluster.client().transaction() as tx:
+            tx.create(Counter(f"n{turn}", turn))
+            tx.delete(tx.get(Counter, "c"))
+        with cluster.client().transaction() as tx:
+            tx.create(Counter("c", turn))
+        Snapshots.take(*on(cluster, name))
+    fresh = Fresh(cluster)
+    assert fresh.restore() == on(cluster, name)[1].core.chain.state.lsn
+    assert fresh.names() == ["c", "n0", "n1", "n2"]
+    found = fresh.copy.objects.find(REGISTRY.info(Counter).index_key(("c",)))
+    assert found is not None
+    assert REGISTRY.info(Counter).decode(found.value)["value"] == 2
+
+
+@pytest.mark.feature("N4", "P10")
+@pytest.mark.parametrize("step", ["read", "store"])
+def test_a_restore_that_dies_half_way_leaves_nothing_and_is_made_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Whether the topic breaks off or the store's items do: there is no position without its objects, nor objects."""
+    Snapshots.take(*on(cluster, cluster.active_for(Counter, "c")))
+    fresh = Fresh(cluster)
+    log, store = fresh.taker.log, fresh.store
+    read, fill = log.read_keyed, store.fill
+
+    def broken(items: Any) -> Iterator[Any]:
+        yield next(iter(items))
+        raise LogError("broken off")
+
+    with monkeypatch.context() as patch:
+        if step == "read":
+            patch.setattr(log, "read_keyed", lambda tp: broken(read(tp)))
+        else:
+            patch.setattr(store, "fill", lambda items: fill(broken(items)))
+        with pytest.raises(LogError, match="broken off"):
+            fresh.restore()
+    assert list(store.scan(b"")) == []
+    assert fresh.restore() > 0
+    assert fresh.names() == ["c"]
+
+
+@pytest.mark.feature("N4")
+def test_a_snapshot_of_another_log_is_not_taken_for_this_ones(cluster: Cluster) -> None:
+    """The state topic outlived the log it belongs to: the copy begins empty."""
+    Snapshots.take(*on(cluster, cluster.active_for(Counter, "c")))
+    fresh = Fresh(cluster)
+    assert fresh.restore(log_id="00" * 16) == 0
+    assert list(fresh.store.scan(b"")) == []

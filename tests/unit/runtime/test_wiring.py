@@ -1,12 +1,20 @@
-"""A local store that cannot be trusted is dropped and made anew; any other trouble with it is passed on."""
+"""A local store that cannot be trusted is dropped and made anew; any other trouble with it is passed on. What start-up
+made is closed if it fails."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from halog.errors import HalogError
+from halog.adapters.memory import MemoryBroker, MemoryChannel, MemoryCoordinator, MemoryLog, MemoryStore, MemoryTree
+from halog.config import ApplicationConfig, ClusterConfig, Config, NodeConfig, SiteConfig
+from halog.errors import ClosedError, HalogError, UnreachableError
+from halog.ports import LogTail
+from halog.runtime.node import Adapters
+from halog.runtime.open import node
 from halog.runtime.wiring import open_store
 
 
@@ -30,3 +38,35 @@ def test_a_directory_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
     with pytest.raises(HalogError, match=str(tmp_path)):
         open_store(tmp_path)
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+def test_tails_made_beside_the_start_are_closed_if_it_fails() -> None:
+    """The coordinator is not to be reached: nothing that was made meanwhile is left."""
+    made: list[LogTail] = []
+
+    class Watched(MemoryLog):
+        def tail(self, *, patient: bool = False) -> Any:
+            made.append(super().tail(patient=patient))
+            return made[-1]
+
+    class Away(MemoryCoordinator):
+        def connect(self, on_state: Callable[..., None]) -> None:
+            while len(made) < 2:
+                pass
+            raise UnreachableError("away")
+
+    config = Config(
+        ClusterConfig("test"),
+        SiteConfig(bootstrap="memory:1", zookeeper="memory:1"),
+        ApplicationConfig(()),
+        nodes={"A": NodeConfig(Path("/nonexistent"))},
+    )
+    with pytest.raises(UnreachableError, match="away"):
+        node(
+            config,
+            "A",
+            adapters=lambda *_: Adapters(Watched(MemoryBroker()), Away(MemoryTree()), MemoryChannel(), MemoryStore()),
+        )
+    for tail in made:
+        with pytest.raises(ClosedError):
+            tail.poll(0)

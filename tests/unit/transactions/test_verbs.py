@@ -15,8 +15,10 @@ from halog.errors import (
     UnknownTypeError,
 )
 from halog.schema import Ref
+from halog.testing.memory import MemoryCluster
 from halog.testing.nodes import MemoryNode
-from tests.unit.transactions.model import Account, Aircraft, Glider, NeverDeclared, Place, Plain
+from halog.transactions import space
+from tests.unit.transactions.model import REGISTRY, Account, Aircraft, Glider, NeverDeclared, Place, Plain
 
 pytestmark = pytest.mark.feature("D1")
 
@@ -62,6 +64,46 @@ def test_true_is_no_int_even_after_one_was_looked_up(node: MemoryNode) -> None:
         for wrong in (True, 1.0):
             with pytest.raises(FieldTypeError):
                 tx.get(Plain, wrong)
+        tx.create(Account("ann", 1))
+        assert tx.get(Account, "ann", 1) is tx.get(Account, ("ann", 1))
+        for key in (("ann", True), (("ann", True),), (("ann",),), ("ann",)):
+            with pytest.raises(FieldTypeError):
+                tx.get(Account, *key)
+
+
+def test_remembered_places_are_bounded(here: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More keys than are remembered, of several classes: each is found, again and again."""
+    monkeypatch.setattr(space, "MAX_ROUTES", 3)
+    with here.transaction() as tx:
+        for n in range(5):
+            tx.create(Plain(n, f"{n}"))
+            tx.create(Aircraft(f"N{n}", n))
+    for _ in range(2):
+        with here.transaction() as tx:
+            assert [tx.get(Plain, n).text for n in range(5)] == ["0", "1", "2", "3", "4"]
+            assert [tx.get(Aircraft, f"N{n}").landings for n in range(5)] == [0, 1, 2, 3, 4]
+        assert sum(map(len, here.space.routes.values())) <= 3
+
+
+def test_what_is_remembered_of_a_place_is_not_older_than_what_is_committed(cluster: MemoryCluster) -> None:
+    """An object read before, changed, deleted and made anew by another node."""
+    with MemoryNode(cluster, REGISTRY) as one, MemoryNode(cluster, REGISTRY) as other:
+        with other.transaction() as tx:
+            tx.create(Plain(1, "a"))
+        with one.transaction() as tx:
+            assert tx.get(Plain, 1).text == "a"
+        with other.transaction() as tx:
+            tx.get(Plain, 1).text = "b"
+        with one.transaction() as tx:
+            assert tx.get(Plain, 1).text == "b"
+        with other.transaction() as tx:
+            tx.delete(tx.get(Plain, 1))
+        with one.transaction() as tx:
+            assert tx.find(Plain, 1) is None
+        with other.transaction() as tx:
+            tx.create(Plain(1, "c"))
+        with one.transaction() as tx:
+            assert tx.get(Plain, 1).text == "c"
 
 
 def test_an_undeclared_class_is_named(node: MemoryNode) -> None:
