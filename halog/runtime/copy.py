@@ -12,22 +12,21 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from halog.backend import Found, Lag, Work
 from halog.core import events as ev
 from halog.core import records
 from halog.core.chain import ChainState
-from halog.core.ids import EpochId, Member
 from halog.core.outcomes import Outcomes
 from halog.core.partition import Partition
 from halog.core.roles import Role
-from halog.core.settings import Settings
 from halog.core.table import PartitionTable
 from halog.errors import HalogError, LogError, StoreError
-from halog.ports import Entry, LogSession, Store, TopicPartition
+from halog.ports import Entry, LogSession, TopicPartition
 from halog.runtime.objects import ObjectTable
 from halog.runtime.results import to_error
+from halog.runtime.surroundings import Surroundings
 
 logger = logging.getLogger("halog.partition")
 
@@ -47,44 +46,6 @@ def _ours(error: Exception, what: str) -> LogError | StoreError:
 def monotonic_ms() -> int:
     """The driver's clock: ms, counting through suspends of the process."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
-
-
-class Surroundings(Protocol):
-    """What a copy asks of its node."""
-
-    me: Member
-    settings: Settings
-    store: Store
-    before_images: frozenset[str]
-    """Policies that keep the bytes a change replaced."""
-
-    def current_session(self) -> LogSession: ...
-
-    def end_session(self, session: LogSession, why: str) -> None: ...
-
-    def follow(self, tp: TopicPartition, offset: int) -> None: ...
-
-    def unfollow(self, tp: TopicPartition) -> None: ...
-
-    def set_table(self, copy: Copy, effect: ev.SetTable) -> None: ...
-
-    def refresh_table(self, copy: Copy) -> None: ...
-
-    def ask_positions(self, partition: str, round_: int, nodes: Sequence[str]) -> None: ...
-
-    def tell_position(self, partition: str, effect: ev.TellPosition) -> None: ...
-
-    def send_ack(self, to: str, partition: str, epoch: EpochId, lsn: int, *, applied: bool) -> None: ...
-
-    def push(self, partition: str, effect: ev.Push) -> None: ...
-
-    def role_changed(self, copy: Copy, role: str, why: str) -> None: ...
-
-    def expect_delivery(self) -> None: ...
-
-    def reported(self, copy: Copy) -> None: ...
-
-    def lost(self, copy: Copy, why: str) -> None: ...
 
 
 class Copy:

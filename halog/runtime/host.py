@@ -22,6 +22,7 @@ from halog.core.table import PartitionTable
 from halog.errors import CoordinatorError, DivergedError, HalogError, LogError, VersionError
 from halog.ports import Coordinator, Log, LogSession, LogTail, Store, TopicPartition, UnknownResult
 from halog.runtime import frames
+from halog.runtime.control import Control
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
 from halog.runtime.members import Membership
@@ -74,6 +75,7 @@ class Host:
         self.snapshots = snapshots
         self.copies: dict[str, Copy] = {}
         self.by_tp: dict[TopicPartition, Copy] = {}
+        self.control = Control(self.copies).take
         self.members: Membership
         self.observers: list[Callable[[Copy, str, str], None]] = []
         self._lost_at: dict[str, int] = {}
@@ -360,42 +362,6 @@ class Host:
                 return
             except Exception as e:
                 logger.warning("partition %s cannot be rebuilt yet: %s", copy.name, e)
-
-    # --- control frames of other members ---
-
-    def control(self, member: Member, frame: frames.Control) -> None:
-        """A control frame of a member that introduced itself."""
-        match frame:
-            case frames.Acks():
-                self._acknowledged(member, frame)
-            case frames.Push(partition=partition):
-                copy = self.copies.get(partition)
-                if copy is not None:
-                    copy.post(ev.Pushed(member, frame.epoch, frame.records))
-            case frames.AskPosition(partition=partition, round=round_):
-                copy = self.copies.get(partition)
-                if copy is not None:
-                    copy.post(ev.PositionAsked(member.node, round_))
-            case frames.Told():
-                copy = self.copies.get(frame.partition)
-                if copy is not None:
-                    copy.post(ev.PositionTold(member.node, frame.round, frame.position, frame.eligible))
-            case frames.KeepAlive(tails=tails):
-                self._heard_tails(tails)
-            case _:
-                pass
-
-    def _acknowledged(self, member: Member, frame: frames.Acks) -> None:
-        for partition, epoch, lsn, applied in frame.items:
-            copy = self.copies.get(partition)
-            if copy is not None:
-                copy.post(ev.ReplicaAck(member, epoch, lsn, applied))
-
-    def _heard_tails(self, tails: dict[str, int]) -> None:
-        for partition, lsn in tails.items():
-            copy = self.copies.get(partition)
-            if copy is not None:
-                copy.heard_tail(lsn)
 
     def tails(self) -> dict[str, int]:
         """Last committed lsn of every partition this node is active for."""

@@ -1,0 +1,52 @@
+"""What a copy asks of its node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from halog.core import events as ev
+from halog.core.ids import EpochId, Member
+from halog.core.settings import Settings
+from halog.ports import LogSession, Store, TopicPartition
+
+if TYPE_CHECKING:
+    from halog.runtime.copy import Copy
+
+
+class Surroundings(Protocol):
+    """What a copy asks of its node."""
+
+    me: Member
+    settings: Settings
+    store: Store
+    before_images: frozenset[str]
+    """Policies that keep the bytes a change replaced."""
+
+    def current_session(self) -> LogSession: ...
+
+    def end_session(self, session: LogSession, why: str) -> None: ...
+
+    def follow(self, tp: TopicPartition, offset: int) -> None: ...
+
+    def unfollow(self, tp: TopicPartition) -> None: ...
+
+    def set_table(self, copy: Copy, effect: ev.SetTable) -> None: ...
+
+    def refresh_table(self, copy: Copy) -> None: ...
+
+    def ask_positions(self, partition: str, round_: int, nodes: Sequence[str]) -> None: ...
+
+    def tell_position(self, partition: str, effect: ev.TellPosition) -> None: ...
+
+    def send_ack(self, to: str, partition: str, epoch: EpochId, lsn: int, *, applied: bool) -> None: ...
+
+    def push(self, partition: str, effect: ev.Push) -> None: ...
+
+    def role_changed(self, copy: Copy, role: str, why: str) -> None: ...
+
+    def expect_delivery(self) -> None: ...
+
+    def reported(self, copy: Copy) -> None: ...
+
+    def lost(self, copy: Copy, why: str) -> None: ...
