@@ -22,6 +22,7 @@ import logging
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -66,6 +67,16 @@ class Policy(msgspec.Struct, frozen=True):
     keep_records: int
 
 
+class Known(NamedTuple):
+    """The last marker this node knows of."""
+
+    lsn: int
+    end: int
+    """Where the state topic ended behind it: a topic that is shorter was created again, and holds nothing of it."""
+    at: float
+    """When it was taken or read, in monotonic seconds."""
+
+
 class Snapshots:
     """Takes and restores snapshots. One thread calls `tend`; `restore` may run beside it."""
 
@@ -75,8 +86,7 @@ class Snapshots:
         self.log, self.coordinator, self.cluster, self.policy = log, coordinator, cluster, policy
         self._state_topic = state_topic
         self._writers: dict[str, LogTransaction] = {}
-        self._marked: dict[str, tuple[int, float]] = {}
-        """partition → (lsn of the marker this node knows, when it was taken)."""
+        self._marked: dict[str, Known] = {}
 
     def _tp(self, copy: Copy) -> TopicPartition:
         return TopicPartition(self._state_topic(copy.core.table.policy), copy.tp.partition)
@@ -104,18 +114,27 @@ class Snapshots:
             writer.close()
 
     def _due(self, copy: Copy) -> bool:
-        lsn, at = self._known_marker(copy)
-        behind = copy.core.chain.state.lsn - lsn
-        waited = time.monotonic() - at >= self.policy.every_ms / 1000
+        known = self._known_marker(copy)
+        behind = copy.core.chain.state.lsn - known.lsn
+        waited = time.monotonic() - known.at >= self.policy.every_ms / 1000
         return behind >= self.policy.every_records or (behind > 0 and waited)
 
-    def _known_marker(self, copy: Copy) -> tuple[int, float]:
+    def _known_marker(self, copy: Copy) -> Known:
         known = self._marked.get(copy.name)
         if known is None:
             found = self._read_mark(copy)
-            lsn = 0 if found is None else int(found.data.split()[0])
-            known = self._marked[copy.name] = (lsn, time.monotonic())
+            lsn, _, end = (0, 0, 0) if found is None else map(int, found.data.split())
+            known = self._marked[copy.name] = Known(lsn, end, time.monotonic())
         return known
+
+    def _since(self, copy: Copy) -> int:
+        """The lsn up to which the state topic is complete: everything above it is to be written."""
+        known = self._known_marker(copy)
+        if known.lsn and self.log.bounds(self._tp(copy))[1] < known.end:
+            logger.warning("the state topic of %s was created again: everything is written to it", copy.name)
+            copy.objects.dirty = None
+            return 0
+        return known.lsn
 
     def _path(self, copy: Copy) -> str:
         return f"snapshots/{copy.name}"
@@ -125,7 +144,7 @@ class Snapshots:
 
     def take(self, copy: Copy) -> None:
         """Write what changed since the last marker, verify it, mark it, trim the log behind it."""
-        since = self._known_marker(copy)[0]
+        since = self._since(copy)
         with copy.lock:
             copy.objects.save()
             view = copy.node.store.snapshot()
@@ -140,7 +159,6 @@ class Snapshots:
         except BaseException:
             copy.objects.dirty = None
             raise
-        self._marked[copy.name] = (position.state.lsn, time.monotonic())
         self._trim(copy, position)
         copy.node.store.write(self._forget(copy, position))
 
@@ -211,12 +229,14 @@ class Snapshots:
         self._writer(copy).write(tp, [(MARKER, data, {}), *self._expired_blocks(since, position.state.lsn)])
         if not any(key == MARKER and value == data for key, value in self.log.read_keyed(tp, start)):
             raise RefusedError(f"the marker of {copy.name} was not committed")
-        mark = f"{position.state.lsn} {position.next_offset}".encode()
+        end = self.log.bounds(tp)[1]
+        mark = f"{position.state.lsn} {position.next_offset} {end}".encode()
         found = self._read_mark(copy)
         if found is None:
             self.coordinator.create(self._path(copy), mark)
-        elif int(found.data.split()[0]) < position.state.lsn:
+        elif not since or int(found.data.split()[0]) < position.state.lsn:
             self.coordinator.set(self._path(copy), mark, found.version)
+        self._marked[copy.name] = Known(position.state.lsn, end, time.monotonic())
 
     def _trim(self, copy: Copy, position: StoredPosition) -> None:
         """Delete log behind the marker, a margin, and whatever a registered holder still needs."""

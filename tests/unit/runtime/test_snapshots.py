@@ -105,6 +105,27 @@ def test_a_deleted_object_leaves_nothing_in_the_state_topic(cluster: Cluster) ->
     assert [v for k, v in state(cluster, name).items() if k[:1] == b"o"] == [None]
 
 
+@pytest.mark.feature("N4")
+def test_a_state_topic_that_was_created_again_gets_everything(cluster: Cluster) -> None:
+    """ZooKeeper still knows how far the old one was complete."""
+    name = cluster.active_for(Counter, "c")
+    taker, copy = on(cluster, name)
+    with cluster.client().transaction() as tx:
+        tx.create(Counter("d"))
+    for _ in range(5):
+        put(cluster, 1)
+        taker.take(copy)
+    topic = taker._tp(copy).topic
+    for forgetful in (False, True):  # the node that took it, and one that only reads ZooKeeper
+        cluster._broker._topics.pop(topic)
+        cluster._broker.ensure(topic, 1, True)
+        put(cluster, 2)
+        if forgetful:
+            taker._retire(copy)
+        taker.take(copy)
+        assert sum(k[:1] == b"o" for k in state(cluster, name)) == 2
+
+
 class Fresh:
     """A copy with an empty store of its own, and what restores it."""
 
