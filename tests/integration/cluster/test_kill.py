@@ -10,7 +10,7 @@ from tests.integration.cluster.client import FLIGHTS
 from tests.integration.cluster.fleet import Aircraft, Flight
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.load import Load
-from tests.integration.cluster.processes import Process, wait
+from tests.integration.cluster.processes import Process, passes, wait
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -28,6 +28,7 @@ def test_a_killed_active_is_replaced_and_comes_back_into_its_place(cluster: Clus
         had = {p: c["next_offset"] for p, c in cluster.copies("A").items()}
         assert len(had) == 6
         assert min(had.values()) > 2, "there is something it need not read again"
+        passes(0.5)  # stores are written behind, by tens of ms
         cluster.kill("A")
         load.flows()
         for table in cluster.tables():
