@@ -15,10 +15,10 @@ rolls back; a cancelled commit is settled first and the outcome is in `tx.outcom
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import functools
 import inspect
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -59,7 +59,7 @@ class Node:
         loop = asyncio.get_running_loop()
         mail = self._mail
         if mail is None or mail.loop is not loop:
-            mail = self._mail = Mailbox(loop)
+            mail = self._mail = Mailbox(loop, self.sync.backend.follow_up)
         return mail
 
     async def __aenter__(self) -> Node:
@@ -124,26 +124,48 @@ class Answer(asyncio.Future[int | None]):
 
 
 class Mailbox:
-    """Takes answers from other threads to a loop: however many come together, the loop is woken once."""
+    """Takes answers to a loop, from other threads or its own: however many come together, the loop is woken once. When
+    the tasks they woke have run, the loop looks for more itself."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, follow_up: Callable[[], None]) -> None:
         self.loop = loop
+        self._thread = threading.current_thread()
+        self._follow_up = follow_up
+        self._following = False
         self._letters: deque[tuple[Answer, int | None]] = deque()
         self._rung = False
 
-    def put(self, answer: Answer, lsn: int | None) -> None:
-        """Any thread."""
+    def put(self, answer: Answer, lsn: int | None) -> bool:
+        """Any thread. True: `follow_up` will be called."""
+        if threading.current_thread() is self._thread:
+            answer.set_result(lsn)
+            self.follow()
+            return True
         self._letters.append((answer, lsn))
         if not self._rung:
             self._rung = True
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            try:
                 self.loop.call_soon_threadsafe(self._empty)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                return False
+        return True
 
     def _empty(self) -> None:
         self._rung = False  # first: what is put from now on rings again
         while self._letters:
             answer, lsn = self._letters.popleft()
             answer.set_result(lsn)
+        self.follow()
+
+    def follow(self) -> None:
+        """Look for answers once the tasks that can run have run."""
+        if not self._following:
+            self._following = True
+            self.loop.call_soon(self.loop.call_soon, self._look)
+
+    def _look(self) -> None:
+        self._following = False
+        self._follow_up()
 
 
 class Transaction:
@@ -196,6 +218,7 @@ class Transaction:
         mail = self._node.mailbox()
         answer = Answer(loop=mail.loop)
         begun = tx.backend.begin_commit(presented.partition, tx.id, presented.work, partial(mail.put, answer))
+        mail.follow()
         try:
             lsn = await answer if begun else None
         except asyncio.CancelledError:  # told when the answer is there

@@ -106,10 +106,13 @@ class Backend(Protocol):
         happened. OutcomeUnknownError only when the deadline passed without an answer. The same `tx` never happens
         twice."""
 
-    def begin_commit(self, partition: str, tx: bytes, work: Work, done: Callable[[int | None], None]) -> bool:
+    def begin_commit(self, partition: str, tx: bytes, work: Work, done: Callable[[int | None], bool]) -> bool:
         """Commit without waiting, where this very node is active: `done` is called once, on any thread, with the lsn,
-        or with None if it did not simply succeed: `commit` with the same id then says why. False: not active here,
-        nothing was begun."""
+        or with None if it did not simply succeed: `commit` with the same id then says why. It returns whether
+        `follow_up` will be called soon, as must be done after this call. False: not active here, nothing was begun."""
+
+    def follow_up(self) -> None:
+        """Give the answers that have come to those commits, on this thread, without waiting; the rest come later."""
 
     def validate(self, partition: str, reads: Collection[tuple[bytes, int]]) -> None:
         """ConflictError unless every version read still holds on the active node (read-only transactions)."""

@@ -101,18 +101,23 @@ class Commits:
             self.deliveries.serve(copy, tag, waiter.settled, until)
         return waiter.wait(until - time.monotonic())
 
-    def begin(self, partition: str, tx: bytes, work: Work, done: Callable[[int | None], None]) -> bool:
+    def begin(self, partition: str, tx: bytes, work: Work, done: Callable[[int | None], bool]) -> bool:
         """See Backend."""
-        copy = self._asker.serving(partition)
-        if copy is None or self._asker.closed or self.deliveries is None:
+        copy, deliveries = self._asker.serving(partition), self.deliveries
+        if copy is None or self._asker.closed or deliveries is None:
             return False
 
         def answered(result: ev.Result) -> None:
             if isinstance(result, ev.Expired):  # refused before anything was sent: `commit` is to see it as new
                 self._unsent.add(tx)
-            done(result.lsn if isinstance(result, ev.Happened) else None)
+            if done(result.lsn if isinstance(result, ev.Happened) else None):
+                deliveries.followed = True
 
         self._unsent.discard(tx)
-        if copy.submit(tx, work, answered, self._asker.router.epoch(partition)):
-            self.deliveries.expect()
+        copy.submit(tx, work, answered, self._asker.router.epoch(partition))
         return True
+
+    def follow_up(self) -> None:
+        """See Backend."""
+        if self.deliveries is not None:
+            self.deliveries.turn()

@@ -3,6 +3,7 @@
 Each hand-over between threads costs about 0.1 ms on an idle CPU, so a committing thread polls the session itself until
 its own record is in the log. Only one thread polls at a time; when it has what it waited for and others still wait, the
 kept thread goes on for them, so that many committers cost no more hand-overs than a single polling thread would.
+An event loop with many commits takes its `turn` whenever it has run its tasks: then no other thread is needed at all.
 This module decides nothing.
 """
 
@@ -47,6 +48,8 @@ class Deliveries:
         self._polling = threading.Lock()
         self._wanted = threading.Event()
         self._reported: deque[Waiting] = deque()
+        self.followed = False
+        """Somebody who got an answer will take a turn himself."""
 
     def expect(self) -> None:
         """An append is under way that nobody polls for."""
@@ -66,6 +69,17 @@ class Deliveries:
         finally:
             self._polling.release()
         self._hand_on()
+
+    def turn(self) -> None:
+        """Run what is reported by now; what is not is the kept thread's."""
+        if self._polling.acquire(blocking=False):
+            try:
+                self.followed = False
+                self._poll(self._session(), 0)
+            finally:
+                self._polling.release()
+            if not self.followed:
+                self._hand_on()
 
     def _poll(self, session: LogSession, timeout_s: float) -> None:
         self._push()
@@ -101,6 +115,8 @@ class Deliveries:
             self._wanted.clear()
             with self._polling:
                 self._poll(self._session(), 0)
-                while self._outstanding() and not closing.is_set():
+                self.followed = False
+                while self._outstanding() and not self.followed and not closing.is_set():
                     self._poll(self._session(), SLICE_S)
-            self._hand_on()
+            if not self.followed:
+                self._hand_on()

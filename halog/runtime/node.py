@@ -88,6 +88,7 @@ class Runtime:
         self.operators = Operators(self._asker)
         self.new_transaction_id = self._commits.new_id
         self.commit, self.begin_commit = self._commits.commit, self._commits.begin
+        self.follow_up = self._commits.follow_up
 
     def _installation(self, store: Store | None) -> int:
         if store is None:

@@ -181,7 +181,7 @@ class MemoryBackend:
             self.before_commit(partition, work)
         return self._at(partition).submit(tx, work)
 
-    def begin_commit(self, partition: str, tx: bytes, work: Work, done: Callable[[int | None], None]) -> bool:
+    def begin_commit(self, partition: str, tx: bytes, work: Work, done: Callable[[int | None], bool]) -> bool:
         """See Backend."""
         if not self.active:
             return False
@@ -191,7 +191,10 @@ class MemoryBackend:
             threading.Thread(target=self._commit_and_tell, args=(partition, tx, work, done), daemon=True).start()
         return True
 
-    def _commit_and_tell(self, partition: str, tx: bytes, work: Work, done: Callable[[int | None], None]) -> None:
+    def follow_up(self) -> None:
+        """See Backend."""
+
+    def _commit_and_tell(self, partition: str, tx: bytes, work: Work, done: Callable[[int | None], bool]) -> None:
         try:
             lsn = self.commit(partition, tx, work)
         except HalogError:

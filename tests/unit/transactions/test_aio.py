@@ -213,7 +213,7 @@ def test_a_commit_that_is_not_settled_at_once_is_presented_again_under_its_id() 
         ids: list[bytes] = []
         begin, commit = sync.backend.begin_commit, sync.backend.commit
 
-        def lost(partition: str, tx: bytes, work: Work, done: Callable[[int | None], None]) -> bool:
+        def lost(partition: str, tx: bytes, work: Work, done: Callable[[int | None], bool]) -> bool:
             ids.append(tx)
             return begin(partition, tx, work, lambda lsn: done(None))
 
@@ -249,7 +249,8 @@ def test_a_conflict_is_told_as_in_threads() -> None:
 def test_many_answers_wake_the_loop_once() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        mail = halog.aio.Mailbox(loop)
+        looks: list[int] = []
+        mail = halog.aio.Mailbox(loop, lambda: looks.append(1))
         futures = [halog.aio.Answer(loop=loop) for _ in range(5)]
         rung = []
         real = loop.call_soon_threadsafe
@@ -264,5 +265,7 @@ def test_many_answers_wake_the_loop_once() -> None:
         thread.join()
         assert await asyncio.gather(*futures) == [0, 1, 2, 3, 4]
         assert rung == [1]
+        await asyncio.sleep(0)
+        assert looks == [1]
 
     asyncio.run(main())
