@@ -72,14 +72,16 @@ class Deliveries:
 
     def turn(self) -> None:
         """Run what is reported by now; what is not is the kept thread's."""
-        if self._polling.acquire(blocking=False):
-            try:
-                self.followed = False
-                self._poll(self._session(), 0)
-            finally:
-                self._polling.release()
-            if not self.followed:
-                self._hand_on()
+        if not self._polling.acquire(blocking=False):
+            self._wanted.set()  # whoever polls may be about to leave it to us
+            return
+        try:
+            self.followed = False
+            self._poll(self._session(), 0)
+        finally:
+            self._polling.release()
+        if not self.followed:
+            self._hand_on()
 
     def _poll(self, session: LogSession, timeout_s: float) -> None:
         self._push()

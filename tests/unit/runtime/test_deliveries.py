@@ -148,3 +148,40 @@ def test_reports_made_outside_a_poll_are_handed_over_by_flush(rig: Rig) -> None:
     assert rig.copy.taken[-1] == 8
     rig.deliveries.flush()
     assert rig.copy.taken[-1] == 8
+
+
+def test_who_follows_up_takes_what_is_reported_and_leaves_the_rest_to_the_kept_thread(rig: Rig) -> None:
+    rig.copy.appended = 2
+    rig.report(1)
+    rig.deliveries.turn()
+    assert rig.copy.taken == [1]
+    rig.kept.start()
+    rig.report(2)
+    wait_until(lambda: rig.copy.taken == [1, 2], "not taken")
+    assert rig.session.polled_by == {threading.current_thread().name, "kept"}
+
+
+def test_the_kept_thread_lets_go_when_somebody_follows_up(rig: Rig) -> None:
+    rig.copy.appended = 2
+    rig.kept.start()
+    rig.deliveries.expect()
+
+    def answered() -> None:
+        rig.copy.report(rig.deliveries, 1)()
+        rig.deliveries.followed = True
+
+    rig.session.due.append(answered)
+    wait_until(lambda: rig.copy.taken == [1], "not taken")
+    wait_until(lambda: not rig.deliveries._polling.locked(), "it polls on")
+    rig.report(2)
+    rig.deliveries.turn()
+    assert rig.copy.taken == [1, 2]
+    assert threading.current_thread().name in rig.session.polled_by
+
+
+def test_a_turn_that_finds_somebody_polling_makes_sure_that_somebody_goes_on(rig: Rig) -> None:
+    """He may be about to leave it to whoever comes: exactly this one."""
+    rig.copy.appended = 1
+    with rig.deliveries._polling:
+        rig.deliveries.turn()
+    assert rig.deliveries._wanted.is_set()
