@@ -116,8 +116,8 @@ class Deliveries:
             self._wanted.wait(IDLE_S)
             self._wanted.clear()
             with self._polling:
-                self._poll(self._session(), 0)
                 self.followed = False
+                self._poll(self._session(), 0)
                 while self._outstanding() and not self.followed and not closing.is_set():
                     self._poll(self._session(), SLICE_S)
             if not self.followed:
