@@ -206,8 +206,10 @@ class Transaction:
         await self._do(self.sync.commit)
 
     def _commits_here(self) -> bool:
-        partitions = {e.partition for e in self.sync.entries.values()}
-        return bool(partitions) and all(map(self.sync.backend.is_active, partitions))
+        entries, is_active = self.sync.entries.values(), self.sync.backend.is_active
+        if len(entries) == 1:
+            return is_active(next(iter(entries)).partition)
+        return bool(entries) and all(map(is_active, {e.partition for e in entries}))
 
     async def _commit_here(self) -> None:
         tx = self.sync
@@ -224,7 +226,10 @@ class Transaction:
         except asyncio.CancelledError:  # told when the answer is there
             await _finished(asyncio.ensure_future(self._settle(presented, answer.result())))
             raise
-        await self._settle(presented, lsn)
+        if lsn is None:
+            await self._settle(presented, lsn)
+        else:
+            commits.happened(tx, presented, lsn)
 
     async def _settle(self, presented: commits.Presented, lsn: int | None) -> None:
         """The commit's answer; if it was none, a thread presents it until there is one."""
@@ -239,11 +244,15 @@ class Transaction:
 
     async def get(self, cls: type[T], *key: Any) -> T:
         """See `halog.Transaction.get` (D1)."""
-        return await self._run(self.sync.is_here(cls, key), self.sync.get, cls, *key)
+        if self.sync.is_here(cls, key) and not self._lock.locked():
+            return self.sync.get(cls, *key)
+        return await self._do(self.sync.get, cls, *key)
 
     async def find(self, cls: type[T], *key: Any) -> T | None:
         """See `halog.Transaction.find` (D1)."""
-        return await self._run(self.sync.is_here(cls, key), self.sync.find, cls, *key)
+        if self.sync.is_here(cls, key) and not self._lock.locked():
+            return self.sync.find(cls, *key)
+        return await self._do(self.sync.find, cls, *key)
 
     async def delete(self, obj: Any) -> None:
         """See `halog.Transaction.delete` (D1)."""

@@ -87,10 +87,11 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Appended(msgspec.Struct, frozen=True):
-    """The log acknowledged append `tag` at `offset`."""
+    """The log acknowledged append `tag` at `offset`, and those behind it: `count` in all, one after the other."""
 
     tag: int
     offset: int
+    count: int = 1
 
 
 class AppendFailed(msgspec.Struct, frozen=True):
@@ -277,6 +278,14 @@ class Apply(msgspec.Struct, frozen=True):
     next_offset: int
 
 
+class ApplyAll(msgspec.Struct, frozen=True):
+    """Apply accepted records that followed each other; `state` and `next_offset` are those behind the last."""
+
+    records: tuple[Record, ...]
+    state: ChainState
+    next_offset: int
+
+
 class Keep(msgspec.Struct, frozen=True):
     """Nothing to apply, but store `state` and `next_offset`: the chain has moved."""
 
@@ -356,6 +365,7 @@ Effect = (
     | Read
     | StopReading
     | Apply
+    | ApplyAll
     | Keep
     | Reply
     | SetTable

@@ -86,6 +86,23 @@ class Leading:
         else:
             self._verify(e.offset)
 
+    def appended_run(self, e: ev.Appended) -> bool:
+        """Several at once, if all is as it should be; else they are to be looked at one by one."""
+        writer = self.writer
+        head = writer.head()
+        if (
+            self.p.role is not Role.ACTIVE
+            or head is None
+            or e.tag != head.tag
+            or e.offset != writer.expected
+            or len(writer.queue) < e.count
+        ):
+            return False
+        self.p.next_offset = e.offset + e.count
+        writer.logged_run(e.count, self.p.next_offset, self.p.out)
+        writer.settle(self.p.out)
+        return True
+
     def _logged(self, offset: int) -> None:
         item = self.writer.logged(offset + 1, self.p.out)
         self.p.next_offset = offset + 1

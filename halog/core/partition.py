@@ -300,8 +300,11 @@ class Partition:
         self.out.append(ev.Reply(e.token, result))
 
     def _appended(self, e: ev.Appended) -> None:
-        if self.leading is not None:
-            self.leading.appended(e)
+        if self.leading is None or (e.count > 1 and self.leading.appended_run(e)):
+            return
+        for i in range(e.count):
+            if self.leading is not None:
+                self.leading.appended(ev.Appended(e.tag + i, e.offset + i))
 
     def _append_failed(self, e: ev.AppendFailed) -> None:
         if self.leading is not None:

@@ -163,6 +163,16 @@ class Writer:
         out.append(ev.Apply(item.record, self.chain.state, next_offset))
         return item
 
+    def logged_run(self, count: int, next_offset: int, out: list[ev.Effect]) -> None:
+        """The same for so many commits at once; only the last one's place in the chain need be known."""
+        items = [self.queue.popleft() for _ in range(count)]
+        for item in items:
+            self.flying -= item.size
+            self._remember(item, item.record, out)
+        self.chain.accept(items[-1].record, items[-1].digest)
+        self.expected = next_offset
+        out.append(ev.ApplyAll(tuple(item.record for item in items), self.chain.state, next_offset))
+
     def _remember(self, item: InFlight, record: records.Record, out: list[ev.Effect]) -> None:
         del self.by_tx[item.tx]
         self.outcomes.add(item.tx, item.lsn)

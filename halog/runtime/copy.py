@@ -60,8 +60,8 @@ class Copy:
         self.answers: dict[int, Answer] = {}
         self.appended = self.delivered = 0
         """Tags of the last append and of the last delivery report."""
-        self._reports: deque[ev.Event] = deque()
-        """Delivery reports not yet given to the core."""
+        self._reports: deque[tuple[int, int | None, str | None]] = deque()
+        """Delivery reports not yet given to the core: (tag, offset, why there is none)."""
         self._served = False
         """The thread that submits will poll for its delivery itself."""
         self.tail_known = (0, monotonic_ms())
@@ -82,7 +82,8 @@ class Copy:
             ev.EndSession: self._end_session,
             ev.Read: lambda e: node.follow(self.tp, e.offset),
             ev.StopReading: lambda e: node.unfollow(self.tp),
-            ev.Apply: self._apply,
+            ev.Apply: lambda e: self.objects.take((e.record,), e.state, e.next_offset),
+            ev.ApplyAll: lambda e: self.objects.take(e.records, e.state, e.next_offset),
             ev.Keep: lambda e: self.objects.keep(e.state, e.next_offset),
             ev.Reply: self._reply,
             ev.SetTable: lambda e: node.set_table(self, e),
@@ -165,8 +166,18 @@ class Copy:
             answer(result)
 
     def _reported(self) -> Iterator[ev.Event]:
-        while self._reports:
-            yield self._reports.popleft()
+        """What was reported, as few events: appends that landed one behind the other are one."""
+        reports = self._reports
+        while reports:
+            tag, offset, why = reports.popleft()
+            if offset is None:
+                yield ev.AppendFailed(tag, why or "unknown")
+                continue
+            count = 1
+            while reports and reports[0][:2] == (tag + count, offset + count):
+                reports.popleft()
+                count += 1
+            yield ev.Appended(tag, offset, count)
 
     def _batch(self, events: Iterable[ev.Event]) -> None:
         now = monotonic_ms()
@@ -227,9 +238,7 @@ class Copy:
         assert session is not None
 
         def done(offset: int | None, why: str | None) -> None:
-            self._reports.append(
-                ev.Appended(e.tag, offset) if offset is not None else ev.AppendFailed(e.tag, why or "unknown")
-            )
+            self._reports.append((e.tag, offset, why))
             self.delivered = e.tag
             self.node.reported(self)
 
@@ -245,9 +254,6 @@ class Copy:
     def _end_session(self, e: ev.EndSession) -> None:
         if self.session is not None:
             self.node.end_session(self.session, e.why)
-
-    def _apply(self, e: ev.Apply) -> None:
-        self.objects.take(e.record, e.state, e.next_offset)
 
     def _reply(self, e: ev.Reply) -> None:
         answer = self.answers.pop(e.token, None)

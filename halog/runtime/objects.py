@@ -91,11 +91,12 @@ class ObjectTable:
         """The partition goes on from what the store holds."""
         self._outcomes, self._last_offset = outcomes, last_offset
 
-    def take(self, record: records.Record, state: ChainState, next_offset: int) -> None:
-        """An accepted record: visible from here on."""
-        self._unsaved.update(self.items_for(record))
+    def take(self, accepted: Iterable[records.Record], state: ChainState, next_offset: int) -> None:
+        """Accepted records: visible from here on."""
+        for record in accepted:
+            self._unsaved.update(self.items_for(record))
+            self.show(record)
         self._position, self._last_offset = (state, next_offset), next_offset - 1
-        self.show(record)
 
     def keep(self, state: ChainState, next_offset: int) -> None:
         """A record that changed the position only."""

@@ -119,17 +119,27 @@ def by_key(writes: Iterable[Write]) -> dict[bytes, tuple[Write, ...]]:
 
 
 def learn(tx: Reading, partition: str, reads: Reads, found: Iterable[Found]) -> None:
-    """Take over what a call elsewhere has read: it counts as read by this transaction."""
+    """Take over what a call elsewhere has read: it counts as read by this transaction. So does a key that was created
+    and deleted here without looking, if the call has looked."""
     for f in found:
-        if f.key not in tx.entries:
-            image = tx.space.image(f)
-            tx.entries[f.key] = Entry(tx, f.key, partition, image, image.ref)
+        entry = tx.entries.get(f.key)
+        if entry is None:
+            entry = tx.entries[f.key] = Entry(tx, f.key, partition, known=False)
+        if _unread(entry):
+            entry.image = image = tx.space.image(f)
+            entry.ref, entry.known = image.ref, True
     for key, version in reads:
-        if key in tx.entries:
-            continue
-        if version != ABSENT:
+        entry = tx.entries.get(key)
+        if entry is None and version != ABSENT:
             raise RecordFormatError(f"the active node of {partition} read an object it did not send", key=key)
-        tx.entries[key] = Entry(tx, key, partition)
+        if entry is None:
+            tx.entries[key] = Entry(tx, key, partition)
+        elif _unread(entry) and version == ABSENT:
+            entry.known = True
+
+
+def _unread(entry: Entry) -> bool:
+    return not entry.known and entry.ref is None
 
 
 def take_over(tx: Reading, partition: str, sent: Sent, writes: Iterable[Write]) -> None:

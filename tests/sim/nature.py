@@ -37,6 +37,7 @@ class Nature:
         self.append_failed = self.append_unsaid = self.append_hole = 0.0
         self.abandoned_lost, self.abandoned_held = 0.4, 0.0
         self.read, self.batch, self.take, self.flush = (0.1, 1.0), 8, (0.0, 0.5), (0.0, 20.0)
+        self.poll = (0.0, 0.0)
         self.cas, self.watch = (0.5, 3.0), (0.5, 5.0)
         self.cas_failed = self.cas_unsaid = self.cas_late = self.stale_read = 0.0
         self.notice = (0.5, 10.0)
@@ -53,6 +54,7 @@ class Nature:
         self.abandoned_lost, self.abandoned_held = r.choice((0.0, 0.4)), r.choice((0.3, 0.9))
         self.read, self.flush = (0.1, r.choice((1.0, 1.0, 40.0))), (0.0, r.choice((1.0, 20.0, 400.0)))
         self.take = (0.0, r.choice((0.5, 0.5, 8.0, 60.0, 300.0)))
+        self.poll = (0.0, r.choice((0.0, 0.0, 2.0, 10.0)))
         self.batch = r.choice((1, 4, 8))
         self.watch = (0.5, r.choice((5.0, 50.0, 400.0)))
         self.cas_failed, self.cas_unsaid, self.cas_late = maybe(0.3), maybe(0.3), maybe(0.3)

@@ -9,11 +9,14 @@ keeps the session it began with, a request is let in only for the epoch it was a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from halog.core import events as ev
-from halog.core.ids import ABSENT, Member
+from halog.core import records
+from halog.core.ids import ABSENT, Member, digest
 from halog.core.partition import Partition
 from halog.core.roles import CLAIMANT, Role
 from tests.sim.log import Reader, Session
@@ -74,7 +77,8 @@ class Process:
         self.coordinator = self.world.coordinator.connect(self)
         self.end_at_start = len(self.world.log.entries)
         self.loaded = False
-        self.flushing = self.taking = self.pushing = False
+        self.flushing = self.taking = self.pushing = self.polling = False
+        self.reports: list[ev.Appended | ev.AppendFailed] = []
         self.pushes: deque[ev.Push] = deque()
         self.ticks = 0
         coordinator = self.world.coordinator
@@ -106,8 +110,35 @@ class Process:
     # --- events ---
 
     def deliver(self, event: ev.Event) -> None:
+        if isinstance(event, ev.Appended | ev.AppendFailed):
+            self._report_soon(event)
+        else:
+            self._deliver(event)
+
+    def _report_soon(self, event: ev.Appended | ev.AppendFailed) -> None:
+        """Delivery reports wait for the next poll; what was acknowledged in a row is told at once."""
+        last = self.reports[-1] if self.reports else None
+        if (
+            isinstance(last, ev.Appended)
+            and isinstance(event, ev.Appended)
+            and (event.tag, event.offset) == (last.tag + last.count, last.offset + last.count)
+        ):
+            self.reports[-1] = ev.Appended(last.tag, last.offset, last.count + 1)
+        else:
+            self.reports.append(event)
+        if not self.polling:
+            self.polling = True
+            self.world.engine.at(self.world.nature.delay(self.world.nature.poll), self._report)
+
+    def _report(self) -> None:
+        self.polling = False
+        reports, self.reports = self.reports, []
+        for event in reports:
+            self._deliver(event)
+
+    def _deliver(self, event: ev.Event) -> None:
         if self.paused:
-            self.backlog.append((self.deliver, (event,)))
+            self.backlog.append((self._deliver, (event,)))
         elif self.alive:
             self._step(event)
 
@@ -174,9 +205,11 @@ class Process:
     def _perform(self, e: ev.Effect) -> None:
         match e:
             case ev.Apply():
-                self.copy.apply(e.record, e.state, e.next_offset)
-                self.world.checks.applied(self, e)
-                self._flush_soon()
+                self._apply(e)
+            case ev.ApplyAll():
+                self.world.cover.hit("appends acknowledged together")
+                for one in _one_by_one(e):
+                    self._apply(one)
             case ev.Append():
                 self._append(e)
             case ev.Reply():
@@ -195,6 +228,11 @@ class Process:
                 self._flush_soon()
             case _:
                 self._perform_rarely(e)
+
+    def _apply(self, e: ev.Apply) -> None:
+        self.copy.apply(e.record, e.state, e.next_offset)
+        self.world.checks.applied(self, e)
+        self._flush_soon()
 
     def _perform_rarely(self, e: ev.Effect) -> None:
         match e:
@@ -301,3 +339,13 @@ class Process:
                 cover.hit("zombie woke up deposed")
         if before in CLAIMANT or before in (Role.ACTIVE, Role.VERIFYING, Role.DRAINING, Role.HANDING):
             self.woke_leading = self.woke_leading and self.partition.is_leading
+
+
+def _one_by_one(e: ev.ApplyAll) -> Iterator[ev.Apply]:
+    """What it would have been, record by record."""
+    first = e.next_offset - len(e.records)
+    for i, record in enumerate(e.records):
+        state = msgspec.structs.replace(e.state, lsn=record.header.lsn, hash=digest(records.encode(record)))
+        yield ev.Apply(record, state, first + i + 1)
+    if state != e.state:
+        raise AssertionError(f"ApplyAll ends at {e.state.lsn}, its records at {state.lsn}")

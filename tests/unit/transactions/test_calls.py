@@ -43,6 +43,25 @@ def test_a_method_changes_its_object(filled: MemoryNode) -> None:
         assert tx.get(Aircraft, "N1") == Aircraft("N1", 3, 17)
 
 
+def test_a_call_may_look_at_what_was_created_and_deleted_without_looking(filled: MemoryNode) -> None:
+    """Account 2 is there all the time; only the call finds out, and what it read and changed counts."""
+    with filled.transaction() as tx:
+        tx.delete(tx.create(Account("x", 2)))
+        assert tx.get(Account, "x", 1).transfer(2, amount=3) == 7
+        assert tx.get(Account, "x", 2).balance == 3
+    with filled.transaction() as tx:
+        assert tx.get(Account, "x", 2).balance == 3
+    with pytest.raises(ConflictError), filled.transaction() as tx:
+        tx.delete(tx.create(Account("x", 2)))
+        tx.get(Account, "x", 1).transfer(2, amount=1)
+        contextvars.Context().run(_somebody_else_deposits, filled)
+
+
+def _somebody_else_deposits(node: MemoryNode) -> None:
+    with node.transaction() as tx:
+        tx.get(Account, "x", 2).balance += 1
+
+
 def test_a_method_runs_where_the_object_is_active(cluster: MemoryCluster) -> None:
     with MemoryNode(cluster, REGISTRY, remote=True) as away:
         with away.transaction() as tx:
