@@ -100,8 +100,13 @@ class Host:
     # --- life ---
 
     def prepare(self) -> None:
-        """Begin to make what takes as long as the rest of joining and does not need it."""
-        self._tails_made = [self._executor.submit(self.log.tail, patient=patient) for patient in (False, True)]
+        """Begin to make what takes as long as the rest of joining and does not need it. Whoever leaves early does not
+        wait for it: the log may never answer."""
+        for patient in (False, True):
+            made: Future[LogTail] = Future()
+            self._tails_made.append(made)
+            make = partial(self.log.tail, patient=patient)
+            threading.Thread(target=_make, args=(made, make), name="halog-tail-made", daemon=True).start()
 
     def start(self, members: Membership) -> None:
         """Behind `prepare`: start the threads, once the topics exist; copies are added one by one."""
@@ -184,8 +189,7 @@ class Host:
             self.deliveries.flush()
         else:
             for made in self._tails_made:
-                if not made.cancelled() and made.exception() is None:
-                    made.result().close()
+                made.add_done_callback(_close)
 
     # --- threads ---
 
@@ -373,3 +377,15 @@ def _logged(work: Callable[[], None]) -> None:
         work()
     except Exception:
         logger.exception("a background task failed")
+
+
+def _make(made: Future[LogTail], make: Callable[[], LogTail]) -> None:
+    try:
+        made.set_result(make())
+    except BaseException as e:
+        made.set_exception(e)
+
+
+def _close(made: Future[LogTail]) -> None:
+    if made.exception() is None:
+        made.result().close()
