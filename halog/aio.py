@@ -137,6 +137,8 @@ class Mailbox:
 
     def put(self, answer: Answer, lsn: int | None) -> bool:
         """Any thread. True: `follow_up` will be called."""
+        if self.loop.is_closed():  # nobody waits any more
+            return False
         if threading.current_thread() is self._thread:
             answer.set_result(lsn)
             self.follow()
@@ -146,7 +148,7 @@ class Mailbox:
             self._rung = True
             try:
                 self.loop.call_soon_threadsafe(self._empty)
-            except RuntimeError:  # the loop is closed: nobody waits any more
+            except RuntimeError:  # closed just now
                 return False
         return True
 

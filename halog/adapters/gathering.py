@@ -16,17 +16,24 @@ GATHER_S: Final = 0.001
 """Longest wait for company: committers answered together are back within it, and more waiting gained nothing."""
 
 
+HELD_S: Final = 0.02
+"""A request unanswered for so long holds up nobody else: its broker may be slow or gone, the others are not. Several
+times what a healthy broker takes."""
+
+
 class Gathering(Generic[T]):
     """Times are monotonic seconds."""
 
     def __init__(self) -> None:
         self._items: list[T] = []
-        self._flying = 0
+        self._sent = 0
+        self._answered = 0
+        """Counts of items; each written by one thread at a time, and never by the other's."""
         self._peak = 0
         """Most under way and waiting at once since the last request left."""
         self._wanted = 1
         """So many make the next request."""
-        self._back_at = 0.0
+        self._sent_at = self._back_at = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._items)
@@ -34,23 +41,27 @@ class Gathering(Generic[T]):
     def add(self, item: T) -> None:
         """One more for the next request."""
         self._items.append(item)
-        self._peak = max(self._peak, self._flying + len(self._items))
+        self._peak = max(self._peak, self._sent - self._answered + len(self._items))
 
     def back(self, now: float) -> None:
         """One of a request's items was answered."""
-        self._flying -= 1
-        if self._flying == 0:
+        self._answered += 1
+        if self._answered == self._sent:
             self._back_at = now
 
     def waits(self, now: float) -> float | None:
-        """Seconds until what gathered may leave at the latest, 0 if now; None: not before something is back."""
-        if self._flying or not self._items:
+        """Seconds until what gathered may leave at the latest, 0 if now; None: there is nothing."""
+        if not self._items:
             return None
+        if self._answered < self._sent:
+            return max(0.0, self._sent_at + HELD_S - now)
         return 0.0 if len(self._items) >= self._wanted else max(0.0, self._back_at + GATHER_S - now)
 
-    def take(self) -> list[T]:
+    def take(self, now: float) -> list[T]:
         """The next request."""
         items, self._items = self._items, []
         self._wanted = max(1, self._peak // 2)
-        self._flying = self._peak = len(items)
+        self._sent += len(items)
+        self._peak = self._sent - self._answered
+        self._sent_at = now
         return items

@@ -73,13 +73,15 @@ class KafkaSession:
         if producer is None or self._gathering.waits(time.monotonic()) != 0:
             return
         try:
-            for tp, data, number in self._gathering.take():
+            for tp, data, number in self._gathering.take(time.monotonic()):
                 producer.produce(tp[0], value=data, partition=tp[1], on_delivery=partial(self._delivered, number))
         except BufferError:
             self._failed = self._failed or "the producer's queue is full"
         except KafkaException as e:
             error = e.args[0]
             self._failed = self._failed or f"{error.name()}: {error.str()}"
+        except Exception as e:  # part of a request is lost
+            self._failed = self._failed or f"{type(e).__name__}: {e}"
 
     def _delivered(self, number: int, error: Any, message: Any) -> None:
         """librdkafka's callback, inside `poll`; must never raise (fact 7)."""

@@ -5,6 +5,7 @@ A commit carries its transaction id, so presenting it again is harmless: it happ
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from halog.runtime.asking import Asker, Waiter
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
 from halog.runtime.results import clock_behind, to_error
+
+logger = logging.getLogger("halog.node")
 
 RETRY_S = 0.002
 """Pause before a commit is tried again after this node stopped being active: the election moves on meanwhile."""
@@ -98,7 +101,11 @@ class Commits:
         waiter = Waiter()
         tag = copy.submit(tx, work, waiter, self._asker.router.epoch(copy.name))
         if tag and self.deliveries is not None:
-            self.deliveries.serve(copy, tag, waiter.settled, until)
+            try:
+                self.deliveries.serve(copy, tag, waiter.settled, until)
+            except Exception:  # says nothing of this commit, which may be in the log
+                logger.exception("deliveries go on after an error")
+                self.deliveries.expect()
         return waiter.wait(until - time.monotonic())
 
     def begin(self, partition: str, tx: bytes, work: Work, done: Callable[[int | None], bool]) -> bool:
@@ -110,8 +117,9 @@ class Commits:
         def answered(result: ev.Result) -> None:
             if isinstance(result, ev.Expired):  # refused before anything was sent: `commit` is to see it as new
                 self._unsent.add(tx)
-            if done(result.lsn if isinstance(result, ev.Happened) else None):
-                deliveries.followed = True
+            deliveries.followed = True  # first: who is told may have had his turn before this thread goes on
+            if not done(result.lsn if isinstance(result, ev.Happened) else None):
+                deliveries.followed = False
 
         self._unsent.discard(tx)
         copy.submit(tx, work, answered, self._asker.router.epoch(partition))

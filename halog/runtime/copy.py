@@ -41,6 +41,15 @@ def _ours(error: Exception, what: str) -> LogError | StoreError:
     return LogError(f"{what} could not be performed: {type(error).__name__}: {error}")
 
 
+def _tell(due: Sequence[tuple[Answer, ev.Result]]) -> None:
+    """One who cannot take his answer does not keep the others from theirs."""
+    for answer, result in due:
+        try:
+            answer(result)
+        except Exception:
+            logger.exception("an answer could not be given")
+
+
 def monotonic_ms() -> int:
     """The driver's clock: ms, counting through suspends of the process."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
@@ -70,6 +79,7 @@ class Copy:
         """When this copy was last known to be level with the active."""
         self._table = (version, table)
         self._keeps_before = table.policy in node.before_images
+        self._unstorable = False
         self._token = 0
         self._inbox: deque[ev.Event] = deque()
         self._busy = False
@@ -115,8 +125,7 @@ class Copy:
         with self.lock:
             self._post_safely(event)
             due, self._due = self._due, []
-        for answer, result in due:
-            answer(result)
+        _tell(due)
 
     def _post_safely(self, event: ev.Event) -> None:
         try:
@@ -152,8 +161,7 @@ class Copy:
             self._batch((ev.Taken(),))
             self._loaded()
             due, self._due = self._due, []
-        for answer, result in due:
-            answer(result)
+        _tell(due)
 
     def take_reports(self) -> None:
         """Delivery reports that came together, then the answers they led to."""
@@ -162,8 +170,7 @@ class Copy:
         with self.lock:
             self._batch(self._reported())
             due, self._due = self._due, []
-        for answer, result in due:
-            answer(result)
+        _tell(due)
 
     def _reported(self) -> Iterator[ev.Event]:
         """What was reported, as few events: appends that landed one behind the other are one."""
@@ -200,16 +207,16 @@ class Copy:
         self.save()
         with self.lock:
             left, self.answers = self.answers, {}
-        for answer in left.values():
-            answer(ev.Unknown("the node closed before the answer came"))
+        _tell([(answer, ev.Unknown("the node closed before the answer came")) for answer in left.values()])
 
     def save(self) -> None:
         """Store what was taken. A store that fails ends this copy."""
-        if self.objects.unsaved and not isinstance(self.error, StoreError):
+        if self.objects.unsaved and not self._unstorable:
             with self.lock:
                 try:
                     self.objects.save()
                 except Exception as error:
+                    self._unstorable = True
                     self._stop(_ours(error, "the store's write"))
 
     def _loaded(self) -> None:
@@ -282,20 +289,19 @@ class Copy:
         led to, or 0: the caller sees to its delivery report (`Deliveries.serve`)."""
         with self.lock:
             before = self.appended
-            self._served = True
             found: dict[bytes, int] = {}
             version = self.objects.version
             for key, _ in work.reads:
                 found[key] = version(key)
             changes = [self._change(w, found) for w in work.writes]
+            self._served = True
             try:
                 self._post_safely(ev.Submitted(self._expect(answer), tx, work.reads, changes, found, epoch))
             finally:
                 self._served = False
             tag = self.appended if self.appended > before else 0
             due, self._due = self._due, []
-        for to, result in due:
-            to(result)
+        _tell(due)
         return tag
 
     def _change(self, w: Any, found: dict[bytes, int]) -> records.Change:
@@ -311,8 +317,7 @@ class Copy:
         with self.lock:
             self._post_safely(ev.Asked(self._expect(answer), tx, attempt))
             due, self._due = self._due, []
-        for to, result in due:
-            to(result)
+        _tell(due)
 
     def hand_over(self, to: str, answer: Answer) -> None:
         """Make `to` active."""

@@ -80,8 +80,8 @@ class Deliveries:
             self._poll(self._session(), 0)
         finally:
             self._polling.release()
-        if not self.followed:
-            self._hand_on()
+            if not self.followed:
+                self._hand_on()
 
     def _poll(self, session: LogSession, timeout_s: float) -> None:
         self._push()

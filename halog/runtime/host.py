@@ -94,7 +94,7 @@ class Host:
         self._tail_thread: threading.Thread | None = None
         self._threads: list[threading.Thread] = []
         self._closing = threading.Event()
-        self._pushes = Pushes(lambda node, frame: self.members.offer(node, frame))
+        self._pushes = Pushes(lambda node, frame: self.members.offer(node, frame), settings.max_record_bytes)
         self.deliveries = Deliveries(lambda: self._session, lambda: list(self.copies.values()), self._pushes.flush)
 
     # --- life ---
@@ -210,8 +210,11 @@ class Host:
         if not self._closing.wait(TICK_S):
             self.members.tick()
             for copy in list(self.copies.values()):
-                copy.tick()
-                self._tail.place(copy)
+                try:
+                    copy.tick()
+                    self._tail.place(copy)
+                except Exception:  # of this copy only
+                    logger.exception("partition %s goes on after an error", copy.name)
 
     # --- what copies ask ---
 
@@ -355,6 +358,7 @@ class Host:
         """Until it is there again: log or coordinator may be away for now."""
         while not self._closing.wait(REBUILD_S):
             try:
+                copy.save()
                 if (error := ahead(self.log, copy, copy.objects.load_position())) is not None:
                     copy.fail(error)
                     return

@@ -16,16 +16,17 @@ from halog.core.ids import EpochId
 from halog.runtime import frames
 
 MAX_PUSH: Final = 1 << 20
-"""Bytes of records in one frame, but for a record that alone has more."""
+"""Bytes of records in one frame, at most and but for the last record: more gains nothing."""
 
 Group = tuple[str, EpochId, tuple[str, ...]]
 
 
 class Pushes:
-    """`offer(node, frame)` sends or drops. `add` on any thread; `flush` on one at a time."""
+    """`offer(node, frame)` sends or drops. `add` on any thread; `flush` on one at a time. A frame is at most half as
+    large again as the largest record: the node channel takes twice that."""
 
-    def __init__(self, offer: Callable[[str, bytes], None]) -> None:
-        self._offer = offer
+    def __init__(self, offer: Callable[[str, bytes], None], max_record_bytes: int) -> None:
+        self._offer, self._max = offer, min(MAX_PUSH, max_record_bytes // 2)
         self._due: deque[tuple[Group, bytes]] = deque()
 
     def add(self, partition: str, e: ev.Push) -> None:
@@ -37,7 +38,7 @@ class Pushes:
         while self._due:
             groups: dict[Group, list[bytes]] = {}
             size = 0
-            while self._due and size < MAX_PUSH:
+            while self._due and size < self._max:
                 group, data = self._due.popleft()
                 groups.setdefault(group, []).append(data)
                 size += len(data)

@@ -104,6 +104,9 @@ class Snapshots:
             except (HalogError, UnknownResult) as e:
                 logger.warning("no snapshot of %s this time: %s", copy.name, e)
                 self._retire(copy)
+            except Exception:  # of this copy only
+                logger.exception("no snapshot of %s this time", copy.name)
+                self._retire(copy)
 
     def _retire(self, copy: Copy) -> None:
         """Not active (any more): stop counting; the next active starts from the marker."""
@@ -123,7 +126,7 @@ class Snapshots:
         known = self._marked.get(copy.name)
         if known is None:
             found = self._read_mark(copy)
-            lsn, _, end = (0, 0, 0) if found is None else map(int, found.data.split())
+            lsn, _, end = (0, 0, 0) if found is None else _numbers(found.data)
             known = self._marked[copy.name] = Known(lsn, end, time.monotonic())
         return known
 
@@ -288,6 +291,12 @@ class Snapshots:
         for writer in self._writers.values():
             writer.close()
         self._writers.clear()
+
+
+def _numbers(mark: bytes) -> tuple[int, int, int]:
+    """(lsn, next offset, end) of a mark; the first ones had no end."""
+    lsn, next_offset, *end = map(int, mark.split())
+    return lsn, next_offset, end[0] if end else 0
 
 
 def _lsn(stored: bytes) -> int:

@@ -8,7 +8,7 @@ OutcomeUnknownError.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from halog.backend import Work, Write
@@ -22,6 +22,7 @@ from halog.errors import (
     RefusedError,
 )
 from halog.transactions import work
+from halog.transactions.space import Image
 
 if TYPE_CHECKING:
     from halog.transactions.writing import Transaction
@@ -34,6 +35,8 @@ class Presented(NamedTuple):
 
     partition: str
     work: Work
+    after: tuple[tuple[bytes, Image], ...]
+    """What changed objects will be then, taken together with their bytes: who assigns to them later changes nothing."""
 
 
 def commit(tx: Transaction) -> None:
@@ -73,11 +76,8 @@ def finish(tx: Transaction, presented: Presented) -> None:
 def happened(tx: Transaction, presented: Presented, lsn: int) -> None:
     """It is committed; what its objects are now need not be decoded when they are read next."""
     tx.lsn = lsn
-    for w in presented.work.writes:
-        if w.op == UPDATE:
-            entry = tx.entries[w.key]
-            if entry.obj is not None and entry.image is not None and w.value is not None:
-                tx.space.remember(entry.image, lsn, w.key, entry.obj, w.value)
+    for key, image in presented.after:
+        tx.space.remember(key, image, lsn)
     tx.finish(COMMITTED)
 
 
@@ -109,7 +109,16 @@ def _presented(tx: Transaction, changes: Mapping[bytes, Sequence[Write]], reads:
     writes = tuple(w for group in changes.values() for w in group)
     work.check_size(tx.space, writes)
     tx.id = tx.backend.new_transaction_id()
-    return Presented(partition, Work(tuple(reads.items()), writes))
+    return Presented(partition, Work(tuple(reads.items()), writes), tuple(_after(tx, writes)))
+
+
+def _after(tx: Transaction, writes: Sequence[Write]) -> Iterator[tuple[bytes, Image]]:
+    for w in writes:
+        entry = tx.entries[w.key]
+        if w.op == UPDATE and entry.obj is not None and entry.image is not None and w.value is not None:
+            image = tx.space.after(entry.image, entry.obj, w.value)
+            if image is not None:
+                yield w.key, image
 
 
 def _validate(tx: Transaction, reads: Mapping[bytes, int]) -> None:

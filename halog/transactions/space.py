@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from halog.backend import Backend, Found
+from halog.core.ids import ABSENT
 from halog.errors import RecordFormatError, UnknownTypeError
 from halog.schema.definition import ID_BYTES, Definition
 from halog.schema.registry import Registry
@@ -141,16 +142,23 @@ class Space:
             self.images.pop(next(iter(self.images)), None)
         self.images[key] = image
 
-    def remember(self, before: Image, version: int, key: bytes, obj: Any, data: bytes) -> None:
-        """An object that was `before` is now committed as it is. Only what decoding `data` would surely give, too."""
+    def after(self, before: Image, obj: Any, data: bytes) -> Image | None:
+        """What an object that was `before` and now has the bytes `data` will be once they are committed; None if
+        decoding them might give other values than it has."""
         info = before.info
         if info is None or info.mutable or type(obj) is not before.cls:
-            return
+            return None
         d = obj.__dict__
         values = {name: d[name] for name in before.values}
         types = [*map(type, values.values())]
         if types == [*map(type, before.values.values())] and _PLAIN.issuperset(types):
-            self._keep(key, Image(before.ref, version, info, values, data))
+            return Image(before.ref, ABSENT, info, values, data)
+        return None
+
+    def remember(self, key: bytes, image: Image, version: int) -> None:
+        """It is committed."""
+        image.version = version
+        self._keep(key, image)
 
     def decoded(self, found: Found) -> Image:
         """The decoded value of a committed object, for one use."""

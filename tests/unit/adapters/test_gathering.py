@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.adapters.gathering import GATHER_S, Gathering
+from halog.adapters.gathering import GATHER_S, HELD_S, Gathering
 
 pytestmark = pytest.mark.feature("R1")
 
@@ -19,30 +19,44 @@ def filled(*items: int) -> Gathering[int]:
 def test_a_lone_append_leaves_at_once() -> None:
     g = filled(1)
     assert g.waits(5.0) == 0
-    assert g.take() == [1]
+    assert g.take(5.0) == [1]
     assert not g
     assert g.waits(5.0) is None
 
 
 def test_while_a_request_is_under_way_the_next_ones_gather() -> None:
     g = filled(1)
-    g.take()
+    g.take(5.0)
     g.add(2)
     g.add(3)
-    assert g.waits(5.0) is None
-    g.back(5.0)
-    assert g.waits(5.0) == 0
-    assert g.take() == [2, 3]
+    assert g.waits(5.0) == pytest.approx(HELD_S)
+    g.back(5.001)
+    assert g.waits(5.001) == 0
+    assert g.take(5.001) == [2, 3]
+
+
+def test_a_request_that_is_not_answered_holds_up_the_others_for_a_moment_only() -> None:
+    """Its partition's leader may be gone; those of the others are not."""
+    g = filled(1)
+    g.take(5.0)
+    g.add(2)
+    assert g.waits(5.0 + HELD_S) == 0
+    assert g.take(5.0 + HELD_S) == [2]
+    g.add(3)
+    g.back(5.03)
+    assert g.waits(5.03) > 0  # one of the two is still under way
+    g.back(5.03)
+    assert g.waits(5.03) == pytest.approx(0.0, abs=GATHER_S)
 
 
 def under_way(count: int, now: float) -> Gathering[int]:
     """`count` committers have been under way at once, and half of them are back at `now`."""
     g = filled(0)
-    g.take()
+    g.take(5.0)
     for i in range(1, count):
         g.add(i)
     g.back(now)
-    for _ in g.take():
+    for _ in g.take(now):
         g.back(now)
     return g
 
@@ -62,7 +76,7 @@ def test_nobody_waits_for_company_longer_than_a_moment() -> None:
     assert g.waits(5.0 + GATHER_S / 2) == pytest.approx(GATHER_S / 2)
     for n in (1, 2):
         assert g.waits(n * 5.0 + GATHER_S) == 0
-        g.take()
+        g.take(n * 5.0)
         g.back(n * 5.0 + 5.0)
         g.add(n)
     assert g.waits(15.0) == 0  # it has learnt that the others are gone

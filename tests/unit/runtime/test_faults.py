@@ -176,3 +176,29 @@ def test_a_node_restarts_warm_where_the_last_record_opened_an_epoch(
     cluster.restart(active)
     assert other
     assert not [r for r in caplog.records if "not of this log" in r.message]
+
+
+@pytest.mark.feature("R5")
+def test_an_answer_that_raises_keeps_nobody_from_his(cluster: Cluster) -> None:
+    copy = copy_on(cluster, cluster.active_for(Counter, "c"))
+    told: list[ev.Result] = []
+
+    def broken(result: ev.Result) -> None:
+        raise RuntimeError("the event loop is closed")
+
+    with copy.lock:
+        copy.answers.update({-1: broken, -2: told.append})
+    copy.leave()
+    assert [type(r) for r in told] == [ev.Unknown]
+
+
+@pytest.mark.feature("P10")
+def test_a_store_that_fails_once_during_a_commits_look_ups_leaves_deliveries_whole(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = cluster.node(cluster.active_for(Counter, "c"))
+    copy = copy_on(cluster, node.runtime.name)
+    monkeypatch.setattr(copy.objects.store, "get", failing(StoreError("EIO"), 1, copy.objects.store.get))
+    with pytest.raises(StoreError), node.transaction() as tx:
+        tx.create(Counter("new"))
+    assert not copy._served

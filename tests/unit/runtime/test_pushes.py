@@ -8,6 +8,7 @@ import pytest
 
 from halog.core import events as ev
 from halog.core.ids import EpochId
+from halog.errors import FrameError
 from halog.ports import Entry
 from halog.runtime import frames
 from halog.runtime.copy import Copy
@@ -62,7 +63,7 @@ def test_a_sync_commit_returns_while_the_replica_has_it_by_push_only(
         assert replica.core.held.run
     for entries in late:
         replica.read(entries)
-    assert not replica.core.held.run
+    wait_until(lambda: not replica.core.held.run, "the log did not bring it")
     assert replica.wait_for(lsn + 1, 5)
 
 
@@ -83,7 +84,7 @@ def test_commits_that_leave_together_travel_in_one_frame_and_large_ones_in_sever
         assert isinstance(frame, frames.Push)
         sent.append((node, frame))
 
-    pushes, epoch = Pushes(offer), EpochId(1, "here", 0)
+    pushes, epoch = Pushes(offer, 5_000_000), EpochId(1, "here", 0)
     for data in (b"one", b"two"):
         pushes.add("p", ev.Push(("B", "C"), epoch, data))
     pushes.flush()
@@ -95,3 +96,28 @@ def test_commits_that_leave_together_travel_in_one_frame_and_large_ones_in_sever
     pushes.flush()
     pushes.flush()
     assert [len(f.records) for _, f in sent] == [1, 1, 1]
+
+
+def test_a_frame_stays_below_what_the_channel_takes_however_small_that_is() -> None:
+    """A channel takes frames of twice the largest record; a frame that does not pass would fail whoever polls."""
+    sizes: list[int] = []
+    pushes = Pushes(lambda node, data: sizes.append(len(data)), 4_000)
+    for _ in range(50):
+        pushes.add("p", ev.Push(("B",), EpochId(1, "here", 0), bytes(3_900)))
+    pushes.flush()
+    assert max(sizes) < 2 * 4_000
+
+
+@pytest.mark.feature("R5")
+def test_what_goes_wrong_beside_a_commit_is_not_its_outcome(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record was appended already: only its own answer says what became of it."""
+    host, _, node = hosts(cluster)
+    left = [FrameError("too large")]
+
+    def offer(to: str, data: bytes) -> None:
+        if left:
+            raise left.pop()
+
+    monkeypatch.setattr(host._pushes, "_offer", offer)
+    create(node, "first")
+    assert not left

@@ -126,6 +126,23 @@ def test_a_state_topic_that_was_created_again_gets_everything(cluster: Cluster) 
         assert sum(k[:1] == b"o" for k in state(cluster, name)) == 2
 
 
+@pytest.mark.feature("N4")
+def test_a_mark_without_an_end_is_read(cluster: Cluster) -> None:
+    """The first release wrote none."""
+    taker, copy = on(cluster, cluster.active_for(Counter, "c"))
+    taker.take(copy)
+    path = taker._path(copy)
+    found = taker.coordinator.get(path)
+    assert found is not None
+    taker.coordinator.set(path, b" ".join(found.data.split()[:2]), found.version)
+    taker._retire(copy)
+    put(cluster, 5)
+    taker.take(copy)
+    again = taker.coordinator.get(path)
+    assert again is not None
+    assert len(again.data.split()) == 3
+
+
 class Fresh:
     """A copy with an empty store of its own, and what restores it."""
 

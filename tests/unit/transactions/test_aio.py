@@ -269,3 +269,43 @@ def test_many_answers_wake_the_loop_once() -> None:
         assert looks == [1]
 
     asyncio.run(main())
+
+
+@pytest.mark.feature("R5")
+def test_who_assigns_while_the_commit_is_under_way_changes_nothing_for_others() -> None:
+    async def body(node: halog.aio.Node, sync: MemoryNode) -> None:
+        async with node.transaction() as tx:
+            await tx.create(Plain(1, "old"))
+        entered, go_on = threading.Event(), threading.Event()
+
+        def hold(partition: str, work: Work) -> None:
+            entered.set()
+            assert go_on.wait(5)
+
+        kept: list[Plain] = []
+
+        async def write() -> None:
+            async with node.transaction() as tx:
+                kept.append(await tx.get(Plain, 1))
+                kept[0].text = "new"
+
+        sync.backend.before_commit = hold
+        task = asyncio.ensure_future(write())
+        await asyncio.to_thread(entered.wait, 5)
+        kept[0].text = "late"
+        sync.backend.before_commit = None
+        go_on.set()
+        await task
+        async with node.transaction() as tx:
+            assert (await tx.get(Plain, 1)).text == "new"
+
+    run(body)
+
+
+def test_answers_for_a_closed_loop_are_nobodys() -> None:
+    loop = asyncio.new_event_loop()
+    mail = halog.aio.Mailbox(loop, lambda: None)
+    answer = halog.aio.Answer(loop=loop)
+    loop.close()
+    assert not mail.put(answer, 1)
+    assert not answer.done()
