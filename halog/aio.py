@@ -235,10 +235,15 @@ class Transaction:
 
     async def _settle(self, presented: commits.Presented, lsn: int | None) -> None:
         """The commit's answer; if it was none, a thread presents it until there is one."""
-        if lsn is None:
-            await _finished(_submit(self._node.pool, partial(commits.finish, self.sync, presented)))
-        else:
+        if lsn is not None:
             commits.happened(self.sync, presented, lsn)
+            return
+        try:
+            settled = _submit(self._node.pool, partial(commits.finish, self.sync, presented))
+        except NoTransactionError:  # the node was closed meanwhile: it answers at once
+            commits.finish(self.sync, presented)
+        else:
+            await _finished(settled)
 
     async def create(self, obj: T) -> T:
         """See `halog.Transaction.create` (D1)."""

@@ -5,7 +5,6 @@ A commit carries its transaction id, so presenting it again is harmless: it happ
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -18,8 +17,6 @@ from halog.runtime.asking import Asker, Waiter
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
 from halog.runtime.results import clock_behind, to_error
-
-logger = logging.getLogger("halog.node")
 
 RETRY_S = 0.002
 """Pause before a commit is tried again after this node stopped being active: the election moves on meanwhile."""
@@ -101,11 +98,7 @@ class Commits:
         waiter = Waiter()
         tag = copy.submit(tx, work, waiter, self._asker.router.epoch(copy.name))
         if tag and self.deliveries is not None:
-            try:
-                self.deliveries.serve(copy, tag, waiter.settled, until)
-            except Exception:  # says nothing of this commit, which may be in the log
-                logger.exception("deliveries go on after an error")
-                self.deliveries.expect()
+            self.deliveries.serve(copy, tag, waiter.settled, until)
         return waiter.wait(until - time.monotonic())
 
     def begin(self, partition: str, tx: bytes, work: Work, done: Callable[[int | None], bool]) -> bool:

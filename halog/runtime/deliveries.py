@@ -9,6 +9,7 @@ This module decides nothing.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -16,6 +17,8 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from halog.ports import LogSession
+
+logger = logging.getLogger("halog.host")
 
 IDLE_S = 0.1
 """How often an idle session is looked after: its errors come through its poll."""
@@ -56,7 +59,8 @@ class Deliveries:
         self._wanted.set()
 
     def serve(self, copy: Waiting, tag: int, settled: Callable[[], bool], until: float) -> None:
-        """Poll until the append `tag` is reported or `settled()`; returns at once if another thread polls."""
+        """Poll until the append `tag` is reported or `settled()`; returns at once if another thread polls. Never
+        raises: what goes wrong here says nothing of the caller's commit, which may be in the log."""
         if not self._polling.acquire(blocking=False):
             return
         try:
@@ -66,6 +70,8 @@ class Deliveries:
                 if left <= 0:
                     break
                 self._poll(session, min(SLICE_S, left))
+        except Exception:
+            logger.exception("deliveries go on after an error")
         finally:
             self._polling.release()
         self._hand_on()

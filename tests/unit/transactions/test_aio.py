@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 import halog.aio
 from halog.backend import Work
-from halog.errors import ConflictError, NotFoundError, NoTransactionError
+from halog.errors import ConflictError, NotFoundError, NoTransactionError, OutcomeUnknownError
 from halog.testing.memory import MemoryCluster
 from halog.testing.nodes import MemoryNode
 from tests.unit.transactions.model import REGISTRY, Account, Aircraft, Plain
@@ -309,3 +310,24 @@ def test_answers_for_a_closed_loop_are_nobodys() -> None:
     loop.close()
     assert not mail.put(answer, 1)
     assert not answer.done()
+
+
+def test_a_commit_whose_node_was_closed_meanwhile_is_unknown() -> None:
+    async def body(node: halog.aio.Node, sync: MemoryNode) -> None:
+        def closing(partition: str, tx: bytes, work: Work, done: Callable[[int | None], bool]) -> bool:
+            node.pool.shutdown()
+            done(None)
+            return True
+
+        def closed(partition: str, tx: bytes, work: Work) -> int:
+            raise OutcomeUnknownError("the node was closed while this commit was under way")
+
+        tx = node.transaction()
+        with pytest.raises(OutcomeUnknownError):
+            async with tx:
+                sync.backend.begin_commit, sync.backend.commit = closing, closed  # type: ignore[method-assign]
+                await tx.create(Plain(1))
+        assert tx.outcome == "unknown"
+        node.pool = ThreadPoolExecutor(1)
+
+    run(body)
