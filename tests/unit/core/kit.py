@@ -207,3 +207,15 @@ class Core:
         self.step(ev.Appended(self.p.tag, self.offset + 1))
         assert self.role is Role.VERIFYING
         return self
+
+
+def replica() -> tuple[Core, Script]:
+    """B follows A, which leads epoch 1 and waits for B; lsn 1 opened it."""
+    core, script = Core(B), Script()
+    core.loaded()
+    core.alive(A, C)
+    core.step(ev.TableSeen(1, table(epoch=epoch(1), active=A, replicas=(Replica("B", 2, SYNC),))))
+    core.land(script.started(epoch(1)))
+    core.land(script.opened(epoch(1)))
+    core.step(ev.Taken())
+    return core, script

@@ -10,21 +10,9 @@ from halog.core.chain import ChainState
 from halog.core.held import Held
 from halog.core.roles import Role
 from halog.core.table import ASYNC, SYNC, Replica
-from tests.unit.core.kit import LOG_ID, SETTINGS, SITE, A, B, C, Core, Script, create, epoch, table
+from tests.unit.core.kit import LOG_ID, SETTINGS, SITE, A, B, C, Core, Script, create, epoch, replica, table
 
 TICK = 20
-
-
-def replica() -> tuple[Core, Script]:
-    """B follows A, which leads epoch 1 and waits for B; lsn 1 opened it."""
-    core, script = Core(B), Script()
-    core.loaded()
-    core.alive(A, C)
-    core.step(ev.TableSeen(1, table(epoch=epoch(1), active=A, replicas=(Replica("B", 2, SYNC),))))
-    core.land(script.started(epoch(1)))
-    core.land(script.opened(epoch(1)))
-    core.step(ev.Taken())
-    return core, script
 
 
 def push(core: Core, *data: bytes, of: int = 1) -> list[tuple[int, bool]]:

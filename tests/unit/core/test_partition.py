@@ -10,20 +10,7 @@ from halog.core.ids import Position
 from halog.core.outcomes import Outcomes
 from halog.core.partition import Partition
 from halog.core.roles import Role
-from halog.core.table import SYNC, Replica
-from tests.unit.core.kit import LOG_ID, SETTINGS, SITE, A, B, C, Core, Script, create, epoch, table, tx
-
-
-def replica() -> tuple[Core, Script]:
-    """B follows A, which leads epoch 1 and is up; nothing is stored yet."""
-    core, script = Core(B), Script()
-    core.loaded()
-    core.alive(A, C)
-    core.step(ev.TableSeen(1, table(epoch=epoch(1), active=A, replicas=(Replica("B", 2, SYNC),))))
-    core.land(script.started(epoch(1)))
-    core.land(script.opened(epoch(1)))
-    core.step(ev.Taken())
-    return core, script
+from tests.unit.core.kit import LOG_ID, SETTINGS, SITE, A, B, Core, Script, create, epoch, replica, table, tx
 
 
 @pytest.mark.feature("R1")
