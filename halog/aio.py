@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from halog.errors import ConflictError, DeclarationError, NoTransactionError
+from halog.errors import ConflictError, DeclarationError, NoTransactionError, OutcomeUnknownError
 from halog.schema.reference import Ref
 from halog.transactions import commit as commits
 from halog.transactions import retry
@@ -122,6 +122,16 @@ class Answer(asyncio.Future[int | None]):
         """Not now."""
         return False
 
+    def give(self, lsn: int | None) -> None:
+        """On the loop's thread; one that comes too late is nobody's any more."""
+        if not self.done():
+            self.set_result(lsn)
+
+    def expire(self) -> None:
+        """Nobody answered in time."""
+        if not self.done():
+            self.set_exception(OutcomeUnknownError("no answer in time"))
+
 
 class Mailbox:
     """Takes answers to a loop, from other threads or its own: however many come together, the loop is woken once. When
@@ -140,7 +150,7 @@ class Mailbox:
         if self.loop.is_closed():  # nobody waits any more
             return False
         if threading.current_thread() is self._thread:
-            answer.set_result(lsn)
+            answer.give(lsn)
             self.follow()
             return True
         self._letters.append((answer, lsn))
@@ -156,7 +166,7 @@ class Mailbox:
         self._rung = False  # first: what is put from now on rings again
         while self._letters:
             answer, lsn = self._letters.popleft()
-            answer.set_result(lsn)
+            answer.give(lsn)
         self.follow()
 
     def follow(self) -> None:
@@ -221,17 +231,24 @@ class Transaction:
         assert tx.id is not None
         mail = self._node.mailbox()
         answer = Answer(loop=mail.loop)
-        begun = tx.backend.begin_commit(presented.partition, tx.id, presented.work, partial(mail.put, answer))
+        if not tx.backend.begin_commit(presented.partition, tx.id, presented.work, partial(mail.put, answer)):
+            await self._settle(presented, None)
+            return
         mail.follow()
+        too_late = mail.loop.call_later(tx.backend.deadline_s, answer.expire)
         try:
-            lsn = await answer if begun else None
+            lsn = await answer
         except asyncio.CancelledError:  # told when the answer is there
-            await _finished(asyncio.ensure_future(self._settle(presented, answer.result())))
+            if answer.exception() is None:
+                await _finished(asyncio.ensure_future(self._settle(presented, answer.result())))
+            else:
+                commits.unanswered(tx)
             raise
-        if lsn is None:
-            await self._settle(presented, lsn)
-        else:
-            commits.happened(tx, presented, lsn)
+        except OutcomeUnknownError as error:
+            raise commits.unanswered(tx) from error
+        finally:
+            too_late.cancel()
+        await self._settle(presented, lsn)
 
     async def _settle(self, presented: commits.Presented, lsn: int | None) -> None:
         """The commit's answer; if it was none, a thread presents it until there is one."""

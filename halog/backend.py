@@ -74,6 +74,9 @@ class Lag(msgspec.Struct, frozen=True, array_like=True):
 class Backend(Protocol):
     """A node, as transactions see it. All errors are HalogErrors; see each method."""
 
+    deadline_s: float
+    """Longest wait for an answer."""
+
     def partition_of(self, type_name: str, routing_key: bytes) -> str:
         """The partition that owns this key; UnknownTypeError if the type is bound to no policy."""
 

@@ -35,7 +35,6 @@ class KafkaSession:
         self._count = 0
         self._lock = threading.Lock()
         self._users = 0  # threads inside the producer: it is destroyed when the last has left
-        self._purged = False
         self._bootstrap = bootstrap
         self._producer: Any = Producer({**kafka_conf.producer(bootstrap), "error_cb": self._on_error})
         self._known: set[str] = set()

@@ -83,7 +83,8 @@ class Runtime:
         self._count = self.incarnation << 22
         self._id_lock = threading.Lock()
         self._nodes_lock = threading.Lock()
-        self._asker = Asker(name, self.router, {}, config.timing.call_deadline_ms / 1000)
+        self.deadline_s = config.timing.call_deadline_ms / 1000
+        self._asker = Asker(name, self.router, {}, self.deadline_s)
         self._commits = Commits(self._asker, self.location)
         self.operators = Operators(self._asker)
         self.new_transaction_id = self._commits.new_id

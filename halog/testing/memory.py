@@ -113,6 +113,7 @@ class MemoryBackend:
     def __init__(self, cluster: MemoryCluster | None = None, *, name: str = "memory", active: bool = True) -> None:
         self.cluster = cluster or MemoryCluster()
         self.active = active
+        self.deadline_s = 15.0
         self.requests = 0
         """Everything asked of the active node so far, for tests that count."""
         self.unreachable = False

@@ -81,6 +81,13 @@ def happened(tx: Transaction, presented: Presented, lsn: int) -> None:
     tx.finish(COMMITTED)
 
 
+def unanswered(tx: Transaction) -> OutcomeUnknownError:
+    """Nobody said in time what became of it; the error to raise."""
+    error = OutcomeUnknownError("nobody answered in time; the transaction may have happened")
+    _end(tx, error)
+    return error
+
+
 def _end(tx: Transaction, error: HalogError) -> None:
     if isinstance(error, OutcomeUnknownError):
         error.evidence.setdefault("tx", None if tx.id is None else tx.id.hex())

@@ -331,3 +331,37 @@ def test_a_commit_whose_node_was_closed_meanwhile_is_unknown() -> None:
         node.pool = ThreadPoolExecutor(1)
 
     run(body)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_commit_nobody_answers_is_unknown_when_its_time_is_up(cancelled: bool) -> None:
+    """Its task, which cannot be cancelled meanwhile, is free then; an answer that comes later is nobody's."""
+
+    async def body(node: halog.aio.Node, sync: MemoryNode) -> None:
+        late: list[Callable[[int | None], bool]] = []
+
+        def never(partition: str, tx: bytes, work: Work, done: Callable[[int | None], bool]) -> bool:
+            late.append(done)
+            return True
+
+        sync.backend.begin_commit = never  # type: ignore[method-assign]
+        sync.backend.deadline_s = 0.05
+        tx = node.transaction()
+
+        async def write() -> None:
+            async with tx:
+                await tx.create(Plain(1))
+
+        task = asyncio.ensure_future(write())
+        await asyncio.sleep(0)
+        if cancelled:
+            task.cancel()
+        with pytest.raises(asyncio.CancelledError if cancelled else OutcomeUnknownError) as caught:
+            await task
+        assert tx.outcome == "unknown"
+        if isinstance(caught.value, OutcomeUnknownError):
+            assert caught.value.evidence["tx"] == (tx.sync.id or b"").hex()
+        assert late[0](7)
+        assert tx.sync.lsn is None
+
+    run(body)
