@@ -43,9 +43,9 @@ class Gathering(Generic[T]):
         self._items.append(item)
         self._peak = max(self._peak, self._sent - self._answered + len(self._items))
 
-    def back(self, now: float) -> None:
-        """One of a request's items was answered."""
-        self._answered += 1
+    def back(self, count: int, now: float) -> None:
+        """So many of what was sent were answered."""
+        self._answered += count
         if self._answered == self._sent:
             self._back_at = now
 

@@ -30,7 +30,7 @@ def test_while_a_request_is_under_way_the_next_ones_gather() -> None:
     g.add(2)
     g.add(3)
     assert g.waits(5.0) == pytest.approx(HELD_S)
-    g.back(5.001)
+    g.back(1, 5.001)
     assert g.waits(5.001) == 0
     assert g.take(5.001) == [2, 3]
 
@@ -43,9 +43,9 @@ def test_a_request_that_is_not_answered_holds_up_the_others_for_a_moment_only() 
     assert g.waits(5.0 + HELD_S) == 0
     assert g.take(5.0 + HELD_S) == [2]
     g.add(3)
-    g.back(5.03)
+    g.back(1, 5.03)
     assert g.waits(5.03) > 0  # one of the two is still under way
-    g.back(5.03)
+    g.back(1, 5.03)
     assert g.waits(5.03) == pytest.approx(0.0, abs=GATHER_S)
 
 
@@ -55,9 +55,9 @@ def under_way(count: int, now: float) -> Gathering[int]:
     g.take(5.0)
     for i in range(1, count):
         g.add(i)
-    g.back(now)
+    g.back(1, now)
     for _ in g.take(now):
-        g.back(now)
+        g.back(1, now)
     return g
 
 
@@ -77,7 +77,7 @@ def test_nobody_waits_for_company_longer_than_a_moment() -> None:
     for n in (1, 2):
         assert g.waits(n * 5.0 + GATHER_S) == 0
         g.take(n * 5.0)
-        g.back(n * 5.0 + 5.0)
+        g.back(1, n * 5.0 + 5.0)
         g.add(n)
     assert g.waits(15.0) == 0  # it has learnt that the others are gone
 
