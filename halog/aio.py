@@ -59,7 +59,8 @@ class Node:
         loop = asyncio.get_running_loop()
         mail = self._mail
         if mail is None or mail.loop is not loop:
-            mail = self._mail = Mailbox(loop, self.sync.backend.follow_up)
+            backend = self.sync.backend
+            mail = self._mail = Mailbox(loop, backend.follow_up, backend.deadline_s)
         return mail
 
     async def __aenter__(self) -> Node:
@@ -135,21 +136,45 @@ class Answer(asyncio.Future[int | None]):
 
 class Mailbox:
     """Takes answers to a loop, from other threads or its own: however many come together, the loop is woken once. When
-    the tasks they woke have run, the loop looks for more itself."""
+    the tasks they woke have run, the loop looks for more itself. Also says that an answer comes too late, with one
+    timer for all: they are expected in order."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, follow_up: Callable[[], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, follow_up: Callable[[], None], deadline_s: float) -> None:
         self.loop = loop
-        self._thread = threading.current_thread()
-        self._follow_up = follow_up
+        self._thread = threading.get_ident()
+        self._follow_up, self._deadline_s = follow_up, deadline_s
         self._following = False
         self._letters: deque[tuple[Answer, int | None]] = deque()
         self._rung = False
+        self._expected: deque[tuple[float, Answer]] = deque()
+        self._watching = False
+
+    def expect(self) -> Answer:
+        """An answer that is to come within the deadline. Only on the loop's thread."""
+        answer, expected, now = Answer(loop=self.loop), self._expected, self.loop.time()
+        while expected and expected[0][1].done():
+            expected.popleft()
+        expected.append((now + self._deadline_s, answer))
+        if not self._watching:
+            self._watch()
+        return answer
+
+    def _watch(self) -> None:
+        self._watching = bool(self._expected)
+        if self._watching:
+            self.loop.call_at(self._expected[0][0], self._expire)
+
+    def _expire(self) -> None:
+        expected, now = self._expected, self.loop.time()
+        while expected and (expected[0][0] <= now or expected[0][1].done()):
+            expected.popleft()[1].expire()
+        self._watch()
 
     def put(self, answer: Answer, lsn: int | None) -> bool:
         """Any thread. True: `follow_up` will be called."""
         if self.loop.is_closed():  # nobody waits any more
             return False
-        if threading.current_thread() is self._thread:
+        if threading.get_ident() == self._thread:
             answer.give(lsn)
             self.follow()
             return True
@@ -186,6 +211,7 @@ class Transaction:
     def __init__(self, node: Node, tx: SyncTransaction) -> None:
         self.sync, self._node = tx, node
         self._lock = asyncio.Lock()
+        """Held by a verb that runs on a thread."""
         self._context: contextvars.Context | None = None
 
     async def __aenter__(self) -> Transaction:
@@ -207,15 +233,36 @@ class Transaction:
 
     async def commit(self) -> None:
         """See `halog.Transaction.commit`; done by itself at the end of the block."""
-        await self._lock.acquire()
+        while self._lock.locked():  # a verb is under way
+            async with self._lock:
+                pass
+        tx = self.sync
+        tx.check_open()
+        if not self._commits_here():
+            await self._do(tx.commit)
+            return
+        presented = commits.prepare(tx)  # from here on every other verb is refused
+        if presented is None:
+            return
+        assert tx.id is not None
+        mail = self._node.mailbox()
+        answer = mail.expect()
+        if not tx.backend.begin_commit(presented.partition, tx.id, presented.work, partial(mail.put, answer)):
+            answer.give(None)
+            await self._settle(presented)
+            return
+        mail.follow()
         try:
-            self.sync.check_open()
-            if self._commits_here():
-                await self._commit_here()
-                return
-        finally:
-            self._lock.release()
-        await self._do(self.sync.commit)
+            lsn = await answer
+        except asyncio.CancelledError:  # told when the answer is there
+            if answer.exception() is None:
+                await self._settled(presented, answer.result())
+            else:
+                commits.unanswered(tx)
+            raise
+        except OutcomeUnknownError as error:
+            raise commits.unanswered(tx) from error
+        await self._settled(presented, lsn)
 
     def _commits_here(self) -> bool:
         entries, is_active = self.sync.entries.values(), self.sync.backend.is_active
@@ -223,38 +270,14 @@ class Transaction:
             return is_active(next(iter(entries)).partition)
         return bool(entries) and all(map(is_active, {e.partition for e in entries}))
 
-    async def _commit_here(self) -> None:
-        tx = self.sync
-        presented = commits.prepare(tx)
-        if presented is None:
-            return
-        assert tx.id is not None
-        mail = self._node.mailbox()
-        answer = Answer(loop=mail.loop)
-        if not tx.backend.begin_commit(presented.partition, tx.id, presented.work, partial(mail.put, answer)):
-            await self._settle(presented, None)
-            return
-        mail.follow()
-        too_late = mail.loop.call_later(tx.backend.deadline_s, answer.expire)
-        try:
-            lsn = await answer
-        except asyncio.CancelledError:  # told when the answer is there
-            if answer.exception() is None:
-                await _finished(asyncio.ensure_future(self._settle(presented, answer.result())))
-            else:
-                commits.unanswered(tx)
-            raise
-        except OutcomeUnknownError as error:
-            raise commits.unanswered(tx) from error
-        finally:
-            too_late.cancel()
-        await self._settle(presented, lsn)
-
-    async def _settle(self, presented: commits.Presented, lsn: int | None) -> None:
-        """The commit's answer; if it was none, a thread presents it until there is one."""
+    async def _settled(self, presented: commits.Presented, lsn: int | None) -> None:
         if lsn is not None:
             commits.happened(self.sync, presented, lsn)
-            return
+        else:
+            await _finished(asyncio.ensure_future(self._settle(presented)))
+
+    async def _settle(self, presented: commits.Presented) -> None:
+        """No answer came of it: a thread presents it until there is one."""
         try:
             settled = _submit(self._node.pool, partial(commits.finish, self.sync, presented))
         except NoTransactionError:  # the node was closed meanwhile: it answers at once

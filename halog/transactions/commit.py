@@ -27,7 +27,7 @@ from halog.transactions.space import Image
 if TYPE_CHECKING:
     from halog.transactions.writing import Transaction
 
-COMMITTED, ROLLED_BACK, UNKNOWN = 2, 3, 4
+COMMITTED, ROLLED_BACK, UNKNOWN, COMMITTING = 2, 3, 4, 5
 
 
 class Presented(NamedTuple):
@@ -116,6 +116,7 @@ def _presented(tx: Transaction, changes: Mapping[bytes, Sequence[Write]], reads:
     writes = tuple(w for group in changes.values() for w in group)
     work.check_size(tx.space, writes)
     tx.id = tx.backend.new_transaction_id()
+    tx.state = COMMITTING
     return Presented(partition, Work(tuple(reads.items()), writes), tuple(_after(tx, writes)))
 
 

@@ -26,9 +26,16 @@ T = TypeVar("T")
 _new = object.__new__
 
 OPEN: Final = 0
-NEW, COMMITTED, ROLLED_BACK, UNKNOWN = 1, 2, 3, 4
-OUTCOMES: Final = ("open", "new", "committed", "rolled back", "unknown")
-_WORDS: Final = ("is open", "has not begun", "has committed", "was rolled back", "ended without a known outcome")
+NEW, COMMITTED, ROLLED_BACK, UNKNOWN, COMMITTING = 1, 2, 3, 4, 5
+OUTCOMES: Final = ("open", "new", "committed", "rolled back", "unknown", "committing")
+_WORDS: Final = (
+    "is open",
+    "has not begun",
+    "has committed",
+    "was rolled back",
+    "ended without a known outcome",
+    "is being committed",
+)
 
 
 class Reading:

@@ -122,7 +122,7 @@ class Transaction(Reading):
 
     @property
     def outcome(self) -> str:
-        """`open`, `new`, `committed`, `rolled back` or `unknown`."""
+        """`new`, `open`, `committing`, `committed`, `rolled back` or `unknown`."""
         return OUTCOMES[self.state]
 
     # --- verbs ---

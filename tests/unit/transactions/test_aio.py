@@ -251,7 +251,7 @@ def test_many_answers_wake_the_loop_once() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         looks: list[int] = []
-        mail = halog.aio.Mailbox(loop, lambda: looks.append(1))
+        mail = halog.aio.Mailbox(loop, lambda: looks.append(1), 5)
         futures = [halog.aio.Answer(loop=loop) for _ in range(5)]
         rung = []
         real = loop.call_soon_threadsafe
@@ -305,7 +305,7 @@ def test_who_assigns_while_the_commit_is_under_way_changes_nothing_for_others() 
 
 def test_answers_for_a_closed_loop_are_nobodys() -> None:
     loop = asyncio.new_event_loop()
-    mail = halog.aio.Mailbox(loop, lambda: None)
+    mail = halog.aio.Mailbox(loop, lambda: None, 5)
     answer = halog.aio.Answer(loop=loop)
     loop.close()
     assert not mail.put(answer, 1)
