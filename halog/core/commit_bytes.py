@@ -20,6 +20,8 @@ RawChange = tuple[int, bytes, bytes, bytes | None, int, bytes | None]
 
 def _varint(n: int) -> bytes:
     """Of a number already zigzagged."""
+    if 16_383 < n < 2_097_152:  # most lsns
+        return bytes((n & 127 | 128, n >> 7 & 127 | 128, n >> 14))
     if n >> 64:
         raise OverflowError("a number does not fit 64 bits")
     out = bytearray()

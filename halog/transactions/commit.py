@@ -8,7 +8,7 @@ OutcomeUnknownError.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from halog.backend import Work, Write
@@ -35,7 +35,7 @@ class Presented(NamedTuple):
 
     partition: str
     work: Work
-    after: tuple[tuple[bytes, Image], ...]
+    after: Sequence[tuple[bytes, Image]]
     """What changed objects will be then, taken together with their bytes: who assigns to them later changes nothing."""
 
 
@@ -113,20 +113,21 @@ def _presented(tx: Transaction, changes: Mapping[bytes, Sequence[Write]], reads:
             "its reads may be old, so nothing was written"
         )
     partition = work.check_one_partition(tx, changes)
-    writes = tuple(w for group in changes.values() for w in group)
-    work.check_size(tx.space, writes)
+    space, entries = tx.space, tx.entries
+    writes: list[Write] = []
+    after: list[tuple[bytes, Image]] = []
+    for key, group in changes.items():
+        writes += group
+        for w in group:
+            entry = entries[key]
+            if w.op == UPDATE and entry.obj is not None and entry.image is not None and w.value is not None:
+                image = space.after(entry.image, entry.obj, w.value)
+                if image is not None:
+                    after.append((key, image))
+    work.check_size(space, writes)
     tx.id = tx.backend.new_transaction_id()
     tx.state = COMMITTING
-    return Presented(partition, Work(tuple(reads.items()), writes), tuple(_after(tx, writes)))
-
-
-def _after(tx: Transaction, writes: Sequence[Write]) -> Iterator[tuple[bytes, Image]]:
-    for w in writes:
-        entry = tx.entries[w.key]
-        if w.op == UPDATE and entry.obj is not None and entry.image is not None and w.value is not None:
-            image = tx.space.after(entry.image, entry.obj, w.value)
-            if image is not None:
-                yield w.key, image
+    return Presented(partition, Work(tuple(reads.items()), tuple(writes)), after)
 
 
 def _validate(tx: Transaction, reads: Mapping[bytes, int]) -> None:

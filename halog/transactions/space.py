@@ -17,6 +17,7 @@ from halog.backend import Backend, Found
 from halog.core.ids import ABSENT
 from halog.errors import RecordFormatError, UnknownTypeError
 from halog.schema.definition import ID_BYTES, Definition
+from halog.schema.methods import BINDING
 from halog.schema.registry import Registry
 from halog.schema.typeinfo import TypeInfo
 
@@ -62,6 +63,8 @@ class Image(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; plain val
     """What it was decoded from: the active node hands out the same one until it changes."""
     size: int = 0
     """Entries of an unchanged object's `__dict__`: its fields and its binding."""
+    plain: list[type] | None = None
+    """The values' types, if such values come out of their bytes as they went in; looked at when first needed."""
     mutable: bool = True
     cls: type[Any] = object
 
@@ -148,12 +151,19 @@ class Space:
         info = before.info
         if info is None or info.mutable or type(obj) is not before.cls:
             return None
-        d = obj.__dict__
-        values = {name: d[name] for name in before.values}
+        values = obj.__dict__.copy()
+        del values[BINDING]
+        if values.keys() != before.values.keys():
+            return None
         types = [*map(type, values.values())]
-        if types == [*map(type, before.values.values())] and _PLAIN.issuperset(types):
-            return Image(before.ref, ABSENT, info, values, data)
-        return None
+        if types != before.plain:
+            if before.plain is not None or not _PLAIN.issuperset(types):
+                return None
+            if types != [*map(type, before.values.values())]:
+                return None
+        image = Image(before.ref, ABSENT, info, values, data)
+        image.plain = types
+        return image
 
     def remember(self, key: bytes, image: Image, version: int) -> None:
         """It is committed."""

@@ -66,6 +66,8 @@ def check_one_partition(tx: Reading, changes: Mapping[bytes, object]) -> str:
     """The partition of a transaction that changes something; CrossPartitionError if it has more than one."""
     entries = tx.entries
     home = entries[next(iter(changes))]
+    if len(entries) == 1:
+        return home.partition
     for e in entries.values():
         if e.partition != home.partition and (e.known or e.key in changes):
             raise cross_partition(tx.space, home, e.key, e.partition)
@@ -88,7 +90,7 @@ def cross_partition(space: Space, one: Entry, key: bytes, partition: str) -> Cro
 
 def check_size(space: Space, writes: Sequence[Write]) -> None:
     """Refuse what cannot fit, before it is sent (R8); the active node checks the record's exact size."""
-    size = sum(len(w.value) for w in writes if w.value is not None)
+    size = sum([len(w.value) for w in writes if w.value is not None])
     if size > space.max_record_bytes:
         raise too_large(space, writes, size, space.max_record_bytes)
 
