@@ -112,14 +112,16 @@ class KafkaSession:
             self._failed = self._failed or f"{type(e).__name__}: {e}"
 
     def _send(self, tp: TopicPartition, run: _Run) -> None:
-        produce, (topic, partition) = self._producer.produce, tp
+        topic, partition = tp
         values, run.values = run.values, []
-        last = values.pop()
-        report: Any = partial(self._first, run)
-        for value in values:
-            produce(topic, value=value, partition=partition, on_delivery=report)
-            report = None
-        produce(topic, value=last, partition=partition, on_delivery=partial(self._last, run))
+        last = partial(self._last, run)
+        if len(values) == 1:
+            self._producer.produce(topic, value=values[0], partition=partition, on_delivery=last)
+            return
+        messages: list[dict[str, Any]] = [{"value": value} for value in values]
+        messages[0]["callback"], messages[-1]["callback"] = partial(self._first, run), last
+        if self._producer.produce_batch(topic, messages, partition=partition) != len(messages):
+            raise KafkaException(next(m["_error"] for m in messages if "_error" in m))
 
     def _first(self, run: _Run, error: Any, message: Any) -> None:
         """librdkafka's callback, inside `poll`, as the next one; they must never raise (fact 7)."""

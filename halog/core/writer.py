@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+import msgspec
+
 from halog.core import events as ev
 from halog.core import records
 from halog.core.chain import Chain
@@ -19,18 +21,17 @@ from halog.core.outcomes import Outcomes
 from halog.core.settings import Settings
 
 
-class InFlight:
+class InFlight(msgspec.Struct, eq=False, gc=False):  # gc: no cycles possible
     """A record given to the log and not yet known to be in it."""
 
-    __slots__ = ("digest", "lsn", "record", "since_ms", "size", "tag", "tokens", "tx")
-
-    def __init__(
-        self, tag: int, record: records.Record, digest_: bytes, since_ms: int, tokens: list[int], size: int
-    ) -> None:
-        self.tag, self.record, self.digest, self.since_ms, self.tokens = tag, record, digest_, since_ms, tokens
-        self.size = size
-        self.lsn = record.header.lsn
-        self.tx = record.header.tx
+    tag: int
+    record: records.Record
+    digest: bytes
+    since_ms: int
+    tokens: list[int]
+    size: int
+    lsn: int
+    tx: bytes
 
 
 class Writer:
@@ -88,7 +89,8 @@ class Writer:
 
     def _append(self, record: records.Record, data: bytes, now: int, tokens: list[int], out: list[ev.Effect]) -> None:
         self.tag += 1
-        item = InFlight(self.tag, record, digest(data), now, tokens, len(data))
+        head = record.header
+        item = InFlight(self.tag, record, digest(data), now, tokens, len(data), head.lsn, head.tx)
         self.flying += item.size
         self.last_lsn, self.last_hash = item.lsn, item.digest
         self.queue.append(item)

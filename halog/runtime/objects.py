@@ -9,7 +9,7 @@ first, so nobody sees it lag; a process that dies reads the rest again from the 
 Keys, all behind the 8 first bytes of the log id, so that another history's leftovers are never taken for ours:
     o <ref>          lsn (8), length of the index key (4), index key, encoded value
     i <index key>    ref
-    t <lsn>          transaction id
+    t <lsn>          outcomes from that lsn on, as many as were stored together: each lsn (8), transaction id (16)
     x <lsn> <ref>    deleted at lsn (until a snapshot has passed it)
     m                position: chain state, next offset, outcome horizon
 """
@@ -25,7 +25,7 @@ import msgspec
 from halog.backend import Found
 from halog.core import records
 from halog.core.chain import ChainState
-from halog.core.ids import ABSENT
+from halog.core.ids import ABSENT, TX_BYTES
 from halog.core.outcomes import Outcomes
 from halog.errors import StoreError
 from halog.ports import Snapshot, Store
@@ -36,6 +36,9 @@ CACHE_OBJECTS = 200_000
 
 _HEAD = struct.Struct(">QI")
 _LSN = struct.Struct(">Q")
+_OUTCOME = struct.Struct(f">Q{TX_BYTES}s")
+_OUTCOMES_EACH = 1_000
+"""Outcomes stored together by a restore: 24 kB."""
 
 SAVE_AT = 1_000
 """Changes not yet stored: about 0.3 MB of small objects. Beyond that they are stored at once."""
@@ -61,6 +64,11 @@ def pack_object(lsn: int, key: bytes, value: bytes) -> bytes:
     return _HEAD.pack(lsn, len(key)) + key + value
 
 
+def _last_lsn(block: bytes) -> int:
+    lsn: int = _OUTCOME.unpack_from(block, len(block) - _OUTCOME.size)[0]
+    return lsn
+
+
 def unpack_object(ref: bytes, data: bytes) -> Found:
     """The inverse of `pack_object`."""
     lsn, n = _HEAD.unpack_from(data)
@@ -79,6 +87,8 @@ class ObjectTable:
         self.cache: dict[bytes, Found] = {}
         self._outcomes = Outcomes()
         self._unsaved: dict[bytes, bytes | None] = {}
+        self._happened: list[bytes] = []
+        """Outcomes, as stored."""
         self._position: tuple[ChainState, int] | None = None
         """What the next `save` stores."""
         self._last_offset = -1
@@ -93,9 +103,13 @@ class ObjectTable:
 
     def take(self, accepted: Iterable[records.Record], state: ChainState, next_offset: int) -> None:
         """Accepted records: visible from here on."""
+        unsaved, happened = self._unsaved, self._happened
         for record in accepted:
-            self._unsaved.update(self.items_for(record))
-            self.show(record)
+            if type(record) is records.Commit:
+                lsn = _LSN.pack(record.header.lsn)
+                happened.append(lsn + record.header.tx)
+                unsaved.update(self.items_for(record, lsn))
+                self.show(record)
         self._position, self._last_offset = (state, next_offset), next_offset - 1
 
     def keep(self, state: ChainState, next_offset: int) -> None:
@@ -117,23 +131,24 @@ class ObjectTable:
         with self.lock:
             if self._position is not None:
                 self._unsaved.update([self._position_item(*self._position)])
+                if self._happened:
+                    self._unsaved[self._t + self._happened[0][: _LSN.size]] = b"".join(self._happened)
                 self.store.write(self._unsaved.items())
-                self._unsaved, self._position = {}, None
+                self._forget_unsaved()
 
-    def items_for(self, record: records.Record) -> list[Item]:
-        """The store's changes for one accepted record."""
-        if type(record) is not records.Commit:
-            return []
-        lsn = record.header.lsn
-        at = _LSN.pack(lsn)
-        items: list[Item] = [(self._t + at, record.header.tx)]
+    def _forget_unsaved(self) -> None:
+        self._unsaved, self._happened, self._position = {}, [], None
+
+    def items_for(self, record: records.Commit, lsn: bytes) -> list[Item]:
+        """The store's changes of objects for one accepted commit; `lsn` is its lsn, packed."""
+        items: list[Item] = []
         for c in record.changes:
             if c.value is None:
                 items.append((self._o + c.ref, None))
                 items.append((self._i + c.key, None))
-                items.append((self._x + at + c.ref, b""))
+                items.append((self._x + lsn + c.ref, b""))
             else:
-                items.append((self._o + c.ref, pack_object(lsn, c.key, c.value)))
+                items.append((self._o + c.ref, pack_object(record.header.lsn, c.key, c.value)))
                 if c.op == records.CREATE:
                     items.append((self._i + c.key, c.ref))
         return items
@@ -142,10 +157,8 @@ class ObjectTable:
         position = StoredPosition(state, next_offset, self._last_offset, self._outcomes.horizon)
         return self._m, msgspec.msgpack.encode(position)
 
-    def show(self, record: records.Record) -> None:
-        """Make an accepted record visible."""
-        if type(record) is not records.Commit:
-            return
+    def show(self, record: records.Commit) -> None:
+        """Make an accepted commit visible."""
         cache, lsn, dirty = self.cache, record.header.lsn, self.dirty
         for c in record.changes:
             if dirty is not None:
@@ -214,14 +227,14 @@ class ObjectTable:
     def load_outcomes(self) -> Outcomes:
         """The outcome table, oldest first."""
         position = self.load_position()
-        items = ((tx, _LSN.unpack(k[-8:])[0]) for k, tx in self.store.scan(self._t))
+        items = ((tx, lsn) for _, block in self.store.scan(self._t) for lsn, tx in _OUTCOME.iter_unpack(block))
         return Outcomes(items, position.horizon if position else b"")
 
     def forget_outcomes(self, keep_from_lsn: int) -> list[Item]:
-        """Changes that drop remembered transaction ids below an lsn."""
+        """Changes that drop remembered transaction ids below an lsn; a few of them stay with later ones."""
         drop: list[Item] = []
-        for k, _ in self.store.scan(self._t):
-            if _LSN.unpack(k[-8:])[0] >= keep_from_lsn:
+        for k, block in self.store.scan(self._t):
+            if _last_lsn(block) >= keep_from_lsn:
                 break
             drop.append((k, None))
         return drop
@@ -241,8 +254,8 @@ class ObjectTable:
 
     def outcomes_between(self, source: Snapshot, above_lsn: int) -> list[tuple[int, bytes]]:
         """(lsn, transaction id) of remembered outcomes above an lsn, oldest first."""
-        items = source.scan(self._t, self._t + _LSN.pack(above_lsn))
-        return [(_LSN.unpack(k[-8:])[0], tx) for k, tx in items]
+        blocks = (block for _, block in source.scan(self._t) if _last_lsn(block) > above_lsn)
+        return [item for block in blocks for item in _OUTCOME.iter_unpack(block) if item[0] > above_lsn]
 
     def objects(self, source: Snapshot) -> Iterator[tuple[bytes, bytes]]:
         """(ref, stored bytes) of every object in a snapshot of the store, by reference."""
@@ -267,14 +280,15 @@ class ObjectTable:
         yield self._m, msgspec.msgpack.encode(position)
         for o in sorted(objects):
             yield prefix + o, objects[o]
-        for tx, lsn in outcomes:
-            yield self._t + _LSN.pack(lsn), tx
+        for at in range(0, len(outcomes), _OUTCOMES_EACH):
+            block = b"".join([_OUTCOME.pack(lsn, tx) for tx, lsn in outcomes[at : at + _OUTCOMES_EACH]])
+            yield self._t + block[: _LSN.size], block
 
     def drop(self) -> None:
         """Delete everything of this partition from the store."""
         with self.lock:
             self.cache.clear()
-            self._unsaved, self._position = {}, None
+            self._forget_unsaved()
             self.store.drop(self.prefix)
 
 
