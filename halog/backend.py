@@ -7,7 +7,7 @@ backend hides where the active is: it waits, retries and follows hand-overs unti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -76,6 +76,12 @@ class Backend(Protocol):
 
     deadline_s: float
     """Longest wait for an answer."""
+
+    @property
+    def states(self) -> Mapping[str, object]:
+        """By partition this very process is active for: an object that is replaced whenever the partition's objects
+        change, and absent while they do. What was read while it was the same, from before the first read on, is one
+        snapshot."""
 
     def partition_of(self, type_name: str, routing_key: bytes) -> str:
         """The partition that owns this key; UnknownTypeError if the type is bound to no policy."""

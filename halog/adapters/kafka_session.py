@@ -104,12 +104,12 @@ class KafkaSession:
             for tp, run in runs.items():
                 self._send(tp, run)
         except BufferError:
-            self._failed = self._failed or "the producer's queue is full"
+            self._failed = "the producer's queue is full"
         except KafkaException as e:
             error = e.args[0]
-            self._failed = self._failed or f"{error.name()}: {error.str()}"
+            self._failed = f"{error.name()}: {error.str()}"
         except Exception as e:  # part of a request is lost
-            self._failed = self._failed or f"{type(e).__name__}: {e}"
+            self._failed = f"{type(e).__name__}: {e}"
 
     def _send(self, tp: TopicPartition, run: _Run) -> None:
         topic, partition = tp

@@ -92,8 +92,8 @@ class Copy:
             ev.EndSession: self._end_session,
             ev.Read: lambda e: node.follow(self.tp, e.offset),
             ev.StopReading: lambda e: node.unfollow(self.tp),
-            ev.Apply: lambda e: self.objects.take((e.record,), e.state, e.next_offset),
-            ev.ApplyAll: lambda e: self.objects.take(e.records, e.state, e.next_offset),
+            ev.Apply: lambda e: self._take((e.record,), e.state, e.next_offset),
+            ev.ApplyAll: lambda e: self._take(e.records, e.state, e.next_offset),
             ev.Keep: lambda e: self.objects.keep(e.state, e.next_offset),
             ev.Reply: self._reply,
             ev.SetTable: lambda e: node.set_table(self, e),
@@ -262,12 +262,23 @@ class Copy:
         if self.session is not None:
             self.node.end_session(self.session, e.why)
 
+    def _take(self, accepted: Sequence[records.Record], state: ChainState, next_offset: int) -> None:
+        states = self.node.states
+        serving = states.pop(self.name, None)  # absent while the objects change
+        self.objects.take(accepted, state, next_offset)
+        if serving is not None:
+            states[self.name] = object()
+
     def _reply(self, e: ev.Reply) -> None:
         answer = self.answers.pop(e.token, None)
         if answer is not None:
             self._due.append((answer, e.result))
 
     def _role_changed(self, e: ev.RoleChanged) -> None:
+        if self.serving and e.role == self.core.role.value:
+            self.node.states[self.name] = object()
+        else:
+            self.node.states.pop(self.name, None)
         if e.role == Role.STARTING.value:
             self.session = self.node.current_session()
         self.node.role_changed(self, e.role, e.why)

@@ -75,6 +75,7 @@ class Host:
         self.snapshots = snapshots
         self.copies: dict[str, Copy] = {}
         self.by_tp: dict[TopicPartition, Copy] = {}
+        self.states: dict[str, object] = {}
         self.control = Control(self.copies).take
         self.members: Membership
         self.observers: list[Callable[[Copy, str, str], None]] = []

@@ -77,6 +77,7 @@ class Runtime:
         self.member = Member(name, self.incarnation)
         self.router = Router(name, adapters.channel, config.timing.attempt_timeout_ms / 1000)
         self.host: Host | None = None
+        self.states: Mapping[str, object] = {}
         self.session_state = SessionState.CONNECTED
         self._mapper_for, self._execute, self._publish = mapper_for, execute, publish
         self._owners: dict[str, tuple[Mapper, tuple[str, ...]]] = {}
@@ -153,7 +154,7 @@ class Runtime:
             host.start(self.members)
             self.members.tails = host.tails
             host.host_all([vt for vt in tables.values() if self.name in vt[1].configured])
-            self._asker.copies = host.copies
+            self._asker.copies, self.states = host.copies, host.states
             self._commits.deliveries = host.deliveries
         for name in tables:
             a.coordinator.watch(f"partitions/{name}", self._table_changed)

@@ -20,6 +20,8 @@ class Surroundings(Protocol):
     me: Member
     settings: Settings
     store: Store
+    states: dict[str, object]
+    """See `Backend.states`."""
     before_images: frozenset[str]
     """Policies that keep the bytes a change replaced."""
 

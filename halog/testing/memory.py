@@ -42,6 +42,8 @@ class MemoryPartition:
         self.name = name
         self.lock = threading.RLock()
         self.objects: dict[bytes, Found] = {}
+        self.states: list[dict[str, object]] = []
+        """Of the backends that are active for it; see `Backend.states`."""
         self.log: list[bytes] = []
         self._writer = Writer(
             Chain(ChainState(_LOG_ID, "memory", _EPOCH, opened=True, led=1)), Outcomes(), settings, 0, 0
@@ -82,11 +84,15 @@ class MemoryPartition:
 
     def _apply(self, record: records.Record) -> None:
         assert isinstance(record, records.Commit)
+        for states in self.states:
+            states.pop(self.name, None)
         for c in record.changes:
             if c.value is None:
                 self.objects.pop(c.key, None)
             else:
                 self.objects[c.key] = Found(c.ref, record.header.lsn, c.value, c.key)
+        for states in self.states:
+            states[self.name] = object()
 
 
 class MemoryCluster:
@@ -114,6 +120,11 @@ class MemoryBackend:
         self.cluster = cluster or MemoryCluster()
         self.active = active
         self.deadline_s = 15.0
+        self.states: dict[str, object] = {}
+        if active:
+            for at in self.cluster.partitions.values():
+                at.states.append(self.states)
+                self.states[at.name] = object()
         self.requests = 0
         """Everything asked of the active node so far, for tests that count."""
         self.unreachable = False

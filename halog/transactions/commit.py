@@ -53,7 +53,7 @@ def prepare(tx: Transaction) -> Presented | None:
         changes, reads = work.compared(tx.entries.values())
         if changes:
             return _presented(tx, changes, reads)
-        if len(reads) > 1 and not tx.local:
+        if len(reads) > 1 and not tx.local and not tx.unchanged():
             _validate(tx, reads)
     except HalogError as error:
         _end(tx, error)

@@ -26,6 +26,7 @@ T = TypeVar("T")
 _new = object.__new__
 
 OPEN: Final = 0
+NOTHING: Final = object()
 NEW, COMMITTED, ROLLED_BACK, UNKNOWN, COMMITTING = 1, 2, 3, 4, 5
 OUTCOMES: Final = ("open", "new", "committed", "rolled back", "unknown", "committing")
 _WORDS: Final = (
@@ -53,6 +54,8 @@ class Reading:
     """The object of a call under way: the call may only reach its partition."""
     special = False
     """Any of the above: reads take the longer way."""
+    seen: object = NOTHING
+    """The one of `Backend.states` during which everything was read; None: there is no such one."""
     lag: Lag | None = None
     """How far the copy was behind at the last read, with `read="local"`."""
 
@@ -60,6 +63,7 @@ class Reading:
         self.space = space
         self.backend: Backend = space.backend
         self.entries: dict[bytes, Entry] = {}
+        self.states = self.backend.states
         self.expected: dict[bytes, int] = {}
         """Versions the initiator has read and this side has not looked at."""
 
@@ -78,6 +82,13 @@ class Reading:
                 f"{self.space.name_of(entry.key)}: this Python object {why}; get it again in an open transaction",
                 key=entry.key,
             )
+
+    def unchanged(self) -> bool:
+        """Is it certain that everything read still is as it was? (If not, nobody has looked.)"""
+        seen = self.seen
+        if seen is None or seen is NOTHING:
+            return False
+        return self.states.get(next(iter(self.entries.values())).partition) is seen
 
     # --- verbs ---
 
@@ -191,14 +202,18 @@ class Reading:
         key, partition = route.key, route.partition
         if self.special:
             return self._add(key, partition, self._fetch(key, partition))
-        found = self.backend.find(partition, key)
-        if found is None:
-            entry = self.entries[key] = Entry(self, key, partition)
-            return entry
-        image = route.image
-        if image is None or image.found is not found:
-            image = route.image = self.space.image(found)
-            route.key = found.key  # the very bytes the node's table has: compared by identity from now on
+        image, state = route.image, self.states.get(partition)
+        if state is not self.seen:
+            self.seen = state if self.seen is NOTHING and not self.entries else None
+        if image is None or state is None or image.state is not state:
+            found = self.backend.find(partition, key)
+            if found is None:
+                entry = self.entries[key] = Entry(self, key, partition)
+                return entry
+            if image is None or image.found is not found:
+                image = route.image = self.space.image(found)
+                route.key = found.key  # the very bytes the node's table has: compared by identity from now on
+            image.state = state
         if image.mutable:
             entry = self.entries[key] = Entry(self, key, partition, image, image.ref)
             return entry
@@ -210,6 +225,7 @@ class Reading:
         return entry
 
     def _add(self, key: bytes, partition: str, found: Found | None, *, remember: bool = True) -> Entry:
+        self.seen = None
         if self.expected:
             self._check_expected(key, found)
         space = self.space
@@ -221,6 +237,7 @@ class Reading:
 
     def _learn(self, entry: Entry) -> Any:
         """Read the committed state of a key that this transaction created and deleted without looking."""
+        self.seen = None
         found = self._fetch(entry.key, entry.partition)
         entry.known = True
         if found is not None:

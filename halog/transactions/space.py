@@ -67,6 +67,9 @@ class Image(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; plain val
     """The values' types, if such values come out of their bytes as they went in; looked at when first needed."""
     mutable: bool = True
     cls: type[Any] = object
+    state: object = None
+    """The one of `Backend.states` before it was last found to be current. Here, not in the route: several threads may
+    put images there, and none may pass for another."""
 
     def __post_init__(self) -> None:
         self.size = len(self.values) + 1

@@ -123,6 +123,7 @@ def by_key(writes: Iterable[Write]) -> dict[bytes, tuple[Write, ...]]:
 def learn(tx: Reading, partition: str, reads: Reads, found: Iterable[Found]) -> None:
     """Take over what a call elsewhere has read: it counts as read by this transaction. So does a key that was created
     and deleted here without looking, if the call has looked."""
+    tx.seen = None
     for f in found:
         entry = tx.entries.get(f.key)
         if entry is None:

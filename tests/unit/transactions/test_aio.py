@@ -303,6 +303,54 @@ def test_who_assigns_while_the_commit_is_under_way_changes_nothing_for_others() 
     run(body)
 
 
+def test_a_transaction_that_is_being_committed_refuses_every_verb() -> None:
+    """Another task of the same transaction is too late: what it did would be lost."""
+
+    async def body(node: halog.aio.Node, sync: MemoryNode) -> None:
+        entered, go_on = threading.Event(), threading.Event()
+
+        def hold(partition: str, work: Work) -> None:
+            entered.set()
+            assert go_on.wait(5)
+
+        tx = node.transaction()
+
+        async def write() -> None:
+            async with tx:
+                await tx.create(Plain(1))
+
+        sync.backend.before_commit = hold
+        task = asyncio.ensure_future(write())
+        await asyncio.to_thread(entered.wait, 5)
+        assert tx.outcome == "committing"
+        for late in (tx.create(Plain(2)), tx.get(Plain, 1), tx.commit()):
+            with pytest.raises(NoTransactionError, match="is being committed"):
+                await late
+        go_on.set()
+        await task
+        assert tx.outcome == "committed"
+
+    run(body)
+
+
+def test_an_answer_that_does_not_come_in_time_is_said_to_be_late() -> None:
+    async def main() -> None:
+        mail = halog.aio.Mailbox(asyncio.get_running_loop(), lambda: None, 0.02)
+        first = mail.expect()
+        await asyncio.sleep(0.01)
+        second, third = mail.expect(), mail.expect()
+        mail.put(third, 7)
+        for answer in (first, second):
+            with pytest.raises(OutcomeUnknownError):
+                await answer
+        assert await third == 7
+        later = mail.expect()  # the timer goes on for those that come after
+        with pytest.raises(OutcomeUnknownError):
+            await later
+
+    asyncio.run(main())
+
+
 def test_answers_for_a_closed_loop_are_nobodys() -> None:
     loop = asyncio.new_event_loop()
     mail = halog.aio.Mailbox(loop, lambda: None, 5)
