@@ -52,8 +52,9 @@ def arguments(argv: list[str]) -> argparse.Namespace:
 
 def shared(scene: Scene) -> dict[str, Child]:
     """The cluster of the SHARED suites."""
-    sync = PolicyConfig("zone", partitions=1, sync_replicas=1)
-    loose = PolicyConfig("zone", partitions=1, sync_replicas=0, async_replicas=1)
+    same = "WRITE_NO_SYNC"  # as the baselines: nobody flushes
+    sync = PolicyConfig("zone", partitions=1, sync_replicas=1, local_sync=same)
+    loose = PolicyConfig("zone", partitions=1, sync_replicas=0, async_replicas=1, local_sync=same)
     bindings = {"Item": sync, "Loose": loose, "Kept": sync, "Spare": sync}
     apps = scene.open(scene.cluster("bench", "AB", bindings), "AB", client="client")
     apps["A"].ask("lead")

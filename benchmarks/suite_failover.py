@@ -25,7 +25,9 @@ class Cluster:
     """Three nodes and a client that writes; whoever is killed is started again."""
 
     def __init__(self, scene: Scene, name: str, sync: int, asynchronous: int) -> None:
-        policy = PolicyConfig("zone", partitions=3, sync_replicas=sync, async_replicas=asynchronous)
+        policy = PolicyConfig(
+            "zone", partitions=3, sync_replicas=sync, async_replicas=asynchronous, local_sync="WRITE_NO_SYNC"
+        )
         self.scene = scene
         self.config: Path = scene.cluster(name, NODES, {"Item": policy})
         self.nodes = scene.open(self.config, NODES, client="client")

@@ -21,7 +21,7 @@ BATCH = 500
 def run(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
     """The process has started and imported halog, also what `halog.node` would import late, when the clock starts: what
     is timed is `halog.node(…)` until the copy is complete. The baseline reads the same objects from the same topic."""
-    policy = PolicyConfig("zone", partitions=1, sync_replicas=0, async_replicas=1)
+    policy = PolicyConfig("zone", partitions=1, sync_replicas=0, async_replicas=1, local_sync="WRITE_NO_SYNC")
     config = scene.cluster("restore", "AB", {"Kept": policy}, every_ms=SNAPSHOT_MS)
     active = scene.app(config, "A")
     active.ask("open")

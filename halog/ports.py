@@ -83,7 +83,7 @@ class LogTail(Protocol):
 class Log(Protocol):
     """The log of one site."""
 
-    def ensure_topic(self, topic: str, partitions: int, *, compacted: bool = False) -> None:
+    def ensure_topic(self, topic: str, partitions: int, *, compacted: bool = False, flushed: bool = False) -> None:
         """Create the topic with the settings halog needs, or check an existing one; RefusedError names an unsafe or
         different setting (partitions, cleanup policy, unclean election)."""
 
@@ -196,7 +196,8 @@ class Store(Protocol):
         """Keys with `prefix` that are greater than `after`, ascending, as of the call."""
 
     def write(self, items: Iterable[tuple[bytes, bytes | None]], *, flush: bool = False) -> None:
-        """Apply all in one atomic step (None deletes). Survives the process; with `flush` the machine too."""
+        """Apply all in one atomic step (None deletes). Survives the process; with `flush` the machine too, and so does
+        everything written before, also if there are no items."""
 
     def fill(self, items: Iterable[tuple[bytes, bytes]]) -> None:
         """Put very many items in one atomic step, their keys ascending and each once. Survives the machine; before it

@@ -50,10 +50,10 @@ class KafkaLog:
         with self._lock:
             self._admin = self._topics = None
 
-    def ensure_topic(self, topic: str, partitions: int, *, compacted: bool = False) -> None:
+    def ensure_topic(self, topic: str, partitions: int, *, compacted: bool = False, flushed: bool = False) -> None:
         self._client()
         assert self._topics is not None
-        self._topics.ensure(topic, partitions, compacted)
+        self._topics.ensure(topic, partitions, compacted, flushed)
         if not compacted:
             self._known.add(topic)
 

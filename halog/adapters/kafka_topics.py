@@ -29,6 +29,7 @@ _LOG = {
     "retention.bytes": "-1",
 }
 _COMPACTED = {"cleanup.policy": "compact"}
+_FLUSHED = {"flush.messages": "1"}  # an append is on the brokers' disks when it is acknowledged (R6)
 
 
 class Topics:
@@ -38,8 +39,8 @@ class Topics:
         self._bootstrap, self._admin = bootstrap, admin
         self._brokers: list[int] = []
 
-    def ensure(self, topic: str, partitions: int, compacted: bool) -> None:
-        wanted = {**_COMMON, **(_COMPACTED if compacted else _LOG)}
+    def ensure(self, topic: str, partitions: int, compacted: bool, flushed: bool) -> None:
+        wanted = {**_COMMON, **(_COMPACTED if compacted else _LOG), **(_FLUSHED if flushed else {})}
         try:
             self._check_brokers()
             created = self._create(topic, partitions, wanted)

@@ -23,7 +23,7 @@ class MemoryLog:
     def __init__(self, broker: MemoryBroker | None = None) -> None:
         self.broker = broker or MemoryBroker()
 
-    def ensure_topic(self, topic: str, partitions: int, *, compacted: bool = False) -> None:
+    def ensure_topic(self, topic: str, partitions: int, *, compacted: bool = False, flushed: bool = False) -> None:
         self.broker.ensure(topic, partitions, compacted)
 
     def session(self) -> MemorySession:

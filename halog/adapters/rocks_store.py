@@ -64,6 +64,9 @@ class RocksStore:
             else:
                 put(key, value)
         try:
+            if flush and batch.is_empty():
+                self._db.flush_wal(True)
+                return
             self._db.write(batch, self._sync if flush else self._no_sync)
         except Exception as e:
             raise self._error(e) from None

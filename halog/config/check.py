@@ -26,6 +26,8 @@ MIN_SLOTS_PER_PARTITION: Final = 10
 """As `mappers.consistent_hash` refuses it: below, shares differ by more than 10 %."""
 MAX_RING_SIZE: Final = 1 << 24
 MAX_PARTITIONS: Final = 4_096
+LOCAL_SYNC: Final = ("SYNC", "WRITE_NO_SYNC")
+REMOTE_SYNC: Final = (*LOCAL_SYNC, "NO_SYNC")
 MAPPERS: Final = ("consistent_hash", "round_robin")
 BROKER_BYTES: Final = 64 * 1024 * 1024
 """The largest record a broker is ever asked to take: above it memory per request, not the limit, is the problem."""
@@ -151,6 +153,11 @@ def _policy(config: Config, key: str, policy: PolicyConfig) -> Problems:
     if zone is not None and copies > len(zone.nodes):
         have = f"zone {policy.zone!r} has {len(zone.nodes)}"
         yield f"{key}.sync_replicas", f"an active and its replicas need {copies} nodes, {have}"
+    if policy.local_sync not in LOCAL_SYNC:
+        allowed = " or ".join(LOCAL_SYNC)
+        yield f"{key}.local_sync", f"{policy.local_sync!r} must be {allowed}: a commit always waits for the log"
+    if policy.remote_sync not in REMOTE_SYNC:
+        yield f"{key}.remote_sync", f"{policy.remote_sync!r} must be one of {', '.join(REMOTE_SYNC)}"
     if not 1 <= policy.partitions <= MAX_PARTITIONS:
         yield f"{key}.partitions", f"must be 1 to {MAX_PARTITIONS}"
     if policy.mapper not in MAPPERS:

@@ -56,6 +56,8 @@ class PolicyConfig:
     partitions: int = 12  # divides evenly over 2, 3, 4 and 6 nodes; bounds the number of useful nodes (P2)
     sync_replicas: int = 1  # a second copy before commit returns, so that failover needs no restore
     async_replicas: int = 0  # the log already keeps what is committed; these only make failover warm
+    local_sync: str = "SYNC"  # the log: R6's default; a commit that returned survives the brokers' machines
+    remote_sync: str = "NO_SYNC"  # replicas: R6's default; the log has the record too, so their memory is enough
     mapper: str = "consistent_hash"  # the one whose look-ups need no search
     ring_size: int = DEFAULT_RING_SIZE
     before_images: bool = True  # merges and audits need the bytes a change replaced

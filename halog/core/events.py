@@ -293,6 +293,12 @@ class Keep(msgspec.Struct, frozen=True):
     next_offset: int
 
 
+class Save(msgspec.Struct, frozen=True):
+    """Store everything applied so far, before the effects behind this one; `flush`: down to the disk."""
+
+    flush: bool
+
+
 class Reply(msgspec.Struct, frozen=True):
     """Answer whoever waits on `token`."""
 
@@ -367,6 +373,7 @@ Effect = (
     | Apply
     | ApplyAll
     | Keep
+    | Save
     | Reply
     | SetTable
     | Refresh

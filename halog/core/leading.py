@@ -15,6 +15,7 @@ from halog.core import records
 from halog.core.chain import Verdict
 from halog.core.ids import EpochId, Member
 from halog.core.roles import Role
+from halog.core.settings import Sync
 from halog.core.syncset import SyncSet
 from halog.core.table import Replica
 from halog.core.writer import Writer
@@ -57,7 +58,7 @@ class Leading:
         self.writer.submit(e, self.p.now, self.p.out)
         if self.writer.tag > self.p.tag:
             self.p.tag = self.writer.tag
-            if self.writer.wait_set:
+            if self.writer.wait_set and self.p.settings.remote_sync is Sync.NO_SYNC:
                 self._push()
 
     def _push(self) -> None:

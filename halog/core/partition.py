@@ -21,7 +21,7 @@ from halog.core.ids import Member, digest
 from halog.core.leading import Leading
 from halog.core.outcomes import Outcomes
 from halog.core.roles import CLAIMANT, LEADING, Role, next_role
-from halog.core.settings import Settings
+from halog.core.settings import Settings, Sync
 from halog.core.table import ASYNC, PartitionTable, Replica
 from halog.errors import DivergedError
 
@@ -224,6 +224,9 @@ class Partition:
             self._tell_held()
 
     def _tell_held(self) -> None:
+        """What is in memory only is told where that is what an acknowledgement promises (R6)."""
+        if self.settings.remote_sync is not Sync.NO_SYNC:
+            return
         active = self._listener() if self.held.run else None
         if active is not None and (lsn := self.held.news(self.chain.state)):
             self.out.append(ev.SendAck(active.node, self.chain.state.epoch, lsn, applied=False))
@@ -239,6 +242,8 @@ class Partition:
         s, active = self.chain.state, self._listener()
         if active is not None and (repeat or self.acked != (s.epoch, s.lsn)):
             self.acked, self.acked_at = (s.epoch, s.lsn), self.now
+            if self.settings.remote_sync is not Sync.NO_SYNC:
+                self.out.append(ev.Save(self.settings.remote_sync is Sync.SYNC))
             self.out.append(ev.SendAck(active.node, s.epoch, s.lsn))
 
     def _listener(self) -> Member | None:

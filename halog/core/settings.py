@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import enum
+
 import msgspec
 
 
+class Sync(enum.IntEnum):
+    """What an acknowledgement says of a record (R6)."""
+
+    NO_SYNC = 0
+    """It was received: it is in a process's memory."""
+    WRITE_NO_SYNC = 1
+    """It was handed to the operating system: it survives the process."""
+    SYNC = 2
+    """It was flushed to the disk: it survives the machine."""
+
+
 class Settings(msgspec.Struct, frozen=True):
-    """One value for a whole cluster; see each field."""
+    """The same for all copies of a partition; see each field."""
+
+    remote_sync: Sync = Sync.NO_SYNC
+    """What a replica's acknowledgement says. Not more than received by default: the log has the record too."""
 
     commit_deadline_ms: int = 5_000
     """An append unanswered this long ends the epoch (W4): longer than a broker restart, shorter than a caller waits."""

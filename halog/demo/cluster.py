@@ -35,6 +35,7 @@ def make_config(site: SiteInfo, directory: Path, name: str, partitions: int) -> 
                 sync_replicas=1,  # the next active holds every commit that returned
                 async_replicas=1,  # after a kill there is still a replica to become the sync one
                 before_images=False,  # nothing is merged here
+                local_sync="WRITE_NO_SYNC",  # what the demo does to processes this survives; flushes cost it a minute
             )
         },
         bindings={"*": POLICY},

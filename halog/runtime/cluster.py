@@ -80,18 +80,21 @@ def create_tables(coordinator: Coordinator, config: Config) -> dict[str, tuple[i
 
 
 def mapping(config: Config, policy: str) -> bytes:
-    """What decides where a key belongs, as the coordinator holds it."""
+    """What all nodes and tools must agree on, as the coordinator holds it: what decides where a key belongs, and what
+    an acknowledgement says (R6)."""
     p = config.policies[policy]
-    return msgspec.json.encode({"mapper": p.mapper, "partitions": p.partitions, "ring_size": p.ring_size})
+    names = ("mapper", "partitions", "ring_size", "local_sync", "remote_sync")
+    return msgspec.json.encode({name: getattr(p, name) for name in names})
 
 
 def check_mapping(coordinator: Coordinator, config: Config, policy: str) -> None:
-    """ConfigError if the cluster maps keys in another way: objects would be looked for where they are not."""
+    """ConfigError if the cluster was made with another one: objects would be looked for where they are not, or be less
+    safe than some node believes."""
     want = mapping(config, policy)
     found = coordinator.get(f"policies/{policy}")
     if found is not None and found.data != want:
         raise ConfigError(
-            f"{config.source}: policies.{policy} maps keys by {want.decode()}, the cluster was created with "
+            f"{config.source}: policies.{policy} is {want.decode()}, the cluster was created with "
             f"{found.data.decode()}; change the configuration back or use another cluster name",
             policy=policy,
         )

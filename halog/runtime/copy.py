@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from halog.backend import Found, Lag, Work
 from halog.core import events as ev
 from halog.core import records
@@ -26,7 +28,7 @@ from halog.errors import HalogError, LogError, StoreError
 from halog.ports import Entry, LogSession, TopicPartition
 from halog.runtime.objects import ObjectTable
 from halog.runtime.results import to_error
-from halog.runtime.surroundings import Surroundings
+from halog.runtime.surroundings import CopyPolicy, Surroundings
 
 logger = logging.getLogger("halog.partition")
 
@@ -78,7 +80,8 @@ class Copy:
         self.level_at = monotonic_ms()
         """When this copy was last known to be level with the active."""
         self._table = (version, table)
-        self._keeps_before = table.policy in node.before_images
+        self._policy = node.policies.get(table.policy, CopyPolicy())
+        self._keeps_before = self._policy.before_images
         self._unstorable = False
         self._token = 0
         self._inbox: deque[ev.Event] = deque()
@@ -95,6 +98,7 @@ class Copy:
             ev.Apply: lambda e: self._take((e.record,), e.state, e.next_offset),
             ev.ApplyAll: lambda e: self._take(e.records, e.state, e.next_offset),
             ev.Keep: lambda e: self.objects.keep(e.state, e.next_offset),
+            ev.Save: lambda e: self.objects.save(flush=e.flush),
             ev.Reply: self._reply,
             ev.SetTable: lambda e: node.set_table(self, e),
             ev.Refresh: lambda e: node.refresh_table(self),
@@ -109,12 +113,11 @@ class Copy:
     def start(self, state: ChainState, next_offset: int, outcomes: Outcomes, last_offset: int, end: int) -> None:
         """Begin at a position of the log; `end` is where the log ended a moment ago."""
         version, table = self._table
+        settings = msgspec.structs.replace(self.node.settings, remote_sync=self._policy.remote_sync)
         with self.lock:
             self._end, self.began_at = end, next_offset
             self.objects.begin(outcomes, last_offset)
-            self.core = Partition(
-                self.node.me, version, table, state, next_offset, outcomes, self.node.settings, monotonic_ms()
-            )
+            self.core = Partition(self.node.me, version, table, state, next_offset, outcomes, settings, monotonic_ms())
             self.node.follow(self.tp, next_offset)
             self._loaded()
 

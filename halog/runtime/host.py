@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
@@ -32,6 +32,7 @@ from halog.runtime.pushes import Pushes
 from halog.runtime.reader import LogReader
 from halog.runtime.router import Router
 from halog.runtime.snapshots import Snapshots
+from halog.runtime.surroundings import CopyPolicy
 from halog.runtime.tails import Tails
 
 logger = logging.getLogger("halog.host")
@@ -63,14 +64,14 @@ class Host:
         me: Member,
         site: str,
         settings: Settings,
-        before_images: frozenset[str],
+        policies: Mapping[str, CopyPolicy],
         log: Log,
         coordinator: Coordinator,
         store: Store,
         router: Router,
         snapshots: Snapshots,
     ) -> None:
-        self.me, self.site, self.settings, self.before_images = me, site, settings, before_images
+        self.me, self.site, self.settings, self.policies = me, site, settings, policies
         self.log, self.coordinator, self.store, self.router = log, coordinator, store, router
         self.snapshots = snapshots
         self.copies: dict[str, Copy] = {}

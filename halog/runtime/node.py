@@ -20,7 +20,7 @@ import halog
 from halog.backend import Found, Invocation, Invoked, Lag
 from halog.config import Config
 from halog.core.ids import Member, Reference, location_code
-from halog.core.settings import Settings
+from halog.core.settings import Settings, Sync
 from halog.core.table import PartitionTable
 from halog.errors import HalogError, UnknownTypeError
 from halog.ports import Channel, Coordinator, Log, SessionState, Store, UnknownResult, Versioned
@@ -35,6 +35,7 @@ from halog.runtime.operators import Operators
 from halog.runtime.router import Router
 from halog.runtime.service import WAIT_S, Execute, Service, is_full
 from halog.runtime.snapshots import Policy, Snapshots
+from halog.runtime.surroundings import CopyPolicy
 from mappers.base import Mapper
 
 logger = logging.getLogger("halog.node")
@@ -170,7 +171,9 @@ class Runtime:
             max_in_flight=c.limits.max_in_flight,
             max_in_flight_bytes=c.limits.max_in_flight_bytes,
         )
-        before = frozenset(name for name, policy in c.policies.items() if policy.before_images)
+        policies = {
+            name: CopyPolicy(policy.before_images, Sync[policy.remote_sync]) for name, policy in c.policies.items()
+        }
         snapshots = Snapshots(
             a.log,
             a.coordinator,
@@ -178,12 +181,13 @@ class Runtime:
             c.cluster.name,
             Policy(c.snapshot.every_records, c.snapshot.every_ms, c.snapshot.keep_records),
         )
-        return Host(self.member, c.site.name, settings, before, a.log, a.coordinator, a.store, self.router, snapshots)
+        return Host(self.member, c.site.name, settings, policies, a.log, a.coordinator, a.store, self.router, snapshots)
 
     def _create_topics_and_tables(self) -> dict[str, tuple[int, PartitionTable]]:
         a, c = self.adapters, self.config
         for name, policy in c.policies.items():
-            a.log.ensure_topic(cluster.log_topic(c, name), policy.partitions)
+            flushed = Sync[policy.local_sync] is Sync.SYNC
+            a.log.ensure_topic(cluster.log_topic(c, name), policy.partitions, flushed=flushed)
             a.log.ensure_topic(cluster.state_topic(c, name), policy.partitions, compacted=True)
         a.log.ensure_topic(cluster.schemas_topic(c), 1, compacted=True)
         self._publish(a.log)

@@ -89,6 +89,8 @@ class ObjectTable:
         self._unsaved: dict[bytes, bytes | None] = {}
         self._happened: list[bytes] = []
         """Outcomes, as stored."""
+        self._flushed = False
+        """Is all that was stored on the disk, for certain?"""
         self._position: tuple[ChainState, int] | None = None
         """What the next `save` stores."""
         self._last_offset = -1
@@ -126,15 +128,19 @@ class ObjectTable:
         """Does it wait for too much?"""
         return len(self._unsaved) >= SAVE_AT
 
-    def save(self) -> None:
-        """Store everything taken so far and the position behind it, in one write."""
+    def save(self, *, flush: bool = False) -> None:
+        """Store everything taken so far and the position behind it, in one write; `flush`: down to the disk, what was
+        stored before too."""
         with self.lock:
             if self._position is not None:
                 self._unsaved.update([self._position_item(*self._position)])
                 if self._happened:
                     self._unsaved[self._t + self._happened[0][: _LSN.size]] = b"".join(self._happened)
-                self.store.write(self._unsaved.items())
-                self._forget_unsaved()
+            elif self._flushed or not flush:
+                return
+            self.store.write(self._unsaved.items(), flush=flush)
+            self._forget_unsaved()
+            self._flushed = flush
 
     def _forget_unsaved(self) -> None:
         self._unsaved, self._happened, self._position = {}, [], None

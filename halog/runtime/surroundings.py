@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from halog.core import events as ev
 from halog.core.ids import EpochId, Member
-from halog.core.settings import Settings
+from halog.core.settings import Settings, Sync
 from halog.ports import LogSession, Store, TopicPartition
 
 if TYPE_CHECKING:
     from halog.runtime.copy import Copy
+
+
+class CopyPolicy(NamedTuple):
+    """What a policy asks of its copies."""
+
+    before_images: bool = True
+    """Keep the bytes a change replaced."""
+    remote_sync: Sync = Sync.NO_SYNC
+    """What a replica's acknowledgement says (R6)."""
 
 
 class Surroundings(Protocol):
@@ -22,8 +31,7 @@ class Surroundings(Protocol):
     store: Store
     states: dict[str, object]
     """See `Backend.states`."""
-    before_images: frozenset[str]
-    """Policies that keep the bytes a change replaced."""
+    policies: Mapping[str, CopyPolicy]
 
     def current_session(self) -> LogSession: ...
 

@@ -62,12 +62,13 @@ class Cluster:
         *,
         partitions: int = 12,
         sync_replicas: int = 1,
+        remote_sync: str = "NO_SYNC",
         registry: Registry = DEFAULT,
         modules: tuple[str, ...] = (),
     ) -> None:
         self.names = tuple(chr(ord("A") + i) for i in range(nodes))
         self.registry = registry
-        self.config = _config(self.names, partitions, min(sync_replicas, nodes - 1), modules)
+        self.config = _config(self.names, partitions, min(sync_replicas, nodes - 1), remote_sync, modules)
         self._broker, self._tree = MemoryBroker(), MemoryTree()
         self._disks = {name: MemoryDisk(name) for name in self.names}
         self._running: dict[str, _Running] = {}
@@ -214,7 +215,10 @@ def wait_until(holds: Callable[[], Any], why: str, seconds: float = WAIT_S) -> A
     return found
 
 
-def _config(names: tuple[str, ...], partitions: int, sync_replicas: int, modules: tuple[str, ...]) -> Config:
+def _config(
+    names: tuple[str, ...], partitions: int, sync_replicas: int, remote_sync: str, modules: tuple[str, ...]
+) -> Config:
+    spare = len(names) - 1 - sync_replicas
     return Config(
         ClusterConfig("test"),
         SiteConfig(bootstrap="memory:1", zookeeper="memory:1"),
@@ -222,7 +226,7 @@ def _config(names: tuple[str, ...], partitions: int, sync_replicas: int, modules
         zones={"test": ZoneConfig(names)},
         policies={
             "test": PolicyConfig(
-                "test", partitions, sync_replicas, async_replicas=max(0, min(1, len(names) - 1 - sync_replicas))
+                "test", partitions, sync_replicas, async_replicas=max(0, min(1, spare)), remote_sync=remote_sync
             )
         },
         bindings={"*": "test"},

@@ -90,6 +90,21 @@ def test_an_unsafe_topic_is_refused_by_the_settings_name(kafka: KafkaRig, name: 
     assert caught.value.evidence["found"] == value
 
 
+@pytest.mark.feature("R6")
+def test_a_flushed_topic_is_on_the_disk_before_it_is_acknowledged(kafka: KafkaRig) -> None:
+    """Local SYNC: the topic says so; one that does not is refused by name, one that gives more than asked is fine."""
+    log = kafka.log()
+    topic = new_topic(log).topic
+    with pytest.raises(RefusedError, match=r"flush\.messages") as caught:
+        log.ensure_topic(topic, 1, flushed=True)
+    assert caught.value.evidence["wanted"] == "1"
+    log.ensure_topic(f"{topic}-flushed", 1, flushed=True)
+    log.ensure_topic(f"{topic}-flushed", 1)
+    admin = AdminClient({"bootstrap.servers": kafka.site.info.bootstrap})
+    found = admin.describe_configs([ConfigResource(ResourceType.TOPIC, f"{topic}-flushed")])
+    assert [f.result(10)["flush.messages"].value for f in found.values()] == ["1"]
+
+
 def test_nobody_there_is_unreachable_in_time(kafka: KafkaRig) -> None:
     """A session on a closed port: UnreachableError names the address, within its few seconds."""
     from halog.adapters.kafka_session import KafkaSession

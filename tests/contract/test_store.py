@@ -19,6 +19,15 @@ def test_writes_are_read_back_and_deleted(stores: StoreRig) -> None:
     assert s.get(b"a") is None
 
 
+@pytest.mark.feature("R6")
+def test_what_was_written_before_can_be_flushed_alone(stores: StoreRig) -> None:
+    s = stores.open()
+    s.write([(b"a", b"1")])
+    s.write([], flush=True)
+    s.write([])
+    assert list(s.scan(b"")) == [(b"a", b"1")]
+
+
 def test_scan_is_ordered_bounded_and_as_of_the_call(stores: StoreRig) -> None:
     """A prefix's keys ascend, stop at the prefix, start behind `after`, and ignore writes made since the call."""
     s = stores.open()

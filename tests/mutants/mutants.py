@@ -19,6 +19,7 @@ from halog.core.ids import EpochId, Member
 from halog.core.leading import Leading
 from halog.core.partition import Partition
 from halog.core.roles import Role
+from halog.core.settings import Sync
 from halog.core.syncset import SyncSet
 from halog.core.writer import Writer
 from tests.sim.store import Copy, change_objects
@@ -356,6 +357,51 @@ def held_records_make_room_for_others() -> None:
 def a_told_position_promises_nothing() -> None:
     """After it told a candidate its position a copy goes on holding pushes of that epoch."""
     patch(Held, "seal", lambda self, epoch: None)
+
+
+@mutant("R6")
+def acknowledged_before_it_is_stored() -> None:
+    """The acknowledgement leaves with the batch, the write comes when it comes."""
+
+    def step(self: Partition, event: ev.Event, now: int) -> list[ev.Effect]:
+        return [e for e in real(self, event, now) if not isinstance(e, ev.Save)]
+
+    real = patch(Partition, "step", step)
+
+
+@mutant("R6")
+def stored_after_it_is_acknowledged() -> None:
+    """The two in the wrong order."""
+
+    def step(self: Partition, event: ev.Event, now: int) -> list[ev.Effect]:
+        effects = real(self, event, now)
+        return sorted(effects, key=lambda e: isinstance(e, ev.Save))
+
+    real = patch(Partition, "step", step)
+
+
+@mutant("R6")
+def memory_is_enough_for_every_policy() -> None:
+    """What is pushed is told as held, whatever the policy asks of a replica."""
+
+    def told(self: Partition) -> None:
+        settings = self.settings
+        self.settings = msgspec.structs.replace(settings, remote_sync=Sync.NO_SYNC)
+        try:
+            real(self)
+        finally:
+            self.settings = settings
+
+    def submit(self: Leading, e: ev.Submitted) -> None:
+        settings = self.p.settings
+        self.p.settings = msgspec.structs.replace(settings, remote_sync=Sync.NO_SYNC)
+        try:
+            sent(self, e)
+        finally:
+            self.p.settings = settings
+
+    real = patch(Partition, "_tell_held", told)
+    sent = patch(Leading, "submit", submit)
 
 
 def handlers(event: type[Any], name: str) -> None:

@@ -13,6 +13,7 @@ from halog.core import records
 from halog.core.chain import ChainState
 from halog.core.ids import ABSENT, EpochId, Member, digest
 from halog.core.roles import Role
+from halog.core.settings import Sync
 from halog.core.table import PartitionTable
 from tests.sim.store import Held
 from tests.sim.twin import Accepted, history
@@ -90,6 +91,12 @@ class Checks:
         self._unbroken(p, state)
         self.held.holds_pushed(p.me, {r.lsn: r.digest for r in run})
         self.world.cover.hit("held before read")
+
+    def said_to_have(self, p: Process, e: ev.SendAck) -> None:
+        """R6: what an acknowledgement says of a record."""
+        if self.world.settings.remote_sync is not Sync.NO_SYNC:
+            stored = p.node.disk.chain.lsn
+            demand(stored >= e.lsn, f"R6: {p.me.node} acknowledged lsn {e.lsn}, its disk has {stored}")
 
     def _unbroken(self, p: Process, state: ChainState) -> None:
         lsn, prev = state.lsn, state.hash

@@ -218,6 +218,7 @@ class Process:
             case ev.SendAck():
                 if not e.applied:
                     self.world.checks.said_to_hold(self, e)
+                self.world.checks.said_to_have(self, e)
                 self.world.send(self.name, e.to, ev.ReplicaAck(self.me, e.epoch, e.lsn, e.applied))
             case ev.Push():
                 self.pushes.append(e)
@@ -258,6 +259,9 @@ class Process:
     def _observe(self, e: ev.Effect) -> None:
         if isinstance(e, ev.RoleChanged):
             self._role_changed(e.role)
+        elif isinstance(e, ev.Save):
+            self.copy.flush()
+            self.world.cover.hit("stored, then acknowledged")
         elif isinstance(e, ev.Warn):
             self.world.cover.hit("silent replica left" if "acknowledged nothing" in e.text else e.code)
 

@@ -42,7 +42,7 @@ INTERESTING = [
     "set unknown, landed", "set unknown, never landed", "sync set grown", "sync set shrunk",
     "hand-over Happened", "hand-over Refused", "hand-over Unknown", "hand-over NotServing", "draining: call off",
     "silent replica left", "a dead epoch's record landed again",
-    "held before read", "push refused", "held forgotten", "a dead epoch's push arrived",
+    "stored, then acknowledged", "held before read", "push refused", "held forgotten", "a dead epoch's push arrived",
     "restarts warm", "restarts empty", "died for good", "client asked again",
     "answer Conflicted", "answer Duplicated", "answer NotHappened", "answer Expired",
 ]  # fmt: skip

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from halog.core import events as ev
 from halog.core.chain import ChainState
 from halog.core.roles import Role
-from halog.core.settings import Settings
+from halog.core.settings import Settings, Sync
 from halog.core.table import SYNC, PartitionTable
 from tests.sim import faults
 from tests.sim.checks import Checks, Violation
@@ -41,6 +43,10 @@ SETTINGS = Settings(
 """The production deadlines, some ten times shorter, so that a short history meets them all."""
 
 
+SETTINGS_OF = (SETTINGS, SETTINGS, SETTINGS, msgspec.structs.replace(SETTINGS, remote_sync=Sync.WRITE_NO_SYNC))
+"""Every fourth history has replicas that store before they acknowledge (R6)."""
+
+
 class World:
     """Everything, and the verbs that tests and faults use."""
 
@@ -55,9 +61,9 @@ class World:
         quota: int = 0,
         keep: int = 50_000,
         verbose: bool = False,
-        settings: Settings = SETTINGS,
+        settings: Settings | None = None,
     ) -> None:
-        self.seed, self.settings = seed, settings
+        self.seed, self.settings = seed, settings or SETTINGS_OF[seed % len(SETTINGS_OF)]
         self.engine = Engine(seed, verbose=verbose)
         self.cover = Coverage()
         self.nature = Nature(self.engine.rng, calm=calm)

@@ -172,6 +172,18 @@ WRONG: list[tuple[str, str, str, str]] = [
     ),
     ('zone = "main"', 'zone = "mian"', "policies.default.zone", "did you mean 'main'"),
     ('zone = "main"', "", "policies.default.zone", "is missing"),
+    (
+        "before_images = true",
+        'local_sync = "NO_SYNC"',
+        "policies.default.local_sync",
+        "'NO_SYNC' must be SYNC or WRITE_NO_SYNC: a commit always waits for the log",
+    ),
+    (
+        "before_images = true",
+        'remote_sync = "sync"',
+        "policies.default.remote_sync",
+        "'sync' must be one of SYNC, WRITE_NO_SYNC, NO_SYNC",
+    ),
     ("sync_replicas = 1", "sync_replicas = -1", "policies.default.sync_replicas", "negative"),
     ("partitions = 12", "partitions = 0", "policies.default.partitions", "1 to 4096"),
     ("partitions = 12", "partitions = 4097", "policies.default.partitions", "1 to 4096"),

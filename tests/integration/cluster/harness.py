@@ -40,6 +40,8 @@ zone = "home"
 partitions = {partitions}
 sync_replicas = {sync}
 async_replicas = {async_}
+local_sync = "{local_sync}"
+remote_sync = "{remote_sync}"
 [bindings]
 "*" = "p"
 [timing]
@@ -73,6 +75,8 @@ class Cluster:
         every: int = 1_000_000,
         keep: int = 1_000_000,
         silent_ms: int = SILENT_MS,
+        local_sync: str = "SYNC",
+        remote_sync: str = "NO_SYNC",
     ) -> None:
         self.site, self.directory, self.nodes = site, directory, nodes
         self.name = f"it{uuid.uuid4().hex[:10]}"
@@ -80,6 +84,7 @@ class Cluster:
             "name": self.name, "bootstrap": site.info.bootstrap, "zookeeper": site.info.zookeeper, "module": module,
             "zone": ", ".join(f'"{n}"' for n in nodes), "partitions": partitions, "sync": sync, "async_": async_,
             "every": every, "keep": keep, "silent_ms": silent_ms, "session_ms": SESSION_MS,
+            "local_sync": local_sync, "remote_sync": remote_sync,
         }  # fmt: skip
         self.processes: dict[str, Process] = {}
         self.helpers: list[Process] = []

@@ -51,6 +51,8 @@ def test_the_second_node_reads_what_the_first_created(coordinator: MemoryCoordin
     ("changed", "named"),
     [
         ({"ring_size": 131_072}, "ring_size"),
+        ({"local_sync": "WRITE_NO_SYNC"}, "local_sync"),
+        ({"remote_sync": "SYNC"}, "remote_sync"),
         ({"mapper": "round_robin"}, "round_robin"),
         ({"partitions": 4}, "partitions"),
         ({"partitions": 8}, "partitions"),
