@@ -107,7 +107,7 @@ def recreate(cluster: Cluster) -> None:
     admin.delete_topics([topic])[topic].result(20)
 
     def created() -> bool:
-        config = {"message.timestamp.type": "LogAppendTime", "retention.ms": "-1"}
+        config = {"message.timestamp.type": "LogAppendTime", "retention.ms": "-1", "flush.messages": "1"}
         with suppress(KafkaException):  # the old one is still being deleted
             admin.create_topics([NewTopic(topic, 2, 1, config=config)])[topic].result(20)
             return True
