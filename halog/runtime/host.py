@@ -20,11 +20,12 @@ from halog.core.outcomes import Outcomes
 from halog.core.settings import Settings
 from halog.core.table import PartitionTable
 from halog.errors import CoordinatorError, DivergedError, HalogError, LogError, VersionError
-from halog.ports import Coordinator, Log, LogSession, LogTail, Store, TopicPartition, UnknownResult
+from halog.ports import Coordinator, Log, LogSession, LogTail, TopicPartition, UnknownResult
 from halog.runtime import frames
 from halog.runtime.control import Control
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
+from halog.runtime.flushing import FlushedStore
 from halog.runtime.members import Membership
 from halog.runtime.objects import StoredPosition
 from halog.runtime.position import ahead, confirmed
@@ -67,7 +68,7 @@ class Host:
         policies: Mapping[str, CopyPolicy],
         log: Log,
         coordinator: Coordinator,
-        store: Store,
+        store: FlushedStore,
         router: Router,
         snapshots: Snapshots,
     ) -> None:
@@ -105,8 +106,7 @@ class Host:
         """Begin to make what takes as long as the rest of joining and does not need it. Whoever leaves early does not
         wait for it: the log may never answer."""
         for patient in (False, True):
-            made: Future[LogTail] = Future()
-            self._tails_made.append(made)
+            self._tails_made.append(made := Future())
             make = partial(self.log.tail, patient=patient)
             threading.Thread(target=_make, args=(made, make), name="halog-tail-made", daemon=True).start()
 
@@ -121,6 +121,7 @@ class Host:
             ("patient-tail", LogReader(self._tail.patient, self.by_tp.get).turn),
             ("ticks", self._tick),
             ("snapshots", self._take_snapshots),
+            ("flushes", self.store.run),
             ("refresh", self._refresh),
         ):
             self._spawn(name, partial(self._forever, turn))
@@ -179,12 +180,14 @@ class Host:
     def close(self) -> None:
         """Stop the threads; nothing is handed over here."""
         self._closing.set()
+        self.store.wake()
         for thread in self._threads:
             thread.join(5)
         self._executor.shutdown(wait=True, cancel_futures=True)
         self.snapshots.close()
         for copy in self.copies.values():
             copy.leave()
+        self.store.end()
         if self._threads:
             self._tail.close()
             self._session.abandon()
