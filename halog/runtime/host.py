@@ -81,8 +81,7 @@ class Host:
         self.control = Control(self.copies).take
         self.members: Membership
         self.observers: list[Callable[[Copy, str, str], None]] = []
-        self._lost_at: dict[str, int] = {}
-        """Partition → the offset its copy was rebuilt for last."""
+        self._lost_at: dict[str, int] = {}  # partition → the offset its copy was rebuilt for last
         self._executor = ThreadPoolExecutor(8, thread_name_prefix="halog-work")
         self._session: LogSession
         self._session_lock = threading.Lock()
@@ -106,7 +105,8 @@ class Host:
         """Begin to make what takes as long as the rest of joining and does not need it. Whoever leaves early does not
         wait for it: the log may never answer."""
         for patient in (False, True):
-            self._tails_made.append(made := Future())
+            made: Future[LogTail] = Future()
+            self._tails_made.append(made)
             make = partial(self.log.tail, patient=patient)
             threading.Thread(target=_make, args=(made, make), name="halog-tail-made", daemon=True).start()
 
