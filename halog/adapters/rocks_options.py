@@ -36,11 +36,9 @@ def _table() -> rocksdict.BlockBasedOptions:
     return t
 
 
-def write_options(*, sync: bool) -> rocksdict.WriteOptions:
-    """With the write-ahead log always; `sync` flushes it."""
-    w = rocksdict.WriteOptions()
-    w.sync = sync
-    return w
+def write_options() -> rocksdict.WriteOptions:
+    """With the write-ahead log always, handed to the operating system."""
+    return rocksdict.WriteOptions()
 
 
 def moved() -> rocksdict.IngestExternalFileOptions:

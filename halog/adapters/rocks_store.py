@@ -43,7 +43,7 @@ class RocksStore:
         self._get = self._db.get
         self._fills = itertools.count()
         shutil.rmtree(Path(directory, "fill"), ignore_errors=True)  # of a process that was killed
-        self._no_sync, self._sync = write_options(sync=False), write_options(sync=True)
+        self._no_sync = write_options()
 
     def get(self, key: bytes) -> bytes | None:
         try:
@@ -64,10 +64,10 @@ class RocksStore:
             else:
                 put(key, value)
         try:
-            if flush and batch.is_empty():
+            if not batch.is_empty():
+                self._db.write(batch, self._no_sync)
+            if flush:  # by itself: a write that syncs keeps the GIL for as long as the disk takes
                 self._db.flush_wal(True)
-                return
-            self._db.write(batch, self._sync if flush else self._no_sync)
         except Exception as e:
             raise self._error(e) from None
 

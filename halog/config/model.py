@@ -81,6 +81,7 @@ class TimingConfig:
     append_deadline_ms: int = 5_000  # an append the log does not answer ends the epoch: longer than a broker's restart
     call_deadline_ms: int = 15_000  # a commit or call waits through a failover (under 1 s) and a broker's restart
     attempt_timeout_ms: int = 1_000  # one request to a node that does not answer; longer than a takeover takes
+    store_flush_ms: int = 1_000  # a machine that lost power reads a second of the log again; a flush takes some ms
     close_deadline_ms: int = 5_000  # SIGTERM: hand over, then leave; supervisors usually kill after 10 s
 
 
@@ -91,6 +92,7 @@ class LimitsConfig:
     max_record_bytes: int = 5_000_000  # R8: one encoded commit record; Kafka's limits are raised to fit
     max_in_flight: int = 4_096  # commits of one partition waiting for acknowledgement: far above what clients queue
     max_in_flight_bytes: int = 32_000_000  # the same in bytes: six of the largest records
+    store_flush_changes: int = 10_000  # or so many objects and index entries: a few MB of small ones
     max_frame_bytes: int = 16_000_000  # node channel: three of the largest records with their envelope
 
 

@@ -20,11 +20,12 @@ from halog.core.outcomes import Outcomes
 from halog.core.settings import Settings
 from halog.core.table import PartitionTable
 from halog.errors import CoordinatorError, DivergedError, HalogError, LogError, VersionError
-from halog.ports import Coordinator, Log, LogSession, LogTail, Store, TopicPartition, UnknownResult
+from halog.ports import Coordinator, Log, LogSession, LogTail, TopicPartition, UnknownResult
 from halog.runtime import frames
 from halog.runtime.control import Control
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
+from halog.runtime.flushing import FlushedStore
 from halog.runtime.members import Membership
 from halog.runtime.objects import StoredPosition
 from halog.runtime.position import ahead, confirmed
@@ -67,7 +68,7 @@ class Host:
         policies: Mapping[str, CopyPolicy],
         log: Log,
         coordinator: Coordinator,
-        store: Store,
+        store: FlushedStore,
         router: Router,
         snapshots: Snapshots,
     ) -> None:
@@ -80,8 +81,7 @@ class Host:
         self.control = Control(self.copies).take
         self.members: Membership
         self.observers: list[Callable[[Copy, str, str], None]] = []
-        self._lost_at: dict[str, int] = {}
-        """Partition → the offset its copy was rebuilt for last."""
+        self._lost_at: dict[str, int] = {}  # partition → the offset its copy was rebuilt for last
         self._executor = ThreadPoolExecutor(8, thread_name_prefix="halog-work")
         self._session: LogSession
         self._session_lock = threading.Lock()
@@ -121,6 +121,7 @@ class Host:
             ("patient-tail", LogReader(self._tail.patient, self.by_tp.get).turn),
             ("ticks", self._tick),
             ("snapshots", self._take_snapshots),
+            ("flushes", self.store.run),
             ("refresh", self._refresh),
         ):
             self._spawn(name, partial(self._forever, turn))
@@ -179,12 +180,14 @@ class Host:
     def close(self) -> None:
         """Stop the threads; nothing is handed over here."""
         self._closing.set()
+        self.store.wake()
         for thread in self._threads:
             thread.join(5)
         self._executor.shutdown(wait=True, cancel_futures=True)
         self.snapshots.close()
         for copy in self.copies.values():
             copy.leave()
+        self.store.end()
         if self._threads:
             self._tail.close()
             self._session.abandon()

@@ -28,6 +28,7 @@ from halog.runtime import cluster, frames
 from halog.runtime.asking import Asker
 from halog.runtime.commits import Commits
 from halog.runtime.copy import Copy
+from halog.runtime.flushing import FlushedStore
 from halog.runtime.host import Host
 from halog.runtime.leaving import hand_over_all
 from halog.runtime.members import Membership, NodeInfo
@@ -164,6 +165,7 @@ class Runtime:
     def _make_host(self) -> Host:
         a, c = self.adapters, self.config
         assert a.store is not None
+        store = FlushedStore(a.store, c.timing.store_flush_ms / 1000, c.limits.store_flush_changes)
         settings = Settings(
             commit_deadline_ms=c.timing.append_deadline_ms,
             silent_ms=c.timing.non_response_timeout_ms * 5 // 2,  # a node's silence is judged first, then its copy's
@@ -181,7 +183,7 @@ class Runtime:
             c.cluster.name,
             Policy(c.snapshot.every_records, c.snapshot.every_ms, c.snapshot.keep_records),
         )
-        return Host(self.member, c.site.name, settings, policies, a.log, a.coordinator, a.store, self.router, snapshots)
+        return Host(self.member, c.site.name, settings, policies, a.log, a.coordinator, store, self.router, snapshots)
 
     def _create_topics_and_tables(self) -> dict[str, tuple[int, PartitionTable]]:
         a, c = self.adapters, self.config

@@ -28,10 +28,12 @@ class Surroundings(Protocol):
 
     me: Member
     settings: Settings
-    store: Store
     states: dict[str, object]
     """See `Backend.states`."""
     policies: Mapping[str, CopyPolicy]
+
+    @property
+    def store(self) -> Store: ...
 
     def current_session(self) -> LogSession: ...
 

@@ -1,0 +1,78 @@
+"""The node's store goes down to the disk now and then, whatever the policies ask (R6: by count and by time).
+
+Writes are handed to the operating system as they come; a machine that loses power loses those it had not written. The
+log has them all, so this only bounds how much of it is read again. Never flushes while nothing was written, and never
+under a partition's lock: a flush takes as long as the disk likes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator
+
+from halog.errors import StoreError
+from halog.ports import Snapshot, Store
+
+logger = logging.getLogger("halog.host")
+
+
+class FlushedStore:
+    """The Store port on another store, counting what is written."""
+
+    def __init__(self, store: Store, every_s: float, changes: int) -> None:
+        self._store, self._every_s, self._changes = store, every_s, changes
+        self.get = store.get  # as it is: reads that miss the cache go through here
+        self._unflushed = 0
+        """Changes written since the last flush began; approximate where several copies write at once."""
+        self._due = threading.Event()
+
+    def scan(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        return self._store.scan(prefix, after)
+
+    def write(self, items: Iterable[tuple[bytes, bytes | None]], *, flush: bool = False) -> None:
+        todo = items if isinstance(items, list) else list(items)
+        self._store.write(todo, flush=flush)
+        self._unflushed = 0 if flush else self._unflushed + len(todo)
+        if self._unflushed >= self._changes:
+            self._due.set()
+
+    def fill(self, items: Iterable[tuple[bytes, bytes]]) -> None:
+        self._store.fill(items)
+
+    def drop(self, prefix: bytes) -> None:
+        self._store.drop(prefix)
+
+    def snapshot(self) -> Snapshot:
+        return self._store.snapshot()
+
+    def close(self) -> None:
+        self._store.close()
+
+    def run(self) -> None:
+        """One turn of the thread that flushes: waits until it is time, or enough was written. StoreError."""
+        self._due.wait(self._every_s)
+        self._due.clear()
+        self.flush()
+
+    def end(self) -> None:
+        """The last flush; one that fails is told and changes nothing: the log has it all."""
+        try:
+            self.flush()
+        except StoreError as e:
+            logger.warning("the store could not be flushed at the end: %s", e)
+
+    def wake(self) -> None:
+        """End a waiting turn."""
+        self._due.set()
+
+    def flush(self) -> None:
+        """Everything written so far is on the disk. StoreError."""
+        if not self._unflushed:
+            return
+        self._unflushed = 0  # first: what is written meanwhile may miss this flush
+        try:
+            self._store.write([], flush=True)
+        except Exception:
+            self._unflushed += 1  # still to be done
+            raise
