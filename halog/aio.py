@@ -22,10 +22,11 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from halog.errors import ConflictError, DeclarationError, NoTransactionError, OutcomeUnknownError
+from halog.errors import ConflictError, DeclarationError, HalogError, NoTransactionError, OutcomeUnknownError
 from halog.schema.reference import Ref
 from halog.transactions import commit as commits
 from halog.transactions import retry
@@ -247,7 +248,11 @@ class Transaction:
         assert tx.id is not None
         mail = self._node.mailbox()
         answer = mail.expect()
-        if not tx.backend.begin_commit(presented.partition, tx.id, presented.work, partial(mail.put, answer)):
+        try:
+            begun = tx.backend.begin_commit(presented.partition, tx.id, presented.work, partial(mail.put, answer))
+        except Exception:  # presented again below, under the same id, it says what is wrong
+            begun = False
+        if not begun:
             answer.give(None)
             await self._settle(presented)
             return
@@ -256,7 +261,8 @@ class Transaction:
             lsn = await answer
         except asyncio.CancelledError:  # told when the answer is there
             if answer.exception() is None:
-                await self._settled(presented, answer.result())
+                with suppress(HalogError):  # the cancellation is what the caller hears; `outcome` tells the rest
+                    await self._settled(presented, answer.result())
             else:
                 commits.unanswered(tx)
             raise

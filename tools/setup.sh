@@ -31,7 +31,8 @@ wanted=$(cat requirements/build.lock requirements/dev.lock pyproject.toml tools/
 [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && exit 0
 
 command -v "$python" >/dev/null || debian python3.11 "Python 3.11"
-if [ ! -x .venv/bin/python ] || ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+made_of=$("$python" -c 'import os, sys; print(os.path.dirname(sys._base_executable))')
+if ! grep -qx "home = $made_of" .venv/pyvenv.cfg 2>/dev/null || [ ! -x .venv/bin/python ] || ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
     say "creating .venv"
     "$python" -c 'import ensurepip' 2>/dev/null || debian python3.11-venv "Python's venv"
     "$python" -m venv --clear .venv

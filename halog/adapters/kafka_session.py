@@ -139,9 +139,19 @@ class KafkaSession:
         if offset - first != count - 1:
             self._failed = f"{count} appends lie between the offsets {first} and {offset}: others wrote in between"
         elif self._runs.pop(run.number, None) is not None:  # else abandoned meanwhile
-            for i, done in enumerate(run.dones):
+            self._answer(run, first)
+
+    def _answer(self, run: _Run, first: int) -> None:
+        dones = run.dones
+        try:
+            for i, done in enumerate(dones):
+                run.dones = dones[i + 1 :]
+                self._answered += 1
                 _call(done, first + i, None)
-            self._answered += count
+        except BaseException:  # Ctrl-C in the thread that polls: the rest is failed like everything the session holds
+            self._failed = "interrupted"
+            self._runs[run.number] = run
+            raise
 
     def _landed(self, error: Any, message: Any) -> int | None:
         """The offset of a good delivery; a bad one fails the session."""

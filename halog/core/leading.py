@@ -170,6 +170,8 @@ class Leading:
         """S5: counts for this epoch and a living incarnation only."""
         if e.epoch != self.epoch or e.member not in self.p.alive:
             return
+        if not e.applied and self.p.settings.remote_sync is not Sync.NO_SYNC:
+            return  # memory is not what this policy asks for (R6)
         acks = self.writer.acks
         known = acks.get(e.member)
         if e.applied:

@@ -17,7 +17,7 @@ from halog.config import Config
 from halog.core.planner import place
 from halog.core.table import PartitionTable
 from halog.errors import ConfigError, CoordinatorError, DuplicateNodeError
-from halog.ports import Coordinator
+from halog.ports import Coordinator, Log
 from halog.runtime.members import NodeInfo
 
 _INFO = msgspec.json.Decoder(NodeInfo)
@@ -58,6 +58,19 @@ def planned_tables(config: Config) -> Iterable[PartitionTable]:
                 configured=place(i, nodes, copies),
                 sync_replicas=policy.sync_replicas,
             )
+
+
+def create_topics(log: Log, coordinator: Coordinator, config: Config) -> None:
+    """Create what is missing, and check what is there. ConfigError if the cluster was set up differently, RefusedError
+    for a topic that halog cannot build on."""
+    for name in config.policies:  # first: it says best what differs
+        check_mapping(coordinator, config, name)
+    flushed = {name: policy.local_sync == "SYNC" for name, policy in config.policies.items()}
+    for name, policy in config.policies.items():
+        log.ensure_topic(log_topic(config, name), policy.partitions, flushed=flushed[name])
+        # It stands for what was trimmed, so it must survive what the log survives.
+        log.ensure_topic(state_topic(config, name), policy.partitions, compacted=True, flushed=flushed[name])
+    log.ensure_topic(schemas_topic(config), 1, compacted=True, flushed=any(flushed.values()))
 
 
 def create_tables(coordinator: Coordinator, config: Config) -> dict[str, tuple[int, PartitionTable]]:

@@ -234,6 +234,7 @@ class Copy:
     def _stop(self, error: LogError | StoreError) -> None:
         """This copy cannot go on: say so once, and take no further part."""
         self.error = error
+        self.node.states.pop(self.name, None)
         logger.error("partition %s stops: %s", self.name, error)
         self._inbox.clear()
         try:

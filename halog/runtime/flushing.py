@@ -33,7 +33,8 @@ class FlushedStore:
     def write(self, items: Iterable[tuple[bytes, bytes | None]], *, flush: bool = False) -> None:
         todo = items if isinstance(items, list) else list(items)
         self._store.write(todo, flush=flush)
-        self._unflushed = 0 if flush else self._unflushed + len(todo)
+        if not flush:  # what others wrote meanwhile may have missed that flush: it still counts
+            self._unflushed += len(todo)
         if self._unflushed >= self._changes:
             self._due.set()
 
@@ -42,6 +43,7 @@ class FlushedStore:
 
     def drop(self, prefix: bytes) -> None:
         self._store.drop(prefix)
+        self._unflushed += 1
 
     def snapshot(self) -> Snapshot:
         return self._store.snapshot()

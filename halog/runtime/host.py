@@ -85,8 +85,7 @@ class Host:
         self._executor = ThreadPoolExecutor(8, thread_name_prefix="halog-work")
         self._session: LogSession
         self._session_lock = threading.Lock()
-        self._ending: LogSession | None = None
-        """The session that was let go of while its successor is being made."""
+        self._ending: LogSession | None = None  # let go of, while its successor is being made
         self._stale: set[str] = set()
         """Partitions whose znode is to be read again."""
         self._stale_known = threading.Event()
@@ -119,6 +118,7 @@ class Host:
         for name, turn in (
             ("deliveries", lambda: self.deliveries.run(self._closing)),
             ("patient-tail", LogReader(self._tail.patient, self.by_tp.get).turn),
+            ("members", lambda: members.turn(self._closing, TICK_S)),
             ("ticks", self._tick),
             ("snapshots", self._take_snapshots),
             ("flushes", self.store.run),
@@ -180,6 +180,7 @@ class Host:
     def close(self) -> None:
         """Stop the threads; nothing is handed over here."""
         self._closing.set()
+        self.states.clear()
         self.store.wake()
         for thread in self._threads:
             thread.join(5)
@@ -213,7 +214,6 @@ class Host:
 
     def _tick(self) -> None:
         if not self._closing.wait(TICK_S):
-            self.members.tick()
             for copy in list(self.copies.values()):
                 try:
                     copy.tick()

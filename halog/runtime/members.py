@@ -127,6 +127,12 @@ class Membership:
             link.left = True
             self._down(link, "it left")
 
+    def turn(self, closing: threading.Event, every_s: float) -> None:
+        """One turn of a thread of its own: a copy's lock may be held for as long as its disk takes (R6), and this node
+        must not fall silent for it."""
+        if not closing.wait(every_s):
+            self.tick()
+
     def tick(self) -> None:
         """Send keep-alives, and notice silence. Called every few tens of ms."""
         now = monotonic_ms()

@@ -187,11 +187,7 @@ class Runtime:
 
     def _create_topics_and_tables(self) -> dict[str, tuple[int, PartitionTable]]:
         a, c = self.adapters, self.config
-        for name, policy in c.policies.items():
-            flushed = Sync[policy.local_sync] is Sync.SYNC
-            a.log.ensure_topic(cluster.log_topic(c, name), policy.partitions, flushed=flushed)
-            a.log.ensure_topic(cluster.state_topic(c, name), policy.partitions, compacted=True)
-        a.log.ensure_topic(cluster.schemas_topic(c), 1, compacted=True)
+        cluster.create_topics(a.log, a.coordinator, c)
         self._publish(a.log)
         return cluster.create_tables(a.coordinator, c)
 

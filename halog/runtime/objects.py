@@ -1,6 +1,6 @@
 """The objects of one partition on one node: a part of the local store, with a cache of entries in front.
 
-`items_for` turns an accepted record into the store's changes; it is the only function that does, for active, replica,
+`items_for` turns an accepted record into the store's objects; it is the only function that does, for active, replica,
 restore and merge alike, so live and replay cannot drift. It is blind (it reads nothing), so replay runs at the log's
 speed. Values stay encoded. Objects, index, outcomes and position go to the store in one atomic write, behind: a record
 taken is visible at once and stored with the next `save`, some ms later (decision 6). Whoever reads the store saves
@@ -126,7 +126,7 @@ class ObjectTable:
     @property
     def overfull(self) -> bool:
         """Does it wait for too much?"""
-        return len(self._unsaved) >= SAVE_AT
+        return len(self._unsaved) + len(self._happened) >= SAVE_AT
 
     def save(self, *, flush: bool = False) -> None:
         """Store everything taken so far and the position behind it, in one write; `flush`: down to the disk, what was

@@ -70,6 +70,9 @@ def finish(tx: Transaction, presented: Presented) -> None:
     except HalogError as error:
         _end(tx, error)
         raise _told(tx, presented, error) from None
+    except BaseException:  # interrupted: nobody knows
+        tx.finish(UNKNOWN)
+        raise
     happened(tx, presented, lsn)
 
 

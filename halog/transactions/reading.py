@@ -84,11 +84,15 @@ class Reading:
             )
 
     def unchanged(self) -> bool:
-        """Is it certain that everything read still is as it was? (If not, nobody has looked.)"""
+        """Is it certain that everything read still is as it was? (If not, nobody has looked.)
+
+        A role ends a moment before its state goes, and in between others answer reads. So: still active, *then* still
+        the same state; a role that went and came back has another one."""
         seen = self.seen
         if seen is None or seen is NOTHING:
             return False
-        return self.states.get(next(iter(self.entries.values())).partition) is seen
+        partition = next(iter(self.entries.values())).partition
+        return self.backend.is_active(partition) and self.states.get(partition) is seen
 
     # --- verbs ---
 

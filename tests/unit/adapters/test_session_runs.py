@@ -165,6 +165,29 @@ def test_a_report_that_comes_after_the_session_was_abandoned_is_nobodys(wire: Wi
     assert len(told) == 3
 
 
+def test_an_interrupted_answer_leaves_nobody_without_one(wire: Wire) -> None:
+    """Ctrl-C reaches the thread that polls: the rest of the run is unknown, as is everything the session holds."""
+    told = Told()
+    session, wire = begun(told)
+
+    def interrupted(offset: int | None, why: str | None) -> None:
+        told.append(("b", offset, why))
+        raise KeyboardInterrupt
+
+    session.append(TP, b"x", told.of("x"))
+    for name, done in (("a", told.of("a")), ("b", interrupted), ("c", told.of("c"))):
+        session.append(TP, name.encode(), done)
+    wire.report(1, 1)
+    session.poll(0)
+    wire.report(2, 2)
+    wire.report(4, 4)
+    with pytest.raises(KeyboardInterrupt):
+        session.poll(0)
+    session.poll(0)
+    assert told.offsets == [("x", 1), ("a", 2), ("b", 3), ("c", None)]
+    assert session.failed == "interrupted"
+
+
 def test_a_queue_that_takes_only_a_part_of_a_run_ends_the_session(wire: Wire) -> None:
     told = Told()
     session = KafkaSession("nowhere:1", ["t"])

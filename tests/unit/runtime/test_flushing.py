@@ -64,6 +64,16 @@ def test_nothing_written_is_nothing_flushed() -> None:
     assert below.writes == [(1, True)]
 
 
+def test_a_flushed_write_does_not_speak_for_others() -> None:
+    """What another copy wrote at the same moment may have come too late for it."""
+    below = Watched()
+    store = FlushedStore(below, 0.001, 1_000)
+    store.write(some(2))
+    store.write(some(1), flush=True)
+    store.run()
+    assert below.writes == [(2, False), (1, True), (0, True)]
+
+
 def test_many_changes_do_not_wait_for_the_time() -> None:
     below = Watched()
     store = FlushedStore(below, 60.0, 10)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from typing import Any
 
+import msgspec
 import pytest
 
+from halog.core import events as ev
+from halog.errors import LogError
 from halog.schema import Registry, managed
 from halog.testing.cluster import Cluster, wait_until
 
@@ -43,6 +48,53 @@ def test_only_the_active_node_has_one_and_every_commit_replaces_it(cluster: Clus
     assert states[active][partition] is before
     count(cluster)
     assert states[active][partition] is not before
+
+
+def test_what_is_read_while_the_role_is_ending_is_checked(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The core is no longer active, its state object is still there: what others answer now and what is remembered here
+    are not one snapshot."""
+    partition, old = cluster.partition_of(Counter, "c"), cluster.active_for(Counter, "c")
+    node = cluster.node(old)
+    runtime, host = node.runtime, node.runtime.host
+    assert host is not None
+    for _ in range(2):
+        with node.transaction() as tx:
+            [tx.get(Counter, n).value for n in "cd"]
+    copy = host.copies[partition]
+    reached, go_on = threading.Event(), threading.Event()
+    follow = host.follow
+
+    def held(tp: Any, offset: int) -> None:
+        reached.set()
+        assert go_on.wait(10)
+        follow(tp, offset)
+
+    monkeypatch.setattr(host, "follow", held)
+    table = copy.core.table
+    other = table.replicas[0].member
+    taken = msgspec.structs.replace(table, epoch=table.epoch._replace(number=table.epoch.number + 1), active=other)
+    poster = threading.Thread(target=lambda: copy.post(ev.TableSeen(copy.core.version + 1, taken)))
+    poster.start()
+    try:
+        assert reached.wait(5)
+        assert not copy.serving
+        assert partition in runtime.states, "the moment this test is about"
+        checked: list[str] = []
+        monkeypatch.setattr(runtime, "validate", lambda partition, reads: checked.append(partition))
+        with node.transaction() as tx:
+            [tx.get(Counter, n).value for n in "cd"]
+        assert checked == [partition]
+    finally:
+        go_on.set()
+        poster.join(10)
+
+
+def test_a_copy_that_stops_has_none(cluster: Cluster) -> None:
+    partition, active = cluster.partition_of(Counter, "c"), cluster.active_for(Counter, "c")
+    host = cluster.node(active).runtime.host
+    assert host is not None
+    host.copies[partition].fail(LogError("nothing can be read"))
+    assert partition not in host.states
 
 
 def test_a_node_that_is_no_longer_active_reads_what_the_new_one_commits(cluster: Cluster) -> None:

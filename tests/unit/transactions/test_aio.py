@@ -12,7 +12,7 @@ import pytest
 
 import halog.aio
 from halog.backend import Work
-from halog.errors import ConflictError, NotFoundError, NoTransactionError, OutcomeUnknownError
+from halog.errors import ConflictError, NotFoundError, NoTransactionError, OutcomeUnknownError, StoreError
 from halog.testing.memory import MemoryCluster
 from halog.testing.nodes import MemoryNode
 from tests.unit.transactions.model import REGISTRY, Account, Aircraft, Plain
@@ -329,6 +329,63 @@ def test_a_transaction_that_is_being_committed_refuses_every_verb() -> None:
         go_on.set()
         await task
         assert tx.outcome == "committed"
+
+    run(body)
+
+
+def test_a_commit_that_cannot_even_begin_ends_with_its_error() -> None:
+    """The local store fails while versions are looked up: the transaction is over, and says why."""
+
+    async def body(node: halog.aio.Node, sync: MemoryNode) -> None:
+        async with node.transaction() as tx:
+            await tx.create(Plain(1))
+
+        def broken(*args: Any) -> Any:
+            raise StoreError("the disk is full")
+
+        begin, commit = sync.backend.begin_commit, sync.backend.commit
+        sync.backend.begin_commit = sync.backend.commit = broken  # type: ignore[method-assign]
+        tx = node.transaction()
+        with pytest.raises(StoreError):
+            async with tx:
+                (await tx.get(Plain, 1)).text = "never"
+        assert tx.outcome == "rolled back"
+        sync.backend.begin_commit, sync.backend.commit = begin, commit  # type: ignore[method-assign]
+        async with node.transaction() as tx:
+            assert (await tx.get(Plain, 1)).text == ""
+
+    run(body)
+
+
+def test_a_cancelled_commit_that_conflicts_is_cancelled_and_not_run_again() -> None:
+    async def body(node: halog.aio.Node, sync: MemoryNode) -> None:
+        async with node.transaction() as tx:
+            await tx.create(Plain(1))
+        entered, go_on = threading.Event(), threading.Event()
+
+        def hold(partition: str, work: Work) -> None:
+            sync.backend.before_commit = None
+            entered.set()
+            assert go_on.wait(5)
+            with sync.transaction():
+                sync.get(Plain, 1).text = "theirs"
+
+        calls: list[halog.aio.Transaction] = []
+
+        @node.transactional()
+        async def change(tx: halog.aio.Transaction) -> None:
+            calls.append(tx)
+            (await tx.get(Plain, 1)).text = "mine"
+
+        sync.backend.before_commit = hold
+        task = asyncio.ensure_future(change())
+        await asyncio.to_thread(entered.wait, 5)
+        task.cancel()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert task.cancelled()
+        assert [tx.outcome for tx in calls] == ["rolled back"]
 
     run(body)
 
