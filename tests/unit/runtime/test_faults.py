@@ -13,20 +13,8 @@ from halog.core.roles import Role
 from halog.errors import OverloadedError, StoreError, UnreachableError
 from halog.runtime.copy import Copy
 from halog.runtime.host import Host
-from halog.schema import Registry, managed
 from halog.testing.cluster import Cluster, wait_until
-
-REGISTRY = Registry()
-
-
-@managed(key="name", registry=REGISTRY)
-class Counter:
-    name: str
-    value: int = 0
-
-    def add(self, n: int) -> int:
-        self.value += n
-        return self.value
+from tests.unit.counting import REGISTRY, Counter
 
 
 @pytest.fixture

@@ -14,16 +14,8 @@ from halog.runtime import snapshots
 from halog.runtime.copy import Copy
 from halog.runtime.objects import ObjectTable
 from halog.runtime.snapshots import Snapshots
-from halog.schema import Registry, managed
 from halog.testing.cluster import Cluster
-
-REGISTRY = Registry()
-
-
-@managed(key="name", registry=REGISTRY)
-class Counter:
-    name: str
-    value: int = 0
+from tests.unit.counting import REGISTRY, Counter
 
 
 @pytest.fixture

@@ -11,17 +11,10 @@ import pytest
 
 from halog.core import events as ev
 from halog.errors import LogError
-from halog.schema import Registry, managed
 from halog.testing.cluster import Cluster, wait_until
+from tests.unit.counting import REGISTRY, Counter
 
 pytestmark = pytest.mark.feature("D1", "P10")
-REGISTRY = Registry()
-
-
-@managed(key="name", registry=REGISTRY)
-class Counter:
-    name: str
-    value: int = 0
 
 
 @pytest.fixture

@@ -10,17 +10,10 @@ import pytest
 
 from halog.errors import StoreError
 from halog.runtime.objects import ObjectTable
-from halog.schema import Registry, managed
 from halog.testing.cluster import Cluster, wait_until
+from tests.unit.counting import REGISTRY, Counter
 
 pytestmark = pytest.mark.feature("R6")
-REGISTRY = Registry()
-
-
-@managed(key="name", registry=REGISTRY)
-class Counter:
-    name: str
-    value: int = 0
 
 
 @contextmanager

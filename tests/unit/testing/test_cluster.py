@@ -8,20 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from halog.errors import ClosedError
-from halog.schema import Registry, managed
 from halog.testing.cluster import Cluster, wait_until
-
-REGISTRY = Registry()
-
-
-@managed(key="name", registry=REGISTRY)
-class Counter:
-    name: str
-    value: int = 0
-
-    def add(self, n: int) -> int:
-        self.value += n
-        return self.value
+from tests.unit.counting import REGISTRY, Counter
 
 
 @pytest.fixture
