@@ -45,12 +45,13 @@ class NodeInfo(msgspec.Struct, frozen=True):
 class _Link:
     """What is known of one other hosting node."""
 
-    __slots__ = ("dialling", "heard_ms", "info", "left", "peer", "retry_ms", "unregistered_ms", "up")
+    __slots__ = ("dialled_ms", "dialling", "heard_ms", "info", "left", "peer", "retry_ms", "unregistered_ms", "up")
 
     def __init__(self, info: NodeInfo) -> None:
         self.info = info
         self.peer: Peer | None = None
         self.heard_ms = 0
+        self.dialled_ms = 0
         self.retry_ms = 0
         self.unregistered_ms = 0
         """For how long we have seen it unregistered."""
@@ -173,33 +174,54 @@ class Membership:
         self.run(lambda: self._dial(link))
 
     def _dial(self, link: _Link) -> None:
+        broke = threading.Event()
+
+        def closed(peer: Peer) -> None:
+            broke.set()
+            self._closed(link, peer)
+
+        link.dialled_ms = monotonic_ms()
         try:
-            peer = self.channel.dial(
-                link.info.address, self.non_response_ms / 1000, self._unexpected, lambda p: self._closed(link, p)
-            )
+            peer = self.channel.dial(link.info.address, self.non_response_ms / 1000, self._unexpected, closed)
+        except HalogError as e:
+            refused = e.evidence.get("refused")
+            self._unreached(link, "its address refuses connections" if refused else "it cannot be reached")
+            return
+        try:
             peer.send(self.hello)
             peer.send(frames.encode(frames.KeepAlive(monotonic_ms(), self.tails())))
-        except HalogError as e:
-            link.dialling = False
-            link.retry_ms = monotonic_ms() + self.keep_alive_ms
-            self._down(link, "its address refuses connections" if e.evidence.get("refused") else "it cannot be reached")
+        except UnreachableError:
+            self._unreached(link, "its address breaks connections")
             return
         link.peer = peer
         link.dialling = False
         if self.closed:
             peer.close()
+        elif broke.is_set():  # its end came before it was ours
+            self._closed(link, peer)
         # It is up once it is heard, too.
+
+    def _unreached(self, link: _Link, why: str) -> None:
+        link.dialling = False
+        link.retry_ms = monotonic_ms() + self.keep_alive_ms
+        self._down(link, why)
 
     def _unexpected(self, peer: Peer, frame: bytes) -> None:
         raise FrameError(f"{peer.remote} sent a frame on a connection that only carries ours")
 
     def _closed(self, link: _Link, peer: Peer) -> None:
-        """Our connection broke: one reconnect, at once; a killed process refuses it within a fraction of a ms."""
-        if self.closed or link.peer is not peer:
-            return
-        link.peer = None
-        if self.links.get(link.info.name) is link and not link.left:
+        """Our connection broke: one reconnect, at once. A killed process refuses it within a fraction of a ms, or takes
+        it into a backlog that dies with it: a connection that breaks as soon as it is made is no answer either."""
+        with self.lock:
+            if self.closed or link.peer is not peer:
+                return
+            link.peer = None
+            if self.links.get(link.info.name) is not link or link.left:
+                return
             link.dialling = True
+        if monotonic_ms() - link.dialled_ms < self.keep_alive_ms:
+            self._unreached(link, "its address breaks connections")
+        else:
             self._dial(link)
 
     def broken(self, node: str) -> None:

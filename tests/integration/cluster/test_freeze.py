@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
@@ -158,7 +159,8 @@ def test_a_silent_replica_is_waited_for_and_then_left_behind(cluster: Cluster) -
 
 @pytest.mark.feature("N4", "P10")
 def test_a_refused_reconnect_is_believed_at_once(make: Make) -> None:
-    """With a time-out of a minute for silence, a killed node is still replaced: its address refuses."""
+    """With a time-out of a minute for silence, a killed node is still replaced: its address refuses, or takes one more
+    connection into a backlog that dies with it."""
     cluster = make(nodes="AB", partitions=2, async_=0, silent_ms=60_000)
     cluster.start()
     cluster.whole()
@@ -166,5 +168,5 @@ def test_a_refused_reconnect_is_believed_at_once(make: Make) -> None:
         cluster.kill("A")
         load.flows(20)
     assert load.errors == []
-    assert "node A is not up: its address refuses connections" in cluster.log_of("B")
+    assert re.search("node A is not up: its address (refuses|breaks) connections", cluster.log_of("B"))
     check(cluster, load, copies=False)

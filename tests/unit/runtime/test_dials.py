@@ -1,0 +1,131 @@
+"""A connection that broke: one reconnect, at once, whose end says whether the node is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from halog.core.ids import Member
+from halog.errors import UnreachableError
+from halog.ports import Peer
+from halog.runtime import frames, members
+from halog.runtime.members import Membership, NodeInfo
+
+ME, OTHER = (NodeInfo(n, 1, f"host-{n}:1", 0, True, 0, "") for n in "AB")
+KEEP_ALIVE_MS = 150
+NOON_MS = 100_000
+
+
+class Line:
+    """One outgoing connection, which a test breaks."""
+
+    remote = "host-B:1"
+
+    def __init__(self, on_closed: Callable[[Peer], None], broken: bool) -> None:
+        self.on_closed, self.broken = on_closed, broken
+
+    def send(self, frame: bytes) -> None:
+        if self.broken:
+            raise UnreachableError("broken")
+
+    def offer(self, frame: bytes) -> None:
+        self.send(frame)
+
+    def close(self) -> None: ...
+
+    def end(self) -> None:
+        self.on_closed(self)
+
+
+class Wire:
+    """A channel whose other end takes every connection; `how` says what becomes of it."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        self.how = "stays"
+
+    def dial(self, address: str, timeout_s: float, on_frame: Any, on_closed: Callable[[Peer], None]) -> Peer:
+        if self.how == "refuses":
+            raise UnreachableError("refused", refused=True)
+        line = Line(on_closed, self.how == "resets")
+        self.lines.append(line)
+        if self.how == "ends":
+            line.end()
+        return line
+
+
+class World:
+    def __init__(self) -> None:
+        self.wire, self.ms = Wire(), NOON_MS
+        self.said: list[str] = []
+        hello = frames.Hello("c", "A", 1)
+        self.membership = Membership(
+            ME, hello, self.wire, KEEP_ALIVE_MS, 60_000, lambda _, why: self.said.append(why), lambda work: work()  # type: ignore[arg-type]
+        )  # fmt: skip
+        self.membership.registrations({"A": ME, "B": OTHER})
+        self.membership.heard("B", 1)
+
+    @property
+    def up(self) -> bool:
+        return Member("B", 1) in self.membership.alive
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made: list[World] = []
+    monkeypatch.setattr(members, "monotonic_ms", lambda: made[0].ms if made else NOON_MS)
+    made.append(World())
+    assert made[0].up
+    made[0].ms += 10_000
+    return made[0]
+
+
+@pytest.mark.feature("N4")
+def test_a_broken_connection_is_made_again_at_once(world: World) -> None:
+    world.wire.lines[0].end()
+    assert len(world.wire.lines) == 2
+    assert world.up
+
+
+@pytest.mark.feature("N4")
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("refuses", "its address refuses connections"),
+        ("resets", "its address breaks connections"),
+        ("ends", "its address breaks connections"),
+    ],
+)
+def test_a_reconnect_that_fails_ends_it(world: World, how: str, why: str) -> None:
+    """A process that dies may take one more connection into a backlog that dies with it."""
+    world.wire.how = how
+    world.wire.lines[0].end()
+    assert not world.up
+    assert world.said[-1] == f"B: {why}"
+    assert len(world.wire.lines) <= 2, "it is not dialled in a circle"
+
+
+@pytest.mark.feature("N4")
+def test_a_connection_that_breaks_soon_after_it_was_made_is_not_dialled_in_a_circle(world: World) -> None:
+    """A proxy before a dead node accepts, and breaks a moment later."""
+    for _ in range(3):
+        world.wire.lines[-1].end()
+        world.ms += 1
+    assert len(world.wire.lines) == 2
+    assert not world.up
+    world.ms += KEEP_ALIVE_MS
+    world.membership.tick()
+    assert len(world.wire.lines) == 3, "it is asked again, in its time"
+    world.membership.heard("B", 1)
+    assert world.up
+
+
+@pytest.mark.feature("N4")
+def test_a_connection_found_broken_by_a_send_is_made_again(world: World) -> None:
+    world.wire.lines[0].broken = True
+    world.ms += KEEP_ALIVE_MS
+    world.membership.tick()
+    assert len(world.wire.lines) == 2
+    assert world.up
