@@ -1,9 +1,9 @@
 """The state topic: what a new copy starts from, so that the log need not be read, or kept, from its beginning.
 
 One compacted partition beside each log partition. Keys:
-    o <ref>      an object as stored (value empty: deleted), header `lsn`
-    t <block>    transaction ids of 1,000 consecutive lsns: (lsn, id) pairs
-    m            the marker: everything up to its position is in the topic
+    k <index key>  an object as stored (no value: deleted), header `lsn`
+    t <block>      transaction ids of 1,000 consecutive lsns: (lsn, id) pairs
+    p              the marker: everything up to its position is in the topic
 
 The active copy writes what changed since its last marker in short Kafka transactions, reads it back `read_committed`,
 and only then writes the marker in a later one: an abort may be torn, so nothing unread is trusted. The partition's
@@ -42,8 +42,8 @@ CHUNK = 2_000
 BLOCK = 1_000
 """Transaction ids per outcome block."""
 
-MARKER = b"m"
-_OBJECT = ord("o")
+MARKER = b"p"
+_OBJECT = ord("k")
 _PAIR = struct.Struct(">Q16s")
 _BLOCK = struct.Struct(">Q")
 
@@ -173,20 +173,21 @@ class Snapshots:
         """Objects and outcomes above lsn `since`, as the state topic holds them."""
         objects = copy.objects
         if dirty is None:
-            for ref, data in objects.objects(view):
+            for key, data in objects.objects(view):
                 if _lsn(data) > since:
-                    yield b"o" + ref, data, {"lsn": data[:8]}
-            gone = [ref for lsn, ref in objects.tombstones(view) if lsn > since]
+                    yield b"k" + key, data, {"lsn": data[:8]}
+            deleted = dict.fromkeys(key for lsn, key in objects.tombstones(view) if lsn > since)
+            gone = [key for key in deleted if objects.object_bytes(view, key) is None]  # else created again since
         else:
             gone = []
-            for ref in sorted(dirty):  # the store is read in its order, and a restore has little to sort
-                data_ = objects.object_bytes(view, ref)
+            for key in sorted(dirty):  # the store is read in its order, and a restore has little to sort
+                data_ = objects.object_bytes(view, key)
                 if data_ is None:
-                    gone.append(ref)
+                    gone.append(key)
                 else:
-                    yield b"o" + ref, data_, {"lsn": data_[:8]}
-        for ref in gone:
-            yield b"o" + ref, None, {}
+                    yield b"k" + key, data_, {"lsn": data_[:8]}
+        for key in gone:
+            yield b"k" + key, None, {}
         yield from self._outcome_blocks(copy, view, since)
 
     def _outcome_blocks(self, copy: Copy, view: Snapshot, since: int) -> Iterator[Keyed]:

@@ -94,7 +94,25 @@ def test_a_deleted_object_leaves_nothing_in_the_state_topic(cluster: Cluster) ->
     with cluster.client().transaction() as tx:
         tx.delete(tx.get(Counter, "c"))
     Snapshots.take(*on(cluster, name))
-    assert [v for k, v in state(cluster, name).items() if k[:1] == b"o"] == [None]
+    assert [v for k, v in state(cluster, name).items() if k[:1] == b"k"] == [None]
+
+
+@pytest.mark.feature("N4", "D1")
+@pytest.mark.parametrize("counting", [True, False], ids=["counted", "from the store"])
+def test_a_key_deleted_and_created_again_is_in_the_state_topic(cluster: Cluster, counting: bool) -> None:
+    """It is one key: its deletion must not be written behind the new instance."""
+    name = cluster.active_for(Counter, "c")
+    taker, copy = on(cluster, name)
+    taker.take(copy)
+    with cluster.client().transaction() as tx:
+        tx.delete(tx.get(Counter, "c"))
+    with cluster.client().transaction() as tx:
+        again = tx.ref(tx.create(Counter("c"))).raw
+    if not counting:
+        taker._retire(copy)
+    taker.take(copy)
+    (stored,) = [v for k, v in state(cluster, name).items() if k[:1] == b"k"]
+    assert stored is not None and again in stored
 
 
 @pytest.mark.feature("N4")
@@ -115,7 +133,7 @@ def test_a_state_topic_that_was_created_again_gets_everything(cluster: Cluster) 
         if forgetful:
             taker._retire(copy)
         taker.take(copy)
-        assert sum(k[:1] == b"o" for k in state(cluster, name)) == 2
+        assert sum(k[:1] == b"k" for k in state(cluster, name)) == 2
 
 
 @pytest.mark.feature("N4")
