@@ -112,7 +112,8 @@ def test_a_key_deleted_and_created_again_is_in_the_state_topic(cluster: Cluster,
         taker._retire(copy)
     taker.take(copy)
     (stored,) = [v for k, v in state(cluster, name).items() if k[:1] == b"k"]
-    assert stored is not None and again in stored
+    assert stored is not None
+    assert again in stored
 
 
 @pytest.mark.feature("N4")
