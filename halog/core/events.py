@@ -43,11 +43,10 @@ class AliveChanged(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class EntryRead(msgspec.Struct, frozen=True):
-    """The next entry of the log."""
+class EntriesRead(msgspec.Struct, frozen=True):
+    """The next entries of the log, as they came: (offset, data)."""
 
-    offset: int
-    data: bytes
+    entries: Sequence[tuple[int, bytes]]
 
 
 class LogEnd(msgspec.Struct, frozen=True):
@@ -156,7 +155,7 @@ class Ticked(msgspec.Struct, frozen=True):
 Event = (
     TableSeen
     | AliveChanged
-    | EntryRead
+    | EntriesRead
     | LogEnd
     | Taken
     | LogLost
@@ -261,7 +260,7 @@ class EndSession(msgspec.Struct, frozen=True):
 
 
 class Read(msgspec.Struct, frozen=True):
-    """Deliver EntryRead from `offset` on."""
+    """Deliver EntriesRead from `offset` on."""
 
     offset: int
 
@@ -270,18 +269,11 @@ class StopReading(msgspec.Struct, frozen=True):
     """Deliver no more entries; the active learns its log from acknowledgements."""
 
 
-class Apply(msgspec.Struct, frozen=True):
-    """Apply an accepted record to the objects, storing `state` and `next_offset` in the same write."""
+class Apply(msgspec.Struct):
+    """Apply accepted records that follow each other in the log to the objects, storing `state` and `next_offset`, those
+    behind the last, in the same write. (It grows while the step that makes it goes on.)"""
 
-    record: Record
-    state: ChainState
-    next_offset: int
-
-
-class ApplyAll(msgspec.Struct, frozen=True):
-    """Apply accepted records that followed each other; `state` and `next_offset` are those behind the last."""
-
-    records: tuple[Record, ...]
+    records: list[Record]
     state: ChainState
     next_offset: int
 
@@ -371,7 +363,6 @@ Effect = (
     | Read
     | StopReading
     | Apply
-    | ApplyAll
     | Keep
     | Save
     | Reply

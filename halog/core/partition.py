@@ -61,7 +61,7 @@ class Partition:
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             ev.TableSeen: self._table_seen,
             ev.AliveChanged: self._alive_changed,
-            ev.EntryRead: self._entry_read,
+            ev.EntriesRead: self._entries_read,
             ev.LogEnd: self._log_end,
             ev.Taken: self._taken,
             ev.LogLost: self._log_lost,
@@ -160,28 +160,32 @@ class Partition:
 
     # --- the log ---
 
-    def _entry_read(self, e: ev.EntryRead) -> None:
-        if self.role is Role.FAILED or e.offset < self.next_offset or self._unasked(e.offset):
+    def _entries_read(self, e: ev.EntriesRead) -> None:
+        for offset, data in e.entries:
+            self._entry_read(offset, data)
+
+    def _entry_read(self, offset: int, data: bytes) -> None:
+        if self.role is Role.FAILED or offset < self.next_offset or self._unasked(offset):
             return
-        held = self.held.find(e.data) if self.held.run else None
-        record, hash_ = (held.record, held.digest) if held else (records.decode(e.data), digest(e.data))
+        held = self.held.find(data) if self.held.run else None
+        record, hash_ = (held.record, held.digest) if held else (records.decode(data), digest(data))
         try:
             verdict = self.chain.read(record, hash_)
         except DivergedError as error:
             self._fail(error.message)
             return
-        self.next_offset = e.offset + 1
+        self.next_offset = offset + 1
         if verdict is Verdict.ACCEPTED:
             self._accepted(record, hash_)
         elif verdict is Verdict.OPENED:
-            self.out.append(ev.Apply(record, self.chain.state, self.next_offset))
+            self._apply(record)
         elif verdict is not Verdict.SKIPPED:
             self.held.clear()  # another epoch began, or this one is void
             self.out.append(ev.Keep(self.chain.state, self.next_offset))
         if self.role in CLAIMANT:
             self.campaign.read(record, verdict)
         elif self.role is Role.VERIFYING:
-            self._leader().verified(record, verdict, e.offset)
+            self._leader().verified(record, verdict, offset)
 
     def _unasked(self, offset: int) -> bool:
         """The rest of a batch fetched before `StopReading`: the active learns these from its acknowledgements. What
@@ -197,12 +201,21 @@ class Partition:
             return
         if type(record) is records.Commit:
             self.outcomes.add(record.header.tx, record.header.lsn)
-        self.out.append(ev.Apply(record, self.chain.state, self.next_offset))
+        self._apply(record)
         if self.held.run:
             self.held.accepted(self.chain.state)
         if type(record) is records.HandedOver:
             self.held.clear()
             self.campaign.handed_over()
+
+    def _apply(self, record: records.Record) -> None:
+        """Records that came together, one behind the other, are applied together."""
+        last = self.out[-1] if self.out else None
+        if type(last) is ev.Apply and last.next_offset == self.next_offset - 1:
+            last.records.append(record)
+            last.state, last.next_offset = self.chain.state, self.next_offset
+        else:
+            self.out.append(ev.Apply([record], self.chain.state, self.next_offset))
 
     def _log_end(self, e: ev.LogEnd) -> None:
         if self.role is Role.LOADING:

@@ -162,7 +162,7 @@ class Writer:
         self.expected = next_offset
         if item.tokens:
             self._remember(item, item.record, out)
-        out.append(ev.Apply(item.record, self.chain.state, next_offset))
+        out.append(ev.Apply([item.record], self.chain.state, next_offset))
         return item
 
     def logged_run(self, count: int, next_offset: int, out: list[ev.Effect]) -> None:
@@ -173,7 +173,7 @@ class Writer:
             self._remember(item, item.record, out)
         self.chain.accept(items[-1].record, items[-1].digest)
         self.expected = next_offset
-        out.append(ev.ApplyAll(tuple(item.record for item in items), self.chain.state, next_offset))
+        out.append(ev.Apply([item.record for item in items], self.chain.state, next_offset))
 
     def _remember(self, item: InFlight, record: records.Record, out: list[ev.Effect]) -> None:
         del self.by_tx[item.tx]

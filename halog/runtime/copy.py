@@ -95,8 +95,7 @@ class Copy:
             ev.EndSession: self._end_session,
             ev.Read: lambda e: node.follow(self.tp, e.offset),
             ev.StopReading: lambda e: node.unfollow(self.tp),
-            ev.Apply: lambda e: self._take((e.record,), e.state, e.next_offset),
-            ev.ApplyAll: lambda e: self._take(e.records, e.state, e.next_offset),
+            ev.Apply: self._take,
             ev.Keep: lambda e: self.objects.keep(e.state, e.next_offset),
             ev.Save: lambda e: self.objects.save(flush=e.flush),
             ev.Reply: self._reply,
@@ -160,8 +159,7 @@ class Copy:
     def read(self, entries: Sequence[Entry]) -> None:
         """A run of log entries, then their acknowledgement."""
         with self.lock:
-            self._batch(ev.EntryRead(e.offset, e.value) for e in entries)
-            self._batch((ev.Taken(),))
+            self._batch((ev.EntriesRead([(e.offset, e.value) for e in entries]), ev.Taken()))
             self._loaded()
             due, self._due = self._due, []
         _tell(due)
@@ -266,10 +264,10 @@ class Copy:
         if self.session is not None:
             self.node.end_session(self.session, e.why)
 
-    def _take(self, accepted: Sequence[records.Record], state: ChainState, next_offset: int) -> None:
+    def _take(self, e: ev.Apply) -> None:
         states = self.node.states
         serving = states.pop(self.name, None)  # absent while the objects change
-        self.objects.take(accepted, state, next_offset)
+        self.objects.take(e.records, e.state, e.next_offset)
         if serving is not None:
             states[self.name] = object()
 

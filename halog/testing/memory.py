@@ -74,8 +74,8 @@ class MemoryPartition:
                     self._writer.logged(len(self.log), more)
                     self._writer.settle(more)
                     return self._perform(more)
-                case ev.Apply(record=record):
-                    self._apply(record)
+                case ev.Apply(records=accepted):
+                    self._apply(accepted[0])
                 case ev.Reply(result=result):
                     return result
                 case _:

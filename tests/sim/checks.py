@@ -74,13 +74,13 @@ class Checks:
         demand(fact.state_hash == p.copy.hash, f"P2: {p.me.node} {when} has another state at lsn {chain.lsn}")
         demand(fact.epoch == _opened_by(chain), f"P3: {p.me.node} {when} has lsn {chain.lsn} of another epoch")
 
-    def applied(self, p: Process, e: ev.Apply) -> None:
+    def applied(self, p: Process, record: records.Record, state: ChainState) -> None:
         before = self.last[p.me]
-        demand(e.state.lsn == before.lsn + 1, f"P2: {p.me.node} applied lsn {e.state.lsn} behind {before.lsn}")
-        demand(e.record.header.prev == before.hash, f"P2: the hash chain of {p.me.node} breaks at {e.state.lsn}")
-        self.kept(p, e.state)
-        self.held.holds(p.me, e.state.lsn)
-        self._same_state(p, e.state, "applying")
+        demand(state.lsn == before.lsn + 1, f"P2: {p.me.node} applied lsn {state.lsn} behind {before.lsn}")
+        demand(record.header.prev == before.hash, f"P2: the hash chain of {p.me.node} breaks at {state.lsn}")
+        self.kept(p, state)
+        self.held.holds(p.me, state.lsn)
+        self._same_state(p, state, "applying")
 
     def said_to_hold(self, p: Process, e: ev.SendAck) -> None:
         """E7 and the law of core/held.py: an unbroken run of the epoch it follows, right behind its history."""

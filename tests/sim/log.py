@@ -131,7 +131,7 @@ class Session:
 class Reader:
     """Delivers entries to one process, each reader at its own pace."""
 
-    def __init__(self, log: FakeLog, deliver: Callable[[int, bytes, int], None]) -> None:
+    def __init__(self, log: FakeLog, deliver: Callable[[list[tuple[int, bytes]], int], None]) -> None:
         self.log, self.deliver = log, deliver
         self.generation = 0
         self.position = 0
@@ -171,9 +171,13 @@ class Reader:
             return
         first, position = self.position, min(self.position + self.log.nature.batch, len(self.log.entries))
         self.position = position
-        for offset in range(first, position):
-            if generation != self.generation and not self.log.nature.sloppy:
+        entries = [(offset, self.log.entries[offset].data) for offset in range(first, position)]
+        if self.log.nature.sloppy:  # all at once, whatever the first of them lead to
+            self.deliver(entries, self.generation)
+            entries = []
+        for entry in entries:
+            if generation != self.generation:
                 return
-            self.deliver(offset, self.log.entries[offset].data, self.generation)
+            self.deliver([entry], self.generation)
         if generation == self.generation:
             self.poke()

@@ -16,6 +16,7 @@ import msgspec
 
 from halog.core import events as ev
 from halog.core import records
+from halog.core.chain import ChainState
 from halog.core.ids import ABSENT, Member, digest
 from halog.core.partition import Partition
 from halog.core.roles import CLAIMANT, Role
@@ -73,7 +74,7 @@ class Process:
         self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.copy = Copy(node.disk)
         self.session: Session | None = None
-        self.reader = Reader(self.world.log, self.entry)
+        self.reader = Reader(self.world.log, self.entries)
         self.coordinator = self.world.coordinator.connect(self)
         self.end_at_start = len(self.world.log.entries)
         self.loaded = False
@@ -142,13 +143,13 @@ class Process:
         elif self.alive:
             self._step(event)
 
-    def entry(self, offset: int, data: bytes, generation: int) -> None:
+    def entries(self, entries: list[tuple[int, bytes]], generation: int) -> None:
         if self.paused:
-            self.backlog.append((self.entry, (offset, data, generation)))
+            self.backlog.append((self.entries, (entries, generation)))
         elif self.alive and generation == self.reader.generation:
-            self._step(ev.EntryRead(offset, data))
+            self._step(ev.EntriesRead(entries))
             self._taken_soon()
-            if not self.loaded and offset + 1 >= self.end_at_start:
+            if not self.loaded and entries[-1][0] + 1 >= self.end_at_start:
                 self._end_reached()
 
     def _end_reached(self) -> None:
@@ -206,10 +207,6 @@ class Process:
         match e:
             case ev.Apply():
                 self._apply(e)
-            case ev.ApplyAll():
-                self.world.cover.hit("appends acknowledged together")
-                for one in _one_by_one(e):
-                    self._apply(one)
             case ev.Append():
                 self._append(e)
             case ev.Reply():
@@ -231,8 +228,11 @@ class Process:
                 self._perform_rarely(e)
 
     def _apply(self, e: ev.Apply) -> None:
-        self.copy.apply(e.record, e.state, e.next_offset)
-        self.world.checks.applied(self, e)
+        if len(e.records) > 1:
+            self.world.cover.hit("appends acknowledged together" if self.partition.is_leading else "read together")
+        for record, state, next_offset in _one_by_one(e):
+            self.copy.apply(record, state, next_offset)
+            self.world.checks.applied(self, record, state)
         self._flush_soon()
 
     def _perform_rarely(self, e: ev.Effect) -> None:
@@ -345,11 +345,11 @@ class Process:
             self.woke_leading = self.woke_leading and self.partition.is_leading
 
 
-def _one_by_one(e: ev.ApplyAll) -> Iterator[ev.Apply]:
+def _one_by_one(e: ev.Apply) -> Iterator[tuple[records.Record, ChainState, int]]:
     """What it would have been, record by record."""
     first = e.next_offset - len(e.records)
     for i, record in enumerate(e.records):
         state = msgspec.structs.replace(e.state, lsn=record.header.lsn, hash=digest(records.encode(record)))
-        yield ev.Apply(record, state, first + i + 1)
+        yield record, state, first + i + 1
     if state != e.state:
-        raise AssertionError(f"ApplyAll ends at {e.state.lsn}, its records at {state.lsn}")
+        raise AssertionError(f"Apply ends at {e.state.lsn}, its records at {state.lsn}")

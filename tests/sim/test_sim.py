@@ -38,6 +38,7 @@ INTERESTING = [
     "elections", "fenced by gap", "deposed by the znode", "verifying: gap is dead", "verifying: deposed",
     "zombie woke up deposed", "append landed after its session ended", "appends held", "acknowledgement lost",
     "appends acknowledged together",
+    "read together",
     "producer session lost", "coordinator session lost", "coordinator restored from a backup",
     "set unknown, landed", "set unknown, never landed", "sync set grown", "sync set shrunk",
     "hand-over Happened", "hand-over Refused", "hand-over Unknown", "hand-over NotServing", "draining: call off",

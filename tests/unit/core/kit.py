@@ -147,7 +147,7 @@ class Core:
         """The record just appended (or `data`) is read back."""
         data = self.one(ev.Append).data if data is None else data
         self.offset += 1
-        return self.step(ev.EntryRead(self.offset - 1, data))
+        return self.step(ev.EntriesRead([(self.offset - 1, data)]))
 
     def opening(self) -> Core:
         self.starting()

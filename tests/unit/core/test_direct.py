@@ -34,7 +34,7 @@ def test_a_pushed_record_is_acknowledged_as_held_and_applied_only_when_the_log_b
     assert core.p.chain.state.lsn == 1
     decoded = core.p.held.run[0].record
     core.land(data[0])
-    assert core.one(ev.Apply).record is decoded  # not once more
+    assert core.one(ev.Apply).records[0] is decoded  # not once more
     assert core.p.chain.state.lsn == 2
 
 

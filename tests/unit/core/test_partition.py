@@ -95,7 +95,7 @@ def test_entries_fetched_before_stop_reading_are_not_taken_twice() -> None:
     assert core.role is Role.ACTIVE
     core.submit(2, create(b"second"))
     second = _in_flight(core)[0]
-    core.step(ev.EntryRead(core.offset, second))
+    core.step(ev.EntriesRead([(core.offset, second)]))
     assert core.effects == []
     core.acknowledge()
     assert core.replies() == [ev.Happened(3)]
@@ -106,13 +106,13 @@ def test_dropped_entries_leave_no_hole() -> None:
     core = Core().active()
     first = core.offset
     dead = [Script().commit(epoch(0, 5), n) for n in range(3)]
-    core.step(ev.EntryRead(first, dead[0]))
+    core.step(ev.EntriesRead([(first, dead[0])]))
     core.step(ev.TableSeen(50, table(epoch=epoch(9), active=B)))
     assert core.one(ev.Read).offset == first
-    core.step(ev.EntryRead(first + 1, dead[1]))
+    core.step(ev.EntriesRead([(first + 1, dead[1])]))
     assert core.p.next_offset == first
     for n in range(3):
-        core.step(ev.EntryRead(first + n, dead[n]))
+        core.step(ev.EntriesRead([(first + n, dead[n])]))
     assert core.p.next_offset == first + 3
 
 
