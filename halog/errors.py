@@ -19,6 +19,7 @@
     │   ├── NotActiveError        this node is not (or no longer) the active one
     │   ├── UnreachableError      a server or a node does not answer
     │   ├── OverloadedError       a limit on work in flight is reached
+    │   ├── QuorumError           too few nodes are there to hold a commit (R7)
     │   └── DeadlineError         not within the time allowed               (exit 6)
     ├── OutcomeUnknownError       it may or may not have happened; ask again by id
     ├── RefusedError              refused because it would be unsafe        (exit 5)
@@ -139,6 +140,10 @@ class UnreachableError(AvailabilityError):
 
 class OverloadedError(AvailabilityError):
     """A limit on work in flight is reached; try again later."""
+
+
+class QuorumError(AvailabilityError):
+    """Nothing was done: too few nodes of the partition's group are there (R7)."""
 
 
 class DeadlineError(AvailabilityError):

@@ -16,6 +16,7 @@ from halog.core import events as ev
 from halog.core import records
 from halog.core.chain import Verdict
 from halog.core.election import Candidate, pick
+from halog.core.group import needed, priority
 from halog.core.ids import NO_EPOCH, EpochId, location_code
 from halog.core.leading import Leading
 from halog.core.roles import Role
@@ -42,6 +43,8 @@ class Campaign:
         """The table this node tries to set, or set last."""
         self.unanswered = False
         """A set of `claim` was sent and nobody knows whether it landed."""
+        self.short = False
+        """It was said that too few nodes are there."""
 
     # --- when to stand ---
 
@@ -94,8 +97,19 @@ class Campaign:
         if self._mine_by_hand_over():
             p.become("handed over to me")
             self._claim()
-        elif p.now >= self.not_before and (p.now >= self.grace_until or self._all_up()):
+        elif p.now >= self.not_before and (p.now >= self.grace_until or self._all_up()) and self._enough():
             self._stand()
+
+    def _enough(self) -> bool:
+        """Fewer than quorum: no election, wait (Q2). Said once."""
+        p = self.p
+        up = {m.node for m in p.alive if m.node in p.table.configured}
+        need = needed(p.table, p.me.node)
+        short, self.short = self.short, len(up) < need
+        if self.short and not short:
+            there = f"{', '.join(sorted(up))} of {', '.join(p.table.configured)}"
+            p.warn("HALOG-TOO-FEW", f"{p.table.name}: no election: {there} are up, {need} are needed")
+        return not self.short
 
     def _all_up(self) -> bool:
         up = {m.node for m in self.p.alive}
@@ -106,7 +120,7 @@ class Campaign:
         p.become("active gone")
         p.seal()
         self.round = p.next_round()
-        self.told = {p.me.node: Candidate(p.me.node, p.chain.state.position)}
+        self.told = {p.me.node: Candidate(p.me.node, p.chain.state.position, priority(p.table, p.me.node))}
         others = {m.node for m in p.alive if m.node in p.table.configured and m != p.me}
         self.asked = frozenset(others)
         self.deadline = p.now + p.settings.election_ms
@@ -118,7 +132,7 @@ class Campaign:
     def position_told(self, e: ev.PositionTold) -> None:
         if self.p.role is not Role.ELECTING or e.round != self.round or e.node not in self.asked:
             return
-        self.told[e.node] = Candidate(e.node, e.position, eligible=e.eligible)
+        self.told[e.node] = Candidate(e.node, e.position, priority(self.p.table, e.node), e.eligible)
         self._decide_if_complete()
 
     def alive_changed(self) -> None:
@@ -132,13 +146,20 @@ class Campaign:
 
     def _decide(self) -> None:
         p = self.p
-        if pick(self.told.values(), p.table.configured) == p.me.node:
+        need = needed(p.table, p.me.node)
+        if pick(self.told.values(), p.table.configured) != p.me.node:
+            self._stand_back("a better candidate answered")
+        elif len(self.told) < need:
+            self._stand_back(f"{len(self.told)} nodes answered, {need} are needed")
+        else:
             p.become("won")
             self._claim()
-        else:
-            p.become("stand back", "a better candidate answered")
-            self.not_before = p.now + p.settings.stand_back_ms
-            self.release()
+
+    def _stand_back(self, why: str) -> None:
+        p = self.p
+        p.become("stand back", why)
+        self.not_before = p.now + p.settings.stand_back_ms
+        self.release()
 
     # --- the compare-and-set ---
 

@@ -221,6 +221,13 @@ class Busy(msgspec.Struct, frozen=True):
     of: str = "commits"
 
 
+class TooFew(msgspec.Struct, frozen=True):
+    """Nothing was done: too few nodes of the group are there to hold a commit (R7)."""
+
+    have: int
+    needed: int
+
+
 class Expired(msgspec.Struct, frozen=True):
     """The transaction id is not newer than `horizon`, the stamp up to which outcomes may have been forgotten."""
 
@@ -239,7 +246,19 @@ class Refused(msgspec.Struct, frozen=True):
     why: str
 
 
-Result = Happened | NotHappened | Conflicted | Duplicated | TooLarge | NotServing | Busy | Expired | Unknown | Refused
+Result = (
+    Happened
+    | NotHappened
+    | Conflicted
+    | Duplicated
+    | TooLarge
+    | NotServing
+    | Busy
+    | TooFew
+    | Expired
+    | Unknown
+    | Refused
+)
 
 
 # --- effects --------------------------------------------------------------------------------------------------------

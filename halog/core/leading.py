@@ -13,6 +13,8 @@ import msgspec
 from halog.core import events as ev
 from halog.core import records
 from halog.core.chain import Verdict
+from halog.core.election import NEVER
+from halog.core.group import counts, needed, priority, rank
 from halog.core.ids import EpochId, Member
 from halog.core.roles import Role
 from halog.core.settings import Sync
@@ -40,12 +42,16 @@ class Leading:
         self._heard: dict[Member, int] = {}
         self._applied: dict[Member, int] = {}
         """How far each replica says it has read the log; `Writer.acks` also counts what it merely holds."""
+        self._listed_at: dict[Member, int] = {}
+        self._moved_at = 0
+        """When this epoch began, or last tried to give the role back."""
         self._awake_ms, self._ticked_at = 0, p.now
         """Time as this copy has lived through it: while the process was stopped nobody could be heard."""
         self.handing: tuple[int, str, int] | None = None
         """(token, successor, deadline) of the hand-over under way."""
 
     def begin(self) -> None:
+        self._count()
         self._reconcile()
 
     def knows(self, tx: bytes) -> bool:
@@ -204,6 +210,7 @@ class Leading:
             self._leaves(m, why)
         for m in self.p.alive:
             self._heard.setdefault(m, self._awake_ms)
+        self._count()
         self._reconcile()
 
     def _leaves(self, m: Member, why: str) -> None:
@@ -214,11 +221,13 @@ class Leading:
         """Note whose copy has fallen silent."""
         self._awake_ms += min(self.p.now - self._ticked_at, self.p.settings.ack_every_ms)
         self._ticked_at = self.p.now
+        self._listed_at = {m: self._listed_at.get(m, self._awake_ms) for m in self._listed()}
         since = self._awake_ms - self.p.settings.silent_ms
         for m in self._listed() & self.p.alive - self.silent:
             if self._heard.get(m, 0) < since:
                 self.silent.add(m)
                 self._leaves(m, f"its copy acknowledged nothing new for {self.p.settings.silent_ms} ms")
+                self._count()
 
     def _usable(self) -> list[Member]:
         """Living configured members in priority order: those in the table, and those close behind."""
@@ -273,15 +282,49 @@ class Leading:
 
     def _settled(self) -> None:
         self.sync.settled(self.p.table)
+        self._count()
         self._wait_set()
         self._reconcile()
 
+    # --- the quorum (R7) ---
+
+    def _count(self) -> None:
+        """Who counts, and how many are needed now."""
+        table, me = self.p.table, self.p.me
+        need = needed(table, me.node)
+        self.writer.counted = frozenset(m for m in self.p.alive if m != me and counts(table, m.node))
+        self.writer.quorum = need - 1
+        have = 1 + len(self.writer.counted & self._listed() - self.silent)
+        short, self.writer.short = self.writer.short, ev.TooFew(have, need) if have < need else None
+        if self.writer.short is not None and short is None:
+            self.p.warn("HALOG-TOO-FEW", f"{table.name}: no new commits: {have} nodes are there, {need} are needed")
+
     # --- hand-over (H1-H4) ---
+
+    def _give_back(self) -> None:
+        """A node that is to be active rather than this one, and has been back for long enough, gets the role (Q2)."""
+        p, table = self.p, self.p.table
+        unfit = priority(table, p.me.node) == NEVER
+        stay = p.settings.drain_ms if unfit else p.settings.min_stay_ms
+        if p.role is not Role.ACTIVE or not p.settings.min_stay_ms or self._awake_ms - self._moved_at < stay:
+            return
+        near = self.writer.last_lsn - p.settings.ready_lag
+        for r in sorted(table.replicas, key=lambda r: rank(table, r.node)):
+            fit = priority(table, r.node) != NEVER and self._applied.get(r.member, -1) >= near
+            stayed = self._awake_ms - self._listed_at.get(r.member, self._awake_ms) >= stay
+            if fit and (unfit or (stayed and rank(table, r.node) < rank(table, p.me.node))):
+                self._moved_at = self._awake_ms
+                self.hand_over(ev.HandOverAsked(0, r.node))
+                return
 
     def hand_over(self, e: ev.HandOverAsked) -> None:
         target = next((r.member for r in self.p.table.replicas if r.node == e.to), None)
         if target is None or target not in self.p.alive:
             why = f"{e.to} is not an available replica of {self.p.table.name}"
+            self.p.out.append(ev.Reply(e.token, ev.Refused(why)))
+            return
+        if priority(self.p.table, e.to) == NEVER:
+            why = f"{e.to} has priority never: it cannot be active for {self.p.table.name}"
             self.p.out.append(ev.Reply(e.token, ev.Refused(why)))
             return
         self.handing = (e.token, e.to, self.p.now + self.p.settings.drain_ms)
@@ -330,3 +373,4 @@ class Leading:
         else:
             self._listen()
             self._reconcile()
+            self._give_back()

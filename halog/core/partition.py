@@ -16,6 +16,8 @@ from halog.core import events as ev
 from halog.core import records
 from halog.core.candidate import Campaign
 from halog.core.chain import Chain, ChainState, Verdict
+from halog.core.election import NEVER
+from halog.core.group import priority
 from halog.core.held import Held
 from halog.core.ids import Member, digest
 from halog.core.leading import Leading
@@ -103,7 +105,9 @@ class Partition:
     @property
     def eligible(self) -> bool:
         """May this copy take part in an election as a candidate?"""
-        return self.role is not Role.LOADING and self.role is not Role.FAILED and self.me.node in self.table.configured
+        if self.role is Role.LOADING or self.role is Role.FAILED or self.me.node not in self.table.configured:
+            return False
+        return priority(self.table, self.me.node) != NEVER
 
     @property
     def epoch_ours(self) -> bool:

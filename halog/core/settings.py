@@ -49,6 +49,10 @@ class Settings(msgspec.Struct, frozen=True):
     silent_ms: int = 1_500
     """A replica that lives, but for so long acknowledges nothing of what the log has, leaves the node list: its copy
     stopped, is being rebuilt, or cannot reach the log. Fifteen repetitions: a loaded machine's stall is none."""
+    min_stay_ms: int = 30_000
+    """A preferred node takes its role back when it has been in the node list for so long, and the role has stayed
+    where it is for so long; 0: never. A node that flaps moves the role twice a minute at most, and one that restarted
+    has read its objects by then."""
     ready_lag: int = 1_000
     """A replica at most this many records behind is worth waiting for: it joins within milliseconds."""
     max_record_bytes: int = 5_000_000

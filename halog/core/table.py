@@ -27,6 +27,20 @@ class Replica(msgspec.Struct, frozen=True):
         return Member(self.node, self.incarnation)
 
 
+class Group(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What operators may change while the partition runs (Q2, Q3); see `halog.core.group`."""
+
+    priorities: dict[str, int] = {}
+    """Node → 0 Never, 1 Normal, 2 High, 3 Highest; a node that is not named is Normal."""
+    required: int = 0
+    """So many nodes instead of the quorum; 0: no override."""
+    designated: str = ""
+    """In a group of two: the node that may go on alone."""
+    until_ms: int = 0
+    """When the two above end, in ms since 1970; 0: when somebody says so."""
+    reason: str = ""
+
+
 class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the cluster has agreed on for one partition."""
 
@@ -39,6 +53,12 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     configured: tuple[str, ...]
     """Nodes in priority order, as placed. The group quorum counts (R7); P10 and R4 shrink `replicas`, never this."""
     sync_replicas: int
+    quorum: int = 0
+    """Nodes that must have a commit, the active included, as the policy has it (R7); 0: no commit waits for more than
+    the sync set, which shrinks with its members (R4)."""
+    count_never: bool = False
+    """Does the acknowledgement of a node that can never be active count (Q2)?"""
+    group: Group = Group()
     config_version: int = 0
     epoch: EpochId = NO_EPOCH
     active: Member | None = None

@@ -52,12 +52,18 @@ class Writer:
         self.waiting: deque[tuple[int, list[int]]] = deque()
         self.acks: dict[Member, int] = {}
         self.wait_set: frozenset[Member] = frozenset()
+        self.counted: frozenset[Member] = frozenset()
+        """Those whose acknowledgements count for a quorum, and"""
+        self.quorum = 0
+        """how many of them must have a commit (R7)."""
+        self.short: ev.TooFew | None = None
+        """What a new commit is told while too few are there."""
 
     # --- commits ---
 
     def submit(self, e: ev.Submitted, now: int, out: list[ev.Effect]) -> None:
         """Validate and append, or answer at once."""
-        refusal = self._known(e) or self._conflict(e)
+        refusal = self._known(e) or self.short or self._conflict(e)
         refusal = refusal or self._full()
         if refusal is not None:
             if not isinstance(refusal, _Joined):
@@ -185,10 +191,13 @@ class Writer:
         self.waiting.append((item.lsn, item.tokens))
 
     def acknowledged(self) -> int:
-        """The highest lsn that every member of the wait set has and the log has."""
+        """The highest lsn that the log, every member of the wait set and a quorum have."""
         lsn = self.chain.state.lsn
         for m in self.wait_set:
             lsn = min(lsn, self.acks.get(m, 0))
+        if self.quorum:
+            held = sorted((self.acks.get(m, 0) for m in self.counted), reverse=True)
+            lsn = min(lsn, held[self.quorum - 1] if len(held) >= self.quorum else 0)
         return lsn
 
     def settle(self, out: list[ev.Effect]) -> None:

@@ -26,6 +26,13 @@ def to_error(result: ev.Result, partition: str) -> errors.HalogError:
         case ev.Busy(limit=limit, of=of):
             setting = "limits.max_in_flight" + ("" if of == "commits" else f"_{of}")
             return errors.OverloadedError(f"{limit:,} {of} are in flight in {partition} ({setting})", limit=limit)
+        case ev.TooFew(have=have, needed=needed):
+            return errors.QuorumError(
+                f"{partition}: {have} nodes are there, a commit needs {needed} (quorum); nothing was done",
+                partition=partition,
+                have=have,
+                needed=needed,
+            )
         case ev.Refused(why=why):
             return errors.RefusedError(why, partition=partition)
         case ev.Expired(horizon=horizon):

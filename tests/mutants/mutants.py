@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from halog.core import candidate, chain, records, roles, writer
+from halog.core import candidate, chain, leading, partition, records, roles, writer
 from halog.core import events as ev
 from halog.core.chain import Chain, Verdict
 from halog.core.held import Held
@@ -402,6 +402,45 @@ def memory_is_enough_for_every_policy() -> None:
 
     real = patch(Partition, "_tell_held", told)
     sent = patch(Leading, "submit", submit)
+
+
+@mutant("R7")
+def quorum_not_counted() -> None:
+    """A commit waits for the sync set alone, which may have shrunk to nobody."""
+
+    def acknowledged(self: Writer) -> int:
+        quorum, self.quorum = self.quorum, 0
+        try:
+            return real(self)
+        finally:
+            self.quorum = quorum
+
+    real = patch(Writer, "acknowledged", acknowledged)
+
+
+@mutant("R7")
+def everybody_counts_for_a_quorum() -> None:
+    """A node that can never be active may hold the only copy."""
+    patch(leading, "counts", lambda table, node: True)
+
+
+@mutant("Q2")
+def elected_by_a_minority() -> None:
+    """Whoever answers is enough."""
+    patch(candidate, "needed", lambda table, node: 1)
+
+
+@mutant("Q2")
+def never_is_forgotten() -> None:
+    """A node of priority never stands for election."""
+    patch(partition, "priority", lambda table, node: 1)
+    patch(candidate, "priority", lambda table, node: 1)
+
+
+@mutant("Q2")
+def the_role_never_returns() -> None:
+    """The preferred node stays a replica."""
+    patch(Leading, "_give_back", lambda self: None)
 
 
 def handlers(event: type[Any], name: str) -> None:

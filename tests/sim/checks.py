@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from halog.core import events as ev
 from halog.core import records
 from halog.core.chain import ChainState
+from halog.core.election import NEVER
+from halog.core.group import counts, needed, priority
 from halog.core.ids import ABSENT, EpochId, Member, digest
 from halog.core.roles import Role
 from halog.core.settings import Sync
@@ -152,15 +154,27 @@ class Checks:
         self.acknowledged = max(self.acknowledged, lsn)
         if p.partition.leading is None or p.partition.leading.epoch != self.epoch:
             return
+        self._quorum_has(p, lsn)
         for m in self.sync_set:
             has = self.held.has(m, lsn, self.facts[lsn].digest)
             demand(has, f"P1: lsn {lsn} was acknowledged by {p.me.node}, but {m} does not hold it")
+
+    def _quorum_has(self, p: Process, lsn: int) -> None:
+        """R7: so many nodes of the group, the active included, had what it acknowledges (some may have died since)."""
+        table = p.partition.table
+        need = needed(table, p.name)
+        others = [m for m in self.last if m.node != p.name and counts(table, m.node)]
+        have = 1 + len({m.node for m in others if self.held.has(m, lsn, self.facts[lsn].digest)})
+        demand(have >= need, f"R7: lsn {lsn} was acknowledged by {p.me.node}: {have} nodes hold it, {need} are needed")
+        if need > 1:
+            self.world.cover.hit("acknowledged by a quorum")
 
     def table_set(self, old: PartitionTable, new: PartitionTable) -> None:
         """A compare-and-set went through."""
         if new.epoch != old.epoch:
             demand(new.epoch.number > old.epoch.number, f"P3: the znode's epoch went {old.epoch} → {new.epoch}")
             demand(new.active is not None, "E2: an epoch without an active node")
+            self._elected_by_enough(new)
         else:
             demand(new.active in (old.active, None), "P3: another node under the same epoch")
             if self.epoch is not None:
@@ -171,6 +185,15 @@ class Checks:
             self.epoch, self.sync_set = new.epoch, new.sync_set
         for process in self.world.processes():
             self.stepped(process)
+
+    def _elected_by_enough(self, table: PartitionTable) -> None:
+        """Q2: fewer than quorum, no election; unless the last active handed the role over."""
+        p = next((p for p in self.world.processes() if p.me == table.active), None)
+        if p is None or p.partition.chain.state.closed_for == p.name:
+            return
+        told, need = len(p.partition.campaign.told), needed(table, p.name)
+        demand(told >= need, f"Q2: {p.name} was elected by {told} nodes, {need} are needed")
+        demand(priority(table, p.name) != NEVER, f"Q2: {p.name} never is to be active")
 
     def table_restored(self) -> None:
         """The znode was put back by hand: it says nothing until the next claim."""

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from halog.core import events as ev
-from halog.core.table import PartitionTable
+from halog.core.table import Group, PartitionTable
 from tests.sim.coverage import Coverage
 from tests.sim.engine import Engine
 from tests.sim.nature import Fate, Nature
@@ -95,6 +97,12 @@ class FakeCoordinator:
 
     def _reply(self, s: CoordinatorSession, done: ev.CasDone) -> None:
         s.process.deliver(done)
+
+    def regroup(self, group: Group) -> None:
+        """An operator changes the group, by compare-and-set like everybody (Q2, Q3)."""
+        self.values.append(msgspec.structs.replace(self.table, group=group))
+        self.checks.table_set(self.values[-2], self.values[-1])
+        self._announce()
 
     def restore(self) -> bool:
         """The znode's content is put back to an older epoch's, as from yesterday's backup (its version goes on)."""

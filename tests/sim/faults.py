@@ -6,7 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from halog.core import events as ev
+from halog.core.group import why_not_designated
 from halog.core.records import Commit, Header, decode, encode
 from halog.core.roles import Role
 from tests.sim.log import Entry
@@ -257,6 +260,26 @@ def restore_coordinator(w: World) -> None:
     """The coordinator's data come back from a backup (E4)."""
     if w.coordinator.restore():
         w.cover.hit("coordinator restored from a backup")
+
+
+def regroup(w: World) -> None:
+    """An operator changes priorities, the required number, or in a group of two the node that may go on alone."""
+    rng, table = w.operator, w.coordinator.table
+    names = table.configured
+    group = msgspec.structs.replace(table.group)
+    what = rng.choice(("priorities", "priorities", "required", "designated"))
+    if what == "priorities":  # somebody can always be active
+        levels = {n: rng.choice((0, 1, 1, 2, 3)) for n in names[1:]}
+        group = msgspec.structs.replace(group, priorities={names[0]: rng.choice((1, 1, 2)), **levels})
+    elif what == "required":
+        group = msgspec.structs.replace(group, required=rng.choice((0, len(names) // 2 + 1, len(names))))
+    else:
+        node = rng.choice(("", *names))
+        if why_not_designated(table, node) is None:
+            group = msgspec.structs.replace(group, designated=node)
+    w.cover.hit("group changed")
+    w.engine.say(f"an operator changes the group: {group}")
+    w.coordinator.regroup(group)
 
 
 FAULTS: list[Callable[[World], None]] = [

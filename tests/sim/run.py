@@ -17,8 +17,8 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import Progress
 
-from tests.sim.faults import FAULTS
-from tests.sim.world import World
+from tests.sim.faults import FAULTS, regroup
+from tests.sim.world import World, is_grouped
 
 FAULT_PHASE_MS = (200.0, 900.0)
 LIVENESS_MS = 3_000.0
@@ -52,6 +52,9 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
     length = rng.uniform(*FAULT_PHASE_MS)
     for _ in range(rng.randint(1, 6)):
         world.engine.at(60.0 + rng.random() * (length - 60.0), rng.choice(kinds), world)
+    if is_grouped(seed):
+        for _ in range(world.operator.randint(0, 4)):
+            world.engine.at(60.0 + world.operator.random() * (length - 60.0), regroup, world)
     world.engine.at(length, _end_faults, world)
     world.fault_phase_ms = length
     return world

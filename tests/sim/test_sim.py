@@ -9,6 +9,7 @@ import pytest
 from halog.core.roles import TRANSITIONS
 from tests.sim.coverage import edge_name
 from tests.sim.run import run_seed
+from tests.sim.world import is_grouped
 
 SEEDS = 500
 
@@ -45,6 +46,7 @@ INTERESTING = [
     "silent replica left", "a dead epoch's record landed again",
     "stored, then acknowledged", "held before read", "push refused", "held forgotten", "a dead epoch's push arrived",
     "restarts warm", "restarts empty", "died for good", "client asked again",
+    "answer TooFew", "acknowledged by a quorum", "group changed", "HALOG-TOO-FEW",
     "answer Conflicted", "answer Duplicated", "answer NotHappened", "answer Expired",
 ]  # fmt: skip
 
@@ -53,7 +55,8 @@ INTERESTING = [
 def seen() -> Counter[str]:
     """Everything the check run's seeds met; a broken promise stops the run with the line that replays it."""
     counts: Counter[str] = Counter()
-    for seed in [*range(SEEDS), *RARE_SEEDS]:
+    grouped = [n for n in range(SEEDS, 4 * SEEDS) if is_grouped(n)]
+    for seed in [*range(SEEDS), *RARE_SEEDS, *grouped]:
         outcome = run_seed(seed)
         assert not outcome.failure, f"{outcome.failure}\n  python -m tests.sim.run --seed {seed} -v"
         counts.update(outcome.counts)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from halog.core import events as ev
 from halog.core.chain import ChainState
+from halog.core.election import NEVER
+from halog.core.group import majority, priority, rank
 from halog.core.roles import Role
 from halog.core.settings import Settings, Sync
-from halog.core.table import SYNC, PartitionTable
+from halog.core.table import SYNC, Group, PartitionTable
 from tests.sim import faults
 from tests.sim.checks import Checks, Violation
 from tests.sim.client import Client, Request, Transaction
@@ -38,9 +41,19 @@ SETTINGS = Settings(
     retry_ms=30,
     ack_every_ms=40,
     silent_ms=150,
+    min_stay_ms=0,
     ready_lag=3,
 )
 """The production deadlines, some ten times shorter, so that a short history meets them all."""
+
+
+GROUPED = 3
+"""Every eleventh history, from this one on, has a quorum, and operators who change priorities and the number required;
+roles go back to the preferred node. (No other history is changed by it: what once failed there is replayed.)"""
+
+
+def is_grouped(seed: int) -> bool:
+    return seed % 11 == GROUPED
 
 
 SETTINGS_OF = (SETTINGS, SETTINGS, SETTINGS, msgspec.structs.replace(SETTINGS, remote_sync=Sync.WRITE_NO_SYNC))
@@ -64,12 +77,16 @@ class World:
         settings: Settings | None = None,
     ) -> None:
         self.seed, self.settings = seed, settings or SETTINGS_OF[seed % len(SETTINGS_OF)]
+        grouped = is_grouped(seed)
+        if grouped:
+            self.settings = msgspec.structs.replace(self.settings, min_stay_ms=150)
         self.engine = Engine(seed, verbose=verbose)
         self.cover = Coverage()
         self.nature = Nature(self.engine.rng, calm=calm)
         self.checks = Checks(self)
         self.log = FakeLog(self.engine, self.nature, self.cover)
-        table = PartitionTable("p", LOG_ID.hex(), "t", 0, "policy", tuple(names), sync_replicas)
+        quorum = majority(len(names)) if grouped else 0
+        table = PartitionTable("p", LOG_ID.hex(), "t", 0, "policy", tuple(names), sync_replicas, quorum)
         self.coordinator = FakeCoordinator(self.engine, self.nature, self.cover, self.checks, table)
         self.members = Members(self)
         self.cuts: set[tuple[str, str]] = set()
@@ -79,6 +96,8 @@ class World:
         self.pushed: list[ev.Pushed] = []
         """Every push ever sent."""
         self.fault_phase_ms = 0.0
+        self.operator = random.Random(seed)
+        """What operators do is drawn from it: it disturbs nothing else."""
         self._tokens = 0
         self._transactions = 0
         self._hand_overs: set[int] = set()
@@ -187,6 +206,9 @@ class World:
             if self.nodes[n].process is None:
                 faults.restart(self, n, False)
         self.members.doubts.clear()
+        if is_grouped(self.seed):  # the operators too: everybody as usual, and no waiting for the dead
+            left, quorum = len(self.nodes) - len(self.gone), self.coordinator.table.quorum
+            self.coordinator.regroup(Group(required=left if left < quorum else 0))
         for p in self.processes():
             faults.resume(self, p)
             p.reader.unstick()
@@ -208,7 +230,14 @@ class World:
         for p in self.processes():
             if p.partition.chain.state.lsn != active.partition.chain.state.lsn or p.copy.hash != active.copy.hash:
                 return f"{p.name} is at {p.partition.chain.state.lsn}, not {active.partition.chain.state.lsn}"
-        return ""
+        return self._not_returned(table)
+
+    def _not_returned(self, table: PartitionTable) -> str:
+        able = [n for n in table.node_list if priority(table, n) != NEVER]
+        if not self.settings.min_stay_ms or not able or table.active is None:
+            return ""
+        first = min(able, key=lambda n: rank(table, n))
+        return "" if table.active.node == first else f"{table.active.node} is active, {first} is preferred"
 
     def settle(self, within_ms: float) -> None:
         """Liveness: all is well within `within_ms` of virtual time, or Violation says what is not."""

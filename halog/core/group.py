@@ -1,0 +1,69 @@
+"""The group behind a partition: its configured nodes, how many of them a commit and an election need, and who is
+preferred (R7, Q2, Q3). Arithmetic only.
+
+The group is never smaller than what is configured: a node list that shrinks (R4, P10) makes nobody's quorum smaller.
+"""
+
+from __future__ import annotations
+
+from halog.core.election import HIGHEST, NEVER, NORMAL
+from halog.core.table import PartitionTable
+
+LEVELS = {"never": NEVER, "normal": NORMAL, "high": NORMAL + 1, "highest": HIGHEST}
+"""Priorities by name."""
+
+
+def majority(nodes: int) -> int:
+    """The quorum of a group (R7)."""
+    return nodes // 2 + 1
+
+
+def needed(table: PartitionTable, active: str) -> int:
+    """Nodes, itself included, that must have a commit of `active`, or answer when it stands for election."""
+    if table.group.designated == active:
+        return 1
+    return table.group.required or table.quorum or 1
+
+
+def priority(table: PartitionTable, node: str) -> int:
+    """The node's priority now (Q2)."""
+    return table.group.priorities.get(node, NORMAL)
+
+
+def counts(table: PartitionTable, node: str) -> bool:
+    """Does this node's acknowledgement count for a quorum? One that can never be active might hold the only copy."""
+    return node in table.configured and (table.count_never or priority(table, node) != NEVER)
+
+
+def rank(table: PartitionTable, node: str) -> tuple[int, int]:
+    """The lower, the more this node is to be active, among nodes that hold the same (Q2)."""
+    return -priority(table, node), table.configured.index(node)
+
+
+def why_not_required(table: PartitionTable, nodes: int, *, may_fork: bool) -> str | None:
+    """What speaks against so many nodes instead of the quorum (Q3, F6), or None. 0 takes an override back."""
+    size = len(table.configured)
+    if not 0 <= nodes <= size:
+        return f"{table.name} has {size} nodes: the required number must be from 1 to {size} (0: the quorum again)"
+    if nodes and 2 * nodes <= size and not may_fork:
+        return (
+            f"with {nodes} of {size} nodes required both halves of {table.name} could go on without each other; "
+            "confirm with --may-fork, or in a group of two designate one node"
+        )
+    return None
+
+
+def why_not_designated(table: PartitionTable, node: str) -> str | None:
+    """What speaks against letting this node go on alone (Q3), or None. An empty name takes it back."""
+    if not node:
+        return None
+    if len(table.configured) != 2:
+        return f"{table.name} has {len(table.configured)} nodes: only in a group of two may one go on alone"
+    if node not in table.configured:
+        return f"{node} is not in the group of {table.name}: {', '.join(table.configured)}"
+    if priority(table, node) == NEVER:
+        return f"{node} has priority never: it cannot be active for {table.name}"
+    other = table.group.designated
+    if other and other != node:
+        return f"{other} is designated for {table.name}: it may be going on alone; take that back first"
+    return None
