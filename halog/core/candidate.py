@@ -16,10 +16,11 @@ from halog.core import events as ev
 from halog.core import records
 from halog.core.chain import Verdict
 from halog.core.election import Candidate, pick
-from halog.core.ids import NO_EPOCH, EpochId, location_code
+from halog.core.group import Group
+from halog.core.ids import NO_EPOCH, EpochId, Member, location_code
 from halog.core.leading import Leading
 from halog.core.roles import Role
-from halog.core.table import arrange
+from halog.core.table import PartitionTable, arrange
 
 if TYPE_CHECKING:
     from halog.core.partition import Partition
@@ -37,17 +38,46 @@ class Campaign:
         self.grace_until = now + p.settings.start_grace_ms
         self.not_before = now
         self.epoch: EpochId = NO_EPOCH
+        self.lost: tuple[Member | None, str] = (None, "")
+        """The active that was last seen to go, and why."""
+        self.gave_up: tuple[int, str] = (-1, "")
+        """Number of the epoch whose writer gave it up by itself, and how that reads."""
+        self.why = ""
+        """Why `claim` was made."""
         self.nonces = 0
         self.claim = p.table
-        """The table this node tries to set, or set last."""
+        """The table this node tries to set, or set last; `replaced` is the one before it."""
+        self.replaced = p.table
         self.unanswered = False
         """A set of `claim` was sent and nobody knows whether it landed."""
 
     # --- when to stand ---
 
-    def witnessed(self) -> None:
+    def witnessed(self, why: str) -> None:
         """The active died while this node watched: no grace is due."""
         self.grace_until = self.p.now
+        self.lost = (self.p.table.active, why)
+
+    def watch(self, table: PartitionTable) -> None:
+        """The znode is about to become `table`: note who gave up, for whoever asks later why there was an election."""
+        was = self.p.table.active
+        if table.active is None and was is not None and table.epoch.number != self.gave_up[0]:
+            self.gave_up = (table.epoch.number, f"{was.node} gave up epoch {table.epoch.number}")
+
+    def _because(self) -> str:
+        """Why this node stands now, for operators."""
+        table = self.p.table
+        active, number = table.active, table.epoch.number
+        if self._mine_by_hand_over():
+            return f"{active.node if active else 'the node before it'} handed over"
+        if self.gave_up[0] == number:
+            return self.gave_up[1]
+        if active is None:
+            return "the partition never had an active node" if table.epoch == NO_EPOCH else "no node was active"
+        if self.lost[0] == active and self.lost[1]:
+            return self.lost[1]
+        restarted = any(m.node == active.node for m in self.p.alive)
+        return f"{active.node} {'was restarted' if restarted else 'is not up'}"
 
     def pause(self) -> None:
         """This node just gave up an epoch: let others go first for a moment."""
@@ -144,6 +174,7 @@ class Campaign:
 
     def _claim(self) -> None:
         p = self.p
+        self.why, self.replaced = self._because(), p.table
         highest = max(p.table.epoch.number, p.chain.state.epoch.number)
         self.epoch = EpochId(highest + 1, p.chain.state.site, self._nonce())
         usable = [r.member for r in p.table.replicas if r.member in p.alive]
@@ -229,9 +260,9 @@ class Campaign:
 
     def _opened(self) -> None:
         p = self.p
-        p.become("opened")
+        p.become("opened", self.why)
         p.out.append(ev.StopReading())
-        p.leading = Leading(p, self.epoch)
+        p.leading = Leading(p, self.epoch, Group(self.replaced, p.me, self.why))
         p.leading.begin()
 
     def append_failed(self, e: ev.AppendFailed) -> None:

@@ -13,12 +13,14 @@ import msgspec
 from halog.core import events as ev
 from halog.core import records
 from halog.core.chain import Verdict
+from halog.core.group import Group
 from halog.core.ids import EpochId, Member
 from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.syncset import SyncSet
 from halog.core.table import Replica
 from halog.core.writer import Writer
+from halog.events import TRANSFER
 
 if TYPE_CHECKING:
     from halog.core.partition import Partition
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
 class Leading:
     """Exists exactly while the partition's role is one of LEADING."""
 
-    def __init__(self, p: Partition, epoch: EpochId) -> None:
-        self.p, self.epoch = p, epoch
+    def __init__(self, p: Partition, epoch: EpochId, group: Group) -> None:
+        self.p, self.epoch, self.group = p, epoch, group
         self.writer = Writer(p.chain, p.outcomes, p.settings, p.next_offset, p.tag)
         self.sync = SyncSet(p.table)
         self.cas_round = 0
@@ -46,6 +48,7 @@ class Leading:
         """(token, successor, deadline) of the hand-over under way."""
 
     def begin(self) -> None:
+        self.p.out += self.group.changed(self.p.table)
         self._reconcile()
 
     def knows(self, tx: bytes) -> bool:
@@ -201,14 +204,10 @@ class Leading:
             self._heard.pop(m, None)
             self._applied.pop(m, None)
             self.silent.discard(m)
-            self._leaves(m, why)
+            self.group.because(m, why)
         for m in self.p.alive:
             self._heard.setdefault(m, self._awake_ms)
         self._reconcile()
-
-    def _leaves(self, m: Member, why: str) -> None:
-        if m in self._listed():
-            self.p.warn("HALOG-LEFT", f"{self.p.table.name}: {m.node} leaves the node list: {why}")
 
     def _listen(self) -> None:
         """Note whose copy has fallen silent."""
@@ -218,7 +217,7 @@ class Leading:
         for m in self._listed() & self.p.alive - self.silent:
             if self._heard.get(m, 0) < since:
                 self.silent.add(m)
-                self._leaves(m, f"its copy acknowledged nothing new for {self.p.settings.silent_ms} ms")
+                self.group.because(m, f"its copy acknowledged nothing new for {self.p.settings.silent_ms} ms")
 
     def _usable(self) -> list[Member]:
         """Living configured members in priority order: those in the table, and those close behind."""
@@ -273,6 +272,7 @@ class Leading:
 
     def _settled(self) -> None:
         self.sync.settled(self.p.table)
+        self.p.out += self.group.changed(self.p.table)
         self._wait_set()
         self._reconcile()
 
@@ -284,6 +284,7 @@ class Leading:
             why = f"{e.to} is not an available replica of {self.p.table.name}"
             self.p.out.append(ev.Reply(e.token, ev.Refused(why)))
             return
+        self.p.out.append(ev.Tell(TRANSFER, "", e.why, {"to": e.to}))
         self.handing = (e.token, e.to, self.p.now + self.p.settings.drain_ms)
         self.p.become("hand over", f"hands over to {e.to}")
         self._drained()
@@ -330,3 +331,4 @@ class Leading:
         else:
             self._listen()
             self._reconcile()
+            self.p.out += self.group.ticked(now, self.p.settings.silent_ms)
