@@ -83,9 +83,12 @@ class LogTail(Protocol):
 class Log(Protocol):
     """The log of one site."""
 
-    def ensure_topic(self, topic: str, partitions: int, *, compacted: bool = False, flushed: bool = False) -> None:
+    def ensure_topic(
+        self, topic: str, partitions: int, *, compacted: bool = False, flushed: bool = False, keep_ms: int | None = None
+    ) -> None:
         """Create the topic with the settings halog needs, or check an existing one; RefusedError names an unsafe or
-        different setting (partitions, cleanup policy, unclean election)."""
+        different setting (partitions, cleanup policy, unclean election). `keep_ms`: a topic for people, whose entries
+        go after that long; an existing one may keep them longer or shorter."""
 
     def session(self) -> LogSession:
         """A new, warm producer session: idempotent, all replicas, gap-less, without a delivery timeout of its own."""
@@ -107,6 +110,9 @@ class Log(Protocol):
     def put(self, tp: TopicPartition, key: bytes, value: bytes | None) -> None:
         """One acknowledged keyed write to a compacted topic (definitions; not the commit path)."""
 
+    def journal(self, tp: TopicPartition) -> LogJournal:
+        """A writer of entries for people (the event history): nothing rests on them."""
+
     def transaction(self, transactional_id: str) -> LogTransaction:
         """A transactional writer; initialising it fences older ones with the same id."""
 
@@ -114,6 +120,17 @@ class Log(Protocol):
         """Delete entries with offsets below `before`."""
 
     def close(self) -> None: ...
+
+
+class LogJournal(Protocol):
+    """Ordinary appends of its own producer, so that it slows down nobody. One thread writes."""
+
+    def note(self, values: Sequence[bytes]) -> int:
+        """Append in order, waiting a few seconds at most; how many, counted from the last one back, are not known to be
+        in the log, and may be written again (they may be there twice then)."""
+
+    def close(self) -> None:
+        """End a write that is under way, and let go."""
 
 
 class LogTransaction(Protocol):

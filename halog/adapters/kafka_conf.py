@@ -12,6 +12,8 @@ MAX_BYTES = 6 << 20  # R8 allows 5 MB a commit record; the rest is the batch's a
 MAX_QUEUED = 100_000  # appends a session holds before it says Overloaded
 ADMIN_S = 10.0  # creating a topic on a busy broker takes one second, on a dead one for ever
 
+JOURNAL_S = 3.0  # one attempt at writing events: longer than a leader's move
+
 
 class _Quiet:
     """librdkafka's own lines, for whoever debugs; it calls things critical that halog expects (a fenced writer)."""
@@ -68,6 +70,18 @@ def keyed(bootstrap: str) -> dict[str, Any]:
         "enable.gapless.guarantee": False,
         "linger.ms": 1,
         "message.timeout.ms": int(ADMIN_S * 1000),
+    }
+
+
+def journal(bootstrap: str) -> dict[str, Any]:
+    """For people: events come in bursts and may come twice; what a broker that is away does not take in JOURNAL_S is
+    given back to the writer, who keeps a bounded number of them."""
+    return {
+        **common(bootstrap),
+        "acks": "all",
+        "linger.ms": 5,
+        "message.timeout.ms": int(JOURNAL_S * 1000),
+        "enable.metrics.push": False,
     }
 
 

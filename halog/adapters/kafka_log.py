@@ -18,7 +18,7 @@ from halog.adapters.kafka_read import Readers
 from halog.adapters.kafka_session import KafkaSession
 from halog.adapters.kafka_tail import KafkaTail
 from halog.adapters.kafka_topics import Topics
-from halog.adapters.kafka_write import KafkaTransaction, KeyedWriter
+from halog.adapters.kafka_write import KafkaJournal, KafkaTransaction, KeyedWriter
 from halog.errors import LogError, OutcomeUnknownError
 from halog.ports import Entry, TopicPartition
 
@@ -50,11 +50,13 @@ class KafkaLog:
         with self._lock:
             self._admin = self._topics = None
 
-    def ensure_topic(self, topic: str, partitions: int, *, compacted: bool = False, flushed: bool = False) -> None:
+    def ensure_topic(
+        self, topic: str, partitions: int, *, compacted: bool = False, flushed: bool = False, keep_ms: int | None = None
+    ) -> None:
         self._client()
         assert self._topics is not None
-        self._topics.ensure(topic, partitions, compacted, flushed)
-        if not compacted:
+        self._topics.ensure(topic, partitions, compacted, flushed, keep_ms)
+        if not compacted and keep_ms is None:
             self._known.add(topic)
 
     def session(self) -> KafkaSession:
@@ -106,6 +108,9 @@ class KafkaLog:
             with self._lock:
                 self._writer = None if self._writer is writer else self._writer
             raise
+
+    def journal(self, tp: TopicPartition) -> KafkaJournal:
+        return KafkaJournal(self.bootstrap, tp)
 
     def transaction(self, transactional_id: str) -> KafkaTransaction:
         return KafkaTransaction(self.bootstrap, transactional_id)

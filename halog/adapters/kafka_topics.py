@@ -39,11 +39,14 @@ class Topics:
         self._bootstrap, self._admin = bootstrap, admin
         self._brokers: list[int] = []
 
-    def ensure(self, topic: str, partitions: int, compacted: bool, flushed: bool) -> None:
+    def ensure(self, topic: str, partitions: int, compacted: bool, flushed: bool, keep_ms: int | None) -> None:
         wanted = {**_COMMON, **(_COMPACTED if compacted else _LOG), **(_FLUSHED if flushed else {})}
+        made = wanted if keep_ms is None else {**wanted, "retention.ms": str(keep_ms)}
+        if keep_ms is not None:  # how long people want to read it is theirs to say
+            wanted = {name: value for name, value in wanted.items() if not name.startswith("retention.")}
         try:
             self._check_brokers()
-            created = self._create(topic, partitions, wanted)
+            created = self._create(topic, partitions, made)
             self._await_leaders(topic)  # also of a topic that another node is just creating
             if not created:
                 self._check(topic, partitions, wanted)

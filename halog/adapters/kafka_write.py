@@ -1,4 +1,4 @@
-"""Rare keyed writes: definitions one by one, snapshots in transactions. Never the commit path."""
+"""Rare writes: definitions one by one, snapshots in transactions, events for people. Never the commit path."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -44,6 +44,41 @@ class KeyedWriter:
 
     def close(self) -> None:
         self._producer.flush(1.0)
+
+
+class KafkaJournal:
+    """A producer of its own; what fails is the writer's to repeat."""
+
+    def __init__(self, bootstrap: str, tp: TopicPartition) -> None:
+        self._tp = tp
+        self._closed = threading.Event()
+        self._producer: Any = Producer(kafka_conf.journal(bootstrap))
+
+    def note(self, values: Sequence[bytes]) -> int:
+        """See LogJournal."""
+        failed: list[int] = []
+        answered: list[int] = []
+
+        def report(at: int, error: Any) -> None:
+            answered.append(at)
+            if error is not None:
+                failed.append(at)
+
+        for i, value in enumerate(values):
+            try:
+                self._producer.produce(
+                    self._tp[0], value=value, partition=self._tp[1], on_delivery=lambda e, m, at=i: report(at, e)
+                )
+            except BufferError:
+                report(i, "full")
+        while len(answered) < len(values) and not self._closed.is_set():  # message.timeout.ms bounds it
+            self._producer.poll(0.1)
+        known = set(answered) - set(failed)
+        return len(values) - next((i for i in range(len(values)) if i not in known), len(values))
+
+    def close(self) -> None:
+        """See LogJournal."""
+        self._closed.set()
 
 
 class KafkaTransaction:

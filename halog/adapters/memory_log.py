@@ -23,7 +23,9 @@ class MemoryLog:
     def __init__(self, broker: MemoryBroker | None = None) -> None:
         self.broker = broker or MemoryBroker()
 
-    def ensure_topic(self, topic: str, partitions: int, *, compacted: bool = False, flushed: bool = False) -> None:
+    def ensure_topic(
+        self, topic: str, partitions: int, *, compacted: bool = False, flushed: bool = False, keep_ms: int | None = None
+    ) -> None:
         self.broker.ensure(topic, partitions, compacted)
 
     def session(self) -> MemorySession:
@@ -60,11 +62,31 @@ class MemoryLog:
     def put(self, tp: TopicPartition, key: bytes, value: bytes | None) -> None:
         self.broker.write(tp, [(key, value, {})], marker=False)
 
+    def journal(self, tp: TopicPartition) -> MemoryJournal:
+        return MemoryJournal(self.broker, tp)
+
     def transaction(self, transactional_id: str) -> MemoryTransaction:
         return MemoryTransaction(self.broker, transactional_id)
 
     def trim(self, tp: TopicPartition, before: int) -> None:
         self.broker.trim(tp, before)
+
+    def close(self) -> None:
+        """The broker is shared: nothing to let go."""
+
+
+class MemoryJournal:
+    """Lands at once; a held partition takes nothing."""
+
+    def __init__(self, broker: MemoryBroker, tp: TopicPartition) -> None:
+        self._broker, self._tp = broker, tp
+
+    def note(self, values: Sequence[bytes]) -> int:
+        with self._broker.lock:
+            if self._broker.shelf(self._tp).held is not None:
+                return len(values)
+        self._broker.write(self._tp, [(b"", value, {}) for value in values], marker=False)
+        return 0
 
     def close(self) -> None:
         """The broker is shared: nothing to let go."""

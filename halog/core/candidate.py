@@ -17,10 +17,12 @@ from halog.core import records
 from halog.core.chain import Verdict
 from halog.core.election import Candidate, pick
 from halog.core.group import needed, priority
-from halog.core.ids import NO_EPOCH, EpochId, location_code
+from halog.core.ids import NO_EPOCH, EpochId, Member, location_code
 from halog.core.leading import Leading
+from halog.core.nodelist import NodeList, group_changes
 from halog.core.roles import Role
-from halog.core.table import arrange
+from halog.core.table import PartitionTable, arrange
+from halog.events import NO_QUORUM
 
 if TYPE_CHECKING:
     from halog.core.partition import Partition
@@ -38,9 +40,16 @@ class Campaign:
         self.grace_until = now + p.settings.start_grace_ms
         self.not_before = now
         self.epoch: EpochId = NO_EPOCH
+        self.lost: tuple[Member | None, str] = (None, "")
+        """The active that was last seen to go, and why."""
+        self.gave_up: tuple[int, str] = (-1, "")
+        """Number of the epoch whose writer gave it up by itself, and how that reads."""
+        self.why = ""
+        """Why `claim` was made."""
         self.nonces = 0
         self.claim = p.table
-        """The table this node tries to set, or set last."""
+        """The table this node tries to set, or set last; `replaced` is the one before it."""
+        self.replaced = p.table
         self.unanswered = False
         """A set of `claim` was sent and nobody knows whether it landed."""
         self.short = False
@@ -48,9 +57,32 @@ class Campaign:
 
     # --- when to stand ---
 
-    def witnessed(self) -> None:
+    def witnessed(self, why: str) -> None:
         """The active died while this node watched: no grace is due."""
         self.grace_until = self.p.now
+        self.lost = (self.p.table.active, why)
+
+    def watch(self, table: PartitionTable) -> None:
+        """The znode is about to become `table`: note who gave up, for whoever asks later why there was an election."""
+        was = self.p.table.active
+        if table.active is None and was is not None and table.epoch.number != self.gave_up[0]:
+            self.gave_up = (table.epoch.number, f"{was.node} gave up epoch {table.epoch.number}")
+        self._regrouped(self.p.table, table)
+
+    def _because(self) -> str:
+        """Why this node stands now, for operators."""
+        table = self.p.table
+        active, number = table.active, table.epoch.number
+        if self._mine_by_hand_over():
+            return f"{active.node if active else 'the node before it'} handed over"
+        if self.gave_up[0] == number:
+            return self.gave_up[1]
+        if active is None:
+            return "the partition never had an active node" if table.epoch == NO_EPOCH else "no node was active"
+        if self.lost[0] == active and self.lost[1]:
+            return self.lost[1]
+        restarted = any(m.node == active.node for m in self.p.alive)
+        return f"{active.node} {'was restarted' if restarted else 'is not up'}"
 
     def pause(self) -> None:
         """This node just gave up an epoch: let others go first for a moment."""
@@ -107,8 +139,7 @@ class Campaign:
         need = needed(p.table, p.me.node)
         short, self.short = self.short, len(up) < need
         if self.short and not short:
-            there = f"{', '.join(sorted(up))} of {', '.join(p.table.configured)}"
-            p.warn("HALOG-TOO-FEW", f"{p.table.name}: no election: {there} are up, {need} are needed")
+            p.out.append(ev.Tell(NO_QUORUM, "", "no election", {"have": len(up), "needed": need}))
         return not self.short
 
     def _all_up(self) -> bool:
@@ -161,10 +192,20 @@ class Campaign:
         self.not_before = p.now + p.settings.stand_back_ms
         self.release()
 
+    def _regrouped(self, before: PartitionTable, now: PartitionTable) -> None:
+        """An operator may have changed the group: the active tells it, or if there is none the first that is up."""
+        p = self.p
+        if now.group != before.group:
+            up = {m.node for m in p.alive}
+            told_by = [*([now.active.node] if now.active else []), *now.configured]
+            if next((n for n in told_by if n in up), None) == p.me.node:
+                p.out += group_changes(before, now)
+
     # --- the compare-and-set ---
 
     def _claim(self) -> None:
         p = self.p
+        self.why, self.replaced = self._because(), p.table
         highest = max(p.table.epoch.number, p.chain.state.epoch.number)
         self.epoch = EpochId(highest + 1, p.chain.state.site, self._nonce())
         usable = [r.member for r in p.table.replicas if r.member in p.alive]
@@ -250,9 +291,9 @@ class Campaign:
 
     def _opened(self) -> None:
         p = self.p
-        p.become("opened")
+        p.become("opened", self.why)
         p.out.append(ev.StopReading())
-        p.leading = Leading(p, self.epoch)
+        p.leading = Leading(p, self.epoch, NodeList(self.replaced, p.me, self.why))
         p.leading.begin()
 
     def append_failed(self, e: ev.AppendFailed) -> None:

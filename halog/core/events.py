@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -16,6 +17,7 @@ from halog.core.chain import ChainState
 from halog.core.ids import EpochId, Member, Position
 from halog.core.records import Change, Record
 from halog.core.table import PartitionTable
+from halog.events import Kind
 
 
 class Cas(enum.Enum):
@@ -142,10 +144,11 @@ class CasDone(msgspec.Struct, frozen=True):
 
 
 class HandOverAsked(msgspec.Struct, frozen=True):
-    """The operator (or this node's shutdown) wants `to` to be active."""
+    """The operator (or this node's shutdown) wants `to` to be active; `why`, for whoever reads of it."""
 
     token: int
     to: str
+    why: str = "asked for"
 
 
 class Ticked(msgspec.Struct, frozen=True):
@@ -247,18 +250,8 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 Result = (
-    Happened
-    | NotHappened
-    | Conflicted
-    | Duplicated
-    | TooLarge
-    | NotServing
-    | Busy
-    | TooFew
-    | Expired
-    | Unknown
-    | Refused
-)
+    Happened | NotHappened | Conflicted | Duplicated | TooLarge | NotServing | Busy | TooFew | Expired | Unknown | Refused
+)  # fmt: skip
 
 
 # --- effects --------------------------------------------------------------------------------------------------------
@@ -369,11 +362,13 @@ class RoleChanged(msgspec.Struct, frozen=True):
     why: str
 
 
-class Warn(msgspec.Struct, frozen=True):
-    """Something an operator should read. `code` is stable."""
+class Tell(msgspec.Struct, frozen=True):
+    """Something an operator should know (Q4): what kind, which node it is about ("": the one that tells), and why."""
 
-    code: str
-    text: str
+    kind: Kind
+    node: str
+    cause: str
+    more: Mapping[str, Any] = {}
 
 
 Effect = (
@@ -392,5 +387,5 @@ Effect = (
     | SendAck
     | Push
     | RoleChanged
-    | Warn
+    | Tell
 )

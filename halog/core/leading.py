@@ -16,11 +16,13 @@ from halog.core.chain import Verdict
 from halog.core.election import NEVER
 from halog.core.group import counts, needed, priority, rank
 from halog.core.ids import EpochId, Member
+from halog.core.nodelist import NodeList
 from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.syncset import SyncSet
 from halog.core.table import Replica
 from halog.core.writer import Writer
+from halog.events import NO_QUORUM, TRANSFER
 
 if TYPE_CHECKING:
     from halog.core.partition import Partition
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
 class Leading:
     """Exists exactly while the partition's role is one of LEADING."""
 
-    def __init__(self, p: Partition, epoch: EpochId) -> None:
-        self.p, self.epoch = p, epoch
+    def __init__(self, p: Partition, epoch: EpochId, group: NodeList) -> None:
+        self.p, self.epoch, self.node_list = p, epoch, group
         self.writer = Writer(p.chain, p.outcomes, p.settings, p.next_offset, p.tag)
         self.sync = SyncSet(p.table)
         self.cas_round = 0
@@ -52,6 +54,7 @@ class Leading:
 
     def begin(self) -> None:
         self._count()
+        self.p.out += self.node_list.changed(self.p.table)
         self._reconcile()
 
     def knows(self, tx: bytes) -> bool:
@@ -207,15 +210,11 @@ class Leading:
             self._heard.pop(m, None)
             self._applied.pop(m, None)
             self.silent.discard(m)
-            self._leaves(m, why)
+            self.node_list.because(m, why)
         for m in self.p.alive:
             self._heard.setdefault(m, self._awake_ms)
         self._count()
         self._reconcile()
-
-    def _leaves(self, m: Member, why: str) -> None:
-        if m in self._listed():
-            self.p.warn("HALOG-LEFT", f"{self.p.table.name}: {m.node} leaves the node list: {why}")
 
     def _listen(self) -> None:
         """Note whose copy has fallen silent."""
@@ -226,7 +225,7 @@ class Leading:
         for m in self._listed() & self.p.alive - self.silent:
             if self._heard.get(m, 0) < since:
                 self.silent.add(m)
-                self._leaves(m, f"its copy acknowledged nothing new for {self.p.settings.silent_ms} ms")
+                self.node_list.because(m, f"its copy acknowledged nothing new for {self.p.settings.silent_ms} ms")
                 self._count()
 
     def _usable(self) -> list[Member]:
@@ -283,6 +282,7 @@ class Leading:
     def _settled(self) -> None:
         self.sync.settled(self.p.table)
         self._count()
+        self.p.out += self.node_list.changed(self.p.table)
         self._wait_set()
         self._reconcile()
 
@@ -297,7 +297,7 @@ class Leading:
         have = 1 + len(self.writer.counted & self._listed() - self.silent)
         short, self.writer.short = self.writer.short, ev.TooFew(have, need) if have < need else None
         if self.writer.short is not None and short is None:
-            self.p.warn("HALOG-TOO-FEW", f"{table.name}: no new commits: {have} nodes are there, {need} are needed")
+            self.p.out.append(ev.Tell(NO_QUORUM, "", "no new commits", {"have": have, "needed": need}))
 
     # --- hand-over (H1-H4) ---
 
@@ -327,6 +327,7 @@ class Leading:
             why = f"{e.to} has priority never: it cannot be active for {self.p.table.name}"
             self.p.out.append(ev.Reply(e.token, ev.Refused(why)))
             return
+        self.p.out.append(ev.Tell(TRANSFER, "", e.why, {"to": e.to}))
         self.handing = (e.token, e.to, self.p.now + self.p.settings.drain_ms)
         self.p.become("hand over", f"hands over to {e.to}")
         self._drained()
@@ -373,4 +374,5 @@ class Leading:
         else:
             self._listen()
             self._reconcile()
+            self.p.out += self.node_list.ticked(now, self.p.settings.silent_ms)
             self._give_back()

@@ -16,16 +16,18 @@ from halog.core import events as ev
 from halog.core import records
 from halog.core.candidate import Campaign
 from halog.core.chain import Chain, ChainState, Verdict
+from halog.core.discarded import Discarded
 from halog.core.election import NEVER
 from halog.core.group import priority
 from halog.core.held import Held
-from halog.core.ids import Member, digest
+from halog.core.ids import NO_TX, Member, digest
 from halog.core.leading import Leading
 from halog.core.outcomes import Outcomes
 from halog.core.roles import CLAIMANT, LEADING, Role, next_role
 from halog.core.settings import Settings, Sync
 from halog.core.table import ASYNC, PartitionTable, Replica
 from halog.errors import DivergedError
+from halog.events import DIVERGED
 
 
 class Partition:
@@ -58,6 +60,7 @@ class Partition:
         self.acked: tuple[Any, int] = (None, 0)
         self.acked_at = now
         self.held = Held()
+        self.discarded = Discarded()
         self.campaign = Campaign(self, now)
         self.leading: Leading | None = None
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
@@ -99,8 +102,22 @@ class Partition:
         self.round += 1
         return self.round
 
-    def warn(self, code: str, text: str) -> None:
-        self.out.append(ev.Warn(code, text))
+    def _in_flight(self, why: str) -> None:
+        """What the log has not acknowledged when an epoch ends may be discarded with it."""
+        assert self.leading is not None
+        for item in self.leading.writer.queue:
+            if item.tx != NO_TX:
+                self.discarded.left(item.tx, self.leading.epoch.number, item.lsn, self.now, why)
+
+    def _passed_over(self, record: records.Record) -> None:
+        """A record that counts for nobody. One copy tells: all read it."""
+        if type(record) is not records.Commit or self.role is Role.LOADING:
+            return
+        teller = self.table.replicas[0].member if self.table.replicas else self.table.active
+        if teller == self.me:
+            why = "its record landed behind a higher epoch, or did not continue its own"
+            h = record.header
+            self.discarded.left(h.tx, h.epoch.number, h.lsn, self.now, why)
 
     @property
     def eligible(self) -> bool:
@@ -117,12 +134,17 @@ class Partition:
     def step_down(self, happening: str, why: str) -> None:
         """Stop claiming or writing; from here on learn what happened from the log like everybody else."""
         if self.leading is not None:
+            self._in_flight(why)
             self.leading.abandon(why)
             self.leading = None
             self.out.append(ev.Read(self.next_offset))
         self.become(happening, why)
         self.campaign.pause()
         if happening == "epoch ended":
+            self.campaign.gave_up = (
+                self.table.epoch.number,
+                f"{self.me.node} gave up epoch {self.table.epoch.number}: {why}",
+            )
             self.campaign.release()
 
     # --- the znode and the members ---
@@ -131,6 +153,7 @@ class Partition:
         if e.version < self.version:
             return
         moved = e.version > self.version
+        self.campaign.watch(e.table)
         self.version, self.table = e.version, e.table
         if self.role is Role.CLAIMING:
             self.campaign.table_seen(moved)
@@ -150,7 +173,7 @@ class Partition:
         gone = self.alive - e.members
         self.alive = e.members
         if self.table.active in gone:
-            self.campaign.witnessed()
+            self.campaign.witnessed(e.why)
         if self.leading is not None:
             self.leading.members_changed(gone, e.why)
         self.campaign.alive_changed()
@@ -183,7 +206,10 @@ class Partition:
             self._accepted(record, hash_)
         elif verdict is Verdict.OPENED:
             self._apply(record)
-        elif verdict is not Verdict.SKIPPED:
+        elif verdict is Verdict.SKIPPED:
+            self._passed_over(record)
+        else:
+            self._passed_over(record)
             self.held.clear()  # another epoch began, or this one is void
             self.out.append(ev.Keep(self.chain.state, self.next_offset))
         if self.role in CLAIMANT:
@@ -284,7 +310,7 @@ class Partition:
         if self.role is Role.FAILED:
             return
         self.held.clear()
-        self.warn("HALOG-DIVERGED", f"partition {self.table.name}: {why}")
+        self.out.append(ev.Tell(DIVERGED, self.me.node, why))
         self.step_down("lost", why)
         self.out.append(ev.StopReading())
         self.campaign.release()
@@ -356,6 +382,9 @@ class Partition:
         self.held.seal(max(self.table.epoch.number, self.chain.state.epoch.number))
 
     def _ticked(self, e: ev.Ticked) -> None:
+        if self.discarded:
+            s = self.settings
+            self.out += self.discarded.certain(self.now, s.commit_deadline_ms, self.chain.state.led, self.outcomes)
         if self.leading is not None:
             self.leading.ticked()
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -20,12 +20,20 @@ from halog.errors import ConfigError, CoordinatorError, DuplicateNodeError
 from halog.ports import Coordinator, Log
 from halog.runtime.members import NodeInfo
 
+EVENTS_KEPT_MS = 30 * 24 * 3_600_000
+"""The event history: long enough to ask about last month."""
+
 _INFO = msgspec.json.Decoder(NodeInfo)
 
 
 def log_topic(config: Config, policy: str) -> str:
     """`<cluster>.<policy>.log`"""
     return f"{config.cluster.name}.{policy}.log"
+
+
+def events_topic(cluster: str) -> str:
+    """`<cluster>.events`"""
+    return f"{cluster}.events"
 
 
 def state_topic(config: Config, policy: str) -> str:
@@ -71,18 +79,22 @@ def create_topics(log: Log, coordinator: Coordinator, config: Config) -> None:
         # It stands for what was trimmed, so it must survive what the log survives.
         log.ensure_topic(state_topic(config, name), policy.partitions, compacted=True, flushed=flushed[name])
     log.ensure_topic(schemas_topic(config), 1, compacted=True, flushed=any(flushed.values()))
+    log.ensure_topic(events_topic(config.cluster.name), 1, keep_ms=EVENTS_KEPT_MS)
 
 
-def create_tables(coordinator: Coordinator, config: Config) -> dict[str, tuple[int, PartitionTable]]:
-    """Create what is missing; the first node to come wins, the others read. ConfigError if the cluster was set up
-    differently (mapping, placement)."""
+def create_tables(
+    coordinator: Coordinator, config: Config, created: Callable[[str], None] = lambda name: None
+) -> dict[str, tuple[int, PartitionTable]]:
+    """Create what is missing, and tell `created`; the first node to come wins, the others read. ConfigError if the
+    cluster was set up differently (mapping, placement)."""
     for name in config.policies:
         coordinator.create(f"policies/{name}", mapping(config, name))
         check_mapping(coordinator, config, name)
     tables = {}
     for planned in planned_tables(config):
         path = f"partitions/{planned.name}"
-        coordinator.create(path, planned.to_bytes())
+        if coordinator.create(path, planned.to_bytes()):
+            created(planned.name)
         found = coordinator.get(path)
         if found is None:
             raise CoordinatorError(f"znode {path} vanished while the cluster was set up")

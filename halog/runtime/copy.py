@@ -25,6 +25,7 @@ from halog.core.partition import Partition
 from halog.core.roles import Role
 from halog.core.table import PartitionTable
 from halog.errors import HalogError, LogError, StoreError
+from halog.events import DIVERGED
 from halog.ports import Entry, LogSession, TopicPartition
 from halog.runtime.objects import ObjectTable
 from halog.runtime.results import to_error
@@ -106,7 +107,7 @@ class Copy:
             ev.SendAck: lambda e: node.send_ack(e.to, self.name, e.epoch, e.lsn, applied=e.applied),
             ev.Push: lambda e: node.push(self.name, e),
             ev.RoleChanged: self._role_changed,
-            ev.Warn: self._warn,
+            ev.Tell: self._tell,
         }
 
     def start(self, state: ChainState, next_offset: int, outcomes: Outcomes, last_offset: int, end: int) -> None:
@@ -285,10 +286,10 @@ class Copy:
             self.session = self.node.current_session()
         self.node.role_changed(self, e.role, e.why)
 
-    def _warn(self, e: ev.Warn) -> None:
-        logger.warning("%s %s", e.code, e.text)
-        if e.code == "HALOG-DIVERGED" and self.error is None:
-            self.node.lost(self, e.text)
+    def _tell(self, e: ev.Tell) -> None:
+        self.node.told(self, e)
+        if e.kind is DIVERGED and self.error is None:
+            self.node.lost(self, e.cause)
 
     # --- what the node asks ---
 
@@ -332,11 +333,11 @@ class Copy:
             due, self._due = self._due, []
         _tell(due)
 
-    def hand_over(self, to: str, answer: Answer) -> None:
-        """Make `to` active."""
+    def hand_over(self, to: str, answer: Answer, why: str) -> None:
+        """Make `to` active; `why` is for whoever reads of it."""
         with self.lock:
             token = self._expect(answer)
-        self.post(ev.HandOverAsked(token, to))
+        self.post(ev.HandOverAsked(token, to, why))
 
     def validate(self, reads: Collection[tuple[bytes, int]]) -> None:
         """ConflictError unless every version still holds."""

@@ -31,10 +31,12 @@ from halog.runtime.objects import StoredPosition
 from halog.runtime.position import ahead, confirmed
 from halog.runtime.pushes import Pushes
 from halog.runtime.reader import LogReader
+from halog.runtime.refreshing import Refreshing
 from halog.runtime.router import Router
 from halog.runtime.snapshots import Snapshots
 from halog.runtime.surroundings import CopyPolicy
 from halog.runtime.tails import Tails
+from halog.runtime.telling import Telling
 
 logger = logging.getLogger("halog.host")
 
@@ -71,24 +73,22 @@ class Host:
         store: FlushedStore,
         router: Router,
         snapshots: Snapshots,
+        telling: Telling,
     ) -> None:
         self.me, self.site, self.settings, self.policies = me, site, settings, policies
         self.log, self.coordinator, self.store, self.router = log, coordinator, store, router
-        self.snapshots = snapshots
+        self.snapshots, self.telling = snapshots, telling
         self.copies: dict[str, Copy] = {}
         self.by_tp: dict[TopicPartition, Copy] = {}
         self.states: dict[str, object] = {}
         self.control = Control(self.copies).take
         self.members: Membership
-        self.observers: list[Callable[[Copy, str, str], None]] = []
         self._lost_at: dict[str, int] = {}  # partition → the offset its copy was rebuilt for last
         self._executor = ThreadPoolExecutor(8, thread_name_prefix="halog-work")
         self._session: LogSession
         self._session_lock = threading.Lock()
         self._ending: LogSession | None = None  # let go of, while its successor is being made
-        self._stale: set[str] = set()
-        """Partitions whose znode is to be read again."""
-        self._stale_known = threading.Event()
+        self._refreshing = Refreshing(coordinator, self.table_seen)
         self._tail: Tails
         self._tails_made: list[Future[LogTail]] = []
         self._acks: dict[str, list[tuple[str, EpochId, int, bool]]] = {}
@@ -122,7 +122,7 @@ class Host:
             ("ticks", self._tick),
             ("snapshots", self._take_snapshots),
             ("flushes", self.store.run),
-            ("refresh", self._refresh),
+            ("refresh", lambda: self._refreshing.turn(self._closing)),
         ):
             self._spawn(name, partial(self._forever, turn))
 
@@ -281,27 +281,7 @@ class Host:
             self.router.table_seen(copy.name, version, effect.table)
 
     def refresh_table(self, copy: Copy) -> None:
-        self._stale.add(copy.name)
-        self._stale_known.set()
-
-    def _refresh(self) -> None:
-        """Read what is stale. On a thread of its own: while the coordinator is away nothing else may wait for it."""
-        self._stale_known.wait(0.1)
-        self._stale_known.clear()
-        while self._stale and not self._closing.is_set():
-            name = self._stale.pop()
-            try:
-                self._refresh_table(name)
-            except Exception:
-                self._stale.add(name)
-                self._closing.wait(ERROR_PAUSE_S)
-
-    def _refresh_table(self, name: str) -> None:
-        path = f"partitions/{name}"
-        self.coordinator.sync(path)
-        found = self.coordinator.get(path)
-        if found is not None:
-            self.table_seen(name, found.version, PartitionTable.from_bytes(found.data))
+        self._refreshing.ask(copy.name)
 
     def table_seen(self, name: str, version: int, table: PartitionTable) -> None:
         """A partition's znode was read or announced."""
@@ -344,9 +324,11 @@ class Host:
 
     def role_changed(self, copy: Copy, role: str, why: str) -> None:
         logger.info("partition %s: %s (%s)", copy.name, role, why)
-        for observe in self.observers:
-            observe(copy, role, why)
+        self.telling.role_changed(copy, role, why)
         self.router.nudge()
+
+    def told(self, copy: Copy, effect: ev.Tell) -> None:
+        self.telling.told(copy, effect)
 
     def lost(self, copy: Copy, why: str) -> None:
         """The copy cannot go on from what it holds: drop it and rebuild it from the state topic and the log. If that

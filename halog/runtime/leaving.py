@@ -20,7 +20,7 @@ def hand_over_all(host: Host, deadline_s: float) -> None:
         target = next((r.node for r in copy.core.table.replicas if r.member in host.members.alive), None)
         if copy.serving and target is not None:
             waiter = Waiter()
-            copy.hand_over(target, waiter)
+            copy.hand_over(target, waiter, f"{host.me.node} leaves")
             waiting.append(waiter)
     for waiter in waiting:
         waiter.wait(until - time.monotonic())

@@ -45,7 +45,10 @@ class NodeInfo(msgspec.Struct, frozen=True):
 class _Link:
     """What is known of one other hosting node."""
 
-    __slots__ = ("dialled_ms", "dialling", "heard_ms", "info", "left", "peer", "retry_ms", "unregistered_ms", "up")
+    __slots__ = (
+        "dialled_ms", "dialling", "down_before", "heard_ms", "info", "left", "peer", "retry_ms",
+        "unregistered_ms", "up",
+    )  # fmt: skip
 
     def __init__(self, info: NodeInfo) -> None:
         self.info = info
@@ -57,6 +60,8 @@ class _Link:
         """For how long we have seen it unregistered."""
         self.dialling = False
         self.up = False
+        self.down_before = False
+        """Was it up, and then not? What comes up for the first time tells so itself."""
         self.left = False
 
 
@@ -84,6 +89,8 @@ class Membership:
         self.links: dict[str, _Link] = {}
         self.registered: dict[str, NodeInfo] = {}
         self.tails: Callable[[], dict[str, int]] = dict
+        self.noticed: Callable[[str, bool, str], None] = lambda node, up, why: None
+        """Told of each node that is up again, or no more, by itself: (node, up, why)."""
         self._sent_ms = 0
         self._ticked_ms = monotonic_ms()
         self._alive = frozenset({me.member})
@@ -119,6 +126,8 @@ class Membership:
         link.heard_ms = monotonic_ms()
         if not link.up and link.peer is not None and not link.left and not self._expired(link):
             link.up = True
+            if link.down_before:
+                self.noticed(node, True, "it answers again")
             self._publish(f"{node} answers")
 
     def said_goodbye(self, node: str, incarnation: int) -> None:
@@ -257,8 +266,9 @@ class Membership:
 
     def _down(self, link: _Link, why: str) -> None:
         if link.up:
-            link.up = False
-            logger.warning("node %s is not up: %s", link.info.name, why)
+            link.up, link.down_before = False, True
+            if not link.left:  # else it told so itself
+                self.noticed(link.info.name, False, why)
             self._publish(f"{link.info.name}: {why}")
 
     def _publish(self, why: str) -> None:

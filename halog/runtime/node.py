@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,23 +21,22 @@ import halog
 from halog.backend import Found, Invocation, Invoked, Lag
 from halog.config import Config
 from halog.core.ids import Member, Reference, location_code
-from halog.core.settings import Settings, Sync
 from halog.core.table import PartitionTable
 from halog.errors import HalogError, UnknownTypeError
-from halog.ports import Channel, Coordinator, Log, SessionState, Store, UnknownResult, Versioned
+from halog.ports import Channel, Coordinator, Log, SessionState, Store, TopicPartition, UnknownResult, Versioned
 from halog.runtime import cluster, frames
 from halog.runtime.asking import Asker
 from halog.runtime.commits import Commits
 from halog.runtime.copy import Copy
-from halog.runtime.flushing import FlushedStore
+from halog.runtime.history import History
 from halog.runtime.host import Host
+from halog.runtime.hosting import make_host
 from halog.runtime.leaving import hand_over_all
 from halog.runtime.members import Membership, NodeInfo
 from halog.runtime.operators import Operators
 from halog.runtime.router import Router
 from halog.runtime.service import WAIT_S, Execute, Service, is_full
-from halog.runtime.snapshots import Policy, Snapshots
-from halog.runtime.surroundings import CopyPolicy
+from halog.runtime.telling import Telling
 from mappers.base import Mapper
 
 logger = logging.getLogger("halog.node")
@@ -79,6 +79,8 @@ class Runtime:
         self.member = Member(name, self.incarnation)
         self.router = Router(name, adapters.channel, config.timing.attempt_timeout_ms / 1000)
         self.host: Host | None = None
+        journal = partial(adapters.log.journal, TopicPartition(cluster.events_topic(config.cluster.name), 0))
+        self.telling = Telling(History(config.cluster.name, name, self.incarnation, journal))
         self.states: Mapping[str, object] = {}
         self.session_state = SessionState.CONNECTED
         self._mapper_for, self._execute, self._publish = mapper_for, execute, publish
@@ -121,7 +123,7 @@ class Runtime:
 
     def _start(self) -> None:
         a, c = self.adapters, self.config
-        self.host = host = self._make_host() if a.store is not None else None
+        self.host = host = make_host(c, a, self.member, self.router, self.telling)
         if host is not None:
             host.prepare()
         a.coordinator.connect(self._session_changed)
@@ -141,8 +143,9 @@ class Runtime:
             run,
             2 * c.timing.session_timeout_ms,
         )
+        self.members.noticed = self.telling.noticed
         self.members.coordinated = lambda: self.session_state is SessionState.CONNECTED
-        self.service = Service(hello, self.members, host, self._execute, self.status)
+        self.service = Service(hello, self.members, host, self._execute, self.status, c.nodes, self.telling)
         a.channel.introduce(frames.encode(hello))
         address = node_config.address if node_config is not None else "127.0.0.1:0"
         actual = a.channel.listen(address, self.service.on_frame, self.service.on_closed) if host is not None else ""
@@ -158,38 +161,17 @@ class Runtime:
             host.host_all([vt for vt in tables.values() if self.name in vt[1].configured])
             self._asker.copies, self.states = host.copies, host.states
             self._commits.deliveries = host.deliveries
+            self.telling.joined(actual, self.pid, len(host.copies))
         for name in tables:
             a.coordinator.watch(f"partitions/{name}", self._table_changed)
         a.coordinator.watch_children("nodes", self._nodes_changed)
 
-    def _make_host(self) -> Host:
-        a, c = self.adapters, self.config
-        assert a.store is not None
-        store = FlushedStore(a.store, c.timing.store_flush_ms / 1000, c.limits.store_flush_changes)
-        settings = Settings(
-            commit_deadline_ms=c.timing.append_deadline_ms,
-            silent_ms=c.timing.non_response_timeout_ms * 5 // 2,  # a node's silence is judged first, then its copy's
-            max_record_bytes=c.limits.max_record_bytes,
-            max_in_flight=c.limits.max_in_flight,
-            max_in_flight_bytes=c.limits.max_in_flight_bytes,
-        )
-        policies = {
-            name: CopyPolicy(policy.before_images, Sync[policy.remote_sync]) for name, policy in c.policies.items()
-        }
-        snapshots = Snapshots(
-            a.log,
-            a.coordinator,
-            lambda policy: cluster.state_topic(c, policy),
-            c.cluster.name,
-            Policy(c.snapshot.every_records, c.snapshot.every_ms, c.snapshot.keep_records),
-        )
-        return Host(self.member, c.site.name, settings, policies, a.log, a.coordinator, store, self.router, snapshots)
-
     def _create_topics_and_tables(self) -> dict[str, tuple[int, PartitionTable]]:
         a, c = self.adapters, self.config
         cluster.create_topics(a.log, a.coordinator, c)
+        self.telling.history.begin()
         self._publish(a.log)
-        return cluster.create_tables(a.coordinator, c)
+        return cluster.create_tables(a.coordinator, c, self.telling.created)
 
     def close(self, hand_over: bool = True) -> None:
         """Hand over what this node is active for, leave, and let go of everything."""
@@ -204,6 +186,9 @@ class Runtime:
         if self.host is not None:
             self.host.close()
         self._unregister()
+        if self.copies:
+            self.telling.left()
+        self.telling.history.close()
         a = self.adapters
         for part in (a.channel, a.coordinator, a.log, a.store):
             if part is not None:
@@ -377,6 +362,7 @@ class Runtime:
             "hosts": self.host is not None,
             "session": self.session_state.value,
             "alive": sorted(m.node for m in self.members.alive),
+            "events_dropped": self.telling.history.dropped,
             "copies": [dict(c.describe()) for c in list(self.copies.values())],
         }
 

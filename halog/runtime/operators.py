@@ -36,6 +36,6 @@ class Operators:
         reply = self._asker.ask(partition, frames.HandOver(partition, to))
         if reply is None:
             copy = self._asker.copies[partition]
-            result = self._asker.wait(lambda answer: copy.hand_over(to, answer))
+            result = self._asker.wait(lambda answer: copy.hand_over(to, answer, "asked for on this node"))
             if not isinstance(result, ev.Happened):
                 raise to_error(result, partition)

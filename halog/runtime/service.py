@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from halog.backend import Found, Invocation, Invoked
@@ -23,6 +23,7 @@ from halog.runtime.results import to_error
 if TYPE_CHECKING:
     from halog.runtime.host import Host
     from halog.runtime.members import Membership
+    from halog.runtime.telling import Telling
 
 logger = logging.getLogger("halog.service")
 
@@ -45,7 +46,10 @@ class Service:
         host: Host | None,
         execute: Execute,
         status: Callable[[], dict[str, object]],
+        known: Container[str],
+        telling: Telling,
     ) -> None:
+        self.known, self.telling = known, telling
         self.hello, self.members, self.host, self.execute, self.status = hello, members, host, execute, status
         self._peers: dict[int, Member] = {}
         self._lock = threading.Lock()
@@ -78,13 +82,21 @@ class Service:
 
     def _introduced(self, peer: Peer, hello: frames.Hello) -> None:
         if hello.cluster != self.hello.cluster:
-            raise FrameError(f"{peer.remote} belongs to cluster {hello.cluster!r}, this is {self.hello.cluster!r}")
+            raise self._refused(hello.node, f"it belongs to cluster {hello.cluster!r}, this is {self.hello.cluster!r}")
         if hello.protocol != self.hello.protocol:
             raise FrameError(f"{hello.node} speaks protocol {hello.protocol}, this node {self.hello.protocol}")
         with self._lock:
             self._peers[id(peer)] = Member(hello.node, hello.incarnation)
 
+    def _refused(self, node: str, why: str) -> FrameError:
+        """An intruder (Q5)."""
+        self.telling.intruder(node, why)
+        return FrameError(f"{node} is refused: {why}")
+
     def _control(self, member: Member, frame: frames.Control) -> None:
+        """Of hosting nodes only; anybody else may ask."""
+        if member.node not in self.known:
+            raise self._refused(member.node, "it acts as a hosting node, and is none of [nodes]")
         if isinstance(frame, frames.Goodbye):
             self.members.said_goodbye(*member)
             return
@@ -161,7 +173,9 @@ class Service:
         copy = self._active(r.partition)
         if r.to == self.hello.node:
             raise RefusedError(f"{r.to} is active for {r.partition} already")
-        copy.hand_over(r.to, lambda result: _send(peer, _outcome(result, r.partition)))
+        with self._lock:
+            who = self._peers[id(peer)].node
+        copy.hand_over(r.to, lambda result: _send(peer, _outcome(result, r.partition)), f"asked for by {who}")
 
 
 def is_full(count: int, size: int, limit: int) -> bool:

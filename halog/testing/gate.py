@@ -16,7 +16,7 @@ from halog.errors import UnreachableError
 
 _CALLBACKS: Final = frozenset({"connect", "watch", "watch_children", "listen", "dial", "append"})
 """Port methods that are given functions to call back."""
-_MAKERS: Final = frozenset({"session", "tail", "transaction", "snapshot"})
+_MAKERS: Final = frozenset({"session", "tail", "transaction", "journal", "snapshot"})
 """Port methods whose result is a port itself."""
 _ONE_WAY: Final = frozenset({"poll", "append", "follow", "unfollow", "wake", "write", "drop", "abandon", "close"})
 """Port methods a dying node's threads may call without an answer."""

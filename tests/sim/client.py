@@ -174,6 +174,8 @@ class Client:
             tx.expired = True
             self._finished(tx)
         else:
+            if isinstance(result, ev.TooFew):
+                self.world.cover.hit("answer TooFew")
             tx.token = -1
             self._later(self._send)
 

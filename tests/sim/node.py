@@ -262,8 +262,8 @@ class Process:
         elif isinstance(e, ev.Save):
             self.copy.flush()
             self.world.cover.hit("stored, then acknowledged")
-        elif isinstance(e, ev.Warn):
-            self.world.cover.hit("silent replica left" if "acknowledged nothing" in e.text else e.code)
+        elif isinstance(e, ev.Tell):
+            self.world.cover.hit("silent replica left" if "acknowledged nothing" in e.cause else e.kind.name)
 
     def _append(self, e: ev.Append) -> None:
         assert self.session is not None, "W1: an epoch appends under the session it began with"

@@ -46,7 +46,7 @@ INTERESTING = [
     "silent replica left", "a dead epoch's record landed again",
     "stored, then acknowledged", "held before read", "push refused", "held forgotten", "a dead epoch's push arrived",
     "restarts warm", "restarts empty", "died for good", "client asked again",
-    "answer TooFew", "acknowledged by a quorum", "group changed", "HALOG-TOO-FEW",
+    "answer TooFew", "acknowledged by a quorum", "group changed", "no quorum",
     "answer Conflicted", "answer Duplicated", "answer NotHappened", "answer Expired",
 ]  # fmt: skip
 

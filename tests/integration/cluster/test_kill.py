@@ -55,7 +55,8 @@ def test_commits_go_on_without_a_killed_replica(cluster: Cluster, kind: str) -> 
     table = cluster.table("p-0")
     victim = next(r.node for r in table.replicas if r.kind == kind)
     leader = table.node_list[0]
-    told = cluster.log_of(leader).count(f"HALOG-LEFT p-0: {victim} leaves the node list")
+    said = f"HALOG-1006 partition p-0: {victim} leaves the node list"
+    told = cluster.log_of(leader).count(said)
     with Load(cluster.client(), f"replica-{kind}") as load:
         cluster.kill(victim)
         load.flows()
@@ -63,7 +64,7 @@ def test_commits_go_on_without_a_killed_replica(cluster: Cluster, kind: str) -> 
         now = cluster.table("p-0")
         assert (now.active, now.epoch) == (table.active, table.epoch), "nobody else became active for it"
         assert [r.kind for r in now.replicas] == ["sync"], "the other replica is the one commits wait for"
-        assert cluster.log_of(leader).count(f"HALOG-LEFT p-0: {victim} leaves the node list") == told + 1
+        assert cluster.log_of(leader).count(said) == told + 1
         cluster.start(victim)
         whole_again(cluster)
         load.flows()

@@ -10,6 +10,7 @@ from halog.core.chain import ChainState
 from halog.core.held import Held
 from halog.core.roles import Role
 from halog.core.table import ASYNC, SYNC, Replica
+from halog.events import REMOVED
 from tests.unit.core.kit import LOG_ID, SETTINGS, SITE, A, B, C, Core, Script, create, epoch, replica, table
 
 TICK = 20
@@ -211,8 +212,10 @@ def test_a_replica_that_holds_but_reads_no_log_leaves_the_node_list() -> None:
         core.acknowledge()
         assert core.replies()
         effects += core.step(ev.Ticked(), after_ms=TICK)
-    assert "HALOG-LEFT" in [e.code for e in effects if isinstance(e, ev.Warn)]
-    assert [e.table.replicas for e in effects if isinstance(e, ev.SetTable)] == [()]
+    (shrink,) = [e for e in effects if isinstance(e, ev.SetTable)]
+    assert shrink.table.replicas == ()
+    core.step(ev.CasDone(shrink.round, ev.Cas.OK, 3))
+    assert [(e.kind, e.node) for e in core.of(ev.Tell)] == [(REMOVED, "B")]
 
 
 @pytest.mark.feature("P10")

@@ -6,6 +6,7 @@ import pytest
 
 from halog.core import events as ev
 from halog.core.roles import Role
+from halog.events import REMOVED
 from tests.unit.core.kit import SETTINGS, B, Core
 
 TICK = 20
@@ -28,12 +29,14 @@ def test_a_sync_replica_that_lives_but_acknowledges_nothing_leaves_the_node_list
     for _ in range(SETTINGS.silent_ms // SETTINGS.ack_every_ms + 2):
         core.acked_by(B, 1)  # it lives, and repeats what it has: it cannot reach the log, say
         effects += wait(core, SETTINGS.ack_every_ms)
-    assert [e.code for e in effects if isinstance(e, ev.Warn)] == ["HALOG-LEFT"]
     (shrink,) = [e for e in effects if isinstance(e, ev.SetTable)]
     assert shrink.table.replicas == ()
     assert not [e for e in effects if isinstance(e, ev.Reply)]  # S2
     core.step(ev.CasDone(shrink.round, ev.Cas.OK, 3))
     assert core.replies() == [ev.Happened(2)]
+    (told,) = core.of(ev.Tell)
+    assert (told.kind, told.node) == (REMOVED, "B")
+    assert "acknowledged nothing new" in told.cause
     core.acked_by(B, 2)
     assert core.one(ev.SetTable).table.replicas[0].member == B
 

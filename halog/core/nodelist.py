@@ -1,0 +1,79 @@
+"""What the active tells of its node list: who was added, who was removed and why, and that there are too few; and what
+operators changed about the group.
+
+Compares what the znode is known to hold with what was told of it before. Decides nothing: the sync set (`syncset.py`)
+and the wait set are what they are, whether or not anybody reads of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from halog.core.events import Tell
+from halog.core.group import LEVELS, priority
+from halog.core.ids import Member
+from halog.core.table import SYNC, PartitionTable, Replica
+from halog.events import ADDED, DESIGNATED, MINIMUM, PRIORITY, REMOVED, TOO_FEW
+
+
+class NodeList:
+    """The node list of one epoch as it was told. `before`: the table this epoch replaced; `why` the epoch began."""
+
+    def __init__(self, before: PartitionTable, me: Member, why: str) -> None:
+        self._told = {r.member for r in before.replicas} | ({before.active} if before.active else set())
+        self._told.discard(me)
+        self._why: dict[Member, str] = {before.active: why} if before.active else {}
+        self._last_why = ""
+        self._short: tuple[int, int] | None = None
+        """(sync replicas, configured), while there are too few."""
+        self._short_since: int | None = None
+        self._complained = False
+
+    def because(self, m: Member, why: str) -> None:
+        """Note why `m` is about to leave the node list."""
+        self._why[m] = why
+
+    def changed(self, table: PartitionTable) -> Iterator[Tell]:
+        """The znode holds `table`: tell what is new in it."""
+        now = {r.member: r for r in table.replicas}
+        for m in sorted(self._told - now.keys()):
+            self._last_why = self._why.pop(m, "it is not up")
+            yield Tell(REMOVED, m.node, self._last_why)
+        for m, replica in now.items():
+            if m not in self._told:
+                yield _added(replica)
+        self._told = set(now)
+        have = sum(r.kind == SYNC for r in table.replicas)
+        self._short = (have, table.sync_replicas) if have < table.sync_replicas else None
+
+    def ticked(self, now: int, patience_ms: int) -> Iterator[Tell]:
+        """Too few replicas for longer than a node needs to take its place: told once, until there are enough again."""
+        if self._short is None:
+            self._short_since, self._complained = None, False
+            return
+        if self._short_since is None:
+            self._short_since = now
+        if now - self._short_since >= patience_ms and not self._complained:
+            self._complained = True
+            have, want = self._short
+            yield Tell(TOO_FEW, "", self._last_why or "no other replica has caught up", {"have": have, "want": want})
+
+
+def _added(replica: Replica) -> Tell:
+    return Tell(ADDED, replica.node, "it has caught up", {"kind": replica.kind})
+
+
+def group_changes(before: PartitionTable, now: PartitionTable) -> Iterator[Tell]:
+    """What an operator changed, with the reason given."""
+    was, group = before.group, now.group
+    cause = group.reason or "an operator's command"
+    levels = {level: name for name, level in LEVELS.items()}
+    for node in now.configured:
+        if priority(before, node) != priority(now, node):
+            yield Tell(PRIORITY, node, cause, {"level": levels[priority(now, node)]})
+    if was.required != group.required:
+        numbers = {"required": group.required or now.quorum or 1, "was": was.required or before.quorum or 1}
+        yield Tell(MINIMUM, "", cause if group.required else "the override has ended", numbers)
+    if was.designated != group.designated:
+        ended = f"{was.designated} is designated no more"
+        yield Tell(DESIGNATED, "", cause if group.designated else ended, {"to": group.designated or "nobody"})

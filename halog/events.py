@@ -1,0 +1,131 @@
+"""The group's operational messages: one registry of stable codes, and the form of an event (Q4, O2).
+
+A code names what happened for as long as halog exists: it may be searched for, alarmed on, and is never given to
+anything else. Everything else about an event is data; its text is made here, once, from that data, so that the log
+file and the history say the same. Only what happens today has a code. Pure: the time is an input.
+
+docs/guides/operations.md holds the table of all codes (a test compares), docs/protocol.md the bytes of the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from halog.errors import RecordFormatError
+
+INFO, WARNING, ERROR = "info", "warning", "error"
+
+
+class Kind(NamedTuple):
+    """A code and all that is fixed about it. `text` is a template over the event's fields and those of `more`."""
+
+    code: str
+    name: str
+    severity: str
+    text: str
+
+
+CREATED = Kind("HALOG-1001", "created", INFO, "partition {partition} was created: {cause}")
+JOINED = Kind("HALOG-1003", "joined", INFO, "node {node} joined: {cause}")
+LEFT = Kind("HALOG-1004", "left", WARNING, "node {node} left: {cause}")
+ADDED = Kind("HALOG-1005", "added", INFO, "partition {partition}: {node} joins the node list ({kind}): {cause}")
+REMOVED = Kind("HALOG-1006", "removed", WARNING, "partition {partition}: {node} leaves the node list: {cause}")
+TRANSFER = Kind(
+    "HALOG-1007", "transfer requested", INFO, "partition {partition}: {node} is to hand over to {to}: {cause}"
+)
+INTRUDER = Kind("HALOG-1008", "intruder", WARNING, "{node} was refused: {cause}")
+TOO_FEW = Kind(
+    "HALOG-1009",
+    "too few replicas",
+    WARNING,
+    "partition {partition}: {have} of {want} sync replicas: {cause}",
+)
+ROLE = Kind("HALOG-1010", "role change", INFO, "partition {partition}: {node} is {role}: {cause}")
+MINIMUM = Kind(
+    "HALOG-1011", "minimum size", WARNING, "partition {partition}: {required} nodes are required, not {was}: {cause}"
+)
+PRIORITY = Kind("HALOG-1012", "priority", INFO, "partition {partition}: the priority of {node} is {level}: {cause}")
+DESIGNATED = Kind("HALOG-1013", "designated primary", WARNING, "partition {partition}: {to} may go on alone: {cause}")
+DISCARDED = Kind(
+    "HALOG-1014",
+    "discarded transactions",
+    WARNING,
+    "partition {partition}: {count} transactions of epoch {of_epoch} were discarded: {cause}",
+)
+DIVERGED = Kind("HALOG-1015", "diverged", ERROR, "partition {partition}: the copy on {node} is not the log's: {cause}")
+NO_QUORUM = Kind(
+    "HALOG-1017", "no quorum", ERROR, "partition {partition}: {have} nodes are there, {needed} are needed: {cause}"
+)
+LOST = Kind("HALOG-1016", "events lost", WARNING, "{count} events are missing from the history: {cause}")
+
+KINDS: dict[str, Kind] = {
+    kind.code: kind
+    for kind in (
+        CREATED, JOINED, LEFT, ADDED, REMOVED, TRANSFER, INTRUDER, TOO_FEW, ROLE, MINIMUM, PRIORITY,
+        DESIGNATED, DISCARDED, DIVERGED, LOST, NO_QUORUM,
+    )
+}  # fmt: skip
+"""Every code that can occur."""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened, as the history holds it (JSON, one object). `time_ms` is since 1970, UTC, by the clock
+    of the node that tells it; `id` is unique, so that an event written twice counts once."""
+
+    id: str
+    code: str
+    name: str
+    severity: str
+    time_ms: int
+    cluster: str
+    partition: str | None
+    node: str
+    """Whom it is about."""
+    by: str
+    """The node that tells it."""
+    epoch: int | None
+    """Number of the partition's epoch, as the telling node knows it."""
+    lsn: int | None
+    text: str
+    cause: str
+    more: dict[str, Any] = {}
+
+    def to_bytes(self) -> bytes:
+        """The value in the history's topic."""
+        return msgspec.json.encode(self)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Event:
+        """Decode a value; fields of newer versions are passed over. RecordFormatError for anything else."""
+        try:
+            return _DECODER.decode(data)
+        except msgspec.MsgspecError as e:
+            raise RecordFormatError(f"an entry of the event history is no event: {e}", head=data[:16].hex()) from e
+
+
+_DECODER = msgspec.json.Decoder(Event)
+
+
+class At(NamedTuple):
+    """Where an event happened: cluster, telling node, and the partition with its epoch number and lsn, if any."""
+
+    cluster: str
+    by: str
+    partition: str | None = None
+    epoch: int | None = None
+    lsn: int | None = None
+
+
+def event(
+    kind: Kind, at: At, *, name: str, time_ms: int, node: str, cause: str, more: Mapping[str, Any] | None = None
+) -> Event:
+    """An event of `kind` with its text; `name` becomes its id. KeyError if `more` lacks what the template names."""
+    facts = dict(more or {})
+    text = kind.text.format(**facts, partition=at.partition, node=node, cause=cause)
+    return Event(
+        id=name, code=kind.code, name=kind.name, severity=kind.severity, time_ms=time_ms, cluster=at.cluster,
+        partition=at.partition, node=node, by=at.by, epoch=at.epoch, lsn=at.lsn, text=text, cause=cause, more=facts,
+    )  # fmt: skip

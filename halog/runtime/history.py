@@ -1,0 +1,143 @@
+"""The node's way into the event history: to its log file at once, to the cluster's topic by a thread of its own (O2).
+
+Whoever tells something never waits: he leaves the event in a bounded queue. The thread writes what is there in one go
+and tries again while the log is away; what the queue cannot hold meanwhile is counted, and the gap is told in the
+history itself once there is room. Nothing here is on the path of a commit or an election, and nothing rests on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from halog.events import LOST, At, Event, Kind, event
+from halog.ports import LogJournal
+
+logger = logging.getLogger("halog.events")
+
+MAX_WAITING = 1_000
+"""Events kept while the log is away, about 0.5 MB: ten failovers of a hundred partitions."""
+
+AGAIN_S = 0.5
+"""Pause after a write that came to nothing."""
+
+CAUSE_CHARS = 1_000
+"""A longer cause is cut: an event must fit any topic."""
+
+_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+class History:
+    """Of one run of a node. Thread-safe; only `close` ever waits."""
+
+    def __init__(self, cluster: str, node: str, run: int, journal: Callable[[], LogJournal]) -> None:
+        self.cluster, self.node, self.run = cluster, node, run
+        self.dropped = 0
+        """Events the history does not hold: the log was away for longer than the queue could bridge."""
+        self._open_journal = journal
+        self._journal: LogJournal | None = None
+        self._changed = threading.Condition()
+        self._waiting: deque[Event] = deque()
+        self._count = 0
+        self._gap = 0
+        self._closing = False
+        self._away = False
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """The topic exists: from here on the thread writes."""
+        self._thread = threading.Thread(target=self._work, name="halog-events", daemon=True)
+        self._thread.start()
+
+    def tell(
+        self,
+        kind: Kind,
+        cause: str,
+        *,
+        node: str = "",
+        more: Mapping[str, Any] | None = None,
+        partition: str | None = None,
+        epoch: int | None = None,
+        lsn: int | None = None,
+    ) -> None:
+        """Something happened to `node` (default: this one). Never blocks and never raises."""
+        try:
+            self._tell(kind, At(self.cluster, self.node, partition, epoch, lsn), node or self.node, cause, more)
+        except Exception:  # the one who tells has better things to do than to fail over a text
+            logger.exception("an event of code %s could not be told", kind.code)
+
+    def _tell(self, kind: Kind, at: At, node: str, cause: str, more: Mapping[str, Any] | None) -> None:
+        with self._changed:
+            told = self._made(kind, at, node, cause, more)
+            if len(self._waiting) < MAX_WAITING and not self._closing:
+                self._waiting.append(told)
+            else:
+                self.dropped += 1
+                self._gap += 1
+            self._changed.notify()
+        logger.log(_LEVELS[kind.severity], "%s %s", told.code, told.text)
+
+    def _made(self, kind: Kind, at: At, node: str, cause: str, more: Mapping[str, Any] | None) -> Event:
+        self._count += 1
+        name = f"{self.node}/{self.run}/{self._count}"
+        now = time.time_ns() // 1_000_000
+        return event(kind, at, name=name, time_ms=now, node=node, cause=cause[:CAUSE_CHARS], more=more)
+
+    # --- the thread ---
+
+    def _work(self) -> None:
+        while batch := self._next():
+            left = self._write(batch)
+            if left:
+                with self._changed:
+                    self._waiting.extendleft(reversed(batch[len(batch) - left :]))
+                    if self._closing:
+                        self.dropped += len(self._waiting)
+                        return
+                    self._changed.wait_for(lambda: self._closing, AGAIN_S)
+            else:
+                self._tell_gap()
+
+    def _next(self) -> Sequence[Event]:
+        """What is there; nothing: the node closes, and all is written."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closing)
+            batch = list(self._waiting)
+            self._waiting.clear()
+            return batch
+
+    def _write(self, batch: Sequence[Event]) -> int:
+        """How many, from the last one back, are not known to be written."""
+        try:
+            if self._journal is None:
+                self._journal = self._open_journal()
+            left = self._journal.note([e.to_bytes() for e in batch])
+            why = "the log did not acknowledge"
+        except Exception as error:
+            left, why = len(batch), str(error)
+        if left and not self._away:
+            logger.warning("the event history cannot be written, going on trying: %s", why)
+        self._away = left > 0
+        return left
+
+    def _tell_gap(self) -> None:
+        with self._changed:
+            count, self._gap = self._gap, 0
+        if count:
+            self.tell(LOST, "the log was away for longer than events can wait", more={"count": count})
+
+    def close(self, timeout_s: float = 1.0) -> None:
+        """Write what waits, if the log takes it in time."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        if self._journal is not None:
+            self._journal.close()
+        if self.dropped:
+            logger.warning("%d events are not in the history", self.dropped)

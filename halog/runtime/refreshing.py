@@ -1,0 +1,50 @@
+"""Partition tables that are to be read again, read on a thread of their own: while the coordinator is away nothing else
+may wait for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from halog.core.table import PartitionTable
+from halog.ports import Coordinator
+
+WAIT_S = 0.1
+"""One wait for something to read."""
+
+PAUSE_S = 0.1
+"""Between attempts at what is not to be had just now: a server that is back is found within this."""
+
+
+class Refreshing:
+    """`seen(name, version, table)` is called with what was read."""
+
+    def __init__(self, coordinator: Coordinator, seen: Callable[[str, int, PartitionTable], None]) -> None:
+        self._coordinator, self._seen = coordinator, seen
+        self._stale: set[str] = set()
+        self._known = threading.Event()
+
+    def ask(self, name: str) -> None:
+        """This partition's table is to be read again."""
+        self._stale.add(name)
+        self._known.set()
+
+    def turn(self, closing: threading.Event) -> None:
+        """Read what is stale."""
+        self._known.wait(WAIT_S)
+        self._known.clear()
+        while self._stale and not closing.is_set():
+            name = self._stale.pop()
+            try:
+                self._read(name)
+            except Exception:
+                self._stale.add(name)
+                closing.wait(PAUSE_S)
+
+    def _read(self, name: str) -> None:
+        path = f"partitions/{name}"
+        self._coordinator.sync(path)
+        found = self._coordinator.get(path)
+        if found is not None:
+            self._seen(name, found.version, PartitionTable.from_bytes(found.data))

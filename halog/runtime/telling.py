@@ -1,0 +1,87 @@
+"""What a node tells of itself, of its copies and of the others, in the words of `halog.events`.
+
+Of a copy's many roles operators know three: active, replica, failed; only a change between those is told. Nothing is
+decided here.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from halog.core import events as ev
+from halog.core.roles import LEADING, Role
+from halog.events import CREATED, INTRUDER, JOINED, LEFT, ROLE
+from halog.runtime.history import History
+
+if TYPE_CHECKING:
+    from halog.runtime.copy import Copy
+
+INTRUDER_S = 60.0
+"""One that is refused tries again at once, and again: it is told once in so long."""
+
+INTRUDERS = 100
+"""So many are told apart; beyond that each is told again."""
+
+_SHOWN = {**{role.value: "active" for role in LEADING}, Role.FAILED.value: "failed"}
+REPLICA = "replica"
+
+
+class Telling:
+    """Of one run of a node."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self._roles: dict[str, str] = {}
+        self._refused: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    # --- copies ---
+
+    def told(self, copy: Copy, e: ev.Tell) -> None:
+        """Something the core knows."""
+        s = copy.core.chain.state
+        self.history.tell(
+            e.kind, e.cause, node=e.node, more=e.more, partition=copy.name, epoch=s.epoch.number, lsn=s.lsn
+        )
+
+    def role_changed(self, copy: Copy, role: str, why: str) -> None:
+        """A copy's role, if operators know the difference."""
+        now = _SHOWN.get(role, REPLICA)
+        was = self._roles.get(copy.name, REPLICA)
+        self._roles[copy.name] = now
+        if now != was:
+            s = copy.core.chain.state
+            more = {"role": now, "was": was}
+            self.history.tell(ROLE, why, more=more, partition=copy.name, epoch=s.epoch.number, lsn=s.lsn)
+
+    def created(self, partition: str) -> None:
+        """This node wrote the partition's table."""
+        self.history.tell(CREATED, "it is configured and did not exist", partition=partition)
+
+    # --- nodes ---
+
+    def joined(self, address: str, pid: int, partitions: int) -> None:
+        """This node takes part."""
+        more = {"address": address, "pid": pid, "partitions": partitions}
+        self.history.tell(JOINED, f"started as pid {pid} at {address}, hosting {partitions} partitions", more=more)
+
+    def left(self) -> None:
+        """This node leaves on purpose."""
+        self.history.tell(LEFT, "it was closed")
+
+    def noticed(self, node: str, up: bool, why: str) -> None:
+        """Another node is up again, or no more, as this one sees it."""
+        self.history.tell(JOINED if up else LEFT, why, node=node)
+
+    def intruder(self, name: str, why: str) -> None:
+        """Somebody was refused."""
+        now = time.monotonic()
+        with self._lock:
+            if now - self._refused.get(name, -INTRUDER_S) < INTRUDER_S:
+                return
+            if len(self._refused) >= INTRUDERS:
+                self._refused.clear()
+            self._refused[name] = now
+        self.history.tell(INTRUDER, why, node=name)
