@@ -47,14 +47,14 @@ def export(types: tuple[str, ...], target: Path, config_path: Path, format_: str
     """
     from halog.cli.connection import connect
 
-    with connect(config_path, timeout_s) as connection, _written_whole(target) as out:
+    with connect(config_path, timeout_s) as connection, written_whole(target) as out:
         counts = write_lines(connection, _families(connection, types), out)
     document = {"file": str(target), "objects": sum(counts.values()), "types": counts}
     emit(format_, document, ["type", "objects"], [*counts.items(), ("all", sum(counts.values()))])
 
 
 @contextlib.contextmanager
-def _written_whole(target: Path) -> Iterator[IO[str]]:
+def written_whole(target: Path) -> Iterator[IO[str]]:
     """A file that takes its name only when it is complete; readable by its owner alone, for it holds everything."""
     from halog.errors import ConfigError
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,8 @@ from halog.cli.talk import echo_line
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
     from halog.cli.verdicts import Judge, Judged
-    from halog.core.chain import ChainState
     from halog.core.table import PartitionTable
-    from halog.ports import Entry, TopicPartition
+    from halog.ports import Entry
 
 FOLLOW_S = 0.25
 """How long one wait for new records takes; Ctrl-C is noticed between two."""
@@ -78,47 +77,16 @@ def _show_last(
     connection: Connection, table: PartitionTable, count: int, show: Callable[[Judged], None]
 ) -> tuple[Judge, int]:
     """Judge what the log holds and show the last `count`; the judge and the offset to go on from."""
-    from halog.cli.verdicts import Judge
+    from halog.cli.partition_log import PartitionLog
 
-    tp = _tp(table)
-    start, end = connection.adapters.log.bounds(tp, connection.timeout_s)
-    state, begin = _known_state(connection, table, start)
-    judge = Judge(state)
-    entries = connection.read(tp, begin, end)
-    last = deque((judge.judge(e) for e in entries), maxlen=count)
-    if len(last) < count and begin > start:
-        for judged in _before(connection, tp, start, begin, state.hash, count - len(last)):
+    log = PartitionLog(connection, table)
+    last = deque(log.judged(), maxlen=count)
+    if len(last) < count:
+        for judged in deque(log.before(), maxlen=count - len(last)):
             show(judged)
     for judged in last:
         show(judged)
-    return judge, end
-
-
-def _tp(table: PartitionTable) -> TopicPartition:
-    from halog.ports import TopicPartition
-
-    return TopicPartition(table.topic, table.index)
-
-
-def _known_state(connection: Connection, table: PartitionTable, start: int) -> tuple[ChainState, int]:
-    """From where the log can be judged: its beginning, or the snapshot's marker where the beginning was trimmed."""
-    from halog.cli.snapshot_marker import read_marker
-    from halog.core.chain import ChainState
-
-    if start > 0:
-        marker = read_marker(connection, table)
-        if marker is not None:
-            return marker
-    return ChainState(bytes.fromhex(table.log_id), connection.config.site.name), start
-
-
-def _before(
-    connection: Connection, tp: TopicPartition, start: int, begin: int, last: bytes, count: int
-) -> Iterable[Judged]:
-    from halog.cli.verdicts import judge_backwards
-
-    entries = list(connection.read(tp, start, begin))
-    return deque(judge_backwards(entries, last), maxlen=count)
+    return log.judge, log.end
 
 
 def _follow(
@@ -132,12 +100,13 @@ def _follow(
 
 
 def _new_entries(connection: Connection, table: PartitionTable, offset: int) -> Iterator[Entry]:
+    from halog.cli.partition_log import place_of
     from halog.errors import LogError
     from halog.ports import OutOfRange
 
     reader = connection.adapters.log.tail()
     try:
-        reader.follow(_tp(table), offset)
+        reader.follow(place_of(table), offset)
         while True:
             for item in reader.poll(FOLLOW_S):
                 if isinstance(item, OutOfRange):

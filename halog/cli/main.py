@@ -28,6 +28,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "partition": ("halog.cli.partition:partition", "Where partitions live, and how far their copies are."),
     "get": ("halog.cli.get:get", "Show one object, by type and key."),
     "log": ("halog.cli.log:log", "Show a partition's log, decoded, with the verdict on each record."),
+    "events": ("halog.cli.events:events", "What happened in the cluster, and because of what."),
+    "history": ("halog.cli.history:history", "Who was active for a partition, when and why; what was discarded."),
     "export": ("halog.cli.export:export", "Write objects to a file of JSON lines."),
     "import": ("halog.cli.import_:import_", "Create the objects of such a file."),
     "failover": ("halog.cli.failover:failover", "Make another node active for a partition, without loss."),

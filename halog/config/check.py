@@ -27,6 +27,7 @@ MIN_SLOTS_PER_PARTITION: Final = 10
 MAX_RING_SIZE: Final = 1 << 24
 MAX_PARTITIONS: Final = 4_096
 LOCAL_SYNC: Final = ("SYNC", "WRITE_NO_SYNC")
+BELOW_QUORUM: Final = ("refuse", "wait")
 REMOTE_SYNC: Final = (*LOCAL_SYNC, "NO_SYNC")
 MAPPERS: Final = ("consistent_hash", "round_robin")
 BROKER_BYTES: Final = 64 * 1024 * 1024
@@ -158,6 +159,11 @@ def _policy(config: Config, key: str, policy: PolicyConfig) -> Problems:
         yield f"{key}.local_sync", f"{policy.local_sync!r} must be {allowed}: a commit always waits for the log"
     if policy.remote_sync not in REMOTE_SYNC:
         yield f"{key}.remote_sync", f"{policy.remote_sync!r} must be one of {', '.join(REMOTE_SYNC)}"
+    if policy.below_quorum not in BELOW_QUORUM:
+        yield f"{key}.below_quorum", f"{policy.below_quorum!r} must be one of {', '.join(BELOW_QUORUM)}"
+    if policy.quorum and policy.sync_replicas < copies // 2:
+        need = f"a quorum of {copies} nodes is {copies // 2 + 1}, the active and {copies // 2} replicas"
+        yield f"{key}.sync_replicas", f"must be at least {copies // 2}: {need}; async ones acknowledge late"
     if not 1 <= policy.partitions <= MAX_PARTITIONS:
         yield f"{key}.partitions", f"must be 1 to {MAX_PARTITIONS}"
     if policy.mapper not in MAPPERS:

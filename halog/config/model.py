@@ -58,6 +58,9 @@ class PolicyConfig:
     async_replicas: int = 0  # the log already keeps what is committed; these only make failover warm
     local_sync: str = "SYNC"  # the log: R6's default; a commit that returned survives the brokers' machines
     remote_sync: str = "NO_SYNC"  # replicas: R6's default; the log has the record too, so their memory is enough
+    quorum: bool = False  # replicas that are gone leave the node list and commits go on (R4): the log arbitrates
+    below_quorum: str = "refuse"  # a caller that hears at once can do something else; "wait": until its deadline
+    count_never: bool = False  # a node that can never be active may hold the only copy: Q2's default
     mapper: str = "consistent_hash"  # the one whose look-ups need no search
     ring_size: int = DEFAULT_RING_SIZE
     before_images: bool = True  # merges and audits need the bytes a change replaced
@@ -82,6 +85,9 @@ class TimingConfig:
     call_deadline_ms: int = 15_000  # a commit or call waits through a failover (under 1 s) and a broker's restart
     attempt_timeout_ms: int = 1_000  # one request to a node that does not answer; longer than a takeover takes
     store_flush_ms: int = 1_000  # a machine that lost power reads a second of the log again; a flush takes some ms
+    min_stay_ms: int = (
+        30_000  # a role returns to a preferred node that is back so long: reads are warm, flapping is rare
+    )
     close_deadline_ms: int = 5_000  # SIGTERM: hand over, then leave; supervisors usually kill after 10 s
 
 

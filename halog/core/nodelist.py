@@ -22,7 +22,9 @@ class NodeList:
     def __init__(self, before: PartitionTable, me: Member, why: str) -> None:
         self._told = {r.member for r in before.replicas} | ({before.active} if before.active else set())
         self._told.discard(me)
-        self._why: dict[Member, str] = {before.active: why} if before.active else {}
+        self._why: dict[Member, str] = {}
+        if before.active is not None:
+            self.because(before.active, why)
         self._last_why = ""
         self._short: tuple[int, int] | None = None
         """(sync replicas, configured), while there are too few."""
@@ -31,7 +33,7 @@ class NodeList:
 
     def because(self, m: Member, why: str) -> None:
         """Note why `m` is about to leave the node list."""
-        self._why[m] = why
+        self._why[m] = why.removeprefix(f"{m.node}: ")
 
     def changed(self, table: PartitionTable) -> Iterator[Tell]:
         """The znode holds `table`: tell what is new in it."""

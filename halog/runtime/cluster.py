@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from halog.config import Config
+from halog.core.group import majority
 from halog.core.planner import place
 from halog.core.table import PartitionTable
 from halog.errors import ConfigError, CoordinatorError, DuplicateNodeError
@@ -65,6 +66,8 @@ def planned_tables(config: Config) -> Iterable[PartitionTable]:
                 policy=name,
                 configured=place(i, nodes, copies),
                 sync_replicas=policy.sync_replicas,
+                quorum=majority(copies) if policy.quorum else 0,
+                count_never=policy.count_never,
             )
 
 
@@ -126,7 +129,7 @@ def check_mapping(coordinator: Coordinator, config: Config, policy: str) -> None
 
 
 def _check(config: Config, planned: PartitionTable, table: PartitionTable) -> None:
-    for field in ("topic", "index", "configured", "sync_replicas"):
+    for field in ("topic", "index", "configured", "sync_replicas", "quorum", "count_never"):
         want, have = getattr(planned, field), getattr(table, field)
         if want != have:
             raise ConfigError(

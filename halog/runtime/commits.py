@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from halog.backend import Work
 from halog.core import events as ev
-from halog.errors import NotActiveError, OutcomeUnknownError, OverloadedError
+from halog.errors import NotActiveError, OutcomeUnknownError, OverloadedError, QuorumError
 from halog.runtime import frames
 from halog.runtime.asking import Asker, Waiter
 from halog.runtime.copy import Copy
@@ -22,14 +22,16 @@ RETRY_S = 0.002
 """Pause before a commit is tried again after this node stopped being active: the election moves on meanwhile."""
 
 OVERLOADED_S = 0.005
-"""Pause while too many commits are in flight: some of them have been answered by then."""
+"""Pause while too many commits are in flight, or too few nodes there: some have been answered, or are back, by then."""
 
 
 class Commits:
     """Transaction ids, and the two ways to commit: waiting, and being told. Thread-safe."""
 
-    def __init__(self, asker: Asker, location: int) -> None:
+    def __init__(self, asker: Asker, location: int, waits: Callable[[str], bool]) -> None:
         self._asker, self._location = asker, location.to_bytes(8, "big")
+        self._waits = waits
+        """Does a commit to this partition wait while there is no quorum?"""
         self.deliveries: Deliveries | None = None
         """Of the copies hosted here."""
         self._stamp = 0
@@ -61,8 +63,9 @@ class Commits:
         while True:
             try:
                 lsn = self._once(partition, tx, work, until)
-            except OverloadedError:
-                if time.monotonic() >= until:
+            except (OverloadedError, QuorumError) as e:
+                waits = isinstance(e, OverloadedError) or self._waits(partition)
+                if not waits or time.monotonic() >= until:
                     raise
                 time.sleep(OVERLOADED_S)
                 continue

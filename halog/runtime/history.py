@@ -22,6 +22,9 @@ logger = logging.getLogger("halog.events")
 MAX_WAITING = 1_000
 """Events kept while the log is away, about 0.5 MB: ten failovers of a hundred partitions."""
 
+GATHER_S = 0.05
+"""Events come in bursts, when nodes have something better to do than to write them one by one."""
+
 AGAIN_S = 0.5
 """Pause after a write that came to nothing."""
 
@@ -44,7 +47,7 @@ class History:
         self._waiting: deque[Event] = deque()
         self._count = 0
         self._gap = 0
-        self._closing = False
+        self._closing = threading.Event()
         self._away = False
         self._thread: threading.Thread | None = None
 
@@ -73,7 +76,7 @@ class History:
     def _tell(self, kind: Kind, at: At, node: str, cause: str, more: Mapping[str, Any] | None) -> None:
         with self._changed:
             told = self._made(kind, at, node, cause, more)
-            if len(self._waiting) < MAX_WAITING and not self._closing:
+            if len(self._waiting) < MAX_WAITING and not self._closing.is_set():
                 self._waiting.append(told)
             else:
                 self.dropped += 1
@@ -95,17 +98,19 @@ class History:
             if left:
                 with self._changed:
                     self._waiting.extendleft(reversed(batch[len(batch) - left :]))
-                    if self._closing:
+                    if self._closing.is_set():
                         self.dropped += len(self._waiting)
                         return
-                    self._changed.wait_for(lambda: self._closing, AGAIN_S)
+                self._closing.wait(AGAIN_S)
             else:
                 self._tell_gap()
 
     def _next(self) -> Sequence[Event]:
         """What is there; nothing: the node closes, and all is written."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closing)
+            self._changed.wait_for(lambda: self._waiting or self._closing.is_set())
+        self._closing.wait(GATHER_S)
+        with self._changed:
             batch = list(self._waiting)
             self._waiting.clear()
             return batch
@@ -125,15 +130,16 @@ class History:
         return left
 
     def _tell_gap(self) -> None:
+        """Behind what was written, once there is room again."""
         with self._changed:
-            count, self._gap = self._gap, 0
-        if count:
-            self.tell(LOST, "the log was away for longer than events can wait", more={"count": count})
+            if self._gap and not self._waiting:
+                count, self._gap = self._gap, 0
+                self.tell(LOST, "the log was away for longer than events can wait", more={"count": count})
 
     def close(self, timeout_s: float = 1.0) -> None:
         """Write what waits, if the log takes it in time."""
+        self._closing.set()
         with self._changed:
-            self._closing = True
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join(timeout_s)

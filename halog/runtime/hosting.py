@@ -26,6 +26,7 @@ def make_host(c: Config, a: Adapters, me: Member, router: Router, telling: Telli
     store = FlushedStore(a.store, c.timing.store_flush_ms / 1000, c.limits.store_flush_changes)
     settings = Settings(
         commit_deadline_ms=c.timing.append_deadline_ms,
+        min_stay_ms=c.timing.min_stay_ms,
         silent_ms=c.timing.non_response_timeout_ms * 5 // 2,  # a node's silence is judged first, then its copy's
         max_record_bytes=c.limits.max_record_bytes,
         max_in_flight=c.limits.max_in_flight,

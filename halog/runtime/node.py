@@ -90,11 +90,16 @@ class Runtime:
         self._nodes_lock = threading.Lock()
         self.deadline_s = config.timing.call_deadline_ms / 1000
         self._asker = Asker(name, self.router, {}, self.deadline_s)
-        self._commits = Commits(self._asker, self.location)
+        self._commits = Commits(self._asker, self.location, self._waits_for_quorum)
         self.operators = Operators(self._asker)
         self.new_transaction_id = self._commits.new_id
         self.commit, self.begin_commit = self._commits.commit, self._commits.begin
         self.follow_up = self._commits.follow_up
+
+    def _waits_for_quorum(self, partition: str) -> bool:
+        known = self.router.tables.get(partition)
+        policy = None if known is None else self.config.policies.get(known[1].policy)
+        return policy is not None and policy.below_quorum == "wait"
 
     def _installation(self, store: Store | None) -> int:
         if store is None:

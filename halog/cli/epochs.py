@@ -1,0 +1,123 @@
+"""Who was active, when, under which epoch and because of what: a partition's log joined with its events.
+
+Pure. The log says which epochs there were and how they ended; the events say who led them, and why. Where the log was
+trimmed the lineage still names the epochs, and the events may still know the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from halog.cli.verdicts import Judged
+from halog.core import records
+from halog.core.chain import Verdict
+from halog.core.ids import EpochId
+from halog.core.table import PartitionTable
+from halog.events import ROLE, TRANSFER, Event
+
+Lineage = tuple[tuple[EpochId, int], ...]
+
+
+class Epoch(msgspec.Struct):
+    """One epoch of a partition. Times are ms since 1970; None: not known any more."""
+
+    epoch: int
+    opened: bool = False
+    active: str | None = None
+    since_ms: int | None = None
+    lsn: int | None = None
+    """The lsn of its first record."""
+    until_ms: int | None = None
+    ended: str | None = None
+    because: str | None = None
+
+
+def epochs_of(
+    lineage: Lineage, judged: Iterable[Judged], events: Iterable[Event], table: PartitionTable
+) -> list[Epoch]:
+    """Every epoch of a partition, oldest first. `lineage`: what a snapshot still names; `events`: of this partition."""
+    known = Epochs()
+    known.lineage(lineage)
+    for item in judged:
+        known.read(item)
+    for event in events:
+        known.told(event)
+    return known.all(table)
+
+
+class Epochs:
+    """What is known, as it is learnt: the lineage and the log first, then the events."""
+
+    def __init__(self) -> None:
+        self._by_number: dict[int, Epoch] = {}
+        self._current: Epoch | None = None
+        self._handed: dict[int, str] = {}
+        """Epoch number → the successor its last record names."""
+        self._asked: dict[int, str] = {}
+        """Epoch number → why its writer was asked to hand over."""
+
+    def _at(self, number: int) -> Epoch:
+        return self._by_number.setdefault(number, Epoch(number))
+
+    def lineage(self, opened: Lineage) -> None:
+        """Epochs a snapshot still names."""
+        for epoch, lsn in opened:
+            at = self._at(epoch.number)
+            at.opened, at.lsn = True, lsn
+
+    def read(self, item: Judged) -> None:
+        """The log's next record."""
+        record = item.record
+        if record is None:
+            return
+        number = record.header.epoch.number
+        if item.verdict == Verdict.STARTED.value:
+            self._started(number, item.timestamp_ms)
+        elif item.verdict == Verdict.OPENED.value:
+            at = self._at(number)
+            at.opened, at.lsn, at.since_ms = True, record.header.lsn, item.timestamp_ms
+        elif item.verdict == Verdict.ACCEPTED.value and isinstance(record, records.HandedOver):
+            self._handed[number] = record.to
+            at = self._at(number)
+            at.ended, at.until_ms = f"handed over to {record.to}", item.timestamp_ms
+
+    def _started(self, number: int, time_ms: int) -> None:
+        before, self._current = self._current, self._at(number)
+        if before is not None and before.ended is None:
+            before.ended, before.until_ms = f"fenced by epoch {number}", time_ms
+
+    def told(self, event: Event) -> None:
+        """An event of this partition."""
+        if event.epoch is None:
+            return
+        if event.code == TRANSFER.code:
+            self._asked[event.epoch] = event.cause
+        elif event.code == ROLE.code and event.more.get("role") == "active":
+            at = self._at(event.epoch)
+            at.opened, at.active, at.because = True, event.node, event.cause
+            at.since_ms = at.since_ms or event.time_ms
+        elif event.code == ROLE.code and event.more.get("was") == "active":
+            self._stepped_down(self._at(event.epoch), event)
+
+    def _stepped_down(self, at: Epoch, event: Event) -> None:
+        """The one who led tells why it does not any more; a hand-over the log tells as well."""
+        at.until_ms = at.until_ms or event.time_ms
+        if at.ended is None:
+            at.ended = event.cause
+        elif event.epoch not in self._handed:
+            at.ended += f" ({event.cause})"
+
+    def all(self, table: PartitionTable) -> list[Epoch]:
+        """Everything, put together."""
+        found = [self._by_number[n] for n in sorted(self._by_number)]
+        before: Epoch | None = None
+        for at in found:
+            if before is not None and before.epoch in self._handed and at.opened:
+                why = self._asked.get(before.epoch)
+                at.because = f"{before.active or 'the node before it'} handed over" + (f": {why}" if why else "")
+            before = at if at.opened else before
+        if found and table.active is not None and found[-1].epoch == table.epoch.number:
+            found[-1].active = found[-1].active or table.active.node
+        return found

@@ -1,0 +1,69 @@
+"""The event history as tools read it: the cluster's topic, each event once, oldest first."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from halog.cli.talk import say
+from halog.errors import RecordFormatError
+from halog.events import Event
+from halog.ports import Entry, TopicPartition
+from halog.runtime.cluster import events_topic
+
+if TYPE_CHECKING:
+    from halog.cli.connection import Connection
+
+FOLLOW_S = 0.25
+"""How long one wait for new events takes; Ctrl-C is noticed between two."""
+
+
+class EventLog:
+    """One reader. Repeated events are told apart by their id."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._tp = TopicPartition(events_topic(connection.config.cluster.name), 0)
+        self._seen: set[str] = set()
+        self._next = 0
+
+    def so_far(self) -> Iterator[Event]:
+        """Everything up to now."""
+        start, end = self._connection.adapters.log.bounds(self._tp, self._connection.timeout_s)
+        self._next = end
+        yield from self._events(self._connection.read(self._tp, start, end))
+
+    def new(self) -> Iterator[Event]:
+        """What comes behind that, without end."""
+        reader = self._connection.adapters.log.tail()
+        try:
+            reader.follow(self._tp, self._next)
+            while True:
+                yield from self._events(item for item in reader.poll(FOLLOW_S) if isinstance(item, Entry))
+        finally:
+            reader.close()
+
+    def _events(self, entries: Iterable[Entry]) -> Iterator[Event]:
+        for entry in entries:
+            try:
+                event = Event.from_bytes(entry.value)
+            except RecordFormatError as error:
+                say(f"offset {entry.offset} of {self._tp.topic} is passed over: {error.message}")
+                continue
+            if event.id not in self._seen:
+                self._seen.add(event.id)
+                yield event
+
+
+def time_text(time_ms: int) -> str:
+    """ISO 8601, UTC, to the ms."""
+    return dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC).isoformat(timespec="milliseconds")
+
+
+def as_json(event: Event) -> dict[str, Any]:
+    """The event as plain values, with its time in words too."""
+    document: dict[str, Any] = {"time": time_text(event.time_ms), **msgspec.to_builtins(event)}
+    return document

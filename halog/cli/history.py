@@ -1,0 +1,150 @@
+"""`halog history`: who was active for a partition, when and because of what; which transactions were discarded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from halog.cli.options import config_option, timeout_option
+from halog.cli.output import emit, emit_json, format_option
+from halog.cli.talk import say
+
+if TYPE_CHECKING:
+    from halog.cli.connection import Connection
+    from halog.cli.discarded import Left
+    from halog.cli.epochs import Epoch
+
+COLUMNS = ["epoch", "active", "since", "lsn", "until", "ended"]
+
+
+@click.command()
+@click.argument("partition")
+@click.option("--why", is_flag=True, help="Because of what each epoch began.")
+@click.option("--discarded", is_flag=True, help="Instead: the transactions whose records readers skipped.")
+@click.option(
+    "--export",
+    "target",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="With --discarded: write them to this file, one JSON document a line.",
+)
+@config_option
+@format_option
+@timeout_option
+def history(
+    partition: str,
+    why: bool,
+    discarded: bool,
+    target: Path | None,
+    config_path: Path,
+    format_: str,
+    timeout_s: float,
+) -> None:
+    """Show who was active for a partition: when, under which epoch, and with --why because of what.
+
+    The epochs are those of the log; who led them, and why, is what the nodes told (`halog events`), and is missing
+    where that is older than 30 days.
+
+    --discarded lists the transactions whose records are in the log and count for nobody: they landed behind a higher
+    epoch, or did not continue their own. Each is shown with what became of it: a transaction that was tried again may
+    be committed by another record. What never reached the log is named by event HALOG-1014 only.
+
+    \b
+    Examples:
+      halog history flights-3 --why
+      halog history flights-3 --discarded
+      halog history flights-3 --discarded --export discarded.jsonl
+    """
+    if target is not None and not discarded:
+        raise click.UsageError("--export belongs to --discarded")
+    if why and discarded:
+        raise click.UsageError("--why and --discarded are two questions: ask them one by one")
+    from halog.cli.connection import connect
+
+    with connect(config_path, timeout_s) as connection:
+        if discarded:
+            _discarded(connection, partition, target, format_)
+        else:
+            _show_epochs(_epochs(connection, partition), why, format_)
+
+
+def _epochs(connection: Connection, partition: str) -> list[Epoch]:
+    from halog.cli.epochs import epochs_of
+    from halog.cli.event_log import EventLog
+    from halog.cli.partition_log import PartitionLog
+
+    table = connection.table(partition)
+    log = PartitionLog(connection, table)
+    events = (e for e in EventLog(connection).so_far() if e.partition == partition)
+    return epochs_of(log.lineage, log.all(), events, table)
+
+
+def _show_epochs(epochs: list[Epoch], why: bool, format_: str) -> None:
+    document = [_as_json(e) for e in epochs]
+    rows = [
+        (d["epoch"], d["active"], d["since"], d["lsn"], d["until"], d["ended"], *((d["because"],) if why else ()))
+        for d in document
+    ]
+    emit(format_, document, [*COLUMNS, "because"] if why else COLUMNS, rows)
+
+
+def _as_json(epoch: Epoch) -> dict[str, Any]:
+    from halog.cli.event_log import time_text
+
+    return {
+        "epoch": epoch.epoch,
+        "opened": epoch.opened,
+        "active": epoch.active,
+        "since": None if epoch.since_ms is None else time_text(epoch.since_ms),
+        "lsn": epoch.lsn,
+        "until": None if epoch.until_ms is None else time_text(epoch.until_ms),
+        "ended": epoch.ended if epoch.opened or epoch.ended is None else f"never opened: {epoch.ended}",
+        "because": epoch.because,
+    }
+
+
+# --- discarded transactions ---
+
+
+def _discarded(connection: Connection, partition: str, target: Path | None, format_: str) -> None:
+    from halog.cli.discarded import discarded
+    from halog.cli.partition_log import PartitionLog
+
+    found = discarded(PartitionLog(connection, connection.table(partition)).all())
+    if target is not None:
+        count = _export(_documents(connection, found), target)
+        emit(format_, {"file": str(target), "records": count}, ["file", "records"], [(target, count)])
+    elif format_ == "json":
+        emit_json(list(_documents(connection, found)))
+    else:
+        _show_discarded(connection, list(found))
+
+
+def _documents(connection: Connection, found: Iterator[Left]) -> Iterator[dict[str, Any]]:
+    from halog.cli.record_text import as_json
+
+    return ({"outcome": left.outcome, **as_json(left.judged, connection.definitions)} for left in found)
+
+
+def _export(documents: Iterator[dict[str, Any]], target: Path) -> int:
+    from halog.cli.export import written_whole
+
+    count = 0
+    with written_whole(target) as out:
+        for document in documents:
+            out.write(json.dumps(document, ensure_ascii=False, separators=(",", ":")) + "\n")
+            count += 1
+    return count
+
+
+def _show_discarded(connection: Connection, found: list[Left]) -> None:
+    from halog.cli.record_text import as_lines
+
+    for left in found:
+        head, *changes = as_lines(left.judged, connection.definitions)
+        click.echo("\n".join([f"{head}  {left.outcome}", *changes]))
+    if not found:
+        say("no record of this log was skipped")

@@ -1,0 +1,121 @@
+"""The event history with real processes, Kafka and ZooKeeper: a killed node, and a record that lands too late."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from halog.adapters.kafka_log import KafkaLog
+from halog.core import records
+from halog.ports import TopicPartition
+
+
+def eventually(cluster: Any, *args: str, holds: Callable[[list[Any]], object]) -> list[Any]:
+    """The document, once it is as expected."""
+    until = time.monotonic() + 20
+    while True:
+        ran = cluster.halog(*args, "--format", "json")
+        assert ran.code == 0, ran
+        if holds(ran.json):
+            found: list[Any] = ran.json
+            return found
+        assert time.monotonic() < until, ran.json
+        time.sleep(0.2)
+
+
+@pytest.mark.feature("Q4", "O2", "X9")
+def test_the_history_says_why_a_killed_node_was_replaced_and_what_was_discarded(cluster: Any, site: Any) -> None:
+    """kill -9 of the active: its successor says how it was seen to go, the log and the events agree on the epochs; a
+    record of the dead epoch that lands behind them counts for nobody, and is listed and exported, decoded."""
+    cluster.load(30)
+    place = cluster.halog("get", "Aircraft", "N1", "--format", "json").json["partition"]
+    dead = cluster.halog("partition", "show", place, "--format", "json").json["active"]
+    cluster.stop(dead, signal.SIGKILL)
+    cluster.settle(4)
+
+    def replaced(found: list[Any]) -> bool:
+        return any(e["code"] == "HALOG-1010" and e["epoch"] == 2 for e in found)
+
+    found = eventually(cluster, "events", "--partition", place, holds=replaced)
+    took = next(e for e in found if e["code"] == "HALOG-1010" and e["epoch"] == 2)
+    assert took["cause"].startswith(f"{dead}: "), took
+    assert took["more"] == {"role": "active", "was": "replica"}
+    assert took["node"] != dead
+    removed = next(e for e in found if e["code"] == "HALOG-1006")
+    assert (removed["node"], removed["by"], removed["epoch"]) == (dead, took["node"], 2)
+    assert took["cause"] == f"{dead}: {removed['cause']}"
+    everything = cluster.halog("events", "--format", "json").json
+    left = [e for e in everything if e["code"] == "HALOG-1004"]
+    assert {e["node"] for e in left} == {dead}
+    assert len({e["by"] for e in left}) == len(left) == 2, "each of the others saw it"
+    assert f"HALOG-1006 partition {place}: {dead} leaves the node list" in cluster.said(took["node"])
+
+    first, second = cluster.halog("history", place, "--why", "--format", "json").json
+    assert (first["epoch"], first["active"], first["ended"]) == (1, dead, "fenced by epoch 2")
+    assert (second["epoch"], second["active"], second["because"]) == (2, took["node"], took["cause"])
+    assert first["lsn"] < second["lsn"]
+    assert took["cause"] in cluster.halog("history", place, "--why").out
+
+    late = land_late(cluster, site, place)
+    (skipped,) = cluster.halog("history", place, "--discarded", "--format", "json").json
+    assert (skipped["epoch"], skipped["verdict"], skipped["outcome"]) == (1, "skipped", "discarded")
+    assert skipped["tx"] == late.hex()
+    assert skipped["changes"][0]["type"] == "Aircraft"
+    exported = cluster.halog("history", place, "--discarded", "--export", "d.jsonl", "--format", "json")
+    assert exported.json["records"] == 1
+    assert json.loads((cluster.directory / "d.jsonl").read_text()) == skipped
+
+    def told(found: list[Any]) -> bool:
+        ids = [t["tx"] for e in found if e["code"] == "HALOG-1014" for t in e["more"]["transactions"]]
+        return ids == [late.hex()]
+
+    eventually(cluster, "events", "--partition", place, holds=told)
+
+
+def land_late(cluster: Any, site: Any, place: str) -> bytes:
+    """Append what the dead node might still have had on its way: a commit of epoch 1; its transaction id."""
+    index = int(place.removeprefix("p-"))
+    tp = TopicPartition(f"{cluster.name}.p.log", index)
+    log = KafkaLog(site.info.bootstrap)
+    try:
+        decoded = [records.decode(e.value) for e in log.read(tp, *log.bounds(tp))]
+    finally:
+        log.close()
+    commit = next(r for r in decoded if isinstance(r, records.Commit) and r.header.epoch.number == 1)
+    tx = (1 << 126).to_bytes(16, "big")
+    header = records.Header(commit.header.log_id, commit.header.epoch, commit.header.lsn + 100, bytes(16), tx)
+    producer: Any = Producer({"bootstrap.servers": site.info.bootstrap})
+    producer.produce(tp.topic, value=records.encode(records.Commit(header, commit.changes)), partition=index)
+    assert producer.flush(10) == 0
+    return tx
+
+
+@pytest.mark.feature("O2", "R5")
+def test_a_history_that_cannot_be_written_slows_down_nobody_and_is_completed_later(prepared: Any, site: Any) -> None:
+    """Kafka is away while a node is killed: nobody dies of it, and when it is back the history has what happened."""
+    prepared.start("A", "B", "C")
+    prepared.settle()
+    prepared.load(12)
+    site.pause("kafka")
+    try:
+        prepared.stop("C", signal.SIGKILL)
+        time.sleep(2.0)
+    finally:
+        site.resume("kafka")
+    prepared.settle(4)
+
+    def told(found: list[Any]) -> bool:
+        return {e["by"] for e in found if e["code"] == "HALOG-1004" and e["node"] == "C"} == {"A", "B"}
+
+    found = eventually(prepared, "events", holds=told)
+    ids = [e["id"] for e in found]
+    assert len(set(ids)) == len(ids)
+    assert not [e for e in found if e["code"] == "HALOG-1016"]
+    for n in (0, 5, 11):
+        assert prepared.halog("get", "Aircraft", f"N{n}", "--format", "json").json["fields"]["miles"] == n

@@ -1,0 +1,195 @@
+"""What a copy tells operators (Q4): why an epoch began, who came and went, what was discarded."""
+
+from __future__ import annotations
+
+import pytest
+
+from halog.core import events as ev
+from halog.core.discarded import KEEP, SHOWN, Discarded
+from halog.core.group import Group
+from halog.core.outcomes import Outcomes
+from halog.core.roles import Role
+from halog.core.table import ASYNC, SYNC, Replica
+from halog.events import ADDED, DISCARDED, REMOVED, TOO_FEW, TRANSFER
+from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, create, epoch, table, tx
+
+
+def opened_because(core: Core) -> str:
+    """Takes the partition and says why."""
+    script = Script()
+    core.step(ev.Ticked(), after_ms=SETTINGS.election_ms)
+    core.step(ev.CasDone(core.one(ev.SetTable).round, ev.Cas.OK, core.p.version + 1))
+    mine = core.p.table.epoch
+    core.step(ev.EntryRead(0, script.started(mine)))
+    core.step(ev.EntryRead(1, script.opened(mine)))
+    (changed,) = core.of(ev.RoleChanged)
+    assert changed.role == Role.ACTIVE.value
+    return changed.why
+
+
+@pytest.mark.feature("Q4", "O2")
+def test_the_first_epoch_says_that_there_was_none() -> None:
+    assert opened_because(Core().electing()) == "the partition never had an active node"
+
+
+@pytest.mark.feature("Q4", "P10")
+def test_an_election_says_how_the_active_was_seen_to_go() -> None:
+    core = Core(active=B, epoch=epoch(4), replicas=(Replica("A", 1, SYNC),)).loaded()
+    core.alive(B, C)
+    core.step(ev.AliveChanged(frozenset({A, C}), "B: its address refuses connections"))
+    assert opened_because(core) == "B: its address refuses connections"
+
+
+@pytest.mark.feature("Q4")
+def test_an_active_nobody_saw_go_is_not_up() -> None:
+    core = Core(active=B, epoch=epoch(4)).loaded()
+    core.alive(C)
+    core.step(ev.Ticked(), after_ms=SETTINGS.start_grace_ms)
+    assert opened_because(core) == "B is not up"
+
+
+@pytest.mark.feature("Q4")
+def test_an_epoch_given_up_is_named_with_its_number() -> None:
+    core = Core(active=B, epoch=epoch(4)).loaded()
+    core.alive(B, C)
+    core.step(ev.TableSeen(1, table(active=None, epoch=epoch(4))))
+    assert opened_because(core) == "B gave up epoch 4"
+
+
+@pytest.mark.feature("Q4", "Q5")
+def test_a_requested_transfer_is_told_with_who_asked() -> None:
+    core = Core().with_sync_replica()
+    core.step(ev.HandOverAsked(77, "B", "asked for by somebody"))
+    told = core.one(ev.Tell)
+    assert (told.kind, told.cause, told.more) == (TRANSFER, "asked for by somebody", {"to": "B"})
+    core = Core().with_sync_replica()
+    core.step(ev.HandOverAsked(77, "C", "asked for by somebody"))  # refused
+    assert not core.of(ev.Tell)
+
+
+# --- the node list ---
+
+BEFORE = table(active=A, epoch=epoch(1), replicas=(Replica("B", 2, SYNC), Replica("C", 3, ASYNC)))
+
+
+def test_after_a_takeover_the_old_active_and_who_is_not_up_are_told_to_be_removed() -> None:
+    """P10: the node that is gone is taken out of the node list in the same step."""
+    group = Group(BEFORE, B, "A: its address refuses connections")
+    told = list(group.changed(table(active=B, epoch=epoch(2))))
+    assert [(t.kind, t.node, t.cause) for t in told] == [
+        (REMOVED, "A", "its address refuses connections"),
+        (REMOVED, "C", "it is not up"),
+    ]
+    assert not list(group.changed(table(active=B, epoch=epoch(2))))
+
+
+@pytest.mark.feature("Q4", "R4")
+def test_a_restarted_replica_is_removed_and_added() -> None:
+    """Members are incarnations: what came back has promised nothing."""
+    group = Group(BEFORE, A, "")
+    group.because(B, "B: silent for 700 ms")
+    now = table(active=A, epoch=epoch(1), replicas=(Replica("C", 3, SYNC), Replica("B", 9, ASYNC)))
+    told = [(t.kind, t.node, t.cause, t.more) for t in group.changed(now)]
+    assert told == [
+        (REMOVED, "B", "silent for 700 ms", {}),
+        (ADDED, "B", "it has caught up", {"kind": "async"}),
+    ]
+
+
+@pytest.mark.feature("Q4", "R4")
+def test_too_few_replicas_are_told_once_and_again_after_there_were_enough() -> None:
+    """Not at once: a node that restarts takes its place within moments."""
+    group = Group(BEFORE, A, "")
+    group.because(B, "it left")
+    alone = table(active=A, epoch=epoch(1))
+    list(group.changed(alone))
+    assert not list(group.ticked(0, 1_500))
+    assert not list(group.ticked(1_499, 1_500))
+    (told,) = group.ticked(1_500, 1_500)
+    assert (told.kind, told.cause, told.more) == (TOO_FEW, "it is not up", {"have": 0, "want": 1})
+    assert not list(group.ticked(9_000, 1_500))
+    list(group.changed(BEFORE))
+    assert not list(group.ticked(9_001, 1_500))
+    list(group.changed(alone))
+    assert not list(group.ticked(9_002, 1_500))
+    assert [t.kind for t in group.ticked(10_502, 1_500)] == [TOO_FEW]
+
+
+def test_an_active_alone_tells_that_it_is() -> None:
+    core = Core().with_sync_replica()
+    core.step(ev.AliveChanged(frozenset({A}), "B: it left"))
+    core.step(ev.CasDone(core.one(ev.SetTable).round, ev.Cas.OK, 3))
+    assert [(t.kind, t.cause) for t in core.of(ev.Tell)] == [(REMOVED, "it left")]
+    told: list[ev.Effect] = []
+    for _ in range(SETTINGS.silent_ms // 20 + 2):
+        told += core.step(ev.Ticked(), after_ms=20)
+    assert [t.kind for t in told if isinstance(t, ev.Tell)] == [TOO_FEW]
+
+
+# --- discarded transactions ---
+
+
+@pytest.mark.feature("Q4", "X9")
+def test_what_was_in_flight_when_an_epoch_ended_is_told_once_it_is_certain() -> None:
+    """Not before a higher epoch has opened, and not while a caller may still try again (R4)."""
+    core = Core().with_sync_replica()
+    core.submit(1, create(b"one"))
+    core.submit(2, create(b"two"))
+    ended = core.p.chain.state.epoch.number
+    core.step(ev.AppendFailed(-1, "the broker is gone"))
+    assert not told_after(core, 2 * SETTINGS.commit_deadline_ms)
+    script, higher = Script(core.p.chain.state.lsn, core.p.chain.state.hash), epoch(ended + 1)
+    at = core.p.next_offset
+    core.step(ev.EntryRead(at, script.started(higher)))
+    core.step(ev.EntryRead(at + 1, script.opened(higher)))
+    (told,) = told_after(core, 20)
+    assert (told.kind, told.cause) == (DISCARDED, "the broker is gone")
+    assert told.more["of_epoch"] == ended
+    assert [t["tx"] for t in told.more["transactions"]] == [tx(1).hex(), tx(2).hex()]
+    assert not told_after(core, SETTINGS.commit_deadline_ms)
+
+
+@pytest.mark.feature("Q4", "X9")
+def test_a_transaction_that_was_tried_again_is_not_discarded() -> None:
+    core = Core().with_sync_replica()
+    core.submit(1, create(b"one"))
+    core.submit(2, create(b"two"))
+    ended = core.p.chain.state.epoch.number
+    core.step(ev.AppendFailed(-1, "the broker is gone"))
+    script, higher = Script(core.p.chain.state.lsn, core.p.chain.state.hash), epoch(ended + 1)
+    at = core.p.next_offset
+    for i, data in enumerate([script.started(higher), script.opened(higher), script.commit(higher, 2)]):
+        core.step(ev.EntryRead(at + i, data))
+    (told,) = told_after(core, SETTINGS.commit_deadline_ms + 20)
+    assert [t["tx"] for t in told.more["transactions"]] == [tx(1).hex()]
+
+
+@pytest.mark.feature("Q4", "X9")
+@pytest.mark.parametrize(("first", "tells"), [("A", True), ("C", False)])
+def test_a_late_record_of_a_dead_epoch_is_told_by_the_first_replica(first: str, tells: bool) -> None:
+    replicas = (Replica(first, 1 if first == "A" else 3, SYNC),)
+    core = Core(active=B, epoch=epoch(2), replicas=replicas).loaded()
+    core.alive(B, C)
+    script = Script()
+    for i, data in enumerate([script.started(epoch(2)), script.opened(epoch(2))]):
+        core.step(ev.EntryRead(i, data))
+    core.step(ev.EntryRead(2, Script().commit(epoch(1), 7)))
+    told = told_after(core, SETTINGS.commit_deadline_ms + 20)
+    assert [t["tx"] for e in told for t in e.more["transactions"]] == ([tx(7).hex()] if tells else [])
+
+
+def test_ids_waited_for_and_shown_are_bounded() -> None:
+    kept = Discarded()
+    for n in range(KEEP + 5):
+        kept.left(tx(n), 1, n, 0, "fenced")
+    (told,) = kept.certain(10, 10, 2, Outcomes())
+    assert told.more["count"] == KEEP
+    assert len(told.more["transactions"]) == SHOWN
+    assert not kept
+
+
+def told_after(core: Core, ms: int) -> list[ev.Tell]:
+    effects: list[ev.Effect] = []
+    for _ in range(max(1, ms // 20)):
+        effects += core.step(ev.Ticked(), after_ms=20)
+    return [e for e in effects if isinstance(e, ev.Tell) and e.kind is DISCARDED]

@@ -1,0 +1,242 @@
+"""How a node tells what happened: to its log at once, to the shared history without ever waiting (O2)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from halog.adapters.memory import MemoryBroker, MemoryLog
+from halog.core.roles import Role
+from halog.errors import UnreachableError
+from halog.events import INTRUDER, JOINED, KINDS, LOST, ROLE, TOO_FEW, Event
+from halog.ports import TopicPartition
+from halog.runtime import history as history_module
+from halog.runtime import telling as telling_module
+from halog.runtime.history import History
+from halog.runtime.telling import Telling
+
+TP = TopicPartition("fleet.events", 0)
+
+
+class Journal:
+    """Takes what it is told to take."""
+
+    def __init__(self) -> None:
+        self.taken: list[Event] = []
+        self.away = threading.Event()
+        self.keeps = 10_000
+        self.error: Exception | None = None
+        self.attempts = 0
+        self.closed = False
+        self.blocked = threading.Event()
+        self.blocked.set()
+
+    def note(self, values: Sequence[bytes]) -> int:
+        self.attempts += 1
+        self.blocked.wait()
+        if self.error is not None:
+            raise self.error
+        if self.away.is_set():
+            return len(values)
+        kept = values[: self.keeps]
+        self.taken += [Event.from_bytes(v) for v in kept]
+        return len(values) - len(kept)
+
+    def close(self) -> None:
+        self.closed = True
+        self.blocked.set()
+
+
+@pytest.fixture
+def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
+    monkeypatch.setattr(history_module, "AGAIN_S", 0.01)
+    monkeypatch.setattr(history_module, "GATHER_S", 0.0)
+    return Journal()
+
+
+@pytest.fixture
+def history(journal: Journal) -> Iterator[History]:
+    made = History("fleet", "A", 7, lambda: journal)
+    yield made
+    journal.blocked.set()
+    made.close()
+
+
+def wait(holds: Callable[[], object]) -> None:
+    until = time.monotonic() + 5
+    while not holds():
+        assert time.monotonic() < until, "it did not come about in time"
+        time.sleep(0.002)
+
+
+@pytest.mark.feature("Q4", "O2")
+def test_an_event_reaches_the_history_with_who_when_and_where(journal: Journal, history: History) -> None:
+    """Told before the topic is there or behind: each once, in order, with a unique id."""
+    before = time.time_ns() // 1_000_000
+    history.tell(JOINED, "it was started")
+    history.begin()
+    history.tell(ROLE, "B left", more={"role": "active"}, partition="p-0", epoch=4, lsn=9)
+    wait(lambda: len(journal.taken) == 2)
+    first, second = journal.taken
+    assert (first.code, first.node, first.by, first.partition) == ("HALOG-1003", "A", "A", None)
+    assert (second.cluster, second.partition, second.epoch, second.lsn) == ("fleet", "p-0", 4, 9)
+    assert second.text == "partition p-0: A is active: B left"
+    assert first.id != second.id
+    assert before <= first.time_ms <= second.time_ms <= time.time_ns() // 1_000_000
+
+
+@pytest.mark.feature("Q4", "O2")
+def test_events_are_logged_at_their_severity(history: History, caplog: pytest.LogCaptureFixture) -> None:
+    """The log file has the same code and text, whether or not the history can be written."""
+    with caplog.at_level(logging.INFO, logger="halog.events"):
+        history.tell(JOINED, "it was started")
+        history.tell(INTRUDER, "it is unknown", node="X")
+    assert [(r.levelname, r.message) for r in caplog.records] == [
+        ("INFO", "HALOG-1003 node A joined: it was started"),
+        ("WARNING", "HALOG-1008 X was refused: it is unknown"),
+    ]
+
+
+@pytest.mark.feature("O2")
+def test_telling_never_waits_for_a_log_that_is_away(journal: Journal, history: History) -> None:
+    """The writing thread hangs in the log; whoever tells goes on at once, and memory stays bounded."""
+    journal.blocked.clear()
+    history.begin()
+    history.tell(JOINED, "first")
+    wait(lambda: journal.attempts == 1)
+    began = time.monotonic()
+    for n in range(history_module.MAX_WAITING + 50):
+        history.tell(JOINED, str(n))
+    assert time.monotonic() - began < 2.0
+    assert history.dropped == 50
+    journal.blocked.set()
+    wait(lambda: journal.taken and journal.taken[-1].code == LOST.code)
+    assert [e.cause for e in journal.taken[:3]] == ["first", "0", "1"]
+    assert len(journal.taken) == 1 + history_module.MAX_WAITING + 1
+    assert journal.taken[-1].more == {"count": 50}
+
+
+@pytest.mark.feature("O2")
+def test_what_a_log_did_not_take_is_written_again_in_order(journal: Journal, history: History) -> None:
+    """Away, failing, taking the first few only: in the end everything is there once, and the outage was told once."""
+    journal.away.set()
+    history.begin()
+    for n in range(5):
+        history.tell(JOINED, str(n))
+    wait(lambda: journal.attempts >= 2)
+    journal.error = UnreachableError("nobody answers")
+    journal.away.clear()
+    so_far = journal.attempts
+    wait(lambda: journal.attempts >= so_far + 2)
+    journal.keeps, journal.error = 2, None
+    wait(lambda: len(journal.taken) == 5)
+    assert [e.cause for e in journal.taken] == ["0", "1", "2", "3", "4"]
+    assert history.dropped == 0
+
+
+@pytest.mark.feature("O2")
+def test_closing_writes_what_waits_and_does_not_wait_for_a_log_that_is_away(journal: Journal) -> None:
+    """A node that leaves says so; one whose log is gone leaves all the same."""
+    kept = History("fleet", "A", 7, lambda: journal)
+    kept.begin()
+    kept.tell(JOINED, "last words")
+    kept.close()
+    assert [e.cause for e in journal.taken] == ["last words"]
+    assert journal.closed
+    hung = Journal()
+    hung.blocked.clear()
+    lost = History("fleet", "A", 8, lambda: hung)
+    lost.begin()
+    lost.tell(JOINED, "nobody hears")
+    began = time.monotonic()
+    lost.close(0.05)
+    assert time.monotonic() - began < 1.0
+    hung.away.set()
+
+
+def test_a_text_that_cannot_be_made_hurts_nobody(history: History, caplog: pytest.LogCaptureFixture) -> None:
+    """A missing fact is a defect of halog's, not a reason to stop a copy."""
+    history.tell(TOO_FEW, "B left", more={})
+    assert "HALOG-1009 could not be told" in caplog.text
+
+
+def test_a_long_cause_is_cut(journal: Journal, history: History) -> None:
+    """An error text of a megabyte still makes an event."""
+    history.begin()
+    history.tell(JOINED, "x" * 1_000_000)
+    wait(lambda: journal.taken)
+    assert len(journal.taken[0].cause) == history_module.CAUSE_CHARS
+
+
+@pytest.mark.feature("O2")
+def test_a_held_log_takes_the_events_once_it_is_back() -> None:
+    """With the memory log as with Kafka: nothing is acknowledged while the broker is away."""
+    broker = MemoryBroker()
+    log = MemoryLog(broker)
+    log.ensure_topic(TP.topic, 1, keep_ms=1_000)
+    broker.hold(TP)
+    history = History("fleet", "A", 7, lambda: log.journal(TP))
+    history.begin()
+    history.tell(JOINED, "patience")
+    time.sleep(0.1)
+    assert log.bounds(TP) == (0, 0)
+    broker.release(TP)
+    wait(lambda: log.bounds(TP) == (0, 1))
+    history.close()
+    assert [Event.from_bytes(e.value).cause for e in log.read(TP, 0, 1)] == ["patience"]
+
+
+# --- what a node tells ---
+
+
+class Heard:
+    """A history that only listens."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, Any]] = []
+
+    def tell(self, kind: Any, cause: str, *, node: str = "", more: Any = None, **at: Any) -> None:
+        assert kind.code in KINDS
+        self.told.append((kind.name, cause, more or node))
+
+
+@pytest.mark.feature("Q4")
+def test_only_changes_between_active_replica_and_failed_are_role_changes() -> None:
+    """An election's many steps are the log file's; operators hear of its outcome."""
+    heard = Heard()
+    telling = Telling(heard)  # type: ignore[arg-type]
+    state = SimpleNamespace(epoch=SimpleNamespace(number=3), lsn=5)
+    copy: Any = SimpleNamespace(name="p-0", core=SimpleNamespace(chain=SimpleNamespace(state=state)))
+    for role in (Role.FOLLOWING, Role.ELECTING, Role.CLAIMING, Role.OPENING, Role.ACTIVE, Role.VERIFYING, Role.ACTIVE,
+                 Role.DRAINING, Role.HANDING, Role.FOLLOWING, Role.FAILED, Role.FOLLOWING):  # fmt: skip
+        telling.role_changed(copy, role.value, f"because {role.value}")
+    assert heard.told == [
+        ("role change", "because active", {"role": "active", "was": "replica"}),
+        ("role change", "because following", {"role": "replica", "was": "active"}),
+        ("role change", "because failed", {"role": "failed", "was": "replica"}),
+        ("role change", "because following", {"role": "replica", "was": "failed"}),
+    ]
+
+
+@pytest.mark.feature("Q4", "Q5")
+def test_an_intruder_that_tries_again_and_again_is_told_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reconnects must not fill the history; another one is told at once."""
+    now = 1_000.0
+    monkeypatch.setattr("halog.runtime.telling.time.monotonic", lambda: now)
+    heard = Heard()
+    telling = Telling(heard)  # type: ignore[arg-type]
+    for _ in range(100):
+        telling.intruder("X", "it is unknown")
+    telling.intruder("Y", "it is unknown")
+    now += telling_module.INTRUDER_S
+    telling.intruder("X", "it is unknown")
+    assert [who for _, _, who in heard.told] == ["X", "Y", "X"]
+    for n in range(10 * telling_module.INTRUDERS):
+        telling.intruder(f"Z{n}", "it is unknown")
+    assert len(telling._refused) <= telling_module.INTRUDERS
