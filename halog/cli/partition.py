@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,8 @@ def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
       halog partition show flights-3
       halog partition show flights-3 --format json
     """
+    import msgspec
+
     from halog.cli.connection import connect
     from halog.cli.survey import ask_nodes, partition_view
 
@@ -93,7 +96,9 @@ def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
         table = connection.table(name)
         view = partition_view(table, connection.nodes, ask_nodes(connection))
     if format_ == "json":
-        emit_json({**as_json(view), "topic": table.topic, "index": table.index, "log_id": table.log_id})
+        group = msgspec.to_builtins(table.group)
+        place = {"topic": table.topic, "index": table.index, "log_id": table.log_id}
+        emit_json({**as_json(view), **place, "quorum": table.quorum, "group": group})
         return
     _show_facts(table, view)
     _show_copies(view.copies)
@@ -110,8 +115,23 @@ def _show_facts(table: PartitionTable, view: PartitionView) -> None:
             ("active", view.active),
             ("configured", ", ".join(view.configured)),
             ("missing", ", ".join(view.missing) or "none"),
+            ("nodes needed", _needed(table)),
         ]
     )
+
+
+def _needed(table: PartitionTable) -> str:
+    """How many nodes a commit needs, and why."""
+    from halog.core.group import needed
+
+    group, number = table.group, needed(table, "" if table.active is None else table.active.node)
+    if not group.required and not group.designated:
+        return f"{number} (quorum)" if table.quorum else f"{number}"
+    what = f"{group.required} required" if group.required else f"{group.designated} is designated"
+    ends = (
+        f" until {datetime.fromtimestamp(group.until_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC" if group.until_ms else ""
+    )
+    return f"{number} ({what}{ends}{': ' + group.reason if group.reason else ''})"
 
 
 def _show_copies(copies: tuple[CopyView, ...]) -> None:

@@ -154,6 +154,16 @@ def _policy(config: Config, key: str, policy: PolicyConfig) -> Problems:
     if zone is not None and copies > len(zone.nodes):
         have = f"zone {policy.zone!r} has {len(zone.nodes)}"
         yield f"{key}.sync_replicas", f"an active and its replicas need {copies} nodes, {have}"
+    yield from _safety(key, policy, copies)
+    if not 1 <= policy.partitions <= MAX_PARTITIONS:
+        yield f"{key}.partitions", f"must be 1 to {MAX_PARTITIONS}"
+    if policy.mapper not in MAPPERS:
+        yield f"{key}.mapper", f"{policy.mapper!r} must be one of {', '.join(MAPPERS)}"
+    if policy.ring_size < policy.partitions * MIN_SLOTS_PER_PARTITION or policy.ring_size > MAX_RING_SIZE:
+        yield f"{key}.ring_size", f"must be {MIN_SLOTS_PER_PARTITION} x partitions to {MAX_RING_SIZE}, for even shares"
+
+
+def _safety(key: str, policy: PolicyConfig, copies: int) -> Problems:
     if policy.local_sync not in LOCAL_SYNC:
         allowed = " or ".join(LOCAL_SYNC)
         yield f"{key}.local_sync", f"{policy.local_sync!r} must be {allowed}: a commit always waits for the log"
@@ -164,12 +174,6 @@ def _policy(config: Config, key: str, policy: PolicyConfig) -> Problems:
     if policy.quorum and policy.sync_replicas < copies // 2:
         need = f"a quorum of {copies} nodes is {copies // 2 + 1}, the active and {copies // 2} replicas"
         yield f"{key}.sync_replicas", f"must be at least {copies // 2}: {need}; async ones acknowledge late"
-    if not 1 <= policy.partitions <= MAX_PARTITIONS:
-        yield f"{key}.partitions", f"must be 1 to {MAX_PARTITIONS}"
-    if policy.mapper not in MAPPERS:
-        yield f"{key}.mapper", f"{policy.mapper!r} must be one of {', '.join(MAPPERS)}"
-    if policy.ring_size < policy.partitions * MIN_SLOTS_PER_PARTITION or policy.ring_size > MAX_RING_SIZE:
-        yield f"{key}.ring_size", f"must be {MIN_SLOTS_PER_PARTITION} x partitions to {MAX_RING_SIZE}, for even shares"
 
 
 def _bindings(config: Config) -> Problems:

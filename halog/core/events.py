@@ -250,7 +250,8 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 Result = (
-    Happened | NotHappened | Conflicted | Duplicated | TooLarge | NotServing | Busy | TooFew | Expired | Unknown | Refused
+    Happened | NotHappened | Conflicted | Duplicated | TooLarge | NotServing | Busy | TooFew | Expired | Unknown
+    | Refused
 )  # fmt: skip
 
 

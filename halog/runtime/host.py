@@ -26,6 +26,7 @@ from halog.runtime.control import Control
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
 from halog.runtime.flushing import FlushedStore
+from halog.runtime.groups import Overrides
 from halog.runtime.members import Membership
 from halog.runtime.objects import StoredPosition
 from halog.runtime.position import ahead, confirmed
@@ -89,6 +90,7 @@ class Host:
         self._session_lock = threading.Lock()
         self._ending: LogSession | None = None  # let go of, while its successor is being made
         self._refreshing = Refreshing(coordinator, self.table_seen)
+        self._overrides = Overrides(coordinator, lambda: list(self.copies.values()))
         self._tail: Tails
         self._tails_made: list[Future[LogTail]] = []
         self._acks: dict[str, list[tuple[str, EpochId, int, bool]]] = {}
@@ -123,6 +125,7 @@ class Host:
             ("snapshots", self._take_snapshots),
             ("flushes", self.store.run),
             ("refresh", lambda: self._refreshing.turn(self._closing)),
+            ("overrides", lambda: self._overrides.turn(self._closing)),
         ):
             self._spawn(name, partial(self._forever, turn))
 

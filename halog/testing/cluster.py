@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,12 +64,15 @@ class Cluster:
         partitions: int = 12,
         sync_replicas: int = 1,
         remote_sync: str = "NO_SYNC",
+        quorum: bool = False,
         registry: Registry = DEFAULT,
         modules: tuple[str, ...] = (),
     ) -> None:
         self.names = tuple(chr(ord("A") + i) for i in range(nodes))
         self.registry = registry
-        self.config = _config(self.names, partitions, min(sync_replicas, nodes - 1), remote_sync, modules)
+        self.config = _config(self.names, partitions, min(sync_replicas, nodes - 1), modules)
+        policy = replace(self.config.policies["test"], remote_sync=remote_sync, quorum=quorum)
+        self.config = replace(self.config, policies={"test": policy}).validate()
         self._broker, self._tree = MemoryBroker(), MemoryTree()
         self._disks = {name: MemoryDisk(name) for name in self.names}
         self._running: dict[str, _Running] = {}
@@ -215,20 +219,14 @@ def wait_until(holds: Callable[[], Any], why: str, seconds: float = WAIT_S) -> A
     return found
 
 
-def _config(
-    names: tuple[str, ...], partitions: int, sync_replicas: int, remote_sync: str, modules: tuple[str, ...]
-) -> Config:
+def _config(names: tuple[str, ...], partitions: int, sync_replicas: int, modules: tuple[str, ...]) -> Config:
     spare = len(names) - 1 - sync_replicas
     return Config(
         ClusterConfig("test"),
         SiteConfig(bootstrap="memory:1", zookeeper="memory:1"),
         ApplicationConfig(modules),
         zones={"test": ZoneConfig(names)},
-        policies={
-            "test": PolicyConfig(
-                "test", partitions, sync_replicas, async_replicas=max(0, min(1, spare)), remote_sync=remote_sync
-            )
-        },
+        policies={"test": PolicyConfig("test", partitions, sync_replicas, async_replicas=max(0, min(1, spare)))},
         bindings={"*": "test"},
         nodes={name: NodeConfig(Path(f"/nonexistent/{name}")) for name in names},
     ).validate()

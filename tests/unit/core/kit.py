@@ -133,6 +133,8 @@ class Core:
 
     def claiming(self) -> Core:
         self.electing()
+        if self.p.table.quorum:  # B's voice; it holds as much, and may not be active just now
+            self.step(ev.PositionTold("B", self.p.campaign.round, self.p.chain.state.position, False))
         self.step(ev.Ticked(), after_ms=SETTINGS.election_ms)
         assert self.role is Role.CLAIMING
         return self
@@ -175,6 +177,10 @@ class Core:
         """The log acknowledges the newest append (or `tag`) where it belongs."""
         self.offset += 1
         return self.step(ev.Appended(self.p.tag if tag is None else tag, self.offset - 1))
+
+    def cas_ok(self) -> list[ev.Effect]:
+        """The compare-and-set just asked for goes through."""
+        return self.step(ev.CasDone(self.one(ev.SetTable).round, ev.Cas.OK, self.p.version + 1))
 
     def acked_by(self, member: Member, lsn: int) -> list[ev.Effect]:
         return self.step(ev.ReplicaAck(member, self.p.chain.state.epoch, lsn))

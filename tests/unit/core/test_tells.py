@@ -6,7 +6,7 @@ import pytest
 
 from halog.core import events as ev
 from halog.core.discarded import KEEP, SHOWN, Discarded
-from halog.core.group import Group
+from halog.core.nodelist import NodeList
 from halog.core.outcomes import Outcomes
 from halog.core.roles import Role
 from halog.core.table import ASYNC, SYNC, Replica
@@ -20,8 +20,8 @@ def opened_because(core: Core) -> str:
     core.step(ev.Ticked(), after_ms=SETTINGS.election_ms)
     core.step(ev.CasDone(core.one(ev.SetTable).round, ev.Cas.OK, core.p.version + 1))
     mine = core.p.table.epoch
-    core.step(ev.EntryRead(0, script.started(mine)))
-    core.step(ev.EntryRead(1, script.opened(mine)))
+    core.step(ev.EntriesRead([(0, script.started(mine))]))
+    core.step(ev.EntriesRead([(1, script.opened(mine))]))
     (changed,) = core.of(ev.RoleChanged)
     assert changed.role == Role.ACTIVE.value
     return changed.why
@@ -74,7 +74,7 @@ BEFORE = table(active=A, epoch=epoch(1), replicas=(Replica("B", 2, SYNC), Replic
 
 def test_after_a_takeover_the_old_active_and_who_is_not_up_are_told_to_be_removed() -> None:
     """P10: the node that is gone is taken out of the node list in the same step."""
-    group = Group(BEFORE, B, "A: its address refuses connections")
+    group = NodeList(BEFORE, B, "A: its address refuses connections")
     told = list(group.changed(table(active=B, epoch=epoch(2))))
     assert [(t.kind, t.node, t.cause) for t in told] == [
         (REMOVED, "A", "its address refuses connections"),
@@ -86,7 +86,7 @@ def test_after_a_takeover_the_old_active_and_who_is_not_up_are_told_to_be_remove
 @pytest.mark.feature("Q4", "R4")
 def test_a_restarted_replica_is_removed_and_added() -> None:
     """Members are incarnations: what came back has promised nothing."""
-    group = Group(BEFORE, A, "")
+    group = NodeList(BEFORE, A, "")
     group.because(B, "B: silent for 700 ms")
     now = table(active=A, epoch=epoch(1), replicas=(Replica("C", 3, SYNC), Replica("B", 9, ASYNC)))
     told = [(t.kind, t.node, t.cause, t.more) for t in group.changed(now)]
@@ -99,7 +99,7 @@ def test_a_restarted_replica_is_removed_and_added() -> None:
 @pytest.mark.feature("Q4", "R4")
 def test_too_few_replicas_are_told_once_and_again_after_there_were_enough() -> None:
     """Not at once: a node that restarts takes its place within moments."""
-    group = Group(BEFORE, A, "")
+    group = NodeList(BEFORE, A, "")
     group.because(B, "it left")
     alone = table(active=A, epoch=epoch(1))
     list(group.changed(alone))
@@ -140,8 +140,8 @@ def test_what_was_in_flight_when_an_epoch_ended_is_told_once_it_is_certain() -> 
     assert not told_after(core, 2 * SETTINGS.commit_deadline_ms)
     script, higher = Script(core.p.chain.state.lsn, core.p.chain.state.hash), epoch(ended + 1)
     at = core.p.next_offset
-    core.step(ev.EntryRead(at, script.started(higher)))
-    core.step(ev.EntryRead(at + 1, script.opened(higher)))
+    core.step(ev.EntriesRead([(at, script.started(higher))]))
+    core.step(ev.EntriesRead([(at + 1, script.opened(higher))]))
     (told,) = told_after(core, 20)
     assert (told.kind, told.cause) == (DISCARDED, "the broker is gone")
     assert told.more["of_epoch"] == ended
@@ -159,7 +159,7 @@ def test_a_transaction_that_was_tried_again_is_not_discarded() -> None:
     script, higher = Script(core.p.chain.state.lsn, core.p.chain.state.hash), epoch(ended + 1)
     at = core.p.next_offset
     for i, data in enumerate([script.started(higher), script.opened(higher), script.commit(higher, 2)]):
-        core.step(ev.EntryRead(at + i, data))
+        core.step(ev.EntriesRead([(at + i, data)]))
     (told,) = told_after(core, SETTINGS.commit_deadline_ms + 20)
     assert [t["tx"] for t in told.more["transactions"]] == [tx(1).hex()]
 
@@ -172,8 +172,8 @@ def test_a_late_record_of_a_dead_epoch_is_told_by_the_first_replica(first: str, 
     core.alive(B, C)
     script = Script()
     for i, data in enumerate([script.started(epoch(2)), script.opened(epoch(2))]):
-        core.step(ev.EntryRead(i, data))
-    core.step(ev.EntryRead(2, Script().commit(epoch(1), 7)))
+        core.step(ev.EntriesRead([(i, data)]))
+    core.step(ev.EntriesRead([(2, Script().commit(epoch(1), 7))]))
     told = told_after(core, SETTINGS.commit_deadline_ms + 20)
     assert [t["tx"] for e in told for t in e.more["transactions"]] == ([tx(7).hex()] if tells else [])
 

@@ -1,0 +1,166 @@
+"""`halog partition priority|require|designate`: who is to be active, and with how few nodes a partition may go on."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from halog.cli.options import config_option, timeout_option
+from halog.cli.output import emit_json, emit_table, format_option
+from halog.cli.partition import partition
+
+if TYPE_CHECKING:
+    from halog.core.table import PartitionTable
+    from halog.ports import Coordinator
+
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+LEVELS = ("never", "normal", "high", "highest")
+
+
+class Duration(click.ParamType[int]):
+    """Milliseconds, given as `90s`, `15m`, `2h` or `1d`."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"([1-9]\d{0,5})([smhd])", str(value))
+        if found is None:
+            self.fail(f"{value!r} is no duration; give a number and a unit, as 90s, 15m, 2h or 1d", param, ctx)
+        return int(found[1]) * _UNITS[found[2]] * 1_000
+
+
+for_option = click.option("--for", "for_ms", type=Duration(), default=None, help="End it by itself after so long.")
+reason_option = click.option("--reason", default="", metavar="TEXT", help="Stands in the event history.")
+
+
+def _change(
+    target: str, config_path: Path, timeout_s: float, change: Callable[[Coordinator, str], PartitionTable]
+) -> list[PartitionTable]:
+    """Change one partition, or all of a policy, after looking whether the names are known."""
+    from halog.cli.connection import connect
+
+    with connect(config_path, timeout_s) as connection:
+        names = [t.name for t in connection.tables if t.policy == target] or [connection.table(target).name]
+        return [change(connection.coordinator, name) for name in names]
+
+
+def _shown(tables: list[PartitionTable], format_: str) -> None:
+    from halog.core.group import needed, priority
+
+    if format_ == "json":
+        emit_json([{"partition": t.name, **as_json(t)} for t in tables])
+        return
+    rows = []
+    for t in tables:
+        active = t.active.node if t.active is not None else ""
+        levels = ", ".join(f"{n} {LEVELS[priority(t, n)]}" for n in t.configured)
+        rows.append((t.name, active, needed(t, active), levels))
+    emit_table(["partition", "active", "nodes needed", "priorities"], rows)
+
+
+def as_json(table: PartitionTable) -> dict[str, object]:
+    """A partition's group as plain values."""
+    from halog.core.group import priority
+
+    group = table.group
+    return {
+        "quorum": table.quorum,
+        "required": group.required,
+        "designated": group.designated or None,
+        "until_ms": group.until_ms or None,
+        "reason": group.reason,
+        "priorities": {n: LEVELS[priority(table, n)] for n in table.configured},
+    }
+
+
+def _until(for_ms: int | None) -> int:
+    return 0 if for_ms is None else time.time_ns() // 1_000_000 + for_ms
+
+
+@partition.command("priority")
+@click.argument("target", metavar="PARTITION|POLICY")
+@click.argument("node")
+@click.argument("level", type=click.Choice(LEVELS))
+@config_option
+@format_option
+@timeout_option
+def priority_(target: str, node: str, level: str, config_path: Path, format_: str, timeout_s: float) -> None:
+    """Set how much a node is to be active, among nodes that hold the same.
+
+    A node of priority never replicates and votes, and is never active; if it is active now it hands over at once.
+
+    \b
+    Examples:
+      halog partition priority flights-3 B highest
+      halog partition priority flights C never      (all partitions of the policy)
+    """
+    from halog.runtime.groups import set_priority
+
+    _shown(_change(target, config_path, timeout_s, lambda c, name: set_priority(c, name, node, level)), format_)
+
+
+@partition.command("require")
+@click.argument("target", metavar="PARTITION|POLICY")
+@click.argument("nodes", type=click.IntRange(min=0))
+@for_option
+@reason_option
+@click.option("--may-fork", is_flag=True, help="Also so few that two halves could go on without each other.")
+@config_option
+@format_option
+@timeout_option
+def require_(
+    target: str,
+    nodes: int,
+    for_ms: int | None,
+    reason: str,
+    may_fork: bool,
+    config_path: Path,
+    format_: str,
+    timeout_s: float,
+) -> None:
+    """Set how many nodes commits and elections need, instead of the quorum; 0 takes it back.
+
+    Effective at once. Refused with exit code 5 where both halves of a group could go on alone.
+
+    \b
+    Examples:
+      halog partition require flights-3 2 --for 15m --reason "rack 4 is being moved"
+      halog partition require flights 0
+    """
+    from halog.runtime.groups import require
+
+    until = _until(for_ms)
+    change = lambda c, name: require(c, name, nodes, until_ms=until, reason=reason, may_fork=may_fork)  # noqa: E731
+    _shown(_change(target, config_path, timeout_s, change), format_)
+
+
+@partition.command("designate")
+@click.argument("target", metavar="PARTITION|POLICY")
+@click.argument("node", metavar="NODE|none")
+@for_option
+@reason_option
+@config_option
+@format_option
+@timeout_option
+def designate_(
+    target: str, node: str, for_ms: int | None, reason: str, config_path: Path, format_: str, timeout_s: float
+) -> None:
+    """Let one node of a group of two go on alone; `none` takes it back.
+
+    \b
+    Examples:
+      halog partition designate flights-3 A --for 2h --reason "B gets a new disk"
+      halog partition designate flights-3 none
+    """
+    from halog.runtime.groups import designate
+
+    until, name_ = _until(for_ms), "" if node == "none" else node
+    change = lambda c, name: designate(c, name, name_, until_ms=until, reason=reason)  # noqa: E731
+    _shown(_change(target, config_path, timeout_s, change), format_)

@@ -1,0 +1,60 @@
+"""partition priority|require|designate, against a cluster on the memory adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+
+@pytest.mark.feature("Q2", "O1")
+def test_a_priority_of_a_whole_policy_is_set_and_shown(cluster: Any, halog: Run) -> None:
+    ran = halog("partition", "priority", "p", "B", "highest", "--format", "json")
+    assert ran.code == 0, ran
+    assert [row["partition"] for row in ran.json] == [f"p-{i}" for i in range(6)]
+    assert ran.json[0]["priorities"] == {"A": "normal", "B": "highest", "C": "normal"}
+    assert halog("partition", "show", "p-0", "--format", "json").json["group"]["priorities"] == {"B": 3}
+
+
+@pytest.mark.feature("Q3", "O1")
+def test_a_required_number_is_shown_with_its_reason_and_taken_back(cluster: Any, halog: Run) -> None:
+    ran = halog("partition", "require", "p-1", "3", "--for", "15m", "--reason", "rack 4 moves")
+    assert ran.code == 0, ran
+    shown = halog("partition", "show", "p-1")
+    assert "3 (3 required until 20" in shown.out
+    assert "rack 4 moves" in shown.out
+    assert halog("partition", "require", "p-1", "0").code == 0
+    group = halog("partition", "show", "p-1", "--format", "json").json["group"]
+    assert group == {}, "nothing is left of it, nor of its time and reason"
+
+
+@pytest.mark.feature("Q3", "O1")
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (("require", "p-0", "1"), 5, "both halves of p-0 could go on without each other"),
+        (("require", "p-0", "4"), 5, "must be from 1 to 3"),
+        (("designate", "p-0", "A"), 5, "only in a group of two"),
+        (("priority", "p-0", "Z", "high"), 5, "Z is not in the group of p-0"),
+        (("priority", "p-9", "A", "high"), 2, "there is no partition p-9"),
+        (("priority", "p-0", "A", "highish"), 2, "'highish' is not one of"),
+        (("require", "p-0", "2", "--for", "15"), 2, "'15' is no duration"),
+        (("require", "p-0", "many"), 2, "'many' is not a valid integer"),
+    ],
+)
+def test_what_is_refused_is_one_line_and_changes_nothing(
+    cluster: Any, halog: Run, args: tuple[str, ...], code: int, said: str
+) -> None:
+    ran = halog("partition", *args)
+    assert (ran.code, said in ran.err) == (code, True), ran
+    assert halog("partition", "show", "p-0", "--format", "json").json["group"] == {}
+
+
+@pytest.mark.feature("Q3")
+def test_a_few_may_be_required_where_somebody_confirms_it(cluster: Any, halog: Run) -> None:
+    ran = halog("partition", "require", "p-0", "1", "--may-fork", "--format", "json")
+    assert ran.code == 0, ran
+    assert ran.json[0]["required"] == 1
