@@ -45,6 +45,7 @@ INTERESTING = [
     "stored, then acknowledged", "held before read", "push refused", "held forgotten", "a dead epoch's push arrived",
     "restarts warm", "restarts empty", "died for good", "client asked again",
     "answer Conflicted", "answer Duplicated", "answer NotHappened", "answer Expired",
+    "added", "removed", "too few replicas", "transfer requested", "discarded transactions",
 ]  # fmt: skip
 
 
