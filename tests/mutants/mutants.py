@@ -14,6 +14,7 @@ import msgspec
 from halog.core import candidate, chain, leading, partition, records, roles, writer
 from halog.core import events as ev
 from halog.core.chain import Chain, Verdict
+from halog.core.discarded import Discarded
 from halog.core.held import Held
 from halog.core.ids import EpochId, Member
 from halog.core.leading import Leading
@@ -451,3 +452,10 @@ def handlers(event: type[Any], name: str) -> None:
         self._handlers[event] = getattr(self, name)
 
     real = patch(Partition, "__init__", init)
+
+
+@mutant("R4")
+def discarded_before_it_is_certain() -> None:
+    """What was in flight when an epoch ended is told to be discarded before a higher epoch has opened."""
+    honest = Discarded.certain
+    patch(Discarded, "certain", lambda self, now, wait_ms, led, outcomes: honest(self, now, 0, 1 << 60, outcomes))

@@ -17,6 +17,7 @@ from halog.core.ids import ABSENT, EpochId, Member, digest
 from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.table import PartitionTable
+from halog.events import DISCARDED
 from tests.sim.store import Held
 from tests.sim.twin import Accepted, history
 
@@ -59,6 +60,8 @@ class Checks:
         self.told: dict[bytes, int] = {}
         """tx → lsn of every "it happened" ever said, by anyone."""
         self.last: dict[Member, ChainState] = {}
+        self.discarded: dict[bytes, int] = {}
+        """tx → number of the epoch an attempt of it was said to be discarded with."""
         self.sealed: dict[Member, range] = {}
         """The epoch numbers of which an incarnation must hold nothing more."""
 
@@ -168,6 +171,12 @@ class Checks:
         demand(have >= need, f"R7: lsn {lsn} was acknowledged by {p.me.node}: {have} nodes hold it, {need} are needed")
         if need > 1:
             self.world.cover.hit("acknowledged by a quorum")
+    def told_of(self, e: ev.Tell) -> None:
+        """An operator reads this."""
+        if e.kind is DISCARDED:
+            for t in e.more["transactions"]:
+                tx = bytes.fromhex(t["tx"])
+                self.discarded[tx] = max(e.more["of_epoch"], self.discarded.get(tx, 0))
 
     def table_set(self, old: PartitionTable, new: PartitionTable) -> None:
         """A compare-and-set went through."""
@@ -222,6 +231,10 @@ class Checks:
         for id_, lsn in self.told.items():
             demand(by_tx.get(id_) == lsn, f"P1: {id_.hex()} was said to be lsn {lsn}, the log has {by_tx.get(id_)}")
         self._serialisable(accepted)
+        for a in accepted:
+            h = a.record.header
+            told = self.discarded.get(h.tx, 0)
+            demand(h.epoch.number > told, f"Q4: {h.tx.hex()} was told discarded with epoch {told}, it is lsn {h.lsn}")
 
     def _exactly_once(self, accepted: list[Accepted]) -> dict[bytes, int]:
         found: dict[bytes, int] = {}

@@ -263,6 +263,7 @@ class Process:
             self.copy.flush()
             self.world.cover.hit("stored, then acknowledged")
         elif isinstance(e, ev.Tell):
+            self.world.checks.told_of(e)
             self.world.cover.hit("silent replica left" if "acknowledged nothing" in e.cause else e.kind.name)
 
     def _append(self, e: ev.Append) -> None:

@@ -48,6 +48,7 @@ INTERESTING = [
     "restarts warm", "restarts empty", "died for good", "client asked again",
     "answer TooFew", "acknowledged by a quorum", "group changed", "no quorum",
     "answer Conflicted", "answer Duplicated", "answer NotHappened", "answer Expired",
+    "added", "removed", "too few replicas", "transfer requested", "discarded transactions",
 ]  # fmt: skip
 
 

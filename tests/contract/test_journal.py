@@ -1,0 +1,90 @@
+"""The Log port's journal, and the topic it writes: for people, so it may forget, and must not hold up anybody."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
+
+from halog.errors import RefusedError
+from tests.contract.rigs import KafkaRig, LogRig, new_topic
+
+pytestmark = pytest.mark.feature("O2")
+
+
+def test_what_is_noted_is_read_in_order(logs: LogRig) -> None:
+    """A burst in one go, then more: all of it is acknowledged, and there once."""
+    log = logs.log()
+    tp = new_topic(log)
+    journal = log.journal(tp)
+    first, more = [b"%d" % n for n in range(300)], [b"last"]
+    assert journal.note(first) == 0
+    assert journal.note(more) == 0
+    assert journal.note([]) == 0
+    assert [e.value for e in log.read(tp, *log.bounds(tp))] == first + more
+    journal.close()
+
+
+def test_a_log_that_is_away_gives_everything_back_in_time(logs: LogRig) -> None:
+    """Nothing is known to be written: all of it comes back; afterwards the journal still works."""
+    log = logs.log()
+    tp = new_topic(log)
+    journal = log.journal(tp)
+    assert journal.note([b"before"]) == 0
+    logs.hold(tp)
+    began = time.monotonic()
+    assert journal.note([b"1", b"2", b"3"]) == 3
+    assert time.monotonic() - began < 8.0
+    logs.release(tp)
+    until = time.monotonic() + 20
+    while journal.note([b"after"]) != 0:
+        assert time.monotonic() < until, "the journal did not come back"
+    found = [e.value for e in log.read(tp, *log.bounds(tp))]
+    assert found[0] == b"before"
+    assert found[-1] == b"after"
+    journal.close()
+
+
+def test_a_topic_for_people_keeps_for_as_long_as_it_is_told_and_any_other_time_is_accepted(kafka: KafkaRig) -> None:
+    """Made with its retention; an operator's own is his business, a compacted topic is not."""
+    log = kafka.log()
+    topic = f"{new_topic(log).topic}-notes"
+    log.ensure_topic(topic, 1, keep_ms=86_400_000)
+    assert retention(kafka, topic) == "86400000"
+    log.ensure_topic(topic, 1, keep_ms=60_000)
+    assert retention(kafka, topic) == "86400000"
+    with pytest.raises(RefusedError, match=r"retention\.ms"):
+        log.ensure_topic(topic, 1)
+    compacted = f"{topic}-compacted"
+    admin = AdminClient({"bootstrap.servers": kafka.site.info.bootstrap})
+    for future in admin.create_topics([NewTopic(compacted, 1, 1, config={"cleanup.policy": "compact"})]).values():
+        future.result(10)
+    with pytest.raises(RefusedError, match=r"cleanup\.policy|message\.timestamp"):
+        log.ensure_topic(compacted, 1, keep_ms=60_000)
+
+
+def retention(kafka: KafkaRig, topic: str) -> str:
+    admin = AdminClient({"bootstrap.servers": kafka.site.info.bootstrap})
+    found = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)])
+    return str(next(iter(found.values())).result(10)["retention.ms"].value)
+
+
+def test_closing_ends_a_write_that_hangs(kafka: KafkaRig) -> None:
+    """A node that leaves does not wait for a broker that is away."""
+
+    log = kafka.log()
+    tp = new_topic(log)
+    journal = log.journal(tp)
+    assert journal.note([b"before"]) == 0
+    kafka.hold(tp)
+    writing = threading.Thread(target=lambda: journal.note([b"never"]), daemon=True)
+    writing.start()
+    time.sleep(0.2)
+    began = time.monotonic()
+    journal.close()
+    writing.join(3)
+    assert not writing.is_alive()
+    assert time.monotonic() - began < 1.0
+    kafka.release(tp)
