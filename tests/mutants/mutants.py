@@ -6,12 +6,11 @@ There is no way back: a mutant lives and dies in a process of its own. Each name
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from halog.core import candidate, chain, leading, partition, records, roles, writer
+from halog.core import candidate, chain, records, roles, writer
 from halog.core import events as ev
 from halog.core.chain import Chain, Verdict
 from halog.core.discarded import Discarded
@@ -20,38 +19,10 @@ from halog.core.ids import EpochId, Member
 from halog.core.leading import Leading
 from halog.core.partition import Partition
 from halog.core.roles import Role
-from halog.core.settings import Sync
 from halog.core.syncset import SyncSet
 from halog.core.writer import Writer
+from tests.mutants.registry import handlers, mutant, patch
 from tests.sim.store import Copy, change_objects
-
-
-class Mutant(NamedTuple):
-    """A breakage: what it is called, which rule it breaks, and how."""
-
-    name: str
-    rule: str
-    break_it: Callable[[], None]
-
-
-MUTANTS: list[Mutant] = []
-
-
-def mutant(rule: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
-    """Register a breakage under its function's name."""
-
-    def register(fn: Callable[[], None]) -> Callable[[], None]:
-        MUTANTS.append(Mutant(fn.__name__.replace("_", " "), rule, fn))
-        return fn
-
-    return register
-
-
-def patch(owner: Any, name: str, new: Any) -> Any:
-    """Replace an attribute; returns the old one."""
-    old = getattr(owner, name, None)
-    setattr(owner, name, new)
-    return old
 
 
 @mutant("W3")
@@ -358,100 +329,6 @@ def held_records_make_room_for_others() -> None:
 def a_told_position_promises_nothing() -> None:
     """After it told a candidate its position a copy goes on holding pushes of that epoch."""
     patch(Held, "seal", lambda self, epoch: None)
-
-
-@mutant("R6")
-def acknowledged_before_it_is_stored() -> None:
-    """The acknowledgement leaves with the batch, the write comes when it comes."""
-
-    def step(self: Partition, event: ev.Event, now: int) -> list[ev.Effect]:
-        return [e for e in real(self, event, now) if not isinstance(e, ev.Save)]
-
-    real = patch(Partition, "step", step)
-
-
-@mutant("R6")
-def stored_after_it_is_acknowledged() -> None:
-    """The two in the wrong order."""
-
-    def step(self: Partition, event: ev.Event, now: int) -> list[ev.Effect]:
-        effects = real(self, event, now)
-        return sorted(effects, key=lambda e: isinstance(e, ev.Save))
-
-    real = patch(Partition, "step", step)
-
-
-@mutant("R6")
-def memory_is_enough_for_every_policy() -> None:
-    """What is pushed is told as held, whatever the policy asks of a replica."""
-
-    def told(self: Partition) -> None:
-        settings = self.settings
-        self.settings = msgspec.structs.replace(settings, remote_sync=Sync.NO_SYNC)
-        try:
-            real(self)
-        finally:
-            self.settings = settings
-
-    def submit(self: Leading, e: ev.Submitted) -> None:
-        settings = self.p.settings
-        self.p.settings = msgspec.structs.replace(settings, remote_sync=Sync.NO_SYNC)
-        try:
-            sent(self, e)
-        finally:
-            self.p.settings = settings
-
-    real = patch(Partition, "_tell_held", told)
-    sent = patch(Leading, "submit", submit)
-
-
-@mutant("R7")
-def quorum_not_counted() -> None:
-    """A commit waits for the sync set alone, which may have shrunk to nobody."""
-
-    def acknowledged(self: Writer) -> int:
-        quorum, self.quorum = self.quorum, 0
-        try:
-            return real(self)
-        finally:
-            self.quorum = quorum
-
-    real = patch(Writer, "acknowledged", acknowledged)
-
-
-@mutant("R7")
-def everybody_counts_for_a_quorum() -> None:
-    """A node that can never be active may hold the only copy."""
-    patch(leading, "counts", lambda table, node: True)
-
-
-@mutant("Q2")
-def elected_by_a_minority() -> None:
-    """Whoever answers is enough."""
-    patch(candidate, "needed", lambda table, node: 1)
-
-
-@mutant("Q2")
-def never_is_forgotten() -> None:
-    """A node of priority never stands for election."""
-    patch(partition, "priority", lambda table, node: 1)
-    patch(candidate, "priority", lambda table, node: 1)
-
-
-@mutant("Q2")
-def the_role_never_returns() -> None:
-    """The preferred node stays a replica."""
-    patch(Leading, "_give_back", lambda self: None)
-
-
-def handlers(event: type[Any], name: str) -> None:
-    """The partition binds its handlers when it is made: bind the patched one."""
-
-    def init(self: Partition, *args: Any) -> None:
-        real(self, *args)
-        self._handlers[event] = getattr(self, name)
-
-    real = patch(Partition, "__init__", init)
 
 
 @mutant("R4")

@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from tests.mutants.mutants import MUTANTS
+from tests.mutants import mutants, policies  # noqa: F401 - they register themselves
+from tests.mutants.registry import MUTANTS
 from tests.sim.run import run_seed
 
 SEEDS = 2_000

@@ -171,6 +171,7 @@ class Checks:
         demand(have >= need, f"R7: lsn {lsn} was acknowledged by {p.me.node}: {have} nodes hold it, {need} are needed")
         if need > 1:
             self.world.cover.hit("acknowledged by a quorum")
+
     def told_of(self, e: ev.Tell) -> None:
         """An operator reads this."""
         if e.kind is DISCARDED:

@@ -1,0 +1,97 @@
+"""Mutants of what a policy asks for: stores before acknowledgements (R6), the quorum (R7), who is preferred (Q2)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from halog.core import candidate, leading, partition
+from halog.core import events as ev
+from halog.core.leading import Leading
+from halog.core.partition import Partition
+from halog.core.settings import Sync
+from halog.core.writer import Writer
+from tests.mutants.registry import mutant, patch
+
+
+@mutant("R6")
+def acknowledged_before_it_is_stored() -> None:
+    """The acknowledgement leaves with the batch, the write comes when it comes."""
+
+    def step(self: Partition, event: ev.Event, now: int) -> list[ev.Effect]:
+        return [e for e in real(self, event, now) if not isinstance(e, ev.Save)]
+
+    real = patch(Partition, "step", step)
+
+
+@mutant("R6")
+def stored_after_it_is_acknowledged() -> None:
+    """The two in the wrong order."""
+
+    def step(self: Partition, event: ev.Event, now: int) -> list[ev.Effect]:
+        effects = real(self, event, now)
+        return sorted(effects, key=lambda e: isinstance(e, ev.Save))
+
+    real = patch(Partition, "step", step)
+
+
+@mutant("R6")
+def memory_is_enough_for_every_policy() -> None:
+    """What is pushed is told as held, whatever the policy asks of a replica."""
+
+    def told(self: Partition) -> None:
+        settings = self.settings
+        self.settings = msgspec.structs.replace(settings, remote_sync=Sync.NO_SYNC)
+        try:
+            real(self)
+        finally:
+            self.settings = settings
+
+    def submit(self: Leading, e: ev.Submitted) -> None:
+        settings = self.p.settings
+        self.p.settings = msgspec.structs.replace(settings, remote_sync=Sync.NO_SYNC)
+        try:
+            sent(self, e)
+        finally:
+            self.p.settings = settings
+
+    real = patch(Partition, "_tell_held", told)
+    sent = patch(Leading, "submit", submit)
+
+
+@mutant("R7")
+def quorum_not_counted() -> None:
+    """A commit waits for the sync set alone, which may have shrunk to nobody."""
+
+    def acknowledged(self: Writer) -> int:
+        quorum, self.quorum = self.quorum, 0
+        try:
+            return real(self)
+        finally:
+            self.quorum = quorum
+
+    real = patch(Writer, "acknowledged", acknowledged)
+
+
+@mutant("R7")
+def everybody_counts_for_a_quorum() -> None:
+    """A node that can never be active may hold the only copy."""
+    patch(leading, "counts", lambda table, node: True)
+
+
+@mutant("Q2")
+def elected_by_a_minority() -> None:
+    """Whoever answers is enough."""
+    patch(candidate, "needed", lambda table, node: 1)
+
+
+@mutant("Q2")
+def never_is_forgotten() -> None:
+    """A node of priority never stands for election."""
+    patch(partition, "priority", lambda table, node: 1)
+    patch(candidate, "priority", lambda table, node: 1)
+
+
+@mutant("Q2")
+def the_role_never_returns() -> None:
+    """The preferred node stays a replica."""
+    patch(Leading, "_give_back", lambda self: None)

@@ -1,0 +1,46 @@
+"""What a mutant is, and how one is put into the core of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from halog.core.partition import Partition
+
+
+class Mutant(NamedTuple):
+    """A breakage: what it is called, which rule it breaks, and how."""
+
+    name: str
+    rule: str
+    break_it: Callable[[], None]
+
+
+MUTANTS: list[Mutant] = []
+
+
+def mutant(rule: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """Register a breakage under its function's name."""
+
+    def register(fn: Callable[[], None]) -> Callable[[], None]:
+        MUTANTS.append(Mutant(fn.__name__.replace("_", " "), rule, fn))
+        return fn
+
+    return register
+
+
+def patch(owner: Any, name: str, new: Any) -> Any:
+    """Replace an attribute; returns the old one."""
+    old = getattr(owner, name, None)
+    setattr(owner, name, new)
+    return old
+
+
+def handlers(event: type[Any], name: str) -> None:
+    """The partition binds its handlers when it is made: bind the patched one."""
+
+    def init(self: Partition, *args: Any) -> None:
+        real(self, *args)
+        self._handlers[event] = getattr(self, name)
+
+    real = patch(Partition, "__init__", init)
