@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from halog.transactions import Transaction as Transaction
     from halog.transactions import current as current
     from halog.transactions import transaction as transaction
+    from halog.transactions.token import Token as Token
 
 __version__ = "0.1.0"
 
@@ -29,6 +30,7 @@ _PUBLIC: dict[str, str] = {
     "Decimals": "halog.schema:Decimals",
     "Node": "halog.transactions:Node",
     "Ref": "halog.schema:Ref",
+    "Token": "halog.transactions.token:Token",
     "Transaction": "halog.transactions:Transaction",
     "aio": "halog.aio",
     "current": "halog.transactions:current",
@@ -41,7 +43,7 @@ _PUBLIC: dict[str, str] = {
 
 __all__ = [
     "managed", "field", "Ref", "Decimals",
-    "node", "Node", "transaction", "current", "Transaction",
+    "node", "Node", "transaction", "current", "Transaction", "Token",
     "aio", "errors", "__version__",
 ]  # fmt: skip
 

@@ -34,6 +34,7 @@ from halog.transactions.context import CURRENT
 from halog.transactions.load import BATCH, Duplicates, Loaded
 from halog.transactions.node import Node as SyncNode
 from halog.transactions.reading import OPEN
+from halog.transactions.token import Token
 from halog.transactions.writing import Read
 from halog.transactions.writing import Transaction as SyncTransaction
 
@@ -75,9 +76,9 @@ class Node:
         await _finished(_submit(self.pool, self.sync.close))
         self.pool.shutdown(wait=False)
 
-    def transaction(self, *, read: Read = "active") -> Transaction:
+    def transaction(self, *, read: Read = "active", after: Token | Iterable[Token] = ()) -> Transaction:
         """A transaction, for an `async with` block; see `halog.Node.transaction` (D1)."""
-        return Transaction(self, self.sync.transaction(read=read))
+        return Transaction(self, self.sync.transaction(read=read, after=after))
 
     def transactional(
         self, *, retries: int = retry.RETRIES
@@ -231,6 +232,11 @@ class Transaction:
     def outcome(self) -> str:
         """See `halog.Transaction.outcome`."""
         return self.sync.outcome
+
+    @property
+    def token(self) -> Token:
+        """See `halog.Transaction.token`."""
+        return self.sync.token
 
     async def commit(self) -> None:
         """See `halog.Transaction.commit`; done by itself at the end of the block."""

@@ -104,6 +104,10 @@ class Backend(Protocol):
     def fetch_local(self, partition: str, keys: Sequence[bytes]) -> tuple[Sequence[Found | None], Lag] | None:
         """The same from this node's own copy, with its lag; None if this node holds no copy."""
 
+    def reach(self, partition: str, lsn: int, *, local: bool) -> None:
+        """Wait until reads of the active node (`local`: of this node's copy, where it has one) are no older than `lsn`.
+        DeadlineError if they do not get there in time."""
+
     def scan(self, partition: str, prefix: bytes) -> Iterator[Found]:
         """Committed objects of the active node whose index key starts with `prefix` (a type family)."""
 

@@ -106,6 +106,13 @@ class Submit(_Frame):
     epoch: int = 0
 
 
+class Reach(_Frame):
+    """Is everything up to `lsn` visible there? Answered with Valid when it is."""
+
+    partition: str
+    lsn: int
+
+
 class Validate(_Frame):
     """Do these versions still hold?"""
 
@@ -139,7 +146,7 @@ class Status(_Frame):
     """Everything an operator sees of a node."""
 
 
-Request = Fetch | Scan | Submit | Validate | Invoke | AskOutcome | HandOver | Status
+Request = Fetch | Reach | Scan | Submit | Validate | Invoke | AskOutcome | HandOver | Status
 
 
 class Objects(_Frame):
@@ -155,7 +162,7 @@ class Committed(_Frame):
 
 
 class Valid(_Frame):
-    """Reply to Validate."""
+    """Reply to Validate and Reach."""
 
 
 class Answered(_Frame):

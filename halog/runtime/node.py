@@ -22,7 +22,7 @@ from halog.backend import Found, Invocation, Invoked, Lag
 from halog.config import Config
 from halog.core.ids import Member, Reference, location_code
 from halog.core.table import PartitionTable
-from halog.errors import HalogError, UnknownTypeError
+from halog.errors import DeadlineError, HalogError, UnknownTypeError
 from halog.ports import Channel, Coordinator, Log, SessionState, Store, TopicPartition, UnknownResult, Versioned
 from halog.runtime import cluster, frames
 from halog.runtime.asking import Asker
@@ -312,6 +312,19 @@ class Runtime:
         if copy is None or copy.error is not None:
             return None
         return [copy.objects.find(k) for k in keys], copy.lag()
+
+    def reach(self, partition: str, lsn: int, *, local: bool) -> None:
+        """See Backend."""
+        copy = self.copies.get(partition)
+        if copy is not None and copy.error is None and (local or copy.serving):
+            if not copy.wait_for(lsn, self.deadline_s):
+                raise DeadlineError(
+                    f"this node's copy of {partition} did not reach lsn {lsn} within {self.deadline_s:g} s; it is at "
+                    f"{copy.core.chain.state.lsn}",
+                    partition=partition, lsn=lsn,
+                )  # fmt: skip
+        elif self._asker.ask(partition, frames.Reach(partition, lsn)) is None:
+            self.reach(partition, lsn, local=local)
 
     def scan(self, partition: str, prefix: bytes) -> Iterator[Found]:
         """See Backend."""

@@ -58,6 +58,7 @@ class Service:
             frames.Scan: self._scan,
             frames.Submit: self._submit,
             frames.Validate: self._validate,
+            frames.Reach: self._reach,
             frames.Invoke: self._invoke,
             frames.AskOutcome: self._ask_outcome,
             frames.HandOver: self._hand_over,
@@ -138,6 +139,13 @@ class Service:
         items = [copy.objects.find(k) for k in r.keys]
         self._active(r.partition)
         return frames.Objects(items)
+
+    def _reach(self, peer: Peer, r: object) -> frames.Reply:
+        """One that does not get there may have been replaced without knowing it: then somebody else has it."""
+        assert isinstance(r, frames.Reach)
+        if not self._active(r.partition).wait_for(r.lsn, WAIT_S):
+            raise NotActiveError(f"{self.hello.node} does not have lsn {r.lsn} of {r.partition}", partition=r.partition)
+        return frames.Valid()
 
     def _scan(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.Scan)

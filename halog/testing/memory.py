@@ -178,6 +178,9 @@ class MemoryBackend:
         objects = self.cluster.partitions[partition].objects
         return [objects.get(k) for k in keys], Lag(0, 0.0)
 
+    def reach(self, partition: str, lsn: int, *, local: bool) -> None:
+        """See Backend: everything is everywhere at once."""
+
     def scan(self, partition: str, prefix: bytes) -> Iterator[Found]:
         """See Backend."""
         found = sorted(self._at(partition).objects.items())

@@ -78,7 +78,7 @@ def finish(tx: Transaction, presented: Presented) -> None:
 
 def happened(tx: Transaction, presented: Presented, lsn: int) -> None:
     """It is committed; what its objects are now need not be decoded when they are read next."""
-    tx.lsn = lsn
+    tx.lsn, tx.home = lsn, presented.partition
     for key, image in presented.after:
         tx.space.remember(key, image, lsn)
     tx.finish(COMMITTED)

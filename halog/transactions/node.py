@@ -18,6 +18,7 @@ from halog.transactions import retry
 from halog.transactions.context import open_here
 from halog.transactions.execute import Executor
 from halog.transactions.space import MAX_RECORD_BYTES, Space
+from halog.transactions.token import Token, merged
 from halog.transactions.writing import Read, Transaction
 
 T = TypeVar("T")
@@ -78,12 +79,16 @@ class Node:
 
     # --- transactions ---
 
-    def transaction(self, *, read: Read = "active") -> Transaction:
+    def transaction(self, *, read: Read = "active", after: Token | Iterable[Token] = ()) -> Transaction:
         """A transaction, for a with-block (D1). `read="local"`: read-only, from this node's own copies where it has
-        them; `tx.lag` tells how old the last read was. ClosedError; see `Transaction.__enter__`."""
+        them; `tx.lag` tells how old the last read was. `after`: tokens of earlier transactions, on any node
+        (`tx.token`); reads are no older than what those saw and wrote: they wait for it, or raise DeadlineError (R5).
+        ClosedError; see `Transaction.__enter__`."""
         if self._closed:
             raise ClosedError("the node is closed")
-        return Transaction.special_one(self.space, local=True) if read == "local" else Transaction(self.space)
+        if read == "local" or after:
+            return Transaction.special_one(self.space, local=read == "local", after=merged(after))
+        return Transaction(self.space)
 
     def begin(self, settled: Mapping[str, int]) -> Transaction:
         """A transaction whose reads wait for these positions."""

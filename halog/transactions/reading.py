@@ -46,6 +46,10 @@ class Reading:
     local = False
     settled: Mapping[str, int] | None = None
     """Positions that reads wait for, by partition."""
+    after: dict[str, int] | None = None
+    """Positions of a session's tokens that no read may be older than, by partition; those reached are taken out."""
+    last_seen: Mapping[str, int] | None = None
+    """What a transaction of a session has seen, once it has ended."""
     serving: str | None = None
     """The one partition of a transaction that runs a call for another node."""
     saved: Saved | None = None
@@ -192,6 +196,7 @@ class Reading:
 
     def _scanned(self, partition: str, family: bytes) -> Iterator[Found]:
         self._check_reach(family, partition)
+        self._catch_up(partition)
         local = self.backend.scan_local(partition, family) if self.local else None
         return self.backend.scan(partition, family) if local is None else local
 
@@ -249,8 +254,23 @@ class Reading:
             entry.ref = found.ref
         return entry.get()
 
+    def _catch_up(self, partition: str) -> None:
+        """Wait for the session's position, once a partition. DeadlineError."""
+        if self.after and partition in self.after:
+            self.backend.reach(partition, self.after[partition], local=self.local)
+            del self.after[partition]
+
+    def seen_now(self) -> dict[str, int]:
+        """The highest version read so far, by partition."""
+        seen: dict[str, int] = {}
+        for e in self.entries.values():
+            if e.image is not None:
+                seen[e.partition] = max(e.image.version, seen.get(e.partition, 0))
+        return seen
+
     def _fetch(self, key: bytes, partition: str) -> Found | None:
         self._check_reach(key, partition)
+        self._catch_up(partition)
         if self.local:
             read = self.backend.fetch_local(partition, (key,))
             if read is not None:

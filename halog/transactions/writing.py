@@ -30,6 +30,7 @@ from halog.transactions.ended import class_of, end, revive
 from halog.transactions.entry import Entry
 from halog.transactions.reading import NEW, OPEN, OUTCOMES, ROLLED_BACK, Reading
 from halog.transactions.space import Space
+from halog.transactions.token import Token
 from halog.transactions.work import cross_partition
 
 T = TypeVar("T")
@@ -42,16 +43,25 @@ class Transaction(Reading):
     task: Any = None
     id: bytes | None = None
     """The transaction's id, once its commit was sent."""
+    home: str | None = None
+    """The partition it changed, once it has committed."""
     lsn: int | None = None
     """Where it was committed; None if it changed nothing or did not commit."""
 
     @classmethod
     def special_one(
-        cls, space: Space, *, local: bool = False, settled: Mapping[str, int] | None = None, serving: str | None = None
+        cls,
+        space: Space,
+        *,
+        local: bool = False,
+        settled: Mapping[str, int] | None = None,
+        serving: str | None = None,
+        after: dict[str, int] | None = None,
     ) -> Transaction:
         """A transaction that reads from this node's copies, or waits for positions, or runs a call for another node."""
         tx = cls(space)
         tx.local, tx.settled, tx.serving, tx.special = local, settled, serving, True
+        tx.after = after
         if serving is not None:
             tx.state = OPEN
         return tx
@@ -112,6 +122,8 @@ class Transaction(Reading):
     def finish(self, state: int) -> None:
         """The transaction is over: its objects stay readable and refuse everything else."""
         self.state = state
+        if self.special:
+            self.last_seen = self.seen_now()
         for e in self.entries.values():
             obj = e.obj
             if obj is not None:
@@ -119,6 +131,14 @@ class Transaction(Reading):
                 e.obj = None  # object and entry name each other; left so, only the garbage collector would free them
         self.entries = {}
         self.saved = self.pinned = None
+
+    @property
+    def token(self) -> Token:
+        """What this transaction has seen and, if it has committed, written: reads of another transaction begun `after`
+        it are no older (R5). Of a transaction that only reads: inside the block, or with `read="local"` or `after`."""
+        seen = self.last_seen if self.last_seen is not None else self.seen_now()
+        written = {} if self.home is None or self.lsn is None else {self.home: self.lsn}
+        return Token(seen) | Token(written)
 
     @property
     def outcome(self) -> str:
