@@ -42,6 +42,7 @@ sync_replicas = {sync}
 async_replicas = {async_}
 local_sync = "{local_sync}"
 remote_sync = "{remote_sync}"
+quorum = {quorum}
 [bindings]
 "*" = "p"
 [timing]
@@ -49,6 +50,7 @@ keep_alive_ms = 200
 non_response_timeout_ms = {silent_ms}
 session_timeout_ms = {session_ms}
 call_deadline_ms = 40000
+min_stay_ms = {stay_ms}
 [snapshot]
 every_records = {every}
 every_ms = 600000
@@ -77,6 +79,8 @@ class Cluster:
         silent_ms: int = SILENT_MS,
         local_sync: str = "SYNC",
         remote_sync: str = "NO_SYNC",
+        quorum: bool = False,
+        stay_ms: int = 30_000,
     ) -> None:
         self.site, self.directory, self.nodes = site, directory, nodes
         self.name = f"it{uuid.uuid4().hex[:10]}"
@@ -84,7 +88,7 @@ class Cluster:
             "name": self.name, "bootstrap": site.info.bootstrap, "zookeeper": site.info.zookeeper, "module": module,
             "zone": ", ".join(f'"{n}"' for n in nodes), "partitions": partitions, "sync": sync, "async_": async_,
             "every": every, "keep": keep, "silent_ms": silent_ms, "session_ms": SESSION_MS,
-            "local_sync": local_sync, "remote_sync": remote_sync,
+            "local_sync": local_sync, "remote_sync": remote_sync, "quorum": str(quorum).lower(), "stay_ms": stay_ms,
         }  # fmt: skip
         self.processes: dict[str, Process] = {}
         self.helpers: list[Process] = []

@@ -1,0 +1,149 @@
+"""Real nodes really killed: the quorum, an override that ends by itself, and the role that returns (R7, Q2, Q3)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from halog.errors import QuorumError
+from halog.runtime.open import Node
+from tests.integration.cluster.checker import check
+from tests.integration.cluster.fleet import Aircraft
+from tests.integration.cluster.harness import Cluster, Make
+from tests.integration.cluster.load import Load
+from tests.integration.cluster.processes import wait
+from tests.integration.cluster.test_kill import whole_again
+
+pytestmark = pytest.mark.timeout(240)
+P = "p-0"
+
+
+def halog(cluster: Cluster, *args: str) -> Any:
+    """A command of an operator, in a process of its own; its document."""
+    argv = [sys.executable, "-m", "halog.cli.main", *args, "--config", str(cluster.toml), "--format", "json"]
+    ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def land(node: Node, tail: str) -> None:
+    with node.transaction():
+        node.get(Aircraft, tail).land(10)
+
+
+def active(cluster: Cluster) -> str | None:
+    member = cluster.table(P).active
+    return None if member is None else member.node
+
+
+@pytest.mark.feature("R7", "Q3")
+def test_two_of_three_killed_nothing_weaker_is_acknowledged_and_an_operator_lets_the_last_go_on(make: Make) -> None:
+    cluster = make(nodes="ABC", partitions=1, sync=1, async_=1, quorum=True)
+    cluster.start()
+    cluster.whole()
+    node = cluster.client()
+    with node.transaction():
+        node.create(Aircraft(tail="N1"))
+    last = active(cluster)
+    assert last is not None
+    others = [n for n in "ABC" if n != last]
+    cluster.kill(others[0])
+    land(node, "N1")
+    cluster.kill(others[1])
+    wait(lambda: not cluster.table(P).replicas, "the replicas have left the node list")
+    with pytest.raises(QuorumError, match="a commit needs 2"):
+        land(node, "N1")
+    halog(cluster, "partition", "require", P, "1", "--may-fork", "--for", "4s", "--reason", "two machines burnt down")
+    wait(lambda: cluster.table(P).group.required == 1, "the override stands")
+    _until_it_lands(node)
+    wait(lambda: cluster.table(P).group.required == 0, "the override has ended by itself")
+    _until_refused(node)
+    told = [e["text"] for e in halog(cluster, "events", "--partition", P)]
+    assert any("two machines burnt down" in text for text in told)
+    assert any("1 nodes are there, 2 are needed" in text for text in told)
+    cluster.start(others)
+    whole_again(cluster)
+    land(node, "N1")
+    with node.transaction():
+        assert node.get(Aircraft, "N1").landings == 3, "two, and the one under the override"
+    check(cluster)
+
+
+def _until_it_lands(node: Node) -> None:
+    """The override is effective at once where it is known; the active hears of it by its watch."""
+    until = time.monotonic() + 3
+    while True:
+        try:
+            land(node, "N1")
+            return
+        except QuorumError:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+
+def _until_refused(node: Node) -> None:
+    """The end of the override is known to the active; nothing was acknowledged in between."""
+    until = time.monotonic() + 3
+    while time.monotonic() < until:
+        try:
+            with node.transaction():
+                node.create(Aircraft(tail=f"late-{time.monotonic_ns()}"))
+        except QuorumError:
+            return
+    raise AssertionError("commits go on below the quorum")
+
+
+@pytest.mark.feature("R7", "Q2")
+def test_a_minority_elects_nobody_and_the_majority_does(make: Make) -> None:
+    cluster = make(nodes="ABC", partitions=1, sync=1, async_=1, quorum=True)
+    cluster.start()
+    cluster.whole()
+    node = cluster.client()
+    with node.transaction():
+        node.create(Aircraft(tail="N1"))
+    first = active(cluster)
+    assert first is not None
+    others = [n for n in "ABC" if n != first]
+    cluster.kill(others[0])
+    wait(lambda: len(cluster.table(P).replicas) == 1, "one replica is left")
+    cluster.kill(first)
+    time.sleep(3)  # several elections' worth
+    assert active(cluster) in (None, first)
+    assert f"partition {P}: claiming" not in cluster.log_of(others[1])
+    cluster.start([others[0]])
+    wait(lambda: active(cluster) in others, "two of three elect one of them")
+    land(node, "N1")
+    check(cluster)
+
+
+@pytest.mark.feature("Q2", "Q5")
+def test_a_preferred_node_that_returns_gets_its_role_back_under_traffic_and_nothing_is_lost(make: Make) -> None:
+    """And one whose priority becomes never gives all its roles away."""
+    cluster = make(nodes="ABC", partitions=3, sync=1, async_=1, stay_ms=3_000)
+    cluster.start()
+    cluster.whole()
+    with Load(cluster.client(), "return") as load:
+        cluster.kill("A")
+        load.flows(40)
+        cluster.start(["A"])
+        wait(lambda: _actives(cluster) == _preferred(cluster), "every role is where it is preferred", 60)
+        load.flows(40)
+        halog(cluster, "partition", "priority", "p", "B", "never")
+        wait(lambda: "B" not in _actives(cluster).values(), "B is active for nothing", 60)
+        load.flows(40)
+    assert load.errors == []
+    whole_again(cluster)
+    check(cluster, load)
+
+
+def _actives(cluster: Cluster) -> dict[str, str]:
+    return {t.name: t.active.node for t in cluster.tables() if t.active is not None}
+
+
+def _preferred(cluster: Cluster) -> dict[str, str]:
+    return {t.name: t.configured[0] for t in cluster.tables()}
