@@ -112,7 +112,7 @@ def transact(recorder: Recorder, node: Verbs, process: str, steps: Sequence[Step
         outcome = OUTCOMES[error.happened]
         recorder.ended(began, outcome, tx=_hex(tx.id), error=f"{type(error).__name__}: {error}")
         return outcome
-    recorder.ended(began, Outcome.OK, results=results, tx=_hex(tx.id), lsn=tx.lsn)
+    recorder.ended(began, Outcome.OK, results=results, tx=_hex(tx.id), lsn=tx.lsn or 0)
     return Outcome.OK
 
 
@@ -156,13 +156,20 @@ class History:
 
 
 class Clients(History):
-    """Threads of this process. `seat` tells several such groups on the same objects apart."""
+    """Threads of this process, in all partitions or `only` some. `seat` tells groups on the same objects apart."""
 
     def __init__(
-        self, node: Verbs, prefix: str, *, threads: int = 3, seat: int = 0, tell: Callable[[str], None] | None = None
+        self,
+        node: Verbs,
+        prefix: str,
+        *,
+        threads: int = 3,
+        seat: int = 0,
+        only: Sequence[str] = (),
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         self.node, self.name, self.seat = node, f"{prefix}-", seat
-        self.groups = groups(node, self.name)
+        self.groups = {p: g for p, g in groups(node, self.name).items() if not only or p in only}
         self.partitions = list(self.groups)
         self.recorder = Recorder(tell)
         self.errors: list[BaseException] = []

@@ -7,8 +7,10 @@ both on the way back, each process's for itself; the addresses have the same len
 
 from __future__ import annotations
 
+import random
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import halog
@@ -124,8 +126,9 @@ class Mesh:
 
 
 def free_port() -> int:
-    """One with five digits, as the kernel's are, so that addresses are equally long."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    assert port >= 10_000
-    return port
+    """One that nobody listens at, below those the kernel hands out to whoever connects; five digits, as those have, so
+    that addresses are equally long."""
+    while True:
+        port = random.randint(12_000, 29_999)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
