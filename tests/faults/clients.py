@@ -28,6 +28,8 @@ from tests.integration.cluster.processes import Process, wait
 BLOCK_S = 3.0
 """After this long clients take new keys, so that no key has more operations than the checkers can judge."""
 PAUSE_S = 0.006
+ENOUGH = 150
+"""Acknowledged transactions before clients may stop; fewer prove little."""
 OUTCOMES = {True: Outcome.OK, False: Outcome.FAILED, None: Outcome.UNKNOWN}
 
 
@@ -188,7 +190,9 @@ class Clients(History):
         self.flows(45)
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: object, *exc: object) -> None:
+        if kind is None:
+            wait(lambda: len(self.told(Outcome.OK)) >= ENOUGH, "enough happened to prove something")
         self._stop.set()
         for thread in self._threads:
             thread.join(60)

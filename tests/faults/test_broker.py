@@ -223,9 +223,11 @@ def test_its_disk_is_full(small_disk: Path, tmp_path: Path) -> None:
         cluster.start()
         cluster.whole()
         with Clients(cluster.client(), "disk-full") as clients:
+            broker = Path(f"/proc/{site.info.pids['kafka']}")
             fill(filler)
-            wait(lambda: "kafka" not in site.info.pids, "the broker has ended", 30)
+            wait(lambda: not broker.exists(), "the broker has ended", 30)
             filler.unlink()
+            wait(lambda: "kafka" not in site.info.pids, "the site says so", SERVES_AGAIN_S)
             for server in SERVERS:
                 if server not in site.info.pids:
                     site.start_server(server)
