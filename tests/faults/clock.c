@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/time.h>
@@ -40,4 +42,38 @@ time_t time(time_t *out) {
     clock_gettime(CLOCK_REALTIME, &now);
     if (out) *out = now.tv_sec;
     return now.tv_sec;
+}
+
+int timespec_get(struct timespec *now, int base) {
+    return base == TIME_UTC && clock_gettime(CLOCK_REALTIME, now) == 0 ? base : 0;
+}
+
+/* Waits until a moment of the wall clock: the kernel's knows nothing of ours. Moments of other clocks are small. */
+
+static struct timespec *kernels(const struct timespec *until, struct timespec *moved) {
+    *moved = *until;
+    if (until->tv_sec > 1000000000) moved->tv_sec -= shift();
+    return moved;
+}
+
+int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until) {
+    static int (*real)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+    if (!real) real = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
+    if (!real) real = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+    struct timespec moved;
+    return real(cond, mutex, kernels(until, &moved));
+}
+
+int sem_timedwait(sem_t *sem, const struct timespec *until) {
+    static int (*real)(sem_t *, const struct timespec *);
+    if (!real) real = dlsym(RTLD_NEXT, "sem_timedwait");
+    struct timespec moved;
+    return real(sem, kernels(until, &moved));
+}
+
+int pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until) {
+    static int (*real)(pthread_mutex_t *, const struct timespec *);
+    if (!real) real = dlsym(RTLD_NEXT, "pthread_mutex_timedlock");
+    struct timespec moved;
+    return real(mutex, kernels(until, &moved));
 }
