@@ -43,8 +43,11 @@ def node(
     except StoreError as e:
         if not e.evidence.get("rebuild"):
             raise
-        drop_store(settings, name, e)  # damage that only reading shows; the log has it all
-        return _joined(settings, name, registry, adapters)
+        why = e.message
+    # Damage that only reading shows; the log has it all. Outside of the except clause: the error's frames hold iterators,
+    # and RocksDB lets go of its files with the last of them.
+    drop_store(settings, name, why)
+    return _joined(settings, name, registry, adapters)
 
 
 def _joined(settings: Config, name: str, registry: Registry, adapters: Callable[[Config, str], Adapters]) -> Node:

@@ -56,16 +56,16 @@ def open_store(directory: Path) -> Store:
     except StoreError as e:
         if not e.evidence.get("rebuild"):
             raise
-        _drop(directory, e)
+        _drop(directory, e.message)
         return RocksStore(directory)
 
 
-def drop_store(config: Config, name: str, why: StoreError) -> None:
+def drop_store(config: Config, name: str, why: str) -> None:
     """Begin anew with a store that could be opened and then not be read."""
     _drop(config.nodes[name].data_dir, why)
 
 
-def _drop(directory: Path, why: StoreError) -> None:
+def _drop(directory: Path, why: str) -> None:
     from halog.adapters.rocks_store import destroy
 
     logger.warning("%s; it is dropped", why)

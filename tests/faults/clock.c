@@ -3,10 +3,10 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/time.h>
+#include <threads.h>
 #include <time.h>
 
 static long shift(void) {
@@ -64,16 +64,9 @@ int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const s
     return real(cond, mutex, kernels(until, &moved));
 }
 
-int sem_timedwait(sem_t *sem, const struct timespec *until) {
-    static int (*real)(sem_t *, const struct timespec *);
-    if (!real) real = dlsym(RTLD_NEXT, "sem_timedwait");
+int cnd_timedwait(cnd_t *cond, mtx_t *mutex, const struct timespec *until) {
+    static int (*real)(cnd_t *, mtx_t *, const struct timespec *);
+    if (!real) real = dlsym(RTLD_NEXT, "cnd_timedwait");
     struct timespec moved;
-    return real(sem, kernels(until, &moved));
-}
-
-int pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until) {
-    static int (*real)(pthread_mutex_t *, const struct timespec *);
-    if (!real) real = dlsym(RTLD_NEXT, "pthread_mutex_timedlock");
-    struct timespec moved;
-    return real(mutex, kernels(until, &moved));
+    return real(cond, mutex, kernels(until, &moved));
 }

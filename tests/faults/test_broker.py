@@ -34,7 +34,6 @@ DISK_MB = 300
 
 
 @pytest.mark.promise(1)
-@pytest.mark.quick_fault
 def test_killed_and_started_again(cluster: Cluster, site: EmbeddedSite) -> None:
     """What was in flight is settled by its id; callers only wait."""
     with Clients(cluster.client(), "broker") as clients:

@@ -24,7 +24,6 @@ pytestmark = [pytest.mark.timeout(180), pytest.mark.feature("N1", "R8", "N5")]
 
 
 @pytest.mark.promise(8)
-@pytest.mark.quick_fault
 def test_a_node_name_is_taken_twice(cluster: Cluster) -> None:
     """A second node of the active's name, on another data directory: it is refused, and the first goes on."""
     name = active(cluster)
