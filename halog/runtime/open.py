@@ -44,7 +44,7 @@ def node(
         if not e.evidence.get("rebuild"):
             raise
         why = e.message
-    # Damage that only reading shows; the log has it all. Outside of the except clause: the error's frames hold iterators,
+    # Damage that only reading shows; the log has it all. Not in the except clause: the error's frames hold iterators,
     # and RocksDB lets go of its files with the last of them.
     drop_store(settings, name, why)
     return _joined(settings, name, registry, adapters)

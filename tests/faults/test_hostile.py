@@ -16,7 +16,7 @@ from tests.faults.conftest import MODULE
 from tests.faults.history import Outcome
 from tests.faults.judge import judge
 from tests.faults.scene import SERVES_AGAIN_S, active, complete, epochs
-from tests.faults.things import Blob
+from tests.faults.things import Blob, BurstError, Counter
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.processes import Process
 
@@ -78,6 +78,23 @@ def test_a_record_beyond_the_limit(cluster: Cluster) -> None:
         with node.transaction():
             node.delete(node.get(Blob, group, "large"))
     assert clients.told(Outcome.UNKNOWN) == []
+    judge(cluster, clients)
+
+
+@pytest.mark.promise(5)
+def test_a_method_that_raises_after_it_changed_something(cluster: Cluster) -> None:
+    """On the active node, while others commit to the same objects: the caller gets its exception, nobody its change."""
+    node = cluster.client()
+    with Clients(node, "burst") as clients:
+        for group in clients.groups.values():
+            with node.transaction():
+                node.create(Counter(group=group, name="burst", value=1))
+            for _ in range(5):
+                with pytest.raises(BurstError, match="at 1001"), node.transaction():
+                    node.get(Counter, group, "burst").burst(1000)
+            with node.transaction():
+                assert node.get(Counter, group, "burst").add(1) == 2
+        clients.flows(SERVES_AGAIN_S)
     judge(cluster, clients)
 
 

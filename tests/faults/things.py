@@ -7,6 +7,10 @@ from dataclasses import field
 from halog.schema import managed
 
 
+class BurstError(Exception):
+    """An application's own exception."""
+
+
 @managed(key=("group", "name"), partition_by="group")
 class Register:
     group: str
@@ -24,6 +28,11 @@ class Counter:
         """Runs on the active node."""
         self.value += n
         return self.value
+
+    def burst(self, n: int) -> None:
+        """Fails in the middle."""
+        self.value += n
+        raise BurstError(f"at {self.value}")
 
 
 @managed(key=("group", "name"), partition_by="group")
