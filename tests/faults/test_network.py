@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from tests.faults.clients import Clients
+from tests.faults.conftest import MODULE
 from tests.faults.history import Outcome
 from tests.faults.judge import judge
 from tests.faults.mesh import CLIENT, Mesh
 from tests.faults.scene import GIVES_UP_S, SERVER_BACK_S, SERVES_AGAIN_S, active, complete, epochs, replaced, replica
+from tests.integration.cluster.harness import Make
 from tests.integration.cluster.processes import passes, wait
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.feature("R4", "N4", "P10")]
@@ -83,6 +87,30 @@ def test_the_active_sees_only_the_log_and_its_clients(mesh: Mesh) -> None:
         complete(mesh.cluster)
         clients.flows(SERVES_AGAIN_S)
     judge(mesh.cluster, clients)
+
+
+@pytest.mark.promise(3)
+@pytest.mark.parametrize("sync", [0, 1])
+def test_neither_the_old_active_nor_its_client_hears_of_the_new_one(make: Make, sync: int) -> None:
+    """Both lost ZooKeeper, the node its peer too, and they go on with each other, while others work on the same
+    objects at the new active. Without sync replicas nothing but the fence at the log keeps it from acknowledging."""
+    cluster = make(nodes="AB", partitions=2, sync=sync, async_=1 - sync, module=MODULE)
+    with closing(Mesh(cluster)) as mesh:
+        mesh.start()
+        victim = active(cluster)
+        with Clients(mesh.client, "deposed") as clients, Clients(cluster.client(), "deposed", seat=1) as others:
+            mesh.zookeeper[CLIENT].hold()
+            mesh.zookeeper[victim].cut()
+            for link in mesh.between("A", "B"):
+                link.cut()
+            replaced(cluster, victim, 2 * SERVES_AGAIN_S)
+            others.flows(SERVES_AGAIN_S)
+            passes(2.0)
+            others.flows(SERVES_AGAIN_S)
+            mesh.heal()
+            complete(cluster)
+            clients.flows(SERVES_AGAIN_S)
+        judge(cluster, clients, others)
 
 
 @pytest.mark.promise(1)
