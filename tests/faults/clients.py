@@ -22,14 +22,13 @@ from halog.transactions.node import Node as Verbs
 from tests.faults.history import Outcome
 from tests.faults.recorder import Event, Pair, Recorder, Step, pairs, parsed
 from tests.faults.things import Counter, Listing, Register, Ticket
+from tests.faults.verdict import ENOUGH
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.processes import Process, wait
 
 BLOCK_S = 3.0
 """After this long clients take new keys, so that no key has more operations than the checkers can judge."""
 PAUSE_S = 0.006
-ENOUGH = 150
-"""Acknowledged transactions before clients may stop; fewer prove little."""
 OUTCOMES = {True: Outcome.OK, False: Outcome.FAILED, None: Outcome.UNKNOWN}
 
 

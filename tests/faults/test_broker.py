@@ -16,10 +16,11 @@ from halog.embedded.model import SERVERS
 from tests.faults.clients import Clients
 from tests.faults.conftest import MODULE
 from tests.faults.history import Outcome
-from tests.faults.judge import explained, judge
+from tests.faults.judge import judge
 from tests.faults.links import Way
 from tests.faults.mesh import Mesh
 from tests.faults.scene import GIVES_UP_S, SERVER_BACK_S, SERVES_AGAIN_S, active, complete, epochs
+from tests.faults.verdict import explained
 from tests.integration.cluster.checker import copies_equal
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.processes import passes, wait

@@ -17,8 +17,9 @@ from halog.core.records import KINDS, SCHEMAS
 from halog.embedded import EmbeddedSite
 from tests.faults.clients import Clients
 from tests.faults.conftest import MODULE, mend
-from tests.faults.judge import explained, judge
+from tests.faults.judge import judge
 from tests.faults.scene import GIVES_UP_S, SERVER_BACK_S, SERVES_AGAIN_S, active, complete, epochs
+from tests.faults.verdict import explained
 from tests.integration.cluster.checker import History, copies_equal, entries, history
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.processes import wait

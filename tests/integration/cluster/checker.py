@@ -10,15 +10,17 @@ import hashlib
 import io
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, TopicPartition
 from fastavro import parse_schema, schemaless_reader
 
 from halog.core.records import KINDS, SCHEMAS
 from tests.integration.cluster.harness import Cluster
-from tests.integration.cluster.load import Load
 from tests.integration.cluster.processes import wait
+
+if TYPE_CHECKING:
+    from tests.integration.cluster.load import Load
 
 _PARSED = {KINDS[name]: (name, parse_schema(schema)) for name, schema in SCHEMAS.items()}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults import judge
+from tests.faults import verdict
 from tests.faults.history import FOREVER, Outcome
 from tests.faults.recorder import Pair, Recorder, Step, operations, pairs, parsed, transactions
 from tests.integration.cluster.checker import History
@@ -40,15 +40,15 @@ def test_a_client_killed_in_between_leaves_an_unknown_outcome() -> None:
 
 def test_a_true_history_passes() -> None:
     found, settled = acknowledged()
-    judge.told_the_truth(found, settled)
-    judge.explained(found)
+    verdict.told_the_truth(found, settled)
+    verdict.explained(found)
 
 
 def test_an_acknowledged_transaction_that_is_nowhere_is_found() -> None:
     found, settled = acknowledged()
     del settled["p-0"].ids[bytes([7])]
     with pytest.raises(AssertionError, match="1 of 100 acknowledged"):
-        judge.told_the_truth(found, settled)
+        verdict.told_the_truth(found, settled)
 
 
 @pytest.mark.parametrize("lsns", [[99], [8, 101]])
@@ -56,7 +56,7 @@ def test_one_that_is_elsewhere_or_twice_is_found(lsns: list[int]) -> None:
     found, settled = acknowledged()
     settled["p-0"].ids[bytes([7])] = lsns
     with pytest.raises(AssertionError, match="acknowledged"):
-        judge.told_the_truth(found, settled)
+        verdict.told_the_truth(found, settled)
 
 
 def test_a_failed_transaction_that_happened_is_found() -> None:
@@ -65,13 +65,13 @@ def test_a_failed_transaction_that_happened_is_found() -> None:
     recorder.ended(recorder.began("d", "p-0", (SWAP,)), Outcome.FAILED, tx="ff")
     settled["p-0"].ids[b"\xff"] = [500]
     with pytest.raises(AssertionError, match="failed transactions stand in the log"):
-        judge.told_the_truth([*found, *pairs(recorder.events())], settled)
+        verdict.told_the_truth([*found, *pairs(recorder.events())], settled)
 
 
 def test_too_little_is_no_proof() -> None:
     found, settled = acknowledged(3)
     with pytest.raises(AssertionError, match="too little"):
-        judge.told_the_truth(found, settled)
+        verdict.told_the_truth(found, settled)
 
 
 @pytest.mark.parametrize("step", [SWAP, ADD, Step("list", "g", "l0")], ids=lambda s: s.kind)
@@ -80,4 +80,4 @@ def test_what_nobody_can_have_seen_is_found(step: Step) -> None:
     recorder = Recorder()
     recorder.ended(recorder.began("c", "p-0", (step,)), Outcome.OK, results=((77,),), tx="00", lsn=1)
     with pytest.raises(AssertionError, match=r"not (linearizable|serialisable)"):
-        judge.explained(pairs(recorder.events()))
+        verdict.explained(pairs(recorder.events()))
