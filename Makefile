@@ -1,5 +1,6 @@
 # make setup   everything this needs, once          make check   lint, types, layers, unit, simulation (< 120 s)
-# make test    check + contract + integration       make demo ARGS='--all'
+# make test    check + contract + integration + the quick faults       make demo ARGS='--all'
+# make faults  every fault with real processes and servers, judged; writes build/faults.json (12 min)
 # make features · sim SEEDS=5000 · mutants · bench · lock
 SHELL := /bin/sh
 PY := .venv/bin/python
@@ -13,7 +14,7 @@ FAST = $(wildcard tests/unit tests/sim tests/scenarios)
 SLOW = $(wildcard tests/contract tests/integration)
 CHECK_LIMIT_S := 120
 
-.PHONY: setup check test demo features sim mutants bench lock clean fresh-outcomes
+.PHONY: setup check test faults demo features sim mutants bench lock clean fresh-outcomes
 
 setup:
 	@tools/setup.sh
@@ -33,6 +34,10 @@ fresh-outcomes:
 
 test: fresh-outcomes check
 	$(PYTEST) $(SLOW)
+	$(PYTEST) tests/faults -m quick_fault
+
+faults: setup
+	@$(PYTEST) tests/faults --faults-report=build/faults.json $(ARGS)
 
 demo: setup
 	@.venv/bin/halog demo $(ARGS)

@@ -40,6 +40,7 @@ class Supervisor:
         self.root = Path(launch.data_dir)
         self.ending = False
         self.orphaned = False
+        self.published = True
         self.parent_fd = _watch(launch.parent) if launch.parent else -1
         self.wake_fd = _wake_on_signals()
         self.servers: dict[ServerName, Server] = {}
@@ -125,7 +126,7 @@ class Supervisor:
         return ready
 
     def _publish(self) -> SiteInfo:
-        """site.json says what runs now."""
+        """site.json says what runs now; if the disk has no room it says so later, and the servers live on."""
         info = SiteInfo(
             bootstrap=f"127.0.0.1:{self.ports.kafka}",
             zookeeper=f"127.0.0.1:{self.ports.zookeeper}",
@@ -135,7 +136,12 @@ class Supervisor:
             kafka_ms=self.servers["kafka"].ready_ms,
             zookeeper_ms=self.servers["zookeeper"].ready_ms,
         )
-        datadir.write_private(self.root / datadir.STATE, info.to_dict())
+        try:
+            datadir.write_private(self.root / datadir.STATE, info.to_dict())
+            self.published = True
+        except OSError as e:
+            self.published = False
+            _log(f"{datadir.STATE} could not be written, going on trying: {e.strerror}")
         return info
 
     # ---- the loop
@@ -143,6 +149,8 @@ class Supervisor:
     def _serve(self) -> None:
         while not self.ending:
             self._look(1000, self.control)
+            if not self.published:
+                self._publish()
             for server in self.servers.values():
                 if server.wanted and not server.alive():
                     server.wanted = False
@@ -259,7 +267,8 @@ def _say(message: dict[str, Any]) -> None:
 
 
 def _log(text: str) -> None:
-    os.write(2, f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}\n".encode())
+    with suppress(OSError):  # a full disk is no reason to end the servers
+        os.write(2, f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}\n".encode())
 
 
 def _log_to(path: Path) -> None:

@@ -58,6 +58,12 @@ class Adapters(msgspec.Struct):
     channel: Channel
     store: Store | None
 
+    def close(self) -> None:
+        """Let go of all of them."""
+        for part in (self.channel, self.coordinator, self.log, self.store):
+            if part is not None:
+                part.close()
+
 
 class Runtime:
     """A running node. Thread-safe. Close it, or use it in a with-block."""
@@ -194,10 +200,7 @@ class Runtime:
         if self.copies:
             self.telling.left()
         self.telling.history.close()
-        a = self.adapters
-        for part in (a.channel, a.coordinator, a.log, a.store):
-            if part is not None:
-                part.close()
+        self.adapters.close()
 
     def _unregister(self) -> None:
         info: NodeInfo | None = getattr(self, "info", None)

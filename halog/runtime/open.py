@@ -8,10 +8,11 @@ from pathlib import Path
 
 from halog.backend import Invocation, Invoked
 from halog.config import Config, load_config
+from halog.errors import StoreError
 from halog.ports import Log
 from halog.runtime import cluster, schemas
 from halog.runtime.node import Adapters, Runtime
-from halog.runtime.wiring import adapters_for, import_modules, mapper_for
+from halog.runtime.wiring import adapters_for, drop_store, import_modules, mapper_for
 from halog.schema.registry import DEFAULT, Registry
 from halog.transactions.node import Node as Verbs
 
@@ -37,14 +38,31 @@ def node(
     settings = load_config(config)
     import_modules(settings)
     name = name or f"client-{os.getpid()}"
+    try:
+        return _joined(settings, name, registry, adapters)
+    except StoreError as e:
+        if not e.evidence.get("rebuild"):
+            raise
+        why = e.message
+    # Damage that only reading shows; the log has it all. Not in the except clause: the error's frames hold iterators,
+    # and RocksDB lets go of its files with the last of them.
+    drop_store(settings, name, why)
+    return _joined(settings, name, registry, adapters)
 
+
+def _joined(settings: Config, name: str, registry: Registry, adapters: Callable[[Config, str], Adapters]) -> Node:
     def execute(partition: str, invocation: Invocation) -> Invoked:
         return opened.executor(partition, invocation)
 
     def publish(log: Log) -> None:
         opened.definitions = schemas.publish(log, cluster.schemas_topic(settings), registry)
 
-    runtime = Runtime(settings, name, adapters(settings, name), mapper_for(settings), execute, publish)
+    outside = adapters(settings, name)
+    try:
+        runtime = Runtime(settings, name, outside, mapper_for(settings), execute, publish)
+    except BaseException:
+        outside.close()
+        raise
     opened = Node(
         runtime,
         registry,

@@ -49,16 +49,27 @@ def adapters_for(config: Config, name: str) -> Adapters:
 
 def open_store(directory: Path) -> Store:
     """The local store. One that cannot be trusted is dropped: the log and the state topic hold everything."""
-    from halog.adapters.rocks_store import RocksStore, destroy
+    from halog.adapters.rocks_store import RocksStore
 
     try:
         return RocksStore(directory)
     except StoreError as e:
         if not e.evidence.get("rebuild"):
             raise
-        logger.warning("%s; it is dropped and rebuilt from the log", e)
-        destroy(directory)
+        _drop(directory, e.message)
         return RocksStore(directory)
+
+
+def drop_store(config: Config, name: str, why: str) -> None:
+    """Begin anew with a store that could be opened and then not be read."""
+    _drop(config.nodes[name].data_dir, why)
+
+
+def _drop(directory: Path, why: str) -> None:
+    from halog.adapters.rocks_store import destroy
+
+    logger.warning("%s; it is dropped", why)
+    destroy(directory)
 
 
 def mapper_for(config: Config) -> Callable[[str], Mapper]:

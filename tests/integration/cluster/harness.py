@@ -253,14 +253,20 @@ class Cluster:
 
     # --- the end ---
 
-    def close(self) -> None:
-        for process in [*self.processes.values(), *self.helpers]:
-            process.end()
+    def forget(self) -> None:
+        """Close what this process has open; the next use opens it anew."""
         for client in self._clients.values():
             client.close()
+        self._clients.clear()
         if self._zk is not None:
             self._zk.stop()
             self._zk.close()
+        self._zk = None
+
+    def close(self) -> None:
+        for process in [*self.processes.values(), *self.helpers]:
+            process.end()
+        self.forget()
 
 
 Make = Callable[..., Cluster]

@@ -11,7 +11,7 @@ import pytest
 
 from halog.adapters.memory import MemoryBroker, MemoryChannel, MemoryCoordinator, MemoryLog, MemoryStore, MemoryTree
 from halog.config import ApplicationConfig, ClusterConfig, Config, NodeConfig, SiteConfig
-from halog.errors import ClosedError, HalogError, UnreachableError
+from halog.errors import ClosedError, HalogError, StoreError, UnreachableError
 from halog.ports import LogTail
 from halog.runtime.node import Adapters
 from halog.runtime.open import node
@@ -70,3 +70,28 @@ def test_tails_made_beside_the_start_are_closed_if_it_fails() -> None:
     for tail in made:
         with pytest.raises(ClosedError):
             tail.poll(0)
+
+
+def test_a_store_that_can_be_opened_and_not_be_read_is_made_anew(tmp_path: Path) -> None:
+    """Damage that only reading shows: all is closed, the data is removed, and the node joins with a new store."""
+    (tmp_path / "A/db").mkdir(parents=True)
+    (tmp_path / "A/HALOG-STORE").touch()
+    opened: list[MemoryStore] = []
+
+    class Damaged(MemoryStore):
+        def get(self, key: bytes) -> bytes | None:
+            raise StoreError("checksum mismatch", rebuild=True)
+
+    def adapters(*_: object) -> Adapters:
+        assert (tmp_path / "A/db").exists() is not bool(opened)
+        opened.append(MemoryStore() if opened else Damaged())
+        return Adapters(MemoryLog(MemoryBroker()), MemoryCoordinator(MemoryTree()), MemoryChannel(), opened[-1])
+
+    config = Config(
+        ClusterConfig("test"),
+        SiteConfig(bootstrap="memory:1", zookeeper="memory:1"),
+        ApplicationConfig(()),
+        nodes={"A": NodeConfig(tmp_path / "A")},
+    )
+    node(config, "A", adapters=adapters).close()
+    assert len(opened) == 2
