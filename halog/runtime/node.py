@@ -321,11 +321,9 @@ class Runtime:
         copy = self.copies.get(partition)
         if copy is not None and copy.error is None and (local or copy.serving):
             if not copy.wait_for(lsn, self.deadline_s):
-                raise DeadlineError(
-                    f"this node's copy of {partition} did not reach lsn {lsn} within {self.deadline_s:g} s; it is at "
-                    f"{copy.core.chain.state.lsn}",
-                    partition=partition, lsn=lsn,
-                )  # fmt: skip
+                at = f"this node's copy of {partition} is at lsn {copy.core.chain.state.lsn}"
+                said = f"{at}, and did not reach lsn {lsn} within {self.deadline_s:g} s"
+                raise DeadlineError(said, partition=partition, lsn=lsn)
         elif self._asker.ask(partition, frames.Reach(partition, lsn)) is None:
             self.reach(partition, lsn, local=local)
 

@@ -1,6 +1,6 @@
 """The promises of architecture.md that faults try to break, by number, as `build/faults.json` names them.
 
-Without 6 and 7: they are of compensation triggers and quorum, which halog does not have yet.
+Without 6, which is of compensation triggers, and 7: quorums are broken in tests/integration/cluster/test_quorum.py.
 """
 
 from __future__ import annotations

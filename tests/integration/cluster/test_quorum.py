@@ -118,6 +118,8 @@ def test_a_minority_elects_nobody_and_the_majority_does(make: Make) -> None:
     cluster.start([others[0]])
     wait(lambda: active(cluster) in others, "two of three elect one of them")
     land(node, "N1")
+    cluster.start([first])
+    whole_again(cluster)
     check(cluster)
 
 
