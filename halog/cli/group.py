@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from halog.cli.partition import partition
 
 if TYPE_CHECKING:
     from halog.core.table import PartitionTable
-    from halog.ports import Coordinator
+    from halog.runtime.groups import Change
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 LEVELS = ("never", "normal", "high", "highest")
@@ -40,15 +39,17 @@ for_option = click.option("--for", "for_ms", type=Duration(), default=None, help
 reason_option = click.option("--reason", default="", metavar="TEXT", help="Stands in the event history.")
 
 
-def _change(
-    target: str, config_path: Path, timeout_s: float, change: Callable[[Coordinator, str], PartitionTable]
-) -> list[PartitionTable]:
-    """Change one partition, or all of a policy, after looking whether the names are known."""
+def _change(target: str, config_path: Path, timeout_s: float, change: Change, node: str = "") -> list[PartitionTable]:
+    """Change one partition, or all of a policy that `node` is in the group of; if one would refuse, none is changed."""
     from halog.cli.connection import connect
+    from halog.runtime.groups import change_group
 
     with connect(config_path, timeout_s) as connection:
-        names = [t.name for t in connection.tables if t.policy == target] or [connection.table(target).name]
-        return [change(connection.coordinator, name) for name in names]
+        tables = [t for t in connection.tables if t.policy == target] or [connection.table(target)]
+        chosen = [t for t in tables if not node or node in t.configured] or tables
+        for table in chosen:
+            change(table)
+        return [change_group(connection.coordinator, table.name, change) for table in chosen]
 
 
 def _shown(tables: list[PartitionTable], format_: str) -> None:
@@ -72,10 +73,12 @@ def as_json(table: PartitionTable) -> dict[str, object]:
     group = table.group
     return {
         "quorum": table.quorum,
-        "required": group.required,
+        "required": group.required or None,
+        "required_until_ms": group.required_until_ms or None,
+        "required_reason": group.required_reason or None,
         "designated": group.designated or None,
-        "until_ms": group.until_ms or None,
-        "reason": group.reason,
+        "designated_until_ms": group.designated_until_ms or None,
+        "designated_reason": group.designated_reason or None,
         "priorities": {n: LEVELS[priority(table, n)] for n in table.configured},
     }
 
@@ -101,9 +104,9 @@ def priority_(target: str, node: str, level: str, config_path: Path, format_: st
       halog partition priority flights-3 B highest
       halog partition priority flights C never      (all partitions of the policy)
     """
-    from halog.runtime.groups import set_priority
+    from halog.runtime.groups import priority_of
 
-    _shown(_change(target, config_path, timeout_s, lambda c, name: set_priority(c, name, node, level)), format_)
+    _shown(_change(target, config_path, timeout_s, priority_of(node, level), node), format_)
 
 
 @partition.command("require")
@@ -134,10 +137,9 @@ def require_(
       halog partition require flights-3 2 --for 15m --reason "rack 4 is being moved"
       halog partition require flights 0
     """
-    from halog.runtime.groups import require
+    from halog.runtime.groups import required
 
-    until = _until(for_ms)
-    change = lambda c, name: require(c, name, nodes, until_ms=until, reason=reason, may_fork=may_fork)  # noqa: E731
+    change = required(nodes, until_ms=_until(for_ms), reason=reason, may_fork=may_fork)
     _shown(_change(target, config_path, timeout_s, change), format_)
 
 
@@ -159,8 +161,7 @@ def designate_(
       halog partition designate flights-3 A --for 2h --reason "B gets a new disk"
       halog partition designate flights-3 none
     """
-    from halog.runtime.groups import designate
+    from halog.runtime.groups import designated
 
-    until, name_ = _until(for_ms), "" if node == "none" else node
-    change = lambda c, name: designate(c, name, name_, until_ms=until, reason=reason)  # noqa: E731
+    change = designated("" if node == "none" else node, until_ms=_until(for_ms), reason=reason)
     _shown(_change(target, config_path, timeout_s, change), format_)

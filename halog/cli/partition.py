@@ -125,13 +125,17 @@ def _needed(table: PartitionTable) -> str:
     from halog.core.group import needed
 
     group, number = table.group, needed(table, "" if table.active is None else table.active.node)
-    if not group.required and not group.designated:
+    active = "" if table.active is None else table.active.node
+    if group.designated and group.designated == active:
+        said = f"{active} is designated", group.designated_until_ms, group.designated_reason
+    elif group.required:
+        said = f"{group.required} required", group.required_until_ms, group.required_reason
+    else:
         return f"{number} (quorum)" if table.quorum else f"{number}"
-    what = f"{group.required} required" if group.required else f"{group.designated} is designated"
-    ends = (
-        f" until {datetime.fromtimestamp(group.until_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC" if group.until_ms else ""
-    )
-    return f"{number} ({what}{ends}{': ' + group.reason if group.reason else ''})"
+    what, until_ms, reason = said
+    if until_ms:
+        what += f" until {datetime.fromtimestamp(until_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{number} ({what}{': ' + reason if reason else ''})"
 
 
 def _show_copies(copies: tuple[CopyView, ...]) -> None:

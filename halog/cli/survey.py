@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from halog.core.group import counts, needed
 from halog.core.roles import LEADING, Role
 from halog.core.table import PartitionTable
 from halog.errors import HalogError
@@ -25,7 +26,7 @@ NODE_ANSWER_S = 1.0
 """A node that takes longer to describe itself is shown as silent; others suspect it after 0.6 s."""
 
 UP, SILENT, DOWN, CLIENT = "up", "silent", "down", "client"
-OK, NO_ACTIVE, TOO_FEW = "ok", "no active", "replicas missing"
+OK, NO_ACTIVE, NO_QUORUM, TOO_FEW = "ok", "no active", "no quorum", "replicas missing"
 
 _LEADING = frozenset(role.value for role in LEADING)
 
@@ -162,7 +163,8 @@ def partition_view(
     counted = {c.node for c in copies if c.kind in ("sync", "async") and c.error is None}
     missing = tuple(n for n in table.configured if n not in counted and not (serving and active and n == active.node))
     short = len(counted) < len(table.configured) - 1
-    state = NO_ACTIVE if not serving else TOO_FEW if short else OK
+    quorate = active is None or 1 + sum(counts(table, n) for n in counted) >= needed(table, active.node)
+    state = NO_ACTIVE if not serving else NO_QUORUM if not quorate else TOO_FEW if short else OK
     return PartitionView(
         table.name, table.policy, state, active.node if serving and active else None, table.epoch.number,
         active.lsn if active else None, table.configured, missing, copies,

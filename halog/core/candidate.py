@@ -180,11 +180,16 @@ class Campaign:
         need = needed(p.table, p.me.node)
         if pick(self.told.values(), p.table.configured) != p.me.node:
             self._stand_back("a better candidate answered")
-        elif len(self.told) < need:
-            self._stand_back(f"{len(self.told)} nodes answered, {need} are needed")
+        elif (voices := self._voices()) < need:
+            self._stand_back(f"{voices} nodes answered, {need} are needed")
         else:
             p.become("won")
             self._claim()
+
+    def _voices(self) -> int:
+        """Nodes that answered and are still there, this one included."""
+        up = {m.node for m in self.p.alive}
+        return sum(n in up for n in self.told)
 
     def _stand_back(self, why: str) -> None:
         p = self.p

@@ -6,6 +6,8 @@ The group is never smaller than what is configured: a node list that shrinks (R4
 
 from __future__ import annotations
 
+import msgspec
+
 from halog.core.election import HIGHEST, NEVER, NORMAL
 from halog.core.table import PartitionTable
 
@@ -20,7 +22,7 @@ def majority(nodes: int) -> int:
 
 def needed(table: PartitionTable, active: str) -> int:
     """Nodes, itself included, that must have a commit of `active`, or answer when it stands for election."""
-    if table.group.designated == active:
+    if table.group.designated and table.group.designated == active:
         return 1
     return table.group.required or table.quorum or 1
 
@@ -50,6 +52,36 @@ def why_not_required(table: PartitionTable, nodes: int, *, may_fork: bool) -> st
             f"with {nodes} of {size} nodes required both halves of {table.name} could go on without each other; "
             "confirm with --may-fork, or in a group of two designate one node"
         )
+    if nodes > len(counted(table)):
+        return (
+            f"only {', '.join(counted(table))} of {table.name} count: with {nodes} required nothing could be committed"
+        )
+    return None
+
+
+def counted(table: PartitionTable) -> list[str]:
+    """The nodes that count for a quorum, as active or by their acknowledgements."""
+    return [n for n in table.configured if counts(table, n)]
+
+
+def why_not_priority(table: PartitionTable, node: str, level: int) -> str | None:
+    """What speaks against this priority of `node` (Q2), or None."""
+    group = table.group
+    if node not in table.configured:
+        return f"{node} is not in the group of {table.name}: {', '.join(table.configured)}"
+    if level != NEVER:
+        return None
+    after = msgspec.structs.replace(
+        table, group=msgspec.structs.replace(group, priorities={**group.priorities, node: level})
+    )
+    if all(priority(after, n) == NEVER for n in table.configured):
+        return f"{node} is the last node of {table.name} that may be active; raise another one first"
+    if group.designated == node:
+        return f"{node} is designated for {table.name}; take that back first"
+    need = group.required or table.quorum
+    if len(counted(after)) < need:
+        left = ", ".join(counted(after))
+        return f"without {node} only {left} of {table.name} would count, {need} are needed: nothing could be committed"
     return None
 
 

@@ -14,9 +14,10 @@ from halog.core import events as ev
 from halog.core import records
 from halog.core.chain import Verdict
 from halog.core.election import NEVER
-from halog.core.group import counts, needed, priority, rank
+from halog.core.group import counts, needed, priority
 from halog.core.ids import EpochId, Member
 from halog.core.nodelist import NodeList
+from halog.core.returning import OWN, Returning
 from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.syncset import SyncSet
@@ -44,9 +45,7 @@ class Leading:
         self._heard: dict[Member, int] = {}
         self._applied: dict[Member, int] = {}
         """How far each replica says it has read the log; `Writer.acks` also counts what it merely holds."""
-        self._listed_at: dict[Member, int] = {}
-        self._moved_at = 0
-        """When this epoch began, or last tried to give the role back."""
+        self.returning = Returning(p)
         self._awake_ms, self._ticked_at = 0, p.now
         """Time as this copy has lived through it: while the process was stopped nobody could be heard."""
         self.handing: tuple[int, str, int] | None = None
@@ -198,13 +197,17 @@ class Leading:
         known = self._applied.get(m)
         if known is None or lsn > known or lsn >= self.p.chain.state.lsn:
             self._heard[m] = self._awake_ms
-            self.silent.discard(m)
+            if m in self.silent:
+                self.silent.discard(m)
+                self._count()
         self._applied[m] = lsn if known is None else max(known, lsn)
 
     def _listed(self) -> set[Member]:
         return {r.member for r in self.p.table.replicas}
 
     def members_changed(self, gone: frozenset[Member], why: str) -> None:
+        if self.p.role is Role.DRAINING and self.handing is not None and any(m.node == self.handing[1] for m in gone):
+            self._call_off()
         for m in gone:
             self.writer.acks.pop(m, None)
             self._heard.pop(m, None)
@@ -218,9 +221,11 @@ class Leading:
 
     def _listen(self) -> None:
         """Note whose copy has fallen silent."""
+        young = self._young()
         self._awake_ms += min(self.p.now - self._ticked_at, self.p.settings.ack_every_ms)
         self._ticked_at = self.p.now
-        self._listed_at = {m: self._listed_at.get(m, self._awake_ms) for m in self._listed()}
+        if young and not self._young():
+            self._count()
         since = self._awake_ms - self.p.settings.silent_ms
         for m in self._listed() & self.p.alive - self.silent:
             if self._heard.get(m, 0) < since:
@@ -228,12 +233,18 @@ class Leading:
                 self.node_list.because(m, f"its copy acknowledged nothing new for {self.p.settings.silent_ms} ms")
                 self._count()
 
+    def _young(self) -> bool:
+        """Its node list is still being filled: nobody had the time to fall silent."""
+        return self._awake_ms < self.p.settings.silent_ms
+
     def _usable(self) -> list[Member]:
         """Living configured members in priority order: those in the table, and those close behind."""
         p, acks = self.p, self.writer.acks
         listed = self._listed()
         up = {m.node: m for m in p.alive - self.silent if m != p.me}
         order = [up[n] for n in p.table.configured if n in up]
+        if self.writer.quorum:  # those who count first: async ones acknowledge late
+            order.sort(key=lambda m: not counts(p.table, m.node))
         near = self.writer.last_lsn - p.settings.ready_lag
         return [m for m in order if m in listed or (acks.get(m, -1) >= near and m in acks)]
 
@@ -241,10 +252,16 @@ class Leading:
         """Bring the node list to what it should be, one compare-and-set at a time."""
         if self.cas_round:
             return
-        replicas = self.sync.plan(self.p.table, self._usable(), self.writer.acks, self.writer.last_lsn)
+        replicas = self.sync.plan(
+            self.p.table, self._usable(), self.writer.acks, self.writer.last_lsn, self._wanted_sync()
+        )
         self._wait_set()
         if replicas is not None:
             self._set(replicas)
+
+    def _wanted_sync(self) -> int:
+        """As many as the policy says, or more where an override needs more acknowledgements."""
+        return max(self.p.table.sync_replicas, self.writer.quorum)
 
     def _set(self, replicas: tuple[Replica, ...]) -> None:
         p = self.p
@@ -294,28 +311,20 @@ class Leading:
         need = needed(table, me.node)
         self.writer.counted = frozenset(m for m in self.p.alive if m != me and counts(table, m.node))
         self.writer.quorum = need - 1
-        have = 1 + len(self.writer.counted & self._listed() - self.silent)
+        there = self.writer.counted - self.silent
+        if not self._young():
+            there &= self._listed()
+        have = 1 + len(there)
         short, self.writer.short = self.writer.short, ev.TooFew(have, need) if have < need else None
         if self.writer.short is not None and short is None:
             self.p.out.append(ev.Tell(NO_QUORUM, "", "no new commits", {"have": have, "needed": need}))
 
     # --- hand-over (H1-H4) ---
 
-    def _give_back(self) -> None:
-        """A node that is to be active rather than this one, and has been back for long enough, gets the role (Q2)."""
-        p, table = self.p, self.p.table
-        unfit = priority(table, p.me.node) == NEVER
-        stay = p.settings.drain_ms if unfit else p.settings.min_stay_ms
-        if p.role is not Role.ACTIVE or not p.settings.min_stay_ms or self._awake_ms - self._moved_at < stay:
-            return
-        near = self.writer.last_lsn - p.settings.ready_lag
-        for r in sorted(table.replicas, key=lambda r: rank(table, r.node)):
-            fit = priority(table, r.node) != NEVER and self._applied.get(r.member, -1) >= near
-            stayed = self._awake_ms - self._listed_at.get(r.member, self._awake_ms) >= stay
-            if fit and (unfit or (stayed and rank(table, r.node) < rank(table, p.me.node))):
-                self._moved_at = self._awake_ms
-                self.hand_over(ev.HandOverAsked(0, r.node))
-                return
+    def _could_take_over(self, m: Member) -> bool:
+        """Would a hand-over to it be over in a moment?"""
+        near = self.writer.last_lsn - self.p.settings.ready_lag // 10
+        return m in self.p.alive and m not in self.silent and self._applied.get(m, -1) >= max(0, near)
 
     def hand_over(self, e: ev.HandOverAsked) -> None:
         target = next((r.member for r in self.p.table.replicas if r.node == e.to), None)
@@ -360,6 +369,8 @@ class Leading:
         assert self.handing is not None
         token, to, _ = self.handing
         self.handing = None
+        if token == OWN:
+            self.returning.failed(self._awake_ms)
         self.p.become("call off", f"{to} did not catch up in time")
         self.p.out.append(ev.Reply(token, ev.Refused(f"{to} did not catch up in time")))
 
@@ -375,4 +386,6 @@ class Leading:
             self._listen()
             self._reconcile()
             self.p.out += self.node_list.ticked(now, self.p.settings.silent_ms)
-            self._give_back()
+            to = self.returning.due(self._awake_ms, self._could_take_over)
+            if to is not None:
+                self.hand_over(to)

@@ -68,14 +68,16 @@ def _added(replica: Replica) -> Tell:
 def group_changes(before: PartitionTable, now: PartitionTable) -> Iterator[Tell]:
     """What an operator changed, with the reason given."""
     was, group = before.group, now.group
-    cause = group.reason or "an operator's command"
+    asked = "an operator's command"
     levels = {level: name for name, level in LEVELS.items()}
     for node in now.configured:
         if priority(before, node) != priority(now, node):
-            yield Tell(PRIORITY, node, cause, {"level": levels[priority(now, node)]})
+            yield Tell(PRIORITY, node, asked, {"level": levels[priority(now, node)]})
     if was.required != group.required:
         numbers = {"required": group.required or now.quorum or 1, "was": was.required or before.quorum or 1}
-        yield Tell(MINIMUM, "", cause if group.required else "the override has ended", numbers)
+        cause = (group.required_reason or asked) if group.required else "the override has ended"
+        yield Tell(MINIMUM, "", cause, numbers)
     if was.designated != group.designated:
         ended = f"{was.designated} is designated no more"
-        yield Tell(DESIGNATED, "", cause if group.designated else ended, {"to": group.designated or "nobody"})
+        cause = (group.designated_reason or asked) if group.designated else ended
+        yield Tell(DESIGNATED, "", cause, {"to": group.designated or "nobody"})

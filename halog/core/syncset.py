@@ -35,14 +35,16 @@ class SyncSet:
         usable: list[Member],
         acks: Mapping[Member, int],
         last_lsn: int,
+        sync: int,
     ) -> tuple[Replica, ...] | None:
         """The node list to set next, or None if the table is as it should be. `usable`: alive, in configured order,
-        and either in the table or close behind; `last_lsn`: the last lsn given out, in flight included."""
-        wanted = usable[: table.sync_replicas]
+        and either in the table or close behind; `last_lsn`: the last lsn given out, in flight included;
+        `sync`: so many of them are sync."""
+        wanted = usable[:sync]
         self._join([m for m in wanted if m not in table.sync_set], last_lsn)
         replicas: list[Replica] = []
         for m in usable:
-            full = sum(r.kind == SYNC for r in replicas) >= table.sync_replicas
+            full = sum(r.kind == SYNC for r in replicas) >= sync
             may = m in table.sync_set or (m in self.joining and acks.get(m, -1) >= self.joining[m])
             replicas.append(Replica(m.node, m.incarnation, SYNC if may and not full else ASYNC))
         proposal = tuple(replicas)

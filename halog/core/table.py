@@ -34,11 +34,13 @@ class Group(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     """Node → 0 Never, 1 Normal, 2 High, 3 Highest; a node that is not named is Normal."""
     required: int = 0
     """So many nodes instead of the quorum; 0: no override."""
+    required_until_ms: int = 0
+    """When that ends, in ms since 1970; 0: when somebody says so."""
+    required_reason: str = ""
     designated: str = ""
     """In a group of two: the node that may go on alone."""
-    until_ms: int = 0
-    """When the two above end, in ms since 1970; 0: when somebody says so."""
-    reason: str = ""
+    designated_until_ms: int = 0
+    designated_reason: str = ""
 
 
 class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from halog.core.group import LEVELS, why_not_designated, why_not_required
+from halog.core.group import LEVELS, why_not_designated, why_not_priority, why_not_required
 from halog.core.table import Group, PartitionTable
 from halog.errors import ConfigError, HalogError, RefusedError, VersionError
 from halog.ports import Coordinator, UnknownResult
@@ -28,58 +28,45 @@ LOOK_S = 0.5
 """How often a node looks whether an override's time is over: they are given in minutes."""
 
 Change = Callable[[PartitionTable], Group]
+"""What becomes of a table's group; RefusedError says why not."""
 
 
-def set_priority(coordinator: Coordinator, partition: str, node: str, level: str) -> PartitionTable:
-    """How much `node` is to be active: never, normal, high or highest (Q2). RefusedError if nobody could be active."""
-
-    def change(table: PartitionTable) -> Group:
-        if node not in table.configured:
-            raise RefusedError(f"{node} is not in the group of {partition}: {', '.join(table.configured)}")
-        levels = {**table.group.priorities, node: LEVELS[level]}
-        if level == "never" and all(levels.get(n) == LEVELS["never"] for n in table.configured):
-            raise RefusedError(f"{node} is the last node of {partition} that may be active; raise another one first")
-        if level == "never" and table.group.designated == node:
-            raise RefusedError(f"{node} is designated for {partition}; take that back first")
-        return msgspec.structs.replace(table.group, priorities=levels)
-
-    return change_group(coordinator, partition, change)
-
-
-def require(
-    coordinator: Coordinator, partition: str, nodes: int, *, until_ms: int = 0, reason: str = "", may_fork: bool = False
-) -> PartitionTable:
-    """So many nodes for commits and elections instead of the quorum (Q3); 0: the quorum again. RefusedError where two
-    halves could go on without each other and `may_fork` does not confirm it."""
+def priority_of(node: str, level: str) -> Change:
+    """How much `node` is to be active: never, normal, high or highest (Q2)."""
 
     def change(table: PartitionTable) -> Group:
-        why_not = why_not_required(table, nodes, may_fork=may_fork)
-        if why_not is not None:
-            raise RefusedError(why_not, partition=partition)
-        return _until(msgspec.structs.replace(table.group, required=nodes), until_ms, reason)
+        _refuse(table, why_not_priority(table, node, LEVELS[level]))
+        return msgspec.structs.replace(table.group, priorities={**table.group.priorities, node: LEVELS[level]})
 
-    return change_group(coordinator, partition, change)
+    return change
 
 
-def designate(
-    coordinator: Coordinator, partition: str, node: str, *, until_ms: int = 0, reason: str = ""
-) -> PartitionTable:
+def required(nodes: int, *, until_ms: int = 0, reason: str = "", may_fork: bool = False) -> Change:
+    """So many nodes for commits and elections instead of the quorum (Q3); 0: the quorum again. Refused where two halves
+    could go on without each other and `may_fork` does not confirm it."""
+
+    def change(table: PartitionTable) -> Group:
+        _refuse(table, why_not_required(table, nodes, may_fork=may_fork))
+        until, why = (until_ms, reason) if nodes else (0, "")
+        return msgspec.structs.replace(table.group, required=nodes, required_until_ms=until, required_reason=why)
+
+    return change
+
+
+def designated(node: str, *, until_ms: int = 0, reason: str = "") -> Change:
     """In a group of two: `node` may go on alone (Q3); "" takes it back."""
 
     def change(table: PartitionTable) -> Group:
-        why_not = why_not_designated(table, node)
-        if why_not is not None:
-            raise RefusedError(why_not, partition=partition)
-        return _until(msgspec.structs.replace(table.group, designated=node), until_ms, reason)
+        _refuse(table, why_not_designated(table, node))
+        until, why = (until_ms, reason) if node else (0, "")
+        return msgspec.structs.replace(table.group, designated=node, designated_until_ms=until, designated_reason=why)
 
-    return change_group(coordinator, partition, change)
+    return change
 
 
-def _until(group: Group, until_ms: int, reason: str) -> Group:
-    """Both overrides of a group end together: an operator who gives a second one says until when anew."""
-    if not group.required and not group.designated:
-        until_ms, reason = 0, ""
-    return msgspec.structs.replace(group, until_ms=until_ms, reason=reason)
+def _refuse(table: PartitionTable, why_not: str | None) -> None:
+    if why_not is not None:
+        raise RefusedError(why_not, partition=table.name)
 
 
 def change_group(coordinator: Coordinator, partition: str, change: Change) -> PartitionTable:
@@ -113,21 +100,23 @@ class Overrides:
         """One look at all of them."""
         if not closing.wait(LOOK_S):
             for copy in self._copies():
-                if _over(copy.core.table.group):
+                if without_ended(copy.core.table.group) != copy.core.table.group:
                     self._end(copy.name)
 
     def _end(self, partition: str) -> None:
-        def change(table: PartitionTable) -> Group:
-            group = table.group
-            return Group(priorities=group.priorities) if _over(group) else group  # else: another node was quicker
-
         try:
-            change_group(self._coordinator, partition, change)
+            change_group(self._coordinator, partition, lambda table: without_ended(table.group))
         except HalogError as e:
             logger.warning("the override of %s could not be ended: %s", partition, e)
             return
         logger.warning("the override of %s has ended: its time is over", partition)
 
 
-def _over(group: Group) -> bool:
-    return 0 < group.until_ms <= time.time_ns() // 1_000_000
+def without_ended(group: Group) -> Group:
+    """What is left when the overrides whose time is over have ended."""
+    now = time.time_ns() // 1_000_000
+    if 0 < group.required_until_ms <= now:
+        group = msgspec.structs.replace(group, required=0, required_until_ms=0, required_reason="")
+    if 0 < group.designated_until_ms <= now:
+        group = msgspec.structs.replace(group, designated="", designated_until_ms=0, designated_reason="")
+    return group

@@ -8,6 +8,7 @@ from halog.core import candidate, leading, partition
 from halog.core import events as ev
 from halog.core.leading import Leading
 from halog.core.partition import Partition
+from halog.core.returning import Returning
 from halog.core.settings import Sync
 from halog.core.writer import Writer
 from tests.mutants.registry import mutant, patch
@@ -94,4 +95,4 @@ def never_is_forgotten() -> None:
 @mutant("Q2")
 def the_role_never_returns() -> None:
     """The preferred node stays a replica."""
-    patch(Leading, "_give_back", lambda self: None)
+    patch(Returning, "due", lambda self, now, could_take_over: None)

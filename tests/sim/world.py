@@ -10,7 +10,7 @@ import msgspec
 from halog.core import events as ev
 from halog.core.chain import ChainState
 from halog.core.election import NEVER
-from halog.core.group import majority, priority, rank
+from halog.core.group import majority, needed, priority, rank
 from halog.core.roles import Role
 from halog.core.settings import Settings, Sync
 from halog.core.table import SYNC, Group, PartitionTable
@@ -225,7 +225,8 @@ class World:
         table = self.coordinator.table
         if set(table.node_list) != set(self.nodes) - self.gone:
             return f"the node list is {table.node_list}"
-        if sum(r.kind == SYNC for r in table.replicas) != min(table.sync_replicas, len(table.replicas)):
+        sync = max(table.sync_replicas, needed(table, active.name) - 1)
+        if sum(r.kind == SYNC for r in table.replicas) != min(sync, len(table.replicas)):
             return f"the sync set is {table.sync_set}"
         for p in self.processes():
             if p.partition.chain.state.lsn != active.partition.chain.state.lsn or p.copy.hash != active.copy.hash:

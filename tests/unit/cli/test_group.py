@@ -53,6 +53,25 @@ def test_what_is_refused_is_one_line_and_changes_nothing(
     assert halog("partition", "show", "p-0", "--format", "json").json["group"] == {}
 
 
+@pytest.mark.feature("Q2", "O1")
+def test_a_command_for_a_policy_changes_all_or_none(cluster: Any, halog: Run) -> None:
+    assert halog("partition", "priority", "p-3", "A", "never").code == 0
+    assert halog("partition", "priority", "p-3", "B", "never").code == 0
+    ran = halog("partition", "priority", "p", "C", "never")
+    assert (ran.code, "C is the last node of p-3" in ran.err) == (5, True), ran
+    assert halog("partition", "show", "p-0", "--format", "json").json["group"] == {}
+
+
+@pytest.mark.feature("R7", "O1")
+def test_a_partition_below_its_number_is_shown_as_such(cluster: Any, halog: Run) -> None:
+    assert halog("partition", "require", "p", "3").code == 0
+    cluster.stop("C")
+    ran = halog("status", "--format", "json")
+    assert ran.code == 4
+    states = {row["partition"]: row["state"] for row in halog("partition", "list", "--format", "json").json}
+    assert set(states.values()) == {"no quorum"}
+
+
 @pytest.mark.feature("Q3")
 def test_a_few_may_be_required_where_somebody_confirms_it(cluster: Any, halog: Run) -> None:
     ran = halog("partition", "require", "p-0", "1", "--may-fork", "--format", "json")

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 
 from halog.core import events as ev
-from halog.core.group import counts, majority, needed, rank, why_not_designated, why_not_required
+from halog.core.group import (
+    counts,
+    majority,
+    needed,
+    rank,
+    why_not_designated,
+    why_not_priority,
+    why_not_required,
+)
 from halog.core.roles import Role
 from halog.core.settings import Settings
 from halog.core.table import SYNC, Group, PartitionTable, Replica
-from tests.unit.core.kit import A, B, C, Core, table
+from tests.unit.core.kit import A, B, C, Core, create, table
 
 STAY_MS = 30_000
 
@@ -139,8 +148,9 @@ def test_a_repeated_commit_is_recognised_also_below_quorum() -> None:
 @pytest.mark.feature("Q2", "R7")
 def test_the_acknowledgement_of_a_never_node_is_not_enough() -> None:
     core = quorate(group=Group(priorities={"B": 0}))
+    live_on(core, core.p.settings.silent_ms + 100)
     core.submit(1)
-    assert core.replies() == [ev.TooFew(1, 2)]
+    assert core.replies() == [ev.TooFew(1, 2)], "C is up, but in no node list"
     counted = quorate(group=Group(priorities={"B": 0}), count_never=True)
     counted.submit(1)
     counted.acknowledge()
@@ -156,11 +166,11 @@ def test_an_override_is_effective_at_once_in_both_directions() -> None:
     core.alive()
     core.cas_ok()
     assert core.replies() == []
-    regroup(core, required=1, reason="the others burnt down")
+    regroup(core, required=1, required_reason="the others burnt down")
     assert core.replies() == [ev.Happened(2)]
     (event,) = (e for e in core.of(ev.Tell) if e.kind.name == "minimum size")
     assert event.cause == "the others burnt down"
-    core.submit(2, *())
+    core.submit(2)
     assert core.of(ev.Append)
     regroup(core)
     core.submit(3)
@@ -251,6 +261,105 @@ def test_a_hand_over_to_a_never_node_is_refused() -> None:
     (reply,) = core.replies()
     assert isinstance(reply, ev.Refused)
     assert "never" in reply.why
+
+
+@pytest.mark.feature("Q2")
+def test_the_role_is_not_taken_from_a_designated_node() -> None:
+    """The other one could not go on alone."""
+    core = Core(
+        configured=("B", "A"), settings=Settings(min_stay_ms=STAY_MS), group=Group(designated="A")
+    ).with_sync_replica()
+    live_on(core, 3 * STAY_MS)
+    assert core.is_now(Role.ACTIVE)
+
+
+@pytest.mark.feature("Q2")
+def test_nothing_is_given_to_one_that_never_said_what_it_has() -> None:
+    core = Core(configured=("B", "A", "C"), settings=Settings(min_stay_ms=1_000, silent_ms=60_000)).with_sync_replica()
+    assert core.p.leading is not None
+    core.p.leading._applied.clear()
+    for _ in range(50):
+        core.step(ev.Ticked(), after_ms=100)
+    assert core.is_now(Role.ACTIVE)
+
+
+@pytest.mark.feature("Q2", "Q5")
+def test_a_return_that_is_called_off_is_tried_later_and_later_and_its_cause_is_told() -> None:
+    core = serving(me_first=False)
+    began = []
+    for i in range(4_000):
+        before = core.role
+        core.step(ev.Ticked(), after_ms=100)
+        if before is Role.ACTIVE and core.role is Role.DRAINING:
+            began.append(core.now)
+            (told_,) = (e for e in core.of(ev.Tell) if e.kind.name == "transfer requested")
+            assert told_.cause == "B is preferred, and is back"
+        if core.is_now(Role.ACTIVE):
+            core.acked_by(B, core.p.chain.state.lsn)
+            core.submit(1_000 + i, create(str(core.now).encode()))
+            core.acknowledge()
+            core.acked_by(B, core.p.chain.state.lsn - 1)
+    pauses = [b - a for a, b in itertools.pairwise(began)]
+    assert len(pauses) >= 2
+    assert all(later > 1.5 * sooner for sooner, later in itertools.pairwise(pauses))
+
+
+@pytest.mark.feature("Q5")
+def test_a_hand_over_to_a_node_that_dies_is_called_off_at_once() -> None:
+    core = Core().draining()
+    core.alive(C)
+    assert core.is_now(Role.ACTIVE)
+    assert isinstance(core.replies()[0], ev.Refused)
+
+
+@pytest.mark.feature("R7")
+def test_a_young_epoch_whose_replicas_are_up_refuses_nobody() -> None:
+    """Its node list is still being filled."""
+    core = Core(quorum=2).active()
+    assert not told(core)
+    core.submit(1)
+    assert core.of(ev.Append)
+
+
+@pytest.mark.feature("R7")
+def test_a_replica_heard_again_counts_again_also_while_the_coordinator_is_away() -> None:
+    core = quorate()
+    core.submit(1)
+    core.acknowledge()
+    for _ in range(40):
+        core.step(ev.Ticked(), after_ms=100)
+    assert core.p.leading is not None
+    assert core.p.leading.writer.short is not None
+    core.acked_by(B, 2)
+    assert core.p.leading.writer.short is None
+
+
+@pytest.mark.feature("Q2")
+def test_a_voice_that_died_after_answering_does_not_count() -> None:
+    core = Core(quorum=2).electing(B, C)
+    core.step(ev.PositionTold("B", core.p.campaign.round, core.p.chain.state.position, False))
+    core.alive(C)
+    core.step(ev.Ticked(), after_ms=core.p.settings.election_ms)
+    assert core.is_now(Role.FOLLOWING)
+
+
+@pytest.mark.feature("Q2", "R7")
+@pytest.mark.parametrize(
+    ("t", "node", "why"),
+    [
+        (table(), "Z", "not in the group"),
+        (table(group=Group(priorities={"A": 0, "B": 0})), "C", "last node"),
+        (table(configured=("A", "B"), quorum=2), "B", "only A of p would count, 2 are needed"),
+        (table(configured=("A", "B"), group=Group(designated="B")), "B", "designated"),
+    ],
+)
+def test_a_priority_that_would_stop_everything_is_refused(t: PartitionTable, node: str, why: str) -> None:
+    assert why in (why_not_priority(t, node, 0) or "")
+    assert node == "Z" or why_not_priority(t, node, 2) is None
+
+
+def test_nobody_is_no_designated_node() -> None:
+    assert needed(table(quorum=2), "") == 2
 
 
 def test_the_sync_replica_is_one() -> None:

@@ -57,7 +57,7 @@ class SyncSetMachine(RuleBasedStateMachine):
     @rule()
     def reconcile(self) -> None:
         before = self.sync.wait_set()
-        plan = self.sync.plan(self.known, self.usable, self.acks, self.last_lsn)
+        plan = self.sync.plan(self.known, self.usable, self.acks, self.last_lsn, self.known.sync_replicas)
         for m in self.sync.wait_set() - before:
             self.waited_at[m] = self.last_lsn
         if plan is not None:

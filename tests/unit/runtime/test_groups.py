@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
+import msgspec
 import pytest
 
 from halog.adapters.memory import MemoryCoordinator
-from halog.core.table import Group
+from halog.core.table import Group, PartitionTable
 from halog.errors import ConfigError, QuorumError, RefusedError
 from halog.runtime import groups
 from halog.testing.cluster import Cluster, wait_until
@@ -44,6 +46,10 @@ def operator(cluster: Cluster) -> MemoryCoordinator:
     _OPERATORS.append(made)
     made.connect(lambda state: None)
     return made
+
+
+def require(coordinator: MemoryCoordinator, nodes: int, **how: Any) -> None:
+    groups.change_group(coordinator, NAME, groups.required(nodes, **how))
 
 
 def count(cluster: Cluster) -> int:
@@ -131,8 +137,8 @@ def test_an_override_lets_the_last_node_go_on_and_ends_by_itself(cluster: Cluste
     until = time.time_ns() // 1_000_000 + 1_500
     coordinator = operator(cluster)
     with pytest.raises(RefusedError, match="both halves"):
-        groups.require(coordinator, NAME, 1, until_ms=until)
-    groups.require(coordinator, NAME, 1, until_ms=until, reason="fire", may_fork=True)
+        require(coordinator, 1, until_ms=until)
+    require(coordinator, 1, until_ms=until, reason="fire", may_fork=True)
     assert wait_until(lambda: _counts(cluster), "commits go on")
     wait_until(lambda: group(cluster) == Group(), "the override has ended")
     with pytest.raises(QuorumError):
@@ -143,8 +149,8 @@ def test_an_override_lets_the_last_node_go_on_and_ends_by_itself(cluster: Cluste
 def test_a_priority_outlives_an_override_and_moves_the_role(cluster: Cluster) -> None:
     active = cluster.active_for(Counter, "c")
     coordinator = operator(cluster)
-    groups.set_priority(coordinator, NAME, active, "never")
-    groups.require(coordinator, NAME, 3, until_ms=1)
+    groups.change_group(coordinator, NAME, groups.priority_of(active, "never"))
+    require(coordinator, 2, until_ms=1)
     wait_until(lambda: group(cluster) == Group(priorities={active: 0}), "the override has ended, the priority has not")
     wait_until(lambda: cluster.active_for(Counter, "c") != active, "the role has moved")
     assert count(cluster) > 0
@@ -154,16 +160,17 @@ def test_a_priority_outlives_an_override_and_moves_the_role(cluster: Cluster) ->
 def test_what_is_refused_changes_nothing(cluster: Cluster) -> None:
     coordinator, before = operator(cluster), cluster.tables()[NAME]
     with pytest.raises(ConfigError, match="there is no partition nowhere"):
-        groups.require(coordinator, "nowhere", 2)
+        groups.change_group(coordinator, "nowhere", groups.required(2))
     with pytest.raises(RefusedError, match="Z is not in the group"):
-        groups.set_priority(coordinator, NAME, "Z", "high")
+        groups.change_group(coordinator, NAME, groups.priority_of("Z", "high"))
     with pytest.raises(RefusedError, match="only in a group of two"):
-        groups.designate(coordinator, NAME, "A")
+        groups.change_group(coordinator, NAME, groups.designated("A"))
     assert cluster.tables()[NAME].group == before.group
-    for name in "AB":
-        groups.set_priority(coordinator, NAME, name, "never")
-    with pytest.raises(RefusedError, match="C is the last node"):
-        groups.set_priority(coordinator, NAME, "C", "never")
+    groups.change_group(coordinator, NAME, groups.priority_of("A", "never"))
+    with pytest.raises(RefusedError, match="without B only C of test-0 would count, 2 are needed"):
+        groups.change_group(coordinator, NAME, groups.priority_of("B", "never"))
+    with pytest.raises(RefusedError, match="only B, C of test-0 count"):
+        require(coordinator, 3)
 
 
 @pytest.mark.feature("Q3")
@@ -175,5 +182,43 @@ def test_in_a_group_of_two_a_designated_node_goes_on_alone() -> None:
         active = kill_replicas(cluster)
         with pytest.raises(QuorumError):
             count(cluster)
-        groups.designate(operator(cluster), NAME, active)
+        groups.change_group(operator(cluster), NAME, groups.designated(active))
         assert wait_until(lambda: _counts(cluster), "commits go on")
+
+
+@pytest.mark.feature("Q3")
+def test_each_override_has_its_own_end_and_reason() -> None:
+    """Taking one back, or giving one more, lengthens nothing."""
+    group = Group()
+    table = PartitionTable("p", "00", "t", 0, "q", ("A", "B"), 1, 2)
+    for change in (
+        groups.designated("A", until_ms=200, reason="disk"),
+        groups.required(2, until_ms=100, reason="rack"),
+        groups.required(0),
+    ):
+        group = change(msgspec.structs.replace(table, group=group))
+    assert group == Group(designated="A", designated_until_ms=200, designated_reason="disk")
+    both = msgspec.structs.replace(group, required=2, required_until_ms=1 << 60)
+    assert groups.without_ended(both) == Group(required=2, required_until_ms=1 << 60)
+
+
+@pytest.mark.feature("Q2", "R7")
+def test_a_commit_does_not_wait_for_the_late_word_of_an_async_replica(cluster: Cluster) -> None:
+    """The sync replica becomes a node that does not count: the one that counts is sync instead of it."""
+    table = cluster.tables()[NAME]
+    (sync,) = (r.node for r in table.replicas if r.kind == "sync")
+    (other,) = (r.node for r in table.replicas if r.kind != "sync")
+    groups.change_group(operator(cluster), NAME, groups.priority_of(sync, "never"))
+    wait_until(
+        lambda: [r.node for r in cluster.tables()[NAME].replicas if r.kind == "sync"] == [other],
+        "the other one is sync",
+    )
+    assert count(cluster) > 0
+
+
+@pytest.mark.feature("Q3", "R7")
+def test_an_override_beyond_the_sync_set_makes_more_replicas_sync(cluster: Cluster) -> None:
+    require(operator(cluster), 3)
+    wait_until(lambda: [r.kind for r in cluster.tables()[NAME].replicas] == ["sync", "sync"], "both replicas are sync")
+    require(operator(cluster), 0)
+    wait_until(lambda: [r.kind for r in cluster.tables()[NAME].replicas] == ["sync", "async"], "as the policy has it")
