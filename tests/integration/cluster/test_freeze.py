@@ -151,7 +151,7 @@ def test_a_silent_replica_is_waited_for_and_then_left_behind(cluster: Cluster) -
     assert frozen not in [r.node for r in now.replicas if r.kind == "sync"]
     assert now.active == table.active
     assert took > SILENT_MS / 1000 - 0.4, "two keep-alives less than the time-out at the earliest"
-    assert f"node {frozen} is not up: silent for" in cluster.log_of(table.active.node)
+    assert f"node {frozen} left: silent for" in cluster.log_of(table.active.node)
     cluster.wake(frozen)
     whole_again(cluster)
     check(cluster)
@@ -168,5 +168,5 @@ def test_a_refused_reconnect_is_believed_at_once(make: Make) -> None:
         cluster.kill("A")
         load.flows(20)
     assert load.errors == []
-    assert re.search("node A is not up: its address (refuses|breaks) connections", cluster.log_of("B"))
+    assert re.search("node A left: its address (refuses|breaks) connections", cluster.log_of("B"))
     check(cluster, load, copies=False)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.cluster.processes import wait
 from tests.integration.demo.support import ROWS, await_none, interrupt, processes_of, read_until, run, start
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
@@ -57,7 +58,7 @@ def test_no_process_survives_the_demo(tmp_path: Path, number: signal.Signals) ->
     process = start("--rows", "60000", "--data-dir", str(data_dir), "--format", "json")
     try:
         read_until(process, "a client process replays")
-        assert len(processes_of(data_dir)) >= 8  # demo, supervisor, two servers, three nodes, client
+        wait(lambda: len(processes_of(data_dir)) >= 8, "demo, supervisor, two servers, three nodes, client")
         interrupt(process, number)
         out, _ = process.communicate(timeout=60)
     finally:
