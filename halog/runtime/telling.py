@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 INTRUDER_S = 60.0
 """One that is refused tries again at once, and again: it is told once in so long."""
 
-INTRUDERS = 100
-"""So many are told apart; beyond that each is told again."""
+INTRUDERS = 20
+"""So many are told in that time, whatever they call themselves: names are cheap. The others are counted."""
 
 _SHOWN = {**{role.value: "active" for role in LEADING}, Role.FAILED.value: "failed"}
 REPLICA = "replica"
@@ -35,6 +35,7 @@ class Telling:
         self.history = history
         self._roles: dict[str, str] = {}
         self._refused: dict[str, float] = {}
+        self._untold = 0
         self._lock = threading.Lock()
 
     # --- copies ---
@@ -76,12 +77,15 @@ class Telling:
         self.history.tell(JOINED if up else LEFT, why, node=node)
 
     def intruder(self, name: str, why: str) -> None:
-        """Somebody was refused."""
+        """Somebody was refused. `name` is short: it is kept."""
         now = time.monotonic()
         with self._lock:
-            if now - self._refused.get(name, -INTRUDER_S) < INTRUDER_S:
+            self._refused = {n: at for n, at in self._refused.items() if now - at < INTRUDER_S}
+            if name in self._refused:
                 return
             if len(self._refused) >= INTRUDERS:
-                self._refused.clear()
+                self._untold += 1
+                return
             self._refused[name] = now
-        self.history.tell(INTRUDER, why, node=name)
+            untold, self._untold = self._untold, 0
+        self.history.tell(INTRUDER, why, node=name, more={"untold": untold} if untold else None)

@@ -11,7 +11,7 @@ import pytest
 
 from halog.adapters.memory import MemoryBroker, MemoryChannel, MemoryCoordinator, MemoryLog, MemoryStore, MemoryTree
 from halog.config import ApplicationConfig, ClusterConfig, Config, NodeConfig, SiteConfig
-from halog.errors import ClosedError, HalogError, StoreError, UnreachableError
+from halog.errors import ClosedError, ConfigError, HalogError, StoreError, UnreachableError
 from halog.ports import LogTail
 from halog.runtime.node import Adapters
 from halog.runtime.open import node
@@ -38,6 +38,19 @@ def test_a_directory_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
     with pytest.raises(HalogError, match=str(tmp_path)):
         open_store(tmp_path)
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+@pytest.mark.feature("Q5")
+@pytest.mark.parametrize("name", ["a b", "x" * 101, "..", "\udcff"])
+def test_a_name_other_nodes_would_refuse_is_refused_here(name: str) -> None:
+    """Before anything is opened: else every node would close its connections, and nobody would say why."""
+
+    def adapters(config: Config, name: str) -> Adapters:
+        raise AssertionError("opened")
+
+    config = Config(ClusterConfig("test"), SiteConfig(bootstrap="memory:1", zookeeper="memory:1"))
+    with pytest.raises(ConfigError, match="a node's name must be 1 to 100 of"):
+        node(config, name, adapters=adapters)
 
 
 def test_tails_made_beside_the_start_are_closed_if_it_fails() -> None:
