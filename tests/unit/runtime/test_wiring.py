@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from halog.adapters.memory import MemoryBroker, MemoryChannel, MemoryCoordinator, MemoryLog, MemoryStore, MemoryTree
-from halog.config import ApplicationConfig, ClusterConfig, Config, NodeConfig, SiteConfig
+from halog.config import ApplicationConfig, ClusterConfig, Config, NodeConfig, SiteConfig, TimingConfig
 from halog.errors import ClosedError, ConfigError, HalogError, StoreError, UnreachableError
 from halog.ports import LogTail
+from halog.runtime.hosting import core_settings
 from halog.runtime.node import Adapters
 from halog.runtime.open import node
 from halog.runtime.wiring import open_store
@@ -108,3 +109,11 @@ def test_a_store_that_can_be_opened_and_not_be_read_is_made_anew(tmp_path: Path)
     )
     node(config, "A", adapters=adapters).close()
     assert len(opened) == 2
+
+
+@pytest.mark.feature("Q4", "X9")
+@pytest.mark.parametrize("timing", [TimingConfig(), TimingConfig(call_deadline_ms=40_000, append_deadline_ms=7_000)])
+def test_a_transaction_is_said_to_be_discarded_when_no_caller_can_be_trying_it_again(timing: TimingConfig) -> None:
+    """As configured: a caller's deadline, and what its last attempt may take."""
+    config = Config(ClusterConfig("test"), SiteConfig(bootstrap="memory:1", zookeeper="memory:1"), timing=timing)
+    assert core_settings(config).discarded_ms == timing.call_deadline_ms + timing.append_deadline_ms
