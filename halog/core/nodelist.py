@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from halog.core.events import Tell
-from halog.core.group import LEVELS, priority
+from halog.core.group import LEVELS, could_fork, priority
 from halog.core.ids import Member
 from halog.core.table import SYNC, PartitionTable, Replica
 from halog.events import ADDED, DESIGNATED, MINIMUM, PRIORITY, REMOVED, TOO_FEW
@@ -74,8 +74,10 @@ def group_changes(before: PartitionTable, now: PartitionTable) -> Iterator[Tell]
         if priority(before, node) != priority(now, node):
             yield Tell(PRIORITY, node, cause, {"level": levels[priority(now, node)]})
     if was.required != group.required:
-        numbers = {"required": group.required or now.quorum or 1, "was": was.required or before.quorum or 1}
-        yield Tell(MINIMUM, "", cause if group.required else "the override has ended", numbers)
+        more = {"required": group.required or now.quorum or 1, "was": was.required or before.quorum or 1}
+        if could_fork(now, group.required):
+            more["may_fork"] = True
+        yield Tell(MINIMUM, "", cause if group.required else "the override has ended", more)
     if was.designated != group.designated:
         ended = f"{was.designated} is designated no more"
         yield Tell(DESIGNATED, "", cause if group.designated else ended, {"to": group.designated or "nobody"})

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from halog.core import events as ev
+from halog.core.group import could_fork
 from halog.core.roles import LEADING, Role
 from halog.events import CREATED, INTRUDER, JOINED, LEFT, ROLE
 from halog.runtime.history import History
@@ -24,7 +25,8 @@ INTRUDER_S = 60.0
 INTRUDERS = 20
 """So many are told in that time, whatever they call themselves: names are cheap. The others are counted."""
 
-_SHOWN = {**{role.value: "active" for role in LEADING}, Role.FAILED.value: "failed"}
+_LEADS = {role.value for role in LEADING}
+_SHOWN = {**dict.fromkeys(_LEADS, "active"), Role.FAILED.value: "failed"}
 REPLICA = "replica"
 
 
@@ -53,8 +55,10 @@ class Telling:
         was = self._roles.get(copy.name, REPLICA)
         self._roles[copy.name] = now
         if now != was:
-            s = copy.core.chain.state
-            more = {"role": now, "was": was}
+            s, table = copy.core.chain.state, copy.core.table
+            more: dict[str, object] = {"role": now, "was": was}
+            if role in _LEADS and could_fork(table, table.group.required):
+                more["may_fork"] = True
             self.history.tell(ROLE, why, more=more, partition=copy.name, epoch=s.epoch.number, lsn=s.lsn)
 
     def created(self, partition: str) -> None:

@@ -6,11 +6,11 @@ import pytest
 
 from halog.core import events as ev
 from halog.core.discarded import KEEP, Discarded
-from halog.core.nodelist import NodeList
+from halog.core.nodelist import NodeList, group_changes
 from halog.core.outcomes import Outcomes
 from halog.core.roles import Role
-from halog.core.table import ASYNC, SYNC, Replica
-from halog.events import ADDED, DISCARDED, ITEMS, REMOVED, TOO_FEW, TRANSFER
+from halog.core.table import ASYNC, SYNC, Group, Replica
+from halog.events import ADDED, DISCARDED, ITEMS, MINIMUM, REMOVED, TOO_FEW, TRANSFER
 from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, create, epoch, table, tx
 
 
@@ -124,6 +124,21 @@ def test_an_active_alone_tells_that_it_is() -> None:
     for _ in range(SETTINGS.silent_ms // 20 + 2):
         told += core.step(ev.Ticked(), after_ms=20)
     assert [t.kind for t in told if isinstance(t, ev.Tell)] == [TOO_FEW]
+
+
+# --- the group ---
+
+
+@pytest.mark.feature("Q3", "Q4")
+@pytest.mark.parametrize(("required", "may_fork"), [(1, {"may_fork": True}), (2, {}), (3, {})])
+def test_an_override_with_which_two_halves_could_go_on_says_so(required: int, may_fork: dict[str, bool]) -> None:
+    plain = table(quorum=2)
+    overridden = table(quorum=2, group=Group(required=required, reason="rack 4 moves"))
+    (told,) = group_changes(plain, overridden)
+    assert (told.kind, told.cause) == (MINIMUM, "rack 4 moves")
+    assert told.more == {"required": required, "was": 2, **may_fork}
+    (ended,) = group_changes(overridden, plain)
+    assert ended.more == {"required": 2, "was": required}
 
 
 # --- discarded transactions ---

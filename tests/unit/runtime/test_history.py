@@ -13,6 +13,7 @@ import pytest
 
 from halog.adapters.memory import MemoryBroker, MemoryLog
 from halog.core.roles import Role
+from halog.core.table import Group, PartitionTable
 from halog.errors import UnreachableError
 from halog.events import INTRUDER, JOINED, KINDS, LOST, ROLE, TEXT_CHARS, TOO_FEW, Event
 from halog.ports import Noted, TopicPartition
@@ -251,13 +252,34 @@ class Heard:
         self.told.append((kind.name, cause, more or node))
 
 
+def some_copy(required: int = 0) -> Any:
+    """In epoch 3 of a group of four, of which so many are required."""
+    state = SimpleNamespace(epoch=SimpleNamespace(number=3), lsn=5)
+    table = PartitionTable("p-0", "", "", 0, "p", tuple("ABCD"), 1, 3, group=Group(required=required))
+    return SimpleNamespace(name="p-0", core=SimpleNamespace(chain=SimpleNamespace(state=state), table=table))
+
+
+@pytest.mark.feature("Q3", "Q4")
+@pytest.mark.parametrize(("required", "may_fork"), [(0, {}), (3, {}), (2, {"may_fork": True})])
+def test_an_epoch_that_half_of_a_group_may_begin_is_told_to_be_one(required: int, may_fork: dict[str, bool]) -> None:
+    """Whoever looks for where two histories part finds it; the end of such an epoch parts nothing."""
+    heard = Heard()
+    telling = Telling(heard)  # type: ignore[arg-type]
+    copy = some_copy(required)
+    telling.role_changed(copy, Role.ACTIVE.value, "B left")
+    telling.role_changed(copy, Role.FOLLOWING.value, "fenced")
+    assert [more for _, _, more in heard.told] == [
+        {"role": "active", "was": "replica", **may_fork},
+        {"role": "replica", "was": "active"},
+    ]
+
+
 @pytest.mark.feature("Q4")
 def test_only_changes_between_active_replica_and_failed_are_role_changes() -> None:
     """An election's many steps are the log file's; operators hear of its outcome."""
     heard = Heard()
     telling = Telling(heard)  # type: ignore[arg-type]
-    state = SimpleNamespace(epoch=SimpleNamespace(number=3), lsn=5)
-    copy: Any = SimpleNamespace(name="p-0", core=SimpleNamespace(chain=SimpleNamespace(state=state)))
+    copy = some_copy()
     for role in (Role.FOLLOWING, Role.ELECTING, Role.CLAIMING, Role.OPENING, Role.ACTIVE, Role.VERIFYING, Role.ACTIVE,
                  Role.DRAINING, Role.HANDING, Role.FOLLOWING, Role.FAILED, Role.FOLLOWING):  # fmt: skip
         telling.role_changed(copy, role.value, f"because {role.value}")
