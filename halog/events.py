@@ -18,6 +18,12 @@ from halog.errors import RecordFormatError
 
 INFO, WARNING, ERROR = "info", "warning", "error"
 
+TEXT_CHARS = 1_000
+"""A longer text in an event is cut: an event must fit any topic."""
+
+ITEMS = 100
+"""What stands behind them in a list of an event is left out."""
+
 
 class Kind(NamedTuple):
     """A code and all that is fixed about it. `text` is a template over the event's fields and those of `more`."""
@@ -119,11 +125,26 @@ class At(NamedTuple):
     lsn: int | None = None
 
 
+def _tame(value: Any) -> Any:
+    """Short, and without lone surrogates, which no encoder takes."""
+    if isinstance(value, str):
+        return value[:TEXT_CHARS].encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_tame(item) for item in value[:ITEMS]]
+    if isinstance(value, dict):
+        return {_tame(key): _tame(item) for key, item in list(value.items())[:ITEMS]}
+    return value
+
+
 def event(
     kind: Kind, at: At, *, name: str, time_ms: int, node: str, cause: str, more: Mapping[str, Any] | None = None
 ) -> Event:
-    """An event of `kind` with its text; `name` becomes its id. KeyError if `more` lacks what the template names."""
-    facts = dict(more or {})
+    """An event of `kind` with its text; `name` becomes its id. KeyError if `more` lacks what the template names.
+
+    Whatever strangers put into names and texts: the event is short, and can be encoded.
+    """
+    facts = {key: _tame(value) for key, value in (more or {}).items()}
+    node, cause = _tame(node), _tame(cause)
     text = kind.text.format(**facts, partition=at.partition, node=node, cause=cause)
     return Event(
         id=name, code=kind.code, name=kind.name, severity=kind.severity, time_ms=time_ms, cluster=at.cluster,

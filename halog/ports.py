@@ -122,12 +122,21 @@ class Log(Protocol):
     def close(self) -> None: ...
 
 
+class Noted(NamedTuple):
+    """What became of values given to a journal."""
+
+    left: int
+    """How many, counted from the last one back, are not known to be in the log."""
+    refused: int = 0
+    """How many before those the log will never take: each is too large."""
+
+
 class LogJournal(Protocol):
     """Ordinary appends of its own producer, so that it slows down nobody. One thread writes."""
 
-    def note(self, values: Sequence[bytes]) -> int:
-        """Append in order, waiting a few seconds at most; how many, counted from the last one back, are not known to be
-        in the log, and may be written again (they may be there twice then)."""
+    def note(self, values: Sequence[bytes]) -> Noted:
+        """Append in order, waiting a few seconds at most. What is left may be written again (it may be there twice
+        then); a value the log will never take is passed over, and holds up none behind it."""
 
     def close(self) -> None:
         """End a write that is under way, and let go."""

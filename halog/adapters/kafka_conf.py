@@ -80,6 +80,7 @@ def journal(bootstrap: str) -> dict[str, Any]:
         **common(bootstrap),
         "acks": "all",
         "linger.ms": 5,
+        "batch.size": 65_536,  # a broker that finds a batch too large refuses all of it: only a single value may be
         "message.timeout.ms": int(JOURNAL_S * 1000),
         "enable.metrics.push": False,
     }

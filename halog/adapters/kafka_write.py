@@ -13,10 +13,12 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from halog.adapters import kafka_conf
 from halog.errors import HalogError, LogError, OutcomeUnknownError, RefusedError
-from halog.ports import TopicPartition
+from halog.ports import Noted, TopicPartition
 
 log = logging.getLogger("halog.kafka")
 _FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
+_SETTLED = {KafkaError.NO_ERROR, KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE}
+"""Written, or what no repetition mends."""
 _IN_DOUBT = {KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT}
 
 
@@ -54,15 +56,12 @@ class KafkaJournal:
         self._closed = threading.Event()
         self._producer: Any = Producer(kafka_conf.journal(bootstrap))
 
-    def note(self, values: Sequence[bytes]) -> int:
+    def note(self, values: Sequence[bytes]) -> Noted:
         """See LogJournal."""
-        failed: list[int] = []
-        answered: list[int] = []
+        answers: dict[int, int] = {}  # position → error code
 
         def report(at: int, error: Any) -> None:
-            answered.append(at)
-            if error is not None:
-                failed.append(at)
+            answers[at] = KafkaError.NO_ERROR if error is None else error.code()
 
         for i, value in enumerate(values):
             try:
@@ -70,11 +69,16 @@ class KafkaJournal:
                     self._tp[0], value=value, partition=self._tp[1], on_delivery=lambda e, m, at=i: report(at, e)
                 )
             except BufferError:
-                report(i, "full")
-        while len(answered) < len(values) and not self._closed.is_set():  # message.timeout.ms bounds it
+                answers[i] = KafkaError._QUEUE_FULL
+            except KafkaException as e:
+                report(i, e.args[0])
+        while len(answers) < len(values) and not self._closed.is_set():  # message.timeout.ms bounds it
             self._producer.poll(0.1)
-        known = set(answered) - set(failed)
-        return len(values) - next((i for i in range(len(values)) if i not in known), len(values))
+        done = next((i for i in range(len(values)) if answers.get(i) not in _SETTLED), len(values))
+        refused = [i for i in range(done) if answers[i] != KafkaError.NO_ERROR]
+        for i in refused:
+            log.warning("%s takes no value of %d bytes: it is dropped", self._tp[0], len(values[i]))
+        return Noted(len(values) - done, len(refused))
 
     def close(self) -> None:
         """See LogJournal."""

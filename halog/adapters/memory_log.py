@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from halog.adapters.memory_broker import Answer, MemoryBroker, Row, Wire
 from halog.errors import ClosedError, DeadlineError, LogError, OverloadedError, RecordTooLargeError, RefusedError
-from halog.ports import Delivery, Entry, OutOfRange, TopicPartition
+from halog.ports import Delivery, Entry, Noted, OutOfRange, TopicPartition
 
 log = logging.getLogger("halog.memory")
 MAX_QUEUED = 100_000  # as the Kafka adapter's produce queue
@@ -81,12 +81,13 @@ class MemoryJournal:
     def __init__(self, broker: MemoryBroker, tp: TopicPartition) -> None:
         self._broker, self._tp = broker, tp
 
-    def note(self, values: Sequence[bytes]) -> int:
+    def note(self, values: Sequence[bytes]) -> Noted:
         with self._broker.lock:
             if self._broker.shelf(self._tp).held is not None:
-                return len(values)
-        self._broker.write(self._tp, [(b"", value, {}) for value in values], marker=False)
-        return 0
+                return Noted(len(values))
+        fit = [value for value in values if len(value) <= MAX_BYTES]
+        self._broker.write(self._tp, [(b"", value, {}) for value in fit], marker=False)
+        return Noted(0, len(values) - len(fit))
 
     def close(self) -> None:
         """The broker is shared: nothing to let go."""

@@ -8,6 +8,7 @@ waits out failovers exactly like an application's.
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -190,7 +191,7 @@ def _ignore(state: SessionState) -> None:
 def connect(config_path: Path, timeout_s: float) -> Iterator[Connection]:
     """A connection for the length of a command."""
     config = load_config(config_path)
-    name = f"halog-cli-{socket.gethostname()}-{os.getpid()}"
+    name = f"halog-cli-{re.sub(r'[^A-Za-z0-9._-]', '-', socket.gethostname())[:60]}-{os.getpid()}"
     connection = Connection(config, adapters_for(config, name), name, timeout_s)
     try:
         connection.open()

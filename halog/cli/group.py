@@ -35,8 +35,22 @@ class Duration(click.ParamType[int]):
         return int(found[1]) * _UNITS[found[2]] * 1_000
 
 
+class Text(click.ParamType[str]):
+    """What can be kept: arguments that are no UTF-8 arrive with lone surrogates, which no encoder takes."""
+
+    name = "text"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self.fail(f"{text!a} is no UTF-8", param, ctx)
+        return text
+
+
 for_option = click.option("--for", "for_ms", type=Duration(), default=None, help="End it by itself after so long.")
-reason_option = click.option("--reason", default="", metavar="TEXT", help="Stands in the event history.")
+reason_option = click.option("--reason", type=Text(), default="", metavar="TEXT", help="Stands in the event history.")
 
 
 def _change(target: str, config_path: Path, timeout_s: float, change: Change, node: str = "") -> list[PartitionTable]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from halog.ports import TopicPartition
 from halog.runtime import cluster
-from halog.runtime.snapshots import MARKER, Marker
+from halog.runtime.snapshots import MARKER, marked_position
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def read_marker(connection: Connection, table: PartitionTable) -> tuple[ChainState, int] | None:
-    """(state, next offset), or None if there is no marker, or one of another log."""
+    """(state, next offset), or None if there is no marker, or one of another log or format."""
     tp = TopicPartition(cluster.state_topic(connection.config, table.policy), table.index)
     raw: bytes | None = None
     for key, value in connection.adapters.log.read_keyed(tp):
@@ -25,7 +23,7 @@ def read_marker(connection: Connection, table: PartitionTable) -> tuple[ChainSta
             raw = value
     if raw is None:
         return None
-    position = msgspec.msgpack.decode(raw, type=Marker).position
-    if position.state.log_id.hex() != table.log_id:
+    position = marked_position(raw)
+    if position is None or position.state.log_id.hex() != table.log_id:
         return None
     return position.state, position.next_offset

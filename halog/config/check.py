@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
 """Names become topic and znode names. Kafka allows 249 characters; 100 leave room for prefix and suffix."""
+NAMED: Final = "1 to 100 of A-Z a-z 0-9 . _ -"
 PATTERN: Final = frozenset("*?[]")
 MIN_SLOTS_PER_PARTITION: Final = 10
 """As `mappers.consistent_hash` refuses it: below, shares differ by more than 10 %."""
@@ -34,6 +35,11 @@ BROKER_BYTES: Final = 64 * 1024 * 1024
 """The largest record a broker is ever asked to take: above it memory per request, not the limit, is the problem."""
 
 Problems = Iterator[tuple[str, str]]
+
+
+def is_name(text: str) -> bool:
+    """May a cluster, a site, a zone, a policy or a node be called this?"""
+    return NAME.match(text) is not None and text not in (".", "..")
 
 
 def problem(source: str, key: str, reason: str) -> ConfigError:
@@ -90,11 +96,8 @@ def _names(config: Config) -> Problems:
     for section in ("zones", "policies", "nodes"):
         named += [(f"{section}.{name}", name) for name in getattr(config, section)]
     for key, name in named:
-        if not NAME.match(name) or name in (".", ".."):
-            yield (
-                key,
-                f"the name {name[:110]!r} must be 1 to 100 of A-Z a-z 0-9 . _ - (it becomes topic and znode names)",
-            )
+        if not is_name(name):
+            yield key, f"the name {name[:110]!r} must be {NAMED} (it becomes topic and znode names)"
 
 
 def _site(site: SiteConfig) -> Problems:

@@ -1,25 +1,24 @@
 """Transactions an ended epoch left behind, until it is certain that they did not happen (Q4, R4).
 
 What was in flight when an epoch ended is unknown; so is a record that readers skip, for its id may have been tried
-again. Both are certain once a higher epoch has opened and a caller's repetitions have had their time: whatever the
-outcome table does not know by then did not happen. Bounded; tells, and decides nothing.
+again. Both are certain once a higher epoch has opened and a caller's repetitions have had their time: whatever has not
+happened by then did not. One that happens meanwhile is taken out at once, for the outcome table may forget it before.
+Bounded; tells, and decides nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
 from halog.core.events import Tell
 from halog.core.outcomes import Outcomes
-from halog.events import DISCARDED
+from halog.events import DISCARDED, ITEMS
 
 KEEP = 10_000
 """Ids waited for per partition: more than may be in flight. What comes beyond is in the log's own list only."""
-
-SHOWN = 100
-"""Ids in one event: 5 kB of JSON."""
 
 
 class _Left(msgspec.Struct, frozen=True, gc=False):
@@ -32,31 +31,29 @@ class _Left(msgspec.Struct, frozen=True, gc=False):
 class Discarded:
     """Of one copy."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_left", "_outcomes")
 
-    def __init__(self) -> None:
-        self._left: dict[bytes, _Left] = {}
+    def __init__(self, outcomes: Outcomes) -> None:
+        self._outcomes = outcomes
+        self._left: dict[bytes, _Left] = outcomes.awaited
 
     def __bool__(self) -> bool:
         return bool(self._left)
 
     def left(self, tx: bytes, epoch: int, lsn: int, now: int, why: str) -> None:
         """`tx` was to be `lsn` of an epoch that ended, or that readers skipped it in."""
-        if len(self._left) < KEEP:
+        known = self._outcomes.get(tx) is not None or self._outcomes.expired(tx)
+        if not known and len(self._left) < KEEP:
             self._left.setdefault(tx, _Left(epoch, lsn, now, why))
 
-    def certain(self, now: int, wait_ms: int, led: int, outcomes: Outcomes) -> Iterator[Tell]:
+    def certain(self, now: int, wait_ms: int, led: int) -> Iterator[Tell]:
         """Tell what is certain by now. `led`: number of the last epoch opened."""
-        due = {tx: x for tx, x in self._left.items() if led > x.epoch and now - x.since >= wait_ms}
-        groups: dict[tuple[int, str], list[bytes]] = {}
-        for tx, x in due.items():
+        due = [(tx, x) for tx, x in self._left.items() if led > x.epoch and now - x.since >= wait_ms]
+        groups: dict[tuple[int, str], list[dict[str, Any]]] = {}
+        for tx, x in due:
             del self._left[tx]
-            if outcomes.get(tx) is None and not outcomes.expired(tx):
-                groups.setdefault((x.epoch, x.why), []).append(tx)
-        for (epoch, why), ids in groups.items():
-            yield _told(epoch, why, ids, {tx: due[tx].lsn for tx in ids})
-
-
-def _told(epoch: int, why: str, ids: list[bytes], lsns: dict[bytes, int]) -> Tell:
-    shown = [{"tx": tx.hex(), "lsn": lsns[tx]} for tx in ids[:SHOWN]]
-    return Tell(DISCARDED, "", why, {"count": len(ids), "of_epoch": epoch, "transactions": shown})
+            groups.setdefault((x.epoch, x.why), []).append({"tx": tx.hex(), "lsn": x.lsn})
+        for (epoch, why), found in groups.items():
+            for i in range(0, len(found), ITEMS):
+                part = found[i : i + ITEMS]
+                yield Tell(DISCARDED, "", why, {"count": len(part), "of_epoch": epoch, "transactions": part})

@@ -42,12 +42,17 @@ def rank(table: PartitionTable, node: str) -> tuple[int, int]:
     return -priority(table, node), table.configured.index(node)
 
 
+def could_fork(table: PartitionTable, required: int) -> bool:
+    """Could two halves go on without each other, with so many nodes required (F6)? 0: the quorum is."""
+    return 0 < 2 * required <= len(table.configured)
+
+
 def why_not_required(table: PartitionTable, nodes: int, *, may_fork: bool) -> str | None:
     """What speaks against so many nodes instead of the quorum (Q3, F6), or None. 0 takes an override back."""
     size = len(table.configured)
     if not 0 <= nodes <= size:
         return f"{table.name} has {size} nodes: the required number must be from 1 to {size} (0: the quorum again)"
-    if nodes and 2 * nodes <= size and not may_fork:
+    if could_fork(table, nodes) and not may_fork:
         return (
             f"with {nodes} of {size} nodes required both halves of {table.name} could go on without each other; "
             "confirm with --may-fork, or in a group of two designate one node"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from halog.core.events import Tell
-from halog.core.group import LEVELS, priority
+from halog.core.group import LEVELS, could_fork, priority
 from halog.core.ids import Member
 from halog.core.table import SYNC, PartitionTable, Replica
 from halog.events import ADDED, DESIGNATED, MINIMUM, PRIORITY, REMOVED, TOO_FEW
@@ -74,9 +74,11 @@ def group_changes(before: PartitionTable, now: PartitionTable) -> Iterator[Tell]
         if priority(before, node) != priority(now, node):
             yield Tell(PRIORITY, node, asked, {"level": levels[priority(now, node)]})
     if was.required != group.required:
-        numbers = {"required": group.required or now.quorum or 1, "was": was.required or before.quorum or 1}
+        more = {"required": group.required or now.quorum or 1, "was": was.required or before.quorum or 1}
+        if could_fork(now, group.required):
+            more["may_fork"] = True
         cause = (group.required_reason or asked) if group.required else "the override has ended"
-        yield Tell(MINIMUM, "", cause, numbers)
+        yield Tell(MINIMUM, "", cause, more)
     if was.designated != group.designated:
         ended = f"{was.designated} is designated no more"
         cause = (group.designated_reason or asked) if group.designated else ended

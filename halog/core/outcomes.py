@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from typing import Any
 
 KEEP = 50_000
 """Ids remembered per partition: ten seconds at 5,000 commits/s, longer than a client keeps re-asking."""
@@ -18,7 +19,7 @@ STAMP_BYTES = 8
 class Outcomes:
     """Insertion-ordered and bounded; deterministic, so that every copy forgets the same ids."""
 
-    __slots__ = ("_by_id", "_order", "horizon", "keep")
+    __slots__ = ("_by_id", "_order", "awaited", "horizon", "keep")
 
     def __init__(self, items: Iterable[tuple[bytes, int]] = (), horizon: bytes = b"", keep: int = KEEP) -> None:
         self._by_id: dict[bytes, int] = dict(items)
@@ -26,12 +27,16 @@ class Outcomes:
         """The ids, oldest first: a dict's own first key is ever farther away, the more were deleted before it."""
         self.horizon = horizon
         self.keep = keep
+        self.awaited: dict[bytes, Any] = {}
+        """What somebody notes of ids that may still happen (`halog.core.discarded`); one that happens is taken out."""
 
     def add(self, tx: bytes, lsn: int) -> None:
         """Remember, and forget the oldest beyond `keep`."""
         if tx not in self._by_id:
             self._order.append(tx)
         self._by_id[tx] = lsn
+        if self.awaited:
+            self.awaited.pop(tx, None)
         if len(self._by_id) > self.keep:
             oldest = self._order.popleft()
             del self._by_id[oldest]

@@ -60,7 +60,7 @@ class Partition:
         self.acked: tuple[Any, int] = (None, 0)
         self.acked_at = now
         self.held = Held()
-        self.discarded = Discarded()
+        self.discarded = Discarded(outcomes)
         self.campaign = Campaign(self, now)
         self.leading: Leading | None = None
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
@@ -383,8 +383,7 @@ class Partition:
 
     def _ticked(self, e: ev.Ticked) -> None:
         if self.discarded:
-            s = self.settings
-            self.out += self.discarded.certain(self.now, s.commit_deadline_ms, self.chain.state.led, self.outcomes)
+            self.out += self.discarded.certain(self.now, self.settings.discarded_ms, self.chain.state.led)
         if self.leading is not None:
             self.leading.ticked()
         else:

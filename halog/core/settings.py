@@ -26,6 +26,9 @@ class Settings(msgspec.Struct, frozen=True):
 
     commit_deadline_ms: int = 5_000
     """An append unanswered this long ends the epoch (W4): longer than a broker restart, shorter than a caller waits."""
+    discarded_ms: int = 20_000
+    """What an ended epoch left behind is told to be discarded after so long (Q4): a caller tries again until its
+    deadline, and an append of its last attempt may take the commit deadline more."""
     start_deadline_ms: int = 3_000
     """`EpochStarted` or `EpochOpened` not read back in this time: give up the epoch and try anew."""
     election_ms: int = 40

@@ -209,7 +209,7 @@ def decode_incoming(data: bytes) -> Control | Request:
     try:
         frame: Control | Request = _INCOMING.decode(data)
         return frame
-    except msgspec.MsgspecError as e:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise FrameError(f"a peer sent {len(data)} bytes that are no frame of protocol {PROTOCOL}: {e}") from e
 
 
@@ -218,5 +218,5 @@ def decode_reply(data: bytes) -> Reply:
     try:
         frame: Reply = _REPLY.decode(data)
         return frame
-    except msgspec.MsgspecError as e:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise FrameError(f"a node answered {len(data)} bytes that are no reply of protocol {PROTOCOL}: {e}") from e

@@ -2,7 +2,8 @@
 
 Whoever tells something never waits: he leaves the event in a bounded queue. The thread writes what is there in one go
 and tries again while the log is away; what the queue cannot hold meanwhile is counted, and the gap is told in the
-history itself once there is room. Nothing here is on the path of a commit or an election, and nothing rests on it.
+history itself once there is room. What waits is encoded already, so that nothing in it can keep the rest from being
+written. Nothing here is on the path of a commit or an election, and nothing rests on it.
 """
 
 from __future__ import annotations
@@ -15,21 +16,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from halog.events import LOST, At, Event, Kind, event
-from halog.ports import LogJournal
+from halog.ports import LogJournal, Noted
 
 logger = logging.getLogger("halog.events")
 
 MAX_WAITING = 1_000
-"""Events kept while the log is away, about 0.5 MB: ten failovers of a hundred partitions."""
+"""Events kept while the log is away, those under way to it included, about 0.5 MB: ten failovers of a hundred
+partitions."""
 
 GATHER_S = 0.05
 """Events come in bursts, when nodes have something better to do than to write them one by one."""
 
 AGAIN_S = 0.5
 """Pause after a write that came to nothing."""
-
-CAUSE_CHARS = 1_000
-"""A longer cause is cut: an event must fit any topic."""
 
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -40,11 +39,14 @@ class History:
     def __init__(self, cluster: str, node: str, run: int, journal: Callable[[], LogJournal]) -> None:
         self.cluster, self.node, self.run = cluster, node, run
         self.dropped = 0
-        """Events the history does not hold: the log was away for longer than the queue could bridge."""
+        """Events the history does not hold: the log was away for longer than the queue could bridge, or took none so
+        large."""
         self._open_journal = journal
         self._journal: LogJournal | None = None
         self._changed = threading.Condition()
-        self._waiting: deque[Event] = deque()
+        self._waiting: deque[bytes] = deque()
+        self._under_way = 0
+        """Events the thread has in hand."""
         self._count = 0
         self._gap = 0
         self._closing = threading.Event()
@@ -76,36 +78,43 @@ class History:
     def _tell(self, kind: Kind, at: At, node: str, cause: str, more: Mapping[str, Any] | None) -> None:
         with self._changed:
             told = self._made(kind, at, node, cause, more)
-            if len(self._waiting) < MAX_WAITING and not self._closing.is_set():
-                self._waiting.append(told)
+            data = told.to_bytes()
+            if len(self._waiting) + self._under_way < MAX_WAITING and not self._closing.is_set():
+                self._waiting.append(data)
             else:
-                self.dropped += 1
-                self._gap += 1
+                self._lose(1)
             self._changed.notify()
         logger.log(_LEVELS[kind.severity], "%s %s", told.code, told.text)
+
+    def _lose(self, count: int) -> None:
+        self.dropped += count
+        self._gap += count
 
     def _made(self, kind: Kind, at: At, node: str, cause: str, more: Mapping[str, Any] | None) -> Event:
         self._count += 1
         name = f"{self.node}/{self.run}/{self._count}"
         now = time.time_ns() // 1_000_000
-        return event(kind, at, name=name, time_ms=now, node=node, cause=cause[:CAUSE_CHARS], more=more)
+        return event(kind, at, name=name, time_ms=now, node=node, cause=cause, more=more)
 
     # --- the thread ---
 
     def _work(self) -> None:
         while batch := self._next():
-            left = self._write(batch)
-            if left:
-                with self._changed:
+            left, refused = self._write(batch)
+            with self._changed:
+                self._under_way = 0
+                self._lose(refused)
+                if left:
                     self._waiting.extendleft(reversed(batch[len(batch) - left :]))
                     if self._closing.is_set():
                         self.dropped += len(self._waiting)
                         return
+            if left:
                 self._closing.wait(AGAIN_S)
             else:
                 self._tell_gap()
 
-    def _next(self) -> Sequence[Event]:
+    def _next(self) -> Sequence[bytes]:
         """What is there; nothing: the node closes, and all is written."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing.is_set())
@@ -113,28 +122,28 @@ class History:
         with self._changed:
             batch = list(self._waiting)
             self._waiting.clear()
+            self._under_way = len(batch)
             return batch
 
-    def _write(self, batch: Sequence[Event]) -> int:
-        """How many, from the last one back, are not known to be written."""
+    def _write(self, batch: Sequence[bytes]) -> Noted:
         try:
             if self._journal is None:
                 self._journal = self._open_journal()
-            left = self._journal.note([e.to_bytes() for e in batch])
-            why = "the log did not acknowledge"
+            noted, why = self._journal.note(batch), "the log did not acknowledge"
         except Exception as error:
-            left, why = len(batch), str(error)
-        if left and not self._away:
+            noted, why = Noted(len(batch)), str(error)
+        if noted.left and not self._away:
             logger.warning("the event history cannot be written, going on trying: %s", why)
-        self._away = left > 0
-        return left
+        self._away = noted.left > 0
+        return noted
 
     def _tell_gap(self) -> None:
         """Behind what was written, once there is room again."""
         with self._changed:
             if self._gap and not self._waiting:
                 count, self._gap = self._gap, 0
-                self.tell(LOST, "the log was away for longer than events can wait", more={"count": count})
+                why = "the log was away for longer than events can wait, or takes none so large"
+                self.tell(LOST, why, more={"count": count})
 
     def close(self, timeout_s: float = 1.0) -> None:
         """Write what waits, if the log takes it in time."""

@@ -24,14 +24,6 @@ def make_host(c: Config, a: Adapters, me: Member, router: Router, telling: Telli
     if a.store is None:
         return None
     store = FlushedStore(a.store, c.timing.store_flush_ms / 1000, c.limits.store_flush_changes)
-    settings = Settings(
-        commit_deadline_ms=c.timing.append_deadline_ms,
-        min_stay_ms=c.timing.min_stay_ms,
-        silent_ms=c.timing.non_response_timeout_ms * 5 // 2,  # a node's silence is judged first, then its copy's
-        max_record_bytes=c.limits.max_record_bytes,
-        max_in_flight=c.limits.max_in_flight,
-        max_in_flight_bytes=c.limits.max_in_flight_bytes,
-    )
     policies = {name: CopyPolicy(policy.before_images, Sync[policy.remote_sync]) for name, policy in c.policies.items()}
     snapshots = Snapshots(
         a.log,
@@ -40,4 +32,17 @@ def make_host(c: Config, a: Adapters, me: Member, router: Router, telling: Telli
         c.cluster.name,
         Policy(c.snapshot.every_records, c.snapshot.every_ms, c.snapshot.keep_records),
     )
-    return Host(me, c.site.name, settings, policies, a.log, a.coordinator, store, router, snapshots, telling)
+    return Host(me, c.site.name, core_settings(c), policies, a.log, a.coordinator, store, router, snapshots, telling)
+
+
+def core_settings(c: Config) -> Settings:
+    """What the core takes from a configuration."""
+    return Settings(
+        commit_deadline_ms=c.timing.append_deadline_ms,
+        discarded_ms=c.timing.call_deadline_ms + c.timing.append_deadline_ms,
+        min_stay_ms=c.timing.min_stay_ms,
+        silent_ms=c.timing.non_response_timeout_ms * 5 // 2,  # a node's silence is judged first, then its copy's
+        max_record_bytes=c.limits.max_record_bytes,
+        max_in_flight=c.limits.max_in_flight,
+        max_in_flight_bytes=c.limits.max_in_flight_bytes,
+    )

@@ -24,6 +24,8 @@ from halog.runtime.copy import monotonic_ms
 
 logger = logging.getLogger("halog.members")
 
+BREAKS = "its address breaks connections"
+
 
 class NodeInfo(msgspec.Struct, frozen=True):
     """A node's registration: the znode below `nodes/`."""
@@ -189,31 +191,35 @@ class Membership:
             broke.set()
             self._closed(link, peer)
 
-        link.dialled_ms = monotonic_ms()
+        peer, why = None, ""
         try:
-            peer = self.channel.dial(link.info.address, self.non_response_ms / 1000, self._unexpected, closed)
-        except HalogError as e:
-            refused = e.evidence.get("refused")
-            self._unreached(link, "its address refuses connections" if refused else "it cannot be reached")
-            return
-        try:
-            peer.send(self.hello)
-            peer.send(frames.encode(frames.KeepAlive(monotonic_ms(), self.tails())))
-        except UnreachableError:
-            self._unreached(link, "its address breaks connections")
-            return
-        link.peer = peer
-        link.dialling = False
-        if self.closed:
+            peer, why = self._reached(link, closed)
+        finally:  # whatever happened: it may be dialled again
+            with self.lock:
+                link.peer, link.dialling = peer, False
+                link.retry_ms = monotonic_ms() + self.keep_alive_ms
+        if peer is None:
+            self._down(link, why)
+        elif self.closed:
             peer.close()
         elif broke.is_set():  # its end came before it was ours
             self._closed(link, peer)
         # It is up once it is heard, too.
 
-    def _unreached(self, link: _Link, why: str) -> None:
-        link.dialling = False
-        link.retry_ms = monotonic_ms() + self.keep_alive_ms
-        self._down(link, why)
+    def _reached(self, link: _Link, closed: Callable[[Peer], None]) -> tuple[Peer | None, str]:
+        """A connection that took our first frames; or None, and why."""
+        try:
+            peer = self.channel.dial(link.info.address, self.non_response_ms / 1000, self._unexpected, closed)
+        except HalogError as e:
+            refused = e.evidence.get("refused")
+            return None, "its address refuses connections" if refused else "it cannot be reached"
+        link.dialled_ms = monotonic_ms()  # not before: a slow dial says nothing of how long a connection lasts
+        try:
+            peer.send(self.hello)
+            peer.send(frames.encode(frames.KeepAlive(monotonic_ms(), self.tails())))
+        except UnreachableError:
+            return None, BREAKS
+        return peer, ""
 
     def _unexpected(self, peer: Peer, frame: bytes) -> None:
         raise FrameError(f"{peer.remote} sent a frame on a connection that only carries ours")
@@ -227,11 +233,13 @@ class Membership:
             link.peer = None
             if self.links.get(link.info.name) is not link or link.left:
                 return
-            link.dialling = True
-        if monotonic_ms() - link.dialled_ms < self.keep_alive_ms:
-            self._unreached(link, "its address breaks connections")
-        else:
+            now = monotonic_ms()
+            link.dialling = lasted = now - link.dialled_ms >= self.keep_alive_ms
+            link.retry_ms = now + self.keep_alive_ms
+        if lasted:
             self._dial(link)
+        else:
+            self._down(link, BREAKS)
 
     def broken(self, node: str) -> None:
         """A connection from this member broke: see whether it still answers."""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from halog.backend import Invocation, Invoked
 from halog.config import Config, load_config
-from halog.errors import StoreError
+from halog.config.check import NAMED, is_name
+from halog.errors import ConfigError, StoreError
 from halog.ports import Log
 from halog.runtime import cluster, schemas
 from halog.runtime.node import Adapters, Runtime
@@ -38,6 +39,8 @@ def node(
     settings = load_config(config)
     import_modules(settings)
     name = name or f"client-{os.getpid()}"
+    if not is_name(name):
+        raise ConfigError(f"a node's name must be {NAMED}, not {name[:110]!a}", name=ascii(name[:110]))
     try:
         return _joined(settings, name, registry, adapters)
     except StoreError as e:

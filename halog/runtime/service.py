@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from halog.backend import Found, Invocation, Invoked
+from halog.config.check import NAMED, is_name
 from halog.core import events as ev
 from halog.core.ids import Member
 from halog.errors import FrameError, HalogError, NotActiveError, RefusedError, UnreachableError
@@ -32,6 +33,9 @@ WAIT_S = 0.5
 
 PAGE_BYTES = 1_000_000
 """A page of a scan ends with the object that passes this: with the largest object it still fits a frame."""
+
+SHOWN = 40
+"""Characters of a name that is none, for people."""
 
 Execute = Callable[[str, Invocation], Invoked]
 
@@ -82,6 +86,9 @@ class Service:
             self._answer(peer, handler, frame)
 
     def _introduced(self, peer: Peer, hello: frames.Hello) -> None:
+        for name in (hello.node, hello.cluster):
+            if not is_name(name):
+                raise self._refused(ascii(hello.node[:SHOWN]), f"{name[:SHOWN]!a} is no name: that is {NAMED}")
         if hello.cluster != self.hello.cluster:
             raise self._refused(hello.node, f"it belongs to cluster {hello.cluster!r}, this is {self.hello.cluster!r}")
         if hello.protocol != self.hello.protocol:

@@ -42,6 +42,10 @@ CHUNK = 2_000
 BLOCK = 1_000
 """Transaction ids per outcome block."""
 
+FORMAT = 2
+"""Of the state topic's records. In 1 (which no marker and no mark names) objects stood under their references. What
+another format's snapshot holds is not read: it would be a copy that misses objects, and nobody would know."""
+
 MARKER = b"p"
 _OBJECT = ord("k")
 _PAIR = struct.Struct(">Q16s")
@@ -54,9 +58,16 @@ class Marker(msgspec.Struct, frozen=True):
     """Everything up to `position` is in the state topic."""
 
     position: StoredPosition
+    format: int = 1
 
 
-_MARKER = msgspec.msgpack.Decoder(Marker)
+class _Format(msgspec.Struct, frozen=True):
+    """Of a marker only this is known before it is compared."""
+
+    format: int = 1
+
+
+_MARKER, _FORMAT = msgspec.msgpack.Decoder(Marker), msgspec.msgpack.Decoder(_Format)
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -126,7 +137,7 @@ class Snapshots:
         known = self._marked.get(copy.name)
         if known is None:
             found = self._read_mark(copy)
-            lsn, _, end = (0, 0, 0) if found is None else _numbers(found.data)
+            lsn, end = (0, 0) if found is None else _numbers(found.data)
             known = self._marked[copy.name] = Known(lsn, end, time.monotonic())
         return known
 
@@ -228,13 +239,13 @@ class Snapshots:
 
     def _mark(self, copy: Copy, position: StoredPosition, since: int) -> None:
         tp = self._tp(copy)
-        data = msgspec.msgpack.encode(Marker(position))
+        data = msgspec.msgpack.encode(Marker(position, FORMAT))
         start = self.log.bounds(tp)[1]
         self._writer(copy).write(tp, [(MARKER, data, {}), *self._expired_blocks(since, position.state.lsn)])
         if not any(key == MARKER and value == data for key, value in self.log.read_keyed(tp, start)):
             raise RefusedError(f"the marker of {copy.name} was not committed")
         end = self.log.bounds(tp)[1]
-        mark = f"{position.state.lsn} {position.next_offset} {end}".encode()
+        mark = f"{position.state.lsn} {position.next_offset} {end} {FORMAT}".encode()
         found = self._read_mark(copy)
         if found is None:
             self.coordinator.create(self._path(copy), mark)
@@ -269,12 +280,12 @@ class Snapshots:
         start, _ = self.log.bounds(copy.tp)
         latest = dict(self.log.read_keyed(tp))
         marker = latest.pop(MARKER, None)
-        position = None if marker is None else _MARKER.decode(marker).position
+        position = None if marker is None else marked_position(marker)
         if position is None or position.state.log_id != empty.log_id:
             if start > 0:
                 raise LogError(
-                    f"the log of {copy.name} begins at offset {start} and no snapshot covers what is missing; "
-                    "restore the state topic from a backup",
+                    f"the log of {copy.name} begins at offset {start} and no snapshot covers what is missing, or "
+                    f"none of format {FORMAT}; restore the state topic from a backup, or start a node that has a copy",
                     partition=copy.name,
                 )
             return empty, 0, Outcomes(), -1
@@ -294,10 +305,19 @@ class Snapshots:
         self._writers.clear()
 
 
-def _numbers(mark: bytes) -> tuple[int, int, int]:
-    """(lsn, next offset, end) of a mark; the first ones had no end."""
-    lsn, next_offset, *end = map(int, mark.split())
-    return lsn, next_offset, end[0] if end else 0
+def marked_position(marker: bytes) -> StoredPosition | None:
+    """What a marker in the state topic says; None if its topic is of another format."""
+    if _FORMAT.decode(marker).format != FORMAT:
+        return None
+    return _MARKER.decode(marker).position
+
+
+def _numbers(mark: bytes) -> tuple[int, int]:
+    """(lsn, end) of a mark; zeros for one that names no format, or another: everything is written anew."""
+    fields = mark.split()
+    if len(fields) != 4 or fields[3] != b"%d" % FORMAT:
+        return 0, 0
+    return int(fields[0]), int(fields[2])
 
 
 def _lsn(stored: bytes) -> int:

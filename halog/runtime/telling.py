@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from halog.core import events as ev
+from halog.core.group import could_fork
 from halog.core.roles import LEADING, Role
 from halog.events import CREATED, INTRUDER, JOINED, LEFT, ROLE
 from halog.runtime.history import History
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
 INTRUDER_S = 60.0
 """One that is refused tries again at once, and again: it is told once in so long."""
 
-INTRUDERS = 100
-"""So many are told apart; beyond that each is told again."""
+INTRUDERS = 20
+"""So many are told in that time, whatever they call themselves: names are cheap. The others are counted."""
 
-_SHOWN = {**{role.value: "active" for role in LEADING}, Role.FAILED.value: "failed"}
+_LEADS = {role.value for role in LEADING}
+_SHOWN = {**dict.fromkeys(_LEADS, "active"), Role.FAILED.value: "failed"}
 REPLICA = "replica"
 
 
@@ -35,6 +37,7 @@ class Telling:
         self.history = history
         self._roles: dict[str, str] = {}
         self._refused: dict[str, float] = {}
+        self._untold = 0
         self._lock = threading.Lock()
 
     # --- copies ---
@@ -52,8 +55,10 @@ class Telling:
         was = self._roles.get(copy.name, REPLICA)
         self._roles[copy.name] = now
         if now != was:
-            s = copy.core.chain.state
-            more = {"role": now, "was": was}
+            s, table = copy.core.chain.state, copy.core.table
+            more: dict[str, object] = {"role": now, "was": was}
+            if role in _LEADS and could_fork(table, table.group.required):
+                more["may_fork"] = True
             self.history.tell(ROLE, why, more=more, partition=copy.name, epoch=s.epoch.number, lsn=s.lsn)
 
     def created(self, partition: str) -> None:
@@ -76,12 +81,15 @@ class Telling:
         self.history.tell(JOINED if up else LEFT, why, node=node)
 
     def intruder(self, name: str, why: str) -> None:
-        """Somebody was refused."""
+        """Somebody was refused. `name` is short: it is kept."""
         now = time.monotonic()
         with self._lock:
-            if now - self._refused.get(name, -INTRUDER_S) < INTRUDER_S:
+            self._refused = {n: at for n, at in self._refused.items() if now - at < INTRUDER_S}
+            if name in self._refused:
                 return
             if len(self._refused) >= INTRUDERS:
-                self._refused.clear()
+                self._untold += 1
+                return
             self._refused[name] = now
-        self.history.tell(INTRUDER, why, node=name)
+            untold, self._untold = self._untold, 0
+        self.history.tell(INTRUDER, why, node=name, more={"untold": untold} if untold else None)

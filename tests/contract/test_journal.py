@@ -6,9 +6,18 @@ import threading
 import time
 
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
+from halog.adapters import kafka_conf
 from halog.errors import RefusedError
+from halog.ports import Noted
 from tests.contract.rigs import KafkaRig, LogRig, new_topic
 
 pytestmark = pytest.mark.feature("O2")
@@ -20,9 +29,9 @@ def test_what_is_noted_is_read_in_order(logs: LogRig) -> None:
     tp = new_topic(log)
     journal = log.journal(tp)
     first, more = [b"%d" % n for n in range(300)], [b"last"]
-    assert journal.note(first) == 0
-    assert journal.note(more) == 0
-    assert journal.note([]) == 0
+    assert journal.note(first) == Noted(0)
+    assert journal.note(more) == Noted(0)
+    assert journal.note([]) == Noted(0)
     assert [e.value for e in log.read(tp, *log.bounds(tp))] == first + more
     journal.close()
 
@@ -32,18 +41,48 @@ def test_a_log_that_is_away_gives_everything_back_in_time(logs: LogRig) -> None:
     log = logs.log()
     tp = new_topic(log)
     journal = log.journal(tp)
-    assert journal.note([b"before"]) == 0
+    assert journal.note([b"before"]) == Noted(0)
     logs.hold(tp)
     began = time.monotonic()
-    assert journal.note([b"1", b"2", b"3"]) == 3
+    assert journal.note([b"1", b"2", b"3"]) == Noted(3)
     assert time.monotonic() - began < 8.0
     logs.release(tp)
     until = time.monotonic() + 20
-    while journal.note([b"after"]) != 0:
+    while journal.note([b"after"]).left:
         assert time.monotonic() < until, "the journal did not come back"
     found = [e.value for e in log.read(tp, *log.bounds(tp))]
     assert found[0] == b"before"
     assert found[-1] == b"after"
+    journal.close()
+
+
+@pytest.mark.feature("Q4")
+def test_a_value_no_log_takes_is_passed_over(logs: LogRig) -> None:
+    """No repetition mends it: those before and behind it are written, once and in order."""
+    log = logs.log()
+    tp = new_topic(log)
+    journal = log.journal(tp)
+    large = bytes(kafka_conf.MAX_BYTES + 1)
+    assert journal.note([b"1", large, b"2", large]) == Noted(0, 2)
+    assert journal.note([large]) == Noted(0, 1)
+    assert journal.note([b"3"]) == Noted(0)
+    assert [e.value for e in log.read(tp, *log.bounds(tp))] == [b"1", b"2", b"3"]
+    journal.close()
+
+
+@pytest.mark.feature("Q4")
+def test_a_value_larger_than_an_operators_topic_takes_is_passed_over(kafka: KafkaRig) -> None:
+    """The broker says so, of the whole batch: it is alone in its own."""
+    log = kafka.log()
+    tp = new_topic(log)
+    admin = AdminClient({"bootstrap.servers": kafka.site.info.bootstrap})
+    to_set = ConfigEntry("max.message.bytes", "100000", incremental_operation=AlterConfigOpType.SET)
+    limit = ConfigResource(ResourceType.TOPIC, tp.topic, incremental_configs=[to_set])
+    next(iter(admin.incremental_alter_configs([limit]).values())).result(10)
+    journal = log.journal(tp)
+    few = [b"%d" % n for n in range(20)]
+    assert journal.note([*few, bytes(200_000), *few]) == Noted(0, 1)
+    assert [e.value for e in log.read(tp, *log.bounds(tp))] == few + few
     journal.close()
 
 
@@ -77,7 +116,7 @@ def test_closing_ends_a_write_that_hangs(kafka: KafkaRig) -> None:
     log = kafka.log()
     tp = new_topic(log)
     journal = log.journal(tp)
-    assert journal.note([b"before"]) == 0
+    assert journal.note([b"before"]) == Noted(0)
     kafka.hold(tp)
     writing = threading.Thread(target=lambda: journal.note([b"never"]), daemon=True)
     writing.start()

@@ -32,6 +32,7 @@ SITE = "here"
 
 SETTINGS = Settings(
     commit_deadline_ms=300,
+    discarded_ms=300,
     start_deadline_ms=250,
     election_ms=30,
     stand_back_ms=80,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from halog.errors import RecordFormatError
-from halog.events import DISCARDED, KINDS, REMOVED, TOO_FEW, At, Event, event
+from halog.events import DISCARDED, ITEMS, KINDS, REMOVED, TEXT_CHARS, TOO_FEW, At, Event, event
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "operations.md"
 AT = At("fleet", "A", "p-0", 3, 17)
@@ -69,3 +69,13 @@ def test_a_text_without_its_facts_is_an_error() -> None:
     """A template is never half filled."""
     with pytest.raises(KeyError):
         event(TOO_FEW, AT, name="A/1/1", time_ms=5, node="A", cause="B left")
+
+
+@pytest.mark.feature("Q4")
+def test_whatever_is_put_into_an_event_it_is_short_and_can_be_encoded() -> None:
+    """Texts, lists and what is inside them: an event fits any topic."""
+    more = {"count": 2, "of_epoch": 2, "transactions": [{"tx": "\udc80" * 5_000}] * 5_000}
+    made = event(DISCARDED, AT, name="A/1/1", time_ms=5, node="\ud800B", cause="x" * 10_000, more=more)
+    assert Event.from_bytes(made.to_bytes()) == made
+    assert (made.node, len(made.cause), len(made.more["transactions"])) == ("?B", TEXT_CHARS, ITEMS)
+    assert made.more["transactions"][0] == {"tx": "?" * TEXT_CHARS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,8 @@ def test_a_required_number_is_shown_with_its_reason_and_taken_back(cluster: Any,
         (("priority", "p-0", "A", "highish"), 2, "'highish' is not one of"),
         (("require", "p-0", "2", "--for", "15"), 2, "'15' is no duration"),
         (("require", "p-0", "many"), 2, "'many' is not a valid integer"),
+        (("require", "p-0", "3", "--reason", os.fsdecode(b"r\xe4ck")), 2, r"'r\udce4ck' is no UTF-8"),
+        (("designate", "p-0", "A", "--reason", os.fsdecode(b"\xff")), 2, r"'\udcff' is no UTF-8"),
     ],
 )
 def test_what_is_refused_is_one_line_and_changes_nothing(

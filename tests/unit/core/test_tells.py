@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from halog.core import events as ev
-from halog.core.discarded import KEEP, SHOWN, Discarded
-from halog.core.nodelist import NodeList
+from halog.core.discarded import KEEP, Discarded
+from halog.core.nodelist import NodeList, group_changes
 from halog.core.outcomes import Outcomes
 from halog.core.roles import Role
-from halog.core.table import ASYNC, SYNC, Replica
-from halog.events import ADDED, DISCARDED, REMOVED, TOO_FEW, TRANSFER
+from halog.core.table import ASYNC, SYNC, Group, Replica
+from halog.events import ADDED, DISCARDED, ITEMS, MINIMUM, REMOVED, TOO_FEW, TRANSFER
 from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, create, epoch, table, tx
 
 
@@ -126,6 +126,21 @@ def test_an_active_alone_tells_that_it_is() -> None:
     assert [t.kind for t in told if isinstance(t, ev.Tell)] == [TOO_FEW]
 
 
+# --- the group ---
+
+
+@pytest.mark.feature("Q3", "Q4")
+@pytest.mark.parametrize(("required", "may_fork"), [(1, {"may_fork": True}), (2, {}), (3, {})])
+def test_an_override_with_which_two_halves_could_go_on_says_so(required: int, may_fork: dict[str, bool]) -> None:
+    plain = table(quorum=2)
+    overridden = table(quorum=2, group=Group(required=required, required_reason="rack 4 moves"))
+    (told,) = group_changes(plain, overridden)
+    assert (told.kind, told.cause) == (MINIMUM, "rack 4 moves")
+    assert told.more == {"required": required, "was": 2, **may_fork}
+    (ended,) = group_changes(overridden, plain)
+    assert ended.more == {"required": 2, "was": required}
+
+
 # --- discarded transactions ---
 
 
@@ -137,7 +152,7 @@ def test_what_was_in_flight_when_an_epoch_ended_is_told_once_it_is_certain() -> 
     core.submit(2, create(b"two"))
     ended = core.p.chain.state.epoch.number
     core.step(ev.AppendFailed(-1, "the broker is gone"))
-    assert not told_after(core, 2 * SETTINGS.commit_deadline_ms)
+    assert not told_after(core, 2 * SETTINGS.discarded_ms)
     script, higher = Script(core.p.chain.state.lsn, core.p.chain.state.hash), epoch(ended + 1)
     at = core.p.next_offset
     core.step(ev.EntriesRead([(at, script.started(higher))]))
@@ -146,7 +161,7 @@ def test_what_was_in_flight_when_an_epoch_ended_is_told_once_it_is_certain() -> 
     assert (told.kind, told.cause) == (DISCARDED, "the broker is gone")
     assert told.more["of_epoch"] == ended
     assert [t["tx"] for t in told.more["transactions"]] == [tx(1).hex(), tx(2).hex()]
-    assert not told_after(core, SETTINGS.commit_deadline_ms)
+    assert not told_after(core, SETTINGS.discarded_ms)
 
 
 @pytest.mark.feature("Q4", "X9")
@@ -160,7 +175,7 @@ def test_a_transaction_that_was_tried_again_is_not_discarded() -> None:
     at = core.p.next_offset
     for i, data in enumerate([script.started(higher), script.opened(higher), script.commit(higher, 2)]):
         core.step(ev.EntriesRead([(at + i, data)]))
-    (told,) = told_after(core, SETTINGS.commit_deadline_ms + 20)
+    (told,) = told_after(core, SETTINGS.discarded_ms + 20)
     assert [t["tx"] for t in told.more["transactions"]] == [tx(1).hex()]
 
 
@@ -174,17 +189,55 @@ def test_a_late_record_of_a_dead_epoch_is_told_by_the_first_replica(first: str, 
     for i, data in enumerate([script.started(epoch(2)), script.opened(epoch(2))]):
         core.step(ev.EntriesRead([(i, data)]))
     core.step(ev.EntriesRead([(2, Script().commit(epoch(1), 7))]))
-    told = told_after(core, SETTINGS.commit_deadline_ms + 20)
+    told = told_after(core, SETTINGS.discarded_ms + 20)
     assert [t["tx"] for e in told for t in e.more["transactions"]] == ([tx(7).hex()] if tells else [])
 
 
-def test_ids_waited_for_and_shown_are_bounded() -> None:
-    kept = Discarded()
+@pytest.mark.feature("Q4", "X9")
+def test_nothing_is_told_before_a_callers_deadline_and_what_it_last_tried_have_passed() -> None:
+    kept = Discarded(Outcomes())
+    kept.left(tx(1), 1, 7, 100, "fenced")
+    assert not list(kept.certain(100 + SETTINGS.discarded_ms - 1, SETTINGS.discarded_ms, 2))
+    assert len(list(kept.certain(100 + SETTINGS.discarded_ms, SETTINGS.discarded_ms, 2))) == 1
+
+
+@pytest.mark.feature("Q4", "X9")
+def test_what_happened_is_not_told_and_what_did_not_is_though_the_outcome_table_forgot_both() -> None:
+    """A busy partition forgets an outcome before a caller's deadline has passed."""
+    outcomes = Outcomes(keep=2)
+    kept = Discarded(outcomes)
+    kept.left(tx(1), 1, 7, 0, "fenced")
+    kept.left(tx(2), 1, 8, 0, "fenced")
+    for n in (1, 3, 4, 5, 6):
+        outcomes.add(tx(n), n)
+    assert outcomes.get(tx(1)) is None
+    assert outcomes.expired(tx(2))
+    (told,) = kept.certain(10, 10, 2)
+    assert [t["tx"] for t in told.more["transactions"]] == [tx(2).hex()]
+
+
+def test_what_happened_before_or_may_have_is_not_waited_for() -> None:
+    """A second record of a transaction that was committed is skipped, too."""
+    outcomes = Outcomes(keep=2)
+    for n in (1, 2, 3):
+        outcomes.add(tx(n), n)
+    kept = Discarded(outcomes)
+    kept.left(tx(3), 1, 7, 0, "fenced")
+    kept.left(tx(1), 1, 8, 0, "fenced")
+    assert not kept
+
+
+@pytest.mark.feature("Q4")
+def test_ids_waited_for_are_bounded_and_all_of_them_are_named() -> None:
+    """In as many events as it takes: an event is short."""
+    kept = Discarded(Outcomes())
     for n in range(KEEP + 5):
         kept.left(tx(n), 1, n, 0, "fenced")
-    (told,) = kept.certain(10, 10, 2, Outcomes())
-    assert told.more["count"] == KEEP
-    assert len(told.more["transactions"]) == SHOWN
+    for n in range(KEEP + 5, 2 * KEEP):
+        kept.left(tx(n), 2, n, 0, "fenced")
+    told = list(kept.certain(10, 10, 2))
+    assert all(e.more["count"] == len(e.more["transactions"]) <= ITEMS for e in told)
+    assert [t["tx"] for e in told for t in e.more["transactions"]] == [tx(n).hex() for n in range(KEEP)]
     assert not kept
 
 

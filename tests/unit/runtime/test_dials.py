@@ -45,8 +45,11 @@ class Wire:
     def __init__(self) -> None:
         self.lines: list[Line] = []
         self.how = "stays"
+        self.before: Callable[[], None] = lambda: None
+        """Runs while a connection is made."""
 
     def dial(self, address: str, timeout_s: float, on_frame: Any, on_closed: Callable[[Peer], None]) -> Peer:
+        self.before()
         if self.how == "refuses":
             raise UnreachableError("refused", refused=True)
         line = Line(on_closed, self.how == "resets")
@@ -129,3 +132,37 @@ def test_a_connection_found_broken_by_a_send_is_made_again(world: World) -> None
     world.membership.tick()
     assert len(world.wire.lines) == 2
     assert world.up
+
+
+@pytest.mark.feature("N4")
+def test_a_slow_dial_does_not_shorten_the_pause(world: World) -> None:
+    """How long a connection lasted counts from when it stood: one that broke at once is not dialled in a circle."""
+
+    def slow() -> None:
+        world.ms += 2 * KEEP_ALIVE_MS
+
+    world.wire.before, world.wire.how = slow, "ends"
+    world.wire.lines[0].end()
+    assert len(world.wire.lines) == 2
+    assert not world.up
+    world.membership.tick()
+    assert len(world.wire.lines) == 2, "the pause counts from its end"
+    world.ms += KEEP_ALIVE_MS
+    world.membership.tick()
+    assert len(world.wire.lines) == 3
+
+
+@pytest.mark.feature("N4")
+def test_a_dial_that_fails_unexpectedly_does_not_keep_the_next_from_being_made(world: World) -> None:
+    """As when the machine has no thread left for a moment."""
+
+    def fails() -> None:
+        raise RuntimeError("can't start new thread")
+
+    world.wire.before = fails
+    with pytest.raises(RuntimeError):
+        world.wire.lines[0].end()
+    world.wire.before = lambda: None
+    world.ms += KEEP_ALIVE_MS
+    world.membership.tick()
+    assert len(world.wire.lines) == 2

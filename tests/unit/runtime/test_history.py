@@ -13,9 +13,10 @@ import pytest
 
 from halog.adapters.memory import MemoryBroker, MemoryLog
 from halog.core.roles import Role
+from halog.core.table import Group, PartitionTable
 from halog.errors import UnreachableError
-from halog.events import INTRUDER, JOINED, KINDS, LOST, ROLE, TOO_FEW, Event
-from halog.ports import TopicPartition
+from halog.events import INTRUDER, JOINED, KINDS, LOST, ROLE, TEXT_CHARS, TOO_FEW, Event
+from halog.ports import Noted, TopicPartition
 from halog.runtime import history as history_module
 from halog.runtime import telling as telling_module
 from halog.runtime.history import History
@@ -31,22 +32,24 @@ class Journal:
         self.taken: list[Event] = []
         self.away = threading.Event()
         self.keeps = 10_000
+        self.largest = 10_000
         self.error: Exception | None = None
         self.attempts = 0
         self.closed = False
         self.blocked = threading.Event()
         self.blocked.set()
 
-    def note(self, values: Sequence[bytes]) -> int:
+    def note(self, values: Sequence[bytes]) -> Noted:
         self.attempts += 1
         self.blocked.wait()
         if self.error is not None:
             raise self.error
         if self.away.is_set():
-            return len(values)
+            return Noted(len(values))
         kept = values[: self.keeps]
-        self.taken += [Event.from_bytes(v) for v in kept]
-        return len(values) - len(kept)
+        fit = [v for v in kept if len(v) <= self.largest]
+        self.taken += [Event.from_bytes(v) for v in fit]
+        return Noted(len(values) - len(kept), len(kept) - len(fit))
 
     def close(self) -> None:
         self.closed = True
@@ -114,12 +117,55 @@ def test_telling_never_waits_for_a_log_that_is_away(journal: Journal, history: H
     for n in range(history_module.MAX_WAITING + 50):
         history.tell(JOINED, str(n))
     assert time.monotonic() - began < 2.0
-    assert history.dropped == 50
+    assert history.dropped == 51, "what the thread has in hand counts"
     journal.blocked.set()
     wait(lambda: journal.taken and journal.taken[-1].code == LOST.code)
     assert [e.cause for e in journal.taken[:3]] == ["first", "0", "1"]
-    assert len(journal.taken) == 1 + history_module.MAX_WAITING + 1
-    assert journal.taken[-1].more == {"count": 50}
+    assert len(journal.taken) == history_module.MAX_WAITING + 1
+    assert journal.taken[-1].more == {"count": 51}
+
+
+@pytest.mark.feature("O2")
+def test_the_queue_stays_bounded_through_attempt_after_attempt(journal: Journal, history: History) -> None:
+    """What a log that is away gives back, and what was told meanwhile, are one bound together."""
+    journal.away.set()
+    history.begin()
+    for turn in range(5):
+        for n in range(history_module.MAX_WAITING // 2):
+            history.tell(JOINED, str(n))
+        so_far = journal.attempts
+        wait(lambda so_far=so_far: journal.attempts >= so_far + 2)  # type: ignore[misc]
+        with history._changed:
+            assert len(history._waiting) + history._under_way == min(turn + 1, 2) * history_module.MAX_WAITING // 2
+    assert history.dropped == 3 * history_module.MAX_WAITING // 2
+
+
+@pytest.mark.feature("Q4", "O2")
+def test_an_event_no_log_takes_is_dropped_and_told_and_holds_up_none_behind_it(
+    journal: Journal, history: History
+) -> None:
+    """No repetition makes it smaller."""
+    journal.largest = 600
+    history.tell(JOINED, "before")
+    history.tell(JOINED, "x" * 900)
+    history.tell(JOINED, "behind")
+    history.begin()
+    wait(lambda: len(journal.taken) == 3)
+    assert [e.cause for e in journal.taken[:2]] == ["before", "behind"]
+    assert (journal.taken[2].code, journal.taken[2].more) == (LOST.code, {"count": 1})
+    assert history.dropped == 1
+
+
+@pytest.mark.feature("Q4", "O2", "Q5")
+def test_whatever_strangers_call_themselves_the_history_goes_on(journal: Journal, history: History) -> None:
+    """A name of a megabyte, and one that no encoder takes (JSON lets lone surrogates in)."""
+    history.tell(INTRUDER, "it is unknown: \udcff", node="X" * 1_000_000, more={"said": ["\ud800", {"\udfff": 1}]})
+    history.tell(JOINED, "behind")
+    history.begin()
+    wait(lambda: len(journal.taken) == 2)
+    first, second = journal.taken
+    assert (first.cause, len(first.node), second.cause) == ("it is unknown: ?", TEXT_CHARS, "behind")
+    assert first.more == {"said": ["?", {"?": 1}]}
 
 
 @pytest.mark.feature("O2")
@@ -171,7 +217,7 @@ def test_a_long_cause_is_cut(journal: Journal, history: History) -> None:
     history.begin()
     history.tell(JOINED, "x" * 1_000_000)
     wait(lambda: journal.taken)
-    assert len(journal.taken[0].cause) == history_module.CAUSE_CHARS
+    assert len(journal.taken[0].cause) == TEXT_CHARS
 
 
 @pytest.mark.feature("O2")
@@ -206,13 +252,34 @@ class Heard:
         self.told.append((kind.name, cause, more or node))
 
 
+def some_copy(required: int = 0) -> Any:
+    """In epoch 3 of a group of four, of which so many are required."""
+    state = SimpleNamespace(epoch=SimpleNamespace(number=3), lsn=5)
+    table = PartitionTable("p-0", "", "", 0, "p", tuple("ABCD"), 1, 3, group=Group(required=required))
+    return SimpleNamespace(name="p-0", core=SimpleNamespace(chain=SimpleNamespace(state=state), table=table))
+
+
+@pytest.mark.feature("Q3", "Q4")
+@pytest.mark.parametrize(("required", "may_fork"), [(0, {}), (3, {}), (2, {"may_fork": True})])
+def test_an_epoch_that_half_of_a_group_may_begin_is_told_to_be_one(required: int, may_fork: dict[str, bool]) -> None:
+    """Whoever looks for where two histories part finds it; the end of such an epoch parts nothing."""
+    heard = Heard()
+    telling = Telling(heard)  # type: ignore[arg-type]
+    copy = some_copy(required)
+    telling.role_changed(copy, Role.ACTIVE.value, "B left")
+    telling.role_changed(copy, Role.FOLLOWING.value, "fenced")
+    assert [more for _, _, more in heard.told] == [
+        {"role": "active", "was": "replica", **may_fork},
+        {"role": "replica", "was": "active"},
+    ]
+
+
 @pytest.mark.feature("Q4")
 def test_only_changes_between_active_replica_and_failed_are_role_changes() -> None:
     """An election's many steps are the log file's; operators hear of its outcome."""
     heard = Heard()
     telling = Telling(heard)  # type: ignore[arg-type]
-    state = SimpleNamespace(epoch=SimpleNamespace(number=3), lsn=5)
-    copy: Any = SimpleNamespace(name="p-0", core=SimpleNamespace(chain=SimpleNamespace(state=state)))
+    copy = some_copy()
     for role in (Role.FOLLOWING, Role.ELECTING, Role.CLAIMING, Role.OPENING, Role.ACTIVE, Role.VERIFYING, Role.ACTIVE,
                  Role.DRAINING, Role.HANDING, Role.FOLLOWING, Role.FAILED, Role.FOLLOWING):  # fmt: skip
         telling.role_changed(copy, role.value, f"because {role.value}")
@@ -237,6 +304,22 @@ def test_an_intruder_that_tries_again_and_again_is_told_once_a_minute(monkeypatc
     now += telling_module.INTRUDER_S
     telling.intruder("X", "it is unknown")
     assert [who for _, _, who in heard.told] == ["X", "Y", "X"]
-    for n in range(10 * telling_module.INTRUDERS):
+
+
+@pytest.mark.feature("Q4", "Q5")
+def test_intruders_that_change_their_names_are_told_so_often_and_counted_beyond(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Names are cheap: neither the history nor the memory is filled with them. Old ones make room for new ones."""
+    now = 1_000.0
+    monkeypatch.setattr("halog.runtime.telling.time.monotonic", lambda: now)
+    heard = Heard()
+    telling = Telling(heard)  # type: ignore[arg-type]
+    for n in range(telling_module.INTRUDERS + 30):
         telling.intruder(f"Z{n}", "it is unknown")
-    assert len(telling._refused) <= telling_module.INTRUDERS
+    assert len(heard.told) == len(telling._refused) == telling_module.INTRUDERS
+    now += telling_module.INTRUDER_S
+    telling.intruder("X", "it is unknown")
+    telling.intruder("Y", "it is unknown")
+    assert [more for _, _, more in heard.told[telling_module.INTRUDERS :]] == [{"untold": 30}, "Y"]
+    assert len(telling._refused) == 2

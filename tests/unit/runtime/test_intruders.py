@@ -10,7 +10,7 @@ import pytest
 
 from halog.adapters.memory import MemoryChannel, MemoryLog
 from halog.errors import UnreachableError
-from halog.events import Event
+from halog.events import KINDS, Event
 from halog.ports import Peer, TopicPartition
 from halog.runtime import frames
 from halog.schema import Registry
@@ -46,7 +46,7 @@ class Stranger:
     def say(self, *said: Any) -> None:
         for frame in said:
             try:
-                self.peer.send(frames.encode(frame))
+                self.peer.send(frame if isinstance(frame, bytes) else frames.encode(frame))
             except UnreachableError:
                 return
 
@@ -73,6 +73,44 @@ def test_an_intruder_is_refused_and_told_once(cluster: Cluster, said: list[Any],
     wait_until(lambda: told(cluster, "HALOG-1008"), "nobody was told")
     (event,) = told(cluster, "HALOG-1008")
     assert (event.node, event.by, event.cause) == (name, "A", why)
+
+
+@pytest.mark.feature("Q5", "Q4")
+@pytest.mark.parametrize(
+    ("hello", "name"),
+    [
+        (frames.Hello("test", "X" * 1_000_000, 1), repr("X" * 40)),
+        (frames.Hello("test", "A\nB: all is well", 1), r"'A\nB: all is well'"),
+        (frames.Hello("test", "", 1), "''"),
+        (frames.Hello("a b", "Z", 1), "'Z'"),
+    ],
+    ids=["long", "two lines", "empty", "a cluster's"],
+)
+def test_a_name_nobody_may_have_is_refused_before_it_is_told_or_kept(
+    cluster: Cluster, hello: frames.Hello, name: str
+) -> None:
+    """It is shown shortened and quoted, and the history takes the next event as ever."""
+    stranger = Stranger(cluster)
+    stranger.say(hello, frames.AskPosition("test-0", 1))
+    wait_until(lambda: stranger.closed, "it is not refused")
+    wait_until(lambda: told(cluster, "HALOG-1008"), "nobody was told")
+    (event,) = told(cluster, "HALOG-1008")
+    assert event.node == name
+    assert event.cause.endswith("is no name: that is 1 to 100 of A-Z a-z 0-9 . _ -")
+    assert len(event.text) < 300
+    stranger.channel.close()
+    cluster.node("A").runtime.telling.history.tell(KINDS["HALOG-1007"], "behind", more={"to": "B"}, partition="p")
+    wait_until(lambda: told(cluster, "HALOG-1007"), "the history hangs")
+
+
+@pytest.mark.feature("Q5")
+def test_a_name_that_is_no_text_closes_the_connection(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """Bytes that are no UTF-8 are no frame: said in one line, like any other bytes that are none."""
+    stranger = Stranger(cluster)
+    stranger.say(frames.encode(frames.Hello("test", "QQ", 1)).replace(b"QQ", b"\xff\xfe"))
+    wait_until(lambda: stranger.closed, "it is not refused")
+    assert all(record.exc_info is None for record in caplog.records)
+    stranger.channel.close()
 
 
 @pytest.mark.feature("Q5")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from halog.adapters.memory import MemoryStore
@@ -138,20 +139,51 @@ def test_a_state_topic_that_was_created_again_gets_everything(cluster: Cluster) 
 
 
 @pytest.mark.feature("N4")
-def test_a_mark_without_an_end_is_read(cluster: Cluster) -> None:
-    """The first release wrote none."""
+@pytest.mark.parametrize("mark", [b"%d 5", b"%d 5 5", b"%d 5 5 1", b"%d 5 5 2 new", b"%d 5 5 two"])
+def test_a_mark_of_another_format_counts_as_none(cluster: Cluster, mark: bytes) -> None:
+    """What it stands for cannot be read: everything is written, also what did not change, and marked anew."""
+    with cluster.client().transaction() as tx:
+        tx.create(Counter("d"))
     taker, copy = on(cluster, cluster.active_for(Counter, "c"))
     taker.take(copy)
-    path = taker._path(copy)
+    path, tp = taker._path(copy), taker._tp(copy)
     found = taker.coordinator.get(path)
     assert found is not None
-    taker.coordinator.set(path, b" ".join(found.data.split()[:2]), found.version)
+    lsn = int(found.data.split()[0])
+    taker.coordinator.set(path, mark % lsn, found.version)
     taker._retire(copy)
+    end = taker.log.bounds(tp)[1]
     put(cluster, 5)
     taker.take(copy)
+    assert sum(key[:1] == b"k" for key, _ in taker.log.read_keyed(tp, end)) == 2
     again = taker.coordinator.get(path)
     assert again is not None
-    assert len(again.data.split()) == 3
+    assert again.data.split()[0::3] == [b"%d" % (lsn + 1), b"2"]
+
+
+def without_format(marker: bytes) -> bytes:
+    return msgspec.msgpack.encode({"position": msgspec.msgpack.decode(marker)["position"]})
+
+
+def of_a_later_format(marker: bytes) -> bytes:
+    return msgspec.msgpack.encode({"position": "elsewhere", "format": 3})
+
+
+@pytest.mark.feature("N4", "P10")
+@pytest.mark.parametrize("changed", [without_format, of_a_later_format])
+def test_a_snapshot_of_another_format_is_not_restored(cluster: Cluster, changed: Callable[[bytes], bytes]) -> None:
+    """Its objects would be missing, or be taken for others. The log says it all; where it is trimmed, that is said."""
+    taker, copy = on(cluster, cluster.active_for(Counter, "c"))
+    taker.take(copy)
+    marker = state(cluster, copy.node.me.node)[b"p"]
+    assert marker is not None
+    taker._writer(copy).write(taker._tp(copy), [(b"p", changed(marker), {})])
+    fresh = Fresh(cluster)
+    assert fresh.restore() == 0, "it is read from the log"
+    assert list(fresh.store.scan(b"")) == []
+    taker.log.trim(copy.tp, 2)
+    with pytest.raises(LogError, match="none of format 2"):
+        fresh.restore()
 
 
 class Fresh:

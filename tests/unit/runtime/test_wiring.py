@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from halog.adapters.memory import MemoryBroker, MemoryChannel, MemoryCoordinator, MemoryLog, MemoryStore, MemoryTree
-from halog.config import ApplicationConfig, ClusterConfig, Config, NodeConfig, SiteConfig
-from halog.errors import ClosedError, HalogError, StoreError, UnreachableError
+from halog.config import ApplicationConfig, ClusterConfig, Config, NodeConfig, SiteConfig, TimingConfig
+from halog.errors import ClosedError, ConfigError, HalogError, StoreError, UnreachableError
 from halog.ports import LogTail
+from halog.runtime.hosting import core_settings
 from halog.runtime.node import Adapters
 from halog.runtime.open import node
 from halog.runtime.wiring import open_store
@@ -38,6 +39,19 @@ def test_a_directory_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
     with pytest.raises(HalogError, match=str(tmp_path)):
         open_store(tmp_path)
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+@pytest.mark.feature("Q5")
+@pytest.mark.parametrize("name", ["a b", "x" * 101, "..", "\udcff"])
+def test_a_name_other_nodes_would_refuse_is_refused_here(name: str) -> None:
+    """Before anything is opened: else every node would close its connections, and nobody would say why."""
+
+    def adapters(config: Config, name: str) -> Adapters:
+        raise AssertionError("opened")
+
+    config = Config(ClusterConfig("test"), SiteConfig(bootstrap="memory:1", zookeeper="memory:1"))
+    with pytest.raises(ConfigError, match="a node's name must be 1 to 100 of"):
+        node(config, name, adapters=adapters)
 
 
 def test_tails_made_beside_the_start_are_closed_if_it_fails() -> None:
@@ -95,3 +109,11 @@ def test_a_store_that_can_be_opened_and_not_be_read_is_made_anew(tmp_path: Path)
     )
     node(config, "A", adapters=adapters).close()
     assert len(opened) == 2
+
+
+@pytest.mark.feature("Q4", "X9")
+@pytest.mark.parametrize("timing", [TimingConfig(), TimingConfig(call_deadline_ms=40_000, append_deadline_ms=7_000)])
+def test_a_transaction_is_said_to_be_discarded_when_no_caller_can_be_trying_it_again(timing: TimingConfig) -> None:
+    """As configured: a caller's deadline, and what its last attempt may take."""
+    config = Config(ClusterConfig("test"), SiteConfig(bootstrap="memory:1", zookeeper="memory:1"), timing=timing)
+    assert core_settings(config).discarded_ms == timing.call_deadline_ms + timing.append_deadline_ms
