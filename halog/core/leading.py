@@ -13,17 +13,17 @@ import msgspec
 from halog.core import events as ev
 from halog.core import records
 from halog.core.chain import Verdict
-from halog.core.election import NEVER
-from halog.core.group import counts, needed, priority
+from halog.core.group import counts, needed
+from halog.core.handover import HandOver
 from halog.core.ids import EpochId, Member
 from halog.core.nodelist import NodeList
-from halog.core.returning import OWN, Returning
+from halog.core.returning import Returning
 from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.syncset import SyncSet
 from halog.core.table import Replica
 from halog.core.writer import Writer
-from halog.events import NO_QUORUM, TRANSFER
+from halog.events import NO_QUORUM
 
 if TYPE_CHECKING:
     from halog.core.partition import Partition
@@ -43,13 +43,12 @@ class Leading:
         self.silent: set[Member] = set()
         """Living members whose copy acknowledges nothing new, though there is: commits wait no longer."""
         self._heard: dict[Member, int] = {}
-        self._applied: dict[Member, int] = {}
+        self.applied: dict[Member, int] = {}
         """How far each replica says it has read the log; `Writer.acks` also counts what it merely holds."""
         self.returning = Returning(p)
-        self._awake_ms, self._ticked_at = 0, p.now
+        self.awake_ms, self._ticked_at = 0, p.now
         """Time as this copy has lived through it: while the process was stopped nobody could be heard."""
-        self.handing: tuple[int, str, int] | None = None
-        """(token, successor, deadline) of the hand-over under way."""
+        self.hand_over = HandOver(self)
 
     def begin(self) -> None:
         self._count()
@@ -117,9 +116,9 @@ class Leading:
         self.p.next_offset = offset + 1
         self.writer.settle(self.p.out)
         if type(item.record) is records.HandedOver:
-            self._handed_over()
-        elif self.handing is not None:
-            self._drained()
+            self.hand_over.done()
+        else:
+            self.hand_over.progress()
 
     def append_failed(self, e: ev.AppendFailed) -> None:
         head = self.writer.head()
@@ -135,15 +134,8 @@ class Leading:
 
     def abandon(self, why: str) -> None:
         """The epoch is over; answer everybody with what is known: nothing."""
-        if self.handing is not None:
-            self.p.out.append(ev.Reply(self.handing[0], self._overtaken(self.handing[1], why)))
+        self.hand_over.abandon(why)
         self.writer.abandon(why, self.p.out)
-
-    def _overtaken(self, to: str, why: str) -> ev.Result:
-        """What the end of the epoch makes of a hand-over: the successor may be quicker than our acknowledgement."""
-        if self.p.table.active is not None and self.p.table.active.node == to:
-            return ev.Happened(self.writer.last_lsn)
-        return ev.Unknown(why) if self.p.role is Role.HANDING else ev.Refused(why)
 
     # --- a gap: read it like any reader (W3) ---
 
@@ -187,46 +179,45 @@ class Leading:
         if known is None or e.lsn > known:
             acks[e.member] = e.lsn
             self.writer.settle(self.p.out)
-        if e.applied and self.handing is not None:
-            self._drained()
+        if e.applied:
+            self.hand_over.progress()
         if known is None or self.sync.joining or e.member not in self._listed():
             self._reconcile()
 
     def _reads(self, m: Member, lsn: int) -> None:
         """Its copy says what it has of the log; what it merely holds proves its connection only."""
-        known = self._applied.get(m)
+        known = self.applied.get(m)
         if known is None or lsn > known or lsn >= self.p.chain.state.lsn:
-            self._heard[m] = self._awake_ms
+            self._heard[m] = self.awake_ms
             if m in self.silent:
                 self.silent.discard(m)
                 self._count()
-        self._applied[m] = lsn if known is None else max(known, lsn)
+        self.applied[m] = lsn if known is None else max(known, lsn)
 
     def _listed(self) -> set[Member]:
         return {r.member for r in self.p.table.replicas}
 
     def members_changed(self, gone: frozenset[Member], why: str) -> None:
-        if self.p.role is Role.DRAINING and self.handing is not None and any(m.node == self.handing[1] for m in gone):
-            self._call_off()
+        self.hand_over.members_gone(gone)
         for m in gone:
             self.writer.acks.pop(m, None)
             self._heard.pop(m, None)
-            self._applied.pop(m, None)
+            self.applied.pop(m, None)
             self.silent.discard(m)
             self.node_list.because(m, why)
         for m in self.p.alive:
-            self._heard.setdefault(m, self._awake_ms)
+            self._heard.setdefault(m, self.awake_ms)
         self._count()
         self._reconcile()
 
     def _listen(self) -> None:
         """Note whose copy has fallen silent."""
         young = self._young()
-        self._awake_ms += min(self.p.now - self._ticked_at, self.p.settings.ack_every_ms)
+        self.awake_ms += min(self.p.now - self._ticked_at, self.p.settings.ack_every_ms)
         self._ticked_at = self.p.now
         if young and not self._young():
             self._count()
-        since = self._awake_ms - self.p.settings.silent_ms
+        since = self.awake_ms - self.p.settings.silent_ms
         for m in self._listed() & self.p.alive - self.silent:
             if self._heard.get(m, 0) < since:
                 self.silent.add(m)
@@ -235,7 +226,7 @@ class Leading:
 
     def _young(self) -> bool:
         """Its node list is still being filled: nobody had the time to fall silent."""
-        return self._awake_ms < self.p.settings.silent_ms
+        return self.awake_ms < self.p.settings.silent_ms
 
     def _usable(self) -> list[Member]:
         """Living configured members in priority order: those in the table, and those close behind."""
@@ -319,60 +310,10 @@ class Leading:
         if self.writer.short is not None and short is None:
             self.p.out.append(ev.Tell(NO_QUORUM, "", "no new commits", {"have": have, "needed": need}))
 
-    # --- hand-over (H1-H4) ---
-
-    def _could_take_over(self, m: Member) -> bool:
+    def could_take_over(self, m: Member) -> bool:
         """Would a hand-over to it be over in a moment?"""
         near = self.writer.last_lsn - self.p.settings.ready_lag // 10
-        return m in self.p.alive and m not in self.silent and self._applied.get(m, -1) >= max(0, near)
-
-    def hand_over(self, e: ev.HandOverAsked) -> None:
-        target = next((r.member for r in self.p.table.replicas if r.node == e.to), None)
-        if target is None or target not in self.p.alive:
-            why = f"{e.to} is not an available replica of {self.p.table.name}"
-            self.p.out.append(ev.Reply(e.token, ev.Refused(why)))
-            return
-        if priority(self.p.table, e.to) == NEVER:
-            why = f"{e.to} has priority never: it cannot be active for {self.p.table.name}"
-            self.p.out.append(ev.Reply(e.token, ev.Refused(why)))
-            return
-        self.p.out.append(ev.Tell(TRANSFER, "", e.why, {"to": e.to}))
-        self.handing = (e.token, e.to, self.p.now + self.p.settings.drain_ms)
-        self.p.become("hand over", f"hands over to {e.to}")
-        self._drained()
-
-    def _drained(self) -> None:
-        """Everything logged and answered, and the successor has it all: give the log our last record."""
-        if self.p.role is not Role.DRAINING or self.writer.queue or self.writer.waiting:
-            return
-        assert self.handing is not None
-        _, to, _ = self.handing
-        if not any(m.node == to and lsn >= self.writer.last_lsn for m, lsn in self._applied.items()):
-            return
-        self.p.become("drained", f"hands over to {to}")
-        s = self.p.chain.state
-        header = records.Header(s.log_id, self.epoch, self.writer.last_lsn + 1, self.writer.last_hash)
-        self.writer.append(records.HandedOver(header, to), self.p.now, self.p.out)
-        self.p.tag = self.writer.tag
-
-    def _handed_over(self) -> None:
-        assert self.handing is not None
-        token, to, _ = self.handing
-        self.p.out.append(ev.Reply(token, ev.Happened(self.p.chain.state.lsn)))
-        self.handing = None
-        self.p.leading = None
-        self.p.out.append(ev.Read(self.p.next_offset))
-        self.p.become("handed over", f"handed over to {to}")
-        self.p.campaign.handed_over()
-
-    def _call_off(self) -> None:
-        assert self.handing is not None
-        token, to, _ = self.handing
-        self.handing = None
-        if token == OWN:
-            self.returning.failed(self._awake_ms)
-        self.p.become("call off", f"{to} did not catch up in time")
-        self.p.out.append(ev.Reply(token, ev.Refused(f"{to} did not catch up in time")))
+        return m in self.p.alive and m not in self.silent and self.applied.get(m, -1) >= max(0, near)
 
     # --- time ---
 
@@ -380,12 +321,10 @@ class Leading:
         now = self.p.now
         if self.writer.overdue(now):
             self._end("the log did not acknowledge in time")
-        elif self.handing is not None and self.p.role is Role.DRAINING and now >= self.handing[2]:
-            self._call_off()
-        else:
+        elif not self.hand_over.overdue():
             self._listen()
             self._reconcile()
             self.p.out += self.node_list.ticked(now, self.p.settings.silent_ms)
-            to = self.returning.due(self._awake_ms, self._could_take_over)
+            to = self.returning.due(self.awake_ms, self.could_take_over)
             if to is not None:
-                self.hand_over(to)
+                self.hand_over.begin(to)

@@ -2,8 +2,8 @@
 
 `Partition.step(event, now)` is the whole interface. It holds what this node knows of the partition, which is never more
 than the log and the znode told it: the log decides who may write (`chain`), the znode who should (`table`). Elections
-are in `candidate.py`, writing in `writer.py`, the wait set in `syncset.py`, what was pushed in `held.py`; roles and
-their table in `roles.py`.
+are in `candidate.py`, writing in `writer.py`, the wait set in `syncset.py`, what a replica holds and says in `held.py`
+and `following.py`; roles and their table in `roles.py`.
 No clock, chance, threads, I/O.
 """
 
@@ -18,14 +18,15 @@ from halog.core.candidate import Campaign
 from halog.core.chain import Chain, ChainState, Verdict
 from halog.core.discarded import Discarded
 from halog.core.election import NEVER
+from halog.core.following import Following
 from halog.core.group import priority
 from halog.core.held import Held
 from halog.core.ids import NO_TX, Member, digest
 from halog.core.leading import Leading
 from halog.core.outcomes import Outcomes
 from halog.core.roles import CLAIMANT, LEADING, Role, next_role
-from halog.core.settings import Settings, Sync
-from halog.core.table import ASYNC, PartitionTable, Replica
+from halog.core.settings import Settings
+from halog.core.table import PartitionTable
 from halog.errors import DivergedError
 from halog.events import DIVERGED
 
@@ -57,10 +58,9 @@ class Partition:
         self.tag = 0
         """The last append tag given out."""
         self.round = 0
-        self.acked: tuple[Any, int] = (None, 0)
-        self.acked_at = now
         self.held = Held()
         self.discarded = Discarded(outcomes)
+        self.following = Following(self, now)
         self.campaign = Campaign(self, now)
         self.leading: Leading | None = None
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
@@ -68,14 +68,14 @@ class Partition:
             ev.AliveChanged: self._alive_changed,
             ev.EntriesRead: self._entries_read,
             ev.LogEnd: self._log_end,
-            ev.Taken: self._taken,
+            ev.Taken: self.following.taken,
             ev.LogLost: self._log_lost,
             ev.Submitted: self._submitted,
             ev.Asked: self._asked,
             ev.Appended: self._appended,
             ev.AppendFailed: self._append_failed,
             ev.ReplicaAck: self._replica_ack,
-            ev.Pushed: self._pushed,
+            ev.Pushed: self.following.pushed,
             ev.PositionAsked: self._position_asked,
             ev.PositionTold: self.campaign.position_told,
             ev.CasDone: self._cas_done,
@@ -250,58 +250,8 @@ class Partition:
     def _log_end(self, e: ev.LogEnd) -> None:
         if self.role is Role.LOADING:
             self.become("loaded")
-            self._acknowledge()
+            self.following.acknowledge()
             self.campaign.consider()
-
-    def _taken(self, e: ev.Taken) -> None:
-        self._tell_held()
-        waited_for = not self.is_async and self.chain.state.lsn > self.held.told
-        if waited_for or self.now - self.acked_at >= self.settings.async_ack_ms:
-            self._acknowledge()
-
-    def _pushed(self, e: ev.Pushed) -> None:
-        """A follower of this very epoch holds what its active pushes; anybody else passes over it (E1, E7)."""
-        if self.role is Role.FOLLOWING and e.member == self._listener() and e.epoch == self.chain.state.epoch:
-            for data in e.records:
-                self.held.offer(data, self.chain.state)
-            self._tell_held()
-
-    def _tell_held(self) -> None:
-        """What is in memory only is told where that is what an acknowledgement promises (R6)."""
-        if self.settings.remote_sync is not Sync.NO_SYNC:
-            return
-        active = self._listener() if self.held.run else None
-        if active is not None and (lsn := self.held.news(self.chain.state)):
-            self.out.append(ev.SendAck(active.node, self.chain.state.epoch, lsn, applied=False))
-
-    @property
-    def is_async(self) -> bool:
-        """Does the node list say that no commit waits for this copy?"""
-        return Replica(self.me.node, self.me.incarnation, ASYNC) in self.table.replicas
-
-    def _acknowledge(self, repeat: bool = False) -> None:
-        """Tell the active how far this copy is: once per batch taken, and again in case it was lost. What was told as
-        held is not waited for, and told again as applied once in a while."""
-        s, active = self.chain.state, self._listener()
-        if active is not None and (repeat or self.acked != (s.epoch, s.lsn)):
-            self.acked, self.acked_at = (s.epoch, s.lsn), self.now
-            if self.settings.remote_sync is not Sync.NO_SYNC:
-                self.out.append(ev.Save(self.settings.remote_sync is Sync.SYNC))
-            self.out.append(ev.SendAck(active.node, s.epoch, s.lsn))
-
-    def _listener(self) -> Member | None:
-        """The active of the epoch this copy follows, if it is to hear from here."""
-        s, active = self.chain.state, self.table.active
-        if self.leading is not None or active is None or active == self.me or not s.opened:
-            return None
-        if (
-            self.role is Role.LOADING
-            or self.role is Role.FAILED
-            or s.epoch != self.table.epoch
-            or active not in self.alive
-        ):
-            return None
-        return active
 
     def _log_lost(self, e: ev.LogLost) -> None:
         self._fail(e.why)
@@ -366,7 +316,7 @@ class Partition:
 
     def _hand_over_asked(self, e: ev.HandOverAsked) -> None:
         if self.role is Role.ACTIVE:
-            self._leader().hand_over(e)
+            self._leader().hand_over.begin(e)
         else:
             self.out.append(ev.Reply(e.token, ev.NotServing(self._hint())))
 
@@ -388,9 +338,7 @@ class Partition:
             self.leading.ticked()
         else:
             self.campaign.ticked()
-            since = self.now - self.acked_at
-            if since >= self.settings.async_ack_ms:
-                self._acknowledge(repeat=since >= self.settings.ack_every_ms)
+            self.following.ticked()
 
     @property
     def is_leading(self) -> bool:

@@ -48,7 +48,7 @@ class Tails:
             if self._fits(copy):
                 return
             at = copy.core.next_offset
-            if copy.core.is_async:
+            if copy.core.following.is_async:
                 self.prompt.unfollow(copy.tp)
                 self._patiently.add(copy.tp)
                 self.patient.follow(copy.tp, at)
@@ -57,7 +57,7 @@ class Tails:
                 self.prompt.follow(copy.tp, at)
 
     def _fits(self, copy: Copy) -> bool:
-        return copy.core.role is not Role.FOLLOWING or copy.core.is_async is (copy.tp in self._patiently)
+        return copy.core.role is not Role.FOLLOWING or copy.core.following.is_async is (copy.tp in self._patiently)
 
     def close(self) -> None:
         """Close both."""

@@ -14,6 +14,8 @@ from halog.core import candidate, chain, records, roles, writer
 from halog.core import events as ev
 from halog.core.chain import Chain, Verdict
 from halog.core.discarded import Discarded
+from halog.core.following import Following
+from halog.core.handover import HandOver
 from halog.core.held import Held
 from halog.core.ids import EpochId, Member
 from halog.core.leading import Leading
@@ -160,12 +162,13 @@ def replicas_not_waited_for() -> None:
 def acknowledge_before_read() -> None:
     """A replica confirms one record more than it has."""
 
-    def acknowledge(self: Partition, *, repeat: bool = False) -> None:
+    def acknowledge(self: Following, *, repeat: bool = False) -> None:
         real(self, repeat=repeat)
-        if self.out and isinstance(self.out[-1], ev.SendAck) and self.out[-1].applied:
-            self.out[-1] = msgspec.structs.replace(self.out[-1], lsn=self.out[-1].lsn + 1)
+        out = self.p.out
+        if out and isinstance(out[-1], ev.SendAck) and out[-1].applied:
+            out[-1] = msgspec.structs.replace(out[-1], lsn=out[-1].lsn + 1)
 
-    real = patch(Partition, "_acknowledge", acknowledge)
+    real = patch(Following, "acknowledge", acknowledge)
 
 
 @mutant("E5")
@@ -196,17 +199,17 @@ def hand_over_called_off_after_append() -> None:
     """`HandedOver` is on its way, no answer comes: go on as if nothing had been sent."""
     roles.TRANSITIONS[Role.HANDING]["call off"] = Role.ACTIVE
 
-    def ticked(self: Leading) -> None:
-        if self.p.role is Role.HANDING and self.handing is not None and self.p.now >= self.handing[2]:
+    def overdue(self: HandOver) -> bool:
+        if self._p.role is Role.HANDING and self.now is not None and self._p.now >= self.now.deadline:
             self._call_off()
-        real(self)
+        return real(self)
 
-    def handed_over(self: Leading) -> None:
-        if self.handing is not None:
-            real_handed(self)
+    def done(self: HandOver) -> None:
+        if self.now is not None:
+            real_done(self)
 
-    real = patch(Leading, "ticked", ticked)
-    real_handed = patch(Leading, "_handed_over", handed_over)
+    real = patch(HandOver, "overdue", overdue)
+    real_done = patch(HandOver, "done", done)
 
 
 @mutant("R4")
@@ -298,14 +301,13 @@ def a_push_of_another_epoch_is_held() -> None:
         epoch = records.decode(data).header.epoch
         real(self, data, msgspec.structs.replace(state, epoch=epoch, opened=True, void=False))
 
-    def pushed(self: Partition, e: ev.Pushed) -> None:
+    def pushed(self: Following, e: ev.Pushed) -> None:
         for data in e.records:
-            self.held.offer(data, self.chain.state)
+            self.p.held.offer(data, self.p.chain.state)
         self._tell_held()
 
     real = patch(Held, "offer", offer)
-    patch(Partition, "_pushed", pushed)
-    handlers(ev.Pushed, "_pushed")
+    patch(Following, "pushed", pushed)
 
 
 @mutant("P1")

@@ -6,6 +6,7 @@ import msgspec
 
 from halog.core import candidate, leading, partition
 from halog.core import events as ev
+from halog.core.following import Following
 from halog.core.leading import Leading
 from halog.core.partition import Partition
 from halog.core.returning import Returning
@@ -39,13 +40,13 @@ def stored_after_it_is_acknowledged() -> None:
 def memory_is_enough_for_every_policy() -> None:
     """What is pushed is told as held, whatever the policy asks of a replica."""
 
-    def told(self: Partition) -> None:
-        settings = self.settings
-        self.settings = msgspec.structs.replace(settings, remote_sync=Sync.NO_SYNC)
+    def told(self: Following) -> None:
+        settings = self.p.settings
+        self.p.settings = msgspec.structs.replace(settings, remote_sync=Sync.NO_SYNC)
         try:
             real(self)
         finally:
-            self.settings = settings
+            self.p.settings = settings
 
     def submit(self: Leading, e: ev.Submitted) -> None:
         settings = self.p.settings
@@ -55,7 +56,7 @@ def memory_is_enough_for_every_policy() -> None:
         finally:
             self.p.settings = settings
 
-    real = patch(Partition, "_tell_held", told)
+    real = patch(Following, "_tell_held", told)
     sent = patch(Leading, "submit", submit)
 
 

@@ -236,7 +236,7 @@ def test_a_preferred_node_that_has_been_back_for_long_enough_gets_the_role() -> 
     assert core.is_now(Role.ACTIVE)
     live_on(core, 2_000)
     assert core.role is not Role.ACTIVE
-    assert core.p.leading is None or core.p.leading.handing is not None
+    assert core.p.leading is None or core.p.leading.hand_over.now is not None
 
 
 @pytest.mark.feature("Q2")
@@ -277,7 +277,7 @@ def test_the_role_is_not_taken_from_a_designated_node() -> None:
 def test_nothing_is_given_to_one_that_never_said_what_it_has() -> None:
     core = Core(configured=("B", "A", "C"), settings=Settings(min_stay_ms=1_000, silent_ms=60_000)).with_sync_replica()
     assert core.p.leading is not None
-    core.p.leading._applied.clear()
+    core.p.leading.applied.clear()
     for _ in range(50):
         core.step(ev.Ticked(), after_ms=100)
     assert core.is_now(Role.ACTIVE)

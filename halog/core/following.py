@@ -1,0 +1,83 @@
+"""What a copy that follows takes from the active of its epoch, and what it tells it (R2, R6).
+
+It acknowledges what it has applied, once per batch read, and again in case that was lost; and what it merely holds, if
+that is what the policy asks for. Only the active of the very epoch this copy has read hears anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from halog.core import events as ev
+from halog.core.ids import EpochId, Member
+from halog.core.roles import Role
+from halog.core.settings import Sync
+from halog.core.table import ASYNC, Replica
+
+if TYPE_CHECKING:
+    from halog.core.partition import Partition
+
+
+class Following:
+    """Of one copy."""
+
+    def __init__(self, p: Partition, now: int) -> None:
+        self.p = p
+        self._acked: tuple[EpochId | None, int] = (None, 0)
+        self._acked_at = now
+
+    @property
+    def is_async(self) -> bool:
+        """Does the node list say that no commit waits for this copy?"""
+        return Replica(self.p.me.node, self.p.me.incarnation, ASYNC) in self.p.table.replicas
+
+    def taken(self, e: ev.Taken) -> None:
+        """A batch of the log was taken."""
+        p = self.p
+        self._tell_held()
+        waited_for = not self.is_async and p.chain.state.lsn > p.held.told
+        if waited_for or p.now - self._acked_at >= p.settings.async_ack_ms:
+            self.acknowledge()
+
+    def pushed(self, e: ev.Pushed) -> None:
+        """A follower of this very epoch holds what its active pushes; anybody else passes over it (E1, E7)."""
+        p = self.p
+        if p.role is Role.FOLLOWING and e.member == self._listener() and e.epoch == p.chain.state.epoch:
+            for data in e.records:
+                p.held.offer(data, p.chain.state)
+            self._tell_held()
+
+    def _tell_held(self) -> None:
+        """What is in memory only is told where that is what an acknowledgement promises (R6)."""
+        p = self.p
+        if p.settings.remote_sync is not Sync.NO_SYNC:
+            return
+        active = self._listener() if p.held.run else None
+        if active is not None and (lsn := p.held.news(p.chain.state)):
+            p.out.append(ev.SendAck(active.node, p.chain.state.epoch, lsn, applied=False))
+
+    def acknowledge(self, repeat: bool = False) -> None:
+        """Tell the active how far this copy is: once per batch taken, and again in case it was lost. What was told as
+        held is not waited for, and told again as applied once in a while."""
+        p, active = self.p, self._listener()
+        s = p.chain.state
+        if active is not None and (repeat or self._acked != (s.epoch, s.lsn)):
+            self._acked, self._acked_at = (s.epoch, s.lsn), p.now
+            if p.settings.remote_sync is not Sync.NO_SYNC:
+                p.out.append(ev.Save(p.settings.remote_sync is Sync.SYNC))
+            p.out.append(ev.SendAck(active.node, s.epoch, s.lsn))
+
+    def ticked(self) -> None:
+        since = self.p.now - self._acked_at
+        if since >= self.p.settings.async_ack_ms:
+            self.acknowledge(repeat=since >= self.p.settings.ack_every_ms)
+
+    def _listener(self) -> Member | None:
+        """The active of the epoch this copy follows, if it is to hear from here."""
+        p = self.p
+        s, active = p.chain.state, p.table.active
+        if p.leading is not None or active is None or active == p.me or not s.opened:
+            return None
+        if p.role is Role.LOADING or p.role is Role.FAILED or s.epoch != p.table.epoch or active not in p.alive:
+            return None
+        return active

@@ -1,0 +1,115 @@
+"""A planned hand-over of the active role, as the one who gives sees it: rules H1-H4.
+
+Drain: nothing new is taken, what is in flight is logged and answered. Prove: the successor has applied it all. Fence:
+`HandedOver` is the last record of the epoch. Until that was given to the producer the hand-over can be called off;
+behind it the epoch takes no commit, whatever becomes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+from halog.core import events as ev
+from halog.core import records
+from halog.core.election import NEVER
+from halog.core.group import priority
+from halog.core.ids import Member
+from halog.core.returning import OWN
+from halog.core.roles import Role
+from halog.events import TRANSFER
+
+if TYPE_CHECKING:
+    from halog.core.leading import Leading
+
+
+class UnderWay(NamedTuple):
+    """The hand-over that was asked for."""
+
+    token: int
+    to: str
+    deadline: int
+
+
+class HandOver:
+    """Of one epoch."""
+
+    def __init__(self, leading: Leading) -> None:
+        self._leading, self._p = leading, leading.p
+        self.now: UnderWay | None = None
+
+    def begin(self, e: ev.HandOverAsked) -> None:
+        """Stop taking commits; refused where it could not end well."""
+        p = self._p
+        target = next((r.member for r in p.table.replicas if r.node == e.to), None)
+        if target is None or target not in p.alive:
+            self._refuse(e.token, f"{e.to} is not an available replica of {p.table.name}")
+        elif priority(p.table, e.to) == NEVER:
+            self._refuse(e.token, f"{e.to} has priority never: it cannot be active for {p.table.name}")
+        else:
+            p.out.append(ev.Tell(TRANSFER, "", e.why, {"to": e.to}))
+            self.now = UnderWay(e.token, e.to, p.now + p.settings.drain_ms)
+            p.become("hand over", f"hands over to {e.to}")
+            self.progress()
+
+    def _refuse(self, token: int, why: str) -> None:
+        self._p.out.append(ev.Reply(token, ev.Refused(why)))
+
+    def progress(self) -> None:
+        """Everything logged and answered, and the successor has it all: give the log our last record."""
+        p, writer = self._p, self._leading.writer
+        if self.now is None or p.role is not Role.DRAINING or writer.queue or writer.waiting:
+            return
+        to = self.now.to
+        if not any(m.node == to and lsn >= writer.last_lsn for m, lsn in self._leading.applied.items()):
+            return
+        p.become("drained", f"hands over to {to}")
+        header = records.Header(p.chain.state.log_id, self._leading.epoch, writer.last_lsn + 1, writer.last_hash)
+        writer.append(records.HandedOver(header, to), p.now, p.out)
+        p.tag = writer.tag
+
+    def done(self) -> None:
+        """Our last record is in the log: the epoch is over."""
+        assert self.now is not None
+        p, under_way = self._p, self.now
+        p.out.append(ev.Reply(under_way.token, ev.Happened(p.chain.state.lsn)))
+        self.now = None
+        p.leading = None
+        p.out.append(ev.Read(p.next_offset))
+        p.become("handed over", f"handed over to {under_way.to}")
+        p.campaign.handed_over()
+
+    def members_gone(self, gone: Collection[Member]) -> None:
+        """A successor that dies while we drain is not waited for."""
+        if self._draining is not None and any(m.node == self._draining.to for m in gone):
+            self._call_off()
+
+    def overdue(self) -> bool:
+        """Called off because it takes too long?"""
+        late = self._draining is not None and self._p.now >= self._draining.deadline
+        if late:
+            self._call_off()
+        return late
+
+    @property
+    def _draining(self) -> UnderWay | None:
+        return self.now if self._p.role is Role.DRAINING else None
+
+    def _call_off(self) -> None:
+        assert self.now is not None
+        token, to, _ = self.now
+        self.now = None
+        if token == OWN:
+            self._leading.returning.failed(self._leading.awake_ms)
+        self._p.become("call off", f"{to} did not catch up in time")
+        self._refuse(token, f"{to} did not catch up in time")
+
+    def abandon(self, why: str) -> None:
+        """The epoch ended otherwise: the successor may be quicker than our acknowledgement."""
+        if self.now is not None:
+            p, (token, to, _) = self._p, self.now
+            if p.table.active is not None and p.table.active.node == to:
+                result: ev.Result = ev.Happened(self._leading.writer.last_lsn)
+            else:
+                result = ev.Unknown(why) if p.role is Role.HANDING else ev.Refused(why)
+            p.out.append(ev.Reply(token, result))
