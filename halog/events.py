@@ -65,13 +65,22 @@ DIVERGED = Kind("HALOG-1015", "diverged", ERROR, "partition {partition}: the cop
 NO_QUORUM = Kind(
     "HALOG-1017", "no quorum", ERROR, "partition {partition}: {have} nodes are there, {needed} are needed: {cause}"
 )
+UNLOGGED_AWAY = Kind(
+    "HALOG-1018",
+    "waits for holders",
+    ERROR,
+    "partition {partition}: commits the log may lack keep it from going on: {cause}",
+)
+UNLOGGED_LOST = Kind(
+    "HALOG-1019", "unlogged lost", ERROR, "partition {partition}: commits the log did not have are given up: {cause}"
+)
 LOST = Kind("HALOG-1016", "events lost", WARNING, "{count} events are missing from the history: {cause}")
 
 KINDS: dict[str, Kind] = {
     kind.code: kind
     for kind in (
         CREATED, JOINED, LEFT, ADDED, REMOVED, TRANSFER, INTRUDER, TOO_FEW, ROLE, MINIMUM, PRIORITY,
-        DESIGNATED, DISCARDED, DIVERGED, LOST, NO_QUORUM,
+        DESIGNATED, DISCARDED, DIVERGED, LOST, NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST,
     )
 }  # fmt: skip
 """Every code that can occur."""

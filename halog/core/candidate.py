@@ -2,12 +2,14 @@
 
 A suspicion may be hasty: a wrong one costs a moment, never data, since the compare-and-set has one winner and the log
 takes only the highest epoch. Where commits wait for the log any copy that can read it may win; the most recent one is
-picked because it has the least to read. The winner appends `EpochStarted`, reads up to it, appends `EpochOpened`, reads
-that back accepted, and serves.
+picked because it has the least to read. Where they do not, somebody who answered must hold what the log may lack
+(`tail.py`). The winner appends `EpochStarted`, reads up to it, appends what is missing and `EpochOpened`, reads that
+back accepted, and serves.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,8 +23,9 @@ from halog.core.ids import NO_EPOCH, EpochId, Member, location_code
 from halog.core.leading import Leading
 from halog.core.nodelist import NodeList, group_changes
 from halog.core.roles import Role
-from halog.core.table import PartitionTable, arrange
-from halog.events import NO_QUORUM
+from halog.core.table import SYNC, PartitionTable, Replica, arrange
+from halog.core.tail import are_gone, holders, with_holders
+from halog.events import NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST
 
 if TYPE_CHECKING:
     from halog.core.partition import Partition
@@ -54,6 +57,18 @@ class Campaign:
         """A set of `claim` was sent and nobody knows whether it landed."""
         self.short = False
         """It was said that too few nodes are there."""
+        self.tails: dict[str, Sequence[bytes]] = {}
+        """What those who answered hold beyond the log."""
+        self.waits_for: frozenset[Member] = frozenset()
+        """It was said that these are needed."""
+        self.lossy = False
+        """What the log may lack is given up with this claim."""
+        self.ahead_since: int | None = None
+        """Since when the log shows a later epoch than the znode: for a moment that is a watch that is late."""
+        self.first_tag = 0
+        """The tag of `EpochStarted`."""
+        self.open_at = 0
+        """The lsn with which everything the log lacked is in it."""
 
     # --- when to stand ---
 
@@ -93,7 +108,11 @@ class Campaign:
         node would ever stand, and it might stand back for them (or be the one that cannot reach the log)."""
         p = self.p
         if p.epoch_ours and any(m.node in p.table.configured for m in p.alive if m != p.me):
-            p.out.append(ev.SetTable(p.next_round(), p.version, msgspec.structs.replace(p.table, active=None)))
+            replicas = p.table.replicas
+            if p.unlogged and p.table.sync_set and p.role is not Role.FAILED:  # it holds what the log did not take
+                replicas = (*replicas, Replica(p.me.node, p.me.incarnation, SYNC))
+            table = msgspec.structs.replace(p.table, active=None, replicas=replicas)
+            p.out.append(ev.SetTable(p.next_round(), p.version, table))
 
     def handed_over(self) -> None:
         """The current epoch ended in favour of a successor: its turn first, and at once."""
@@ -112,7 +131,18 @@ class Campaign:
         p = self.p
         if p.role is not Role.FOLLOWING or not p.eligible:
             return False
-        return p.table.active is None or p.table.active not in p.alive or p.epoch_ours or self._closed()
+        gone = p.table.active is None or p.table.active not in p.alive or p.epoch_ours
+        return gone or self._closed() or self._outdated()
+
+    def _outdated(self) -> bool:
+        """Has the log been in a later epoch than the znode for some time? Then the znode was put back to an older one,
+        and names a node that only an append would tell: with a quorum it may refuse commits for ever instead (E4)."""
+        p = self.p
+        if p.chain.state.epoch.number <= p.table.epoch.number:
+            self.ahead_since = None
+        elif self.ahead_since is None:
+            self.ahead_since = p.now
+        return self.ahead_since is not None and p.now - self.ahead_since >= p.settings.silent_ms
 
     def _closed(self) -> bool:
         s = self.p.chain.state
@@ -151,7 +181,9 @@ class Campaign:
         p.become("active gone")
         p.seal()
         self.round = p.next_round()
-        self.told = {p.me.node: Candidate(p.me.node, p.chain.state.position, priority(p.table, p.me.node))}
+        holder = p.unlogged and p.me in holders(p.table)
+        self.told = {p.me.node: Candidate(p.me.node, p.position, priority(p.table, p.me.node), holder=holder)}
+        self.tails = {}
         others = {m.node for m in p.alive if m.node in p.table.configured and m != p.me}
         self.asked = frozenset(others)
         self.deadline = p.now + p.settings.election_ms
@@ -163,7 +195,10 @@ class Campaign:
     def position_told(self, e: ev.PositionTold) -> None:
         if self.p.role is not Role.ELECTING or e.round != self.round or e.node not in self.asked:
             return
-        self.told[e.node] = Candidate(e.node, e.position, priority(self.p.table, e.node), e.eligible)
+        p = self.p
+        holder = p.unlogged and e.tail is not None and Member(e.node, e.incarnation) in holders(p.table)
+        self.told[e.node] = Candidate(e.node, e.position, priority(self.p.table, e.node), e.eligible, holder)
+        self.tails[e.node] = e.tail or ()
         self._decide_if_complete()
 
     def alive_changed(self) -> None:
@@ -182,9 +217,31 @@ class Campaign:
             self._stand_back("a better candidate answered")
         elif (voices := self._voices()) < need:
             self._stand_back(f"{voices} nodes answered, {need} are needed")
-        else:
+        elif self._whole():
             p.become("won")
             self._claim()
+        else:
+            self._stand_back("what was acknowledged may be with nodes that are not there")
+
+    def _whole(self) -> bool:
+        """Is whatever was acknowledged at hand (E2, E3)? Where commits do not wait for the log, somebody who answered
+        must hold it; unless it cannot come back."""
+        p, wanted = self.p, holders(self.p.table)
+        if not p.unlogged or not wanted or self._closed():
+            return True
+        if any(c.holder for c in self.told.values()):
+            for tail in self.tails.values():
+                p.tail.adopt(tail, p.chain.state)
+            return True
+        names = ", ".join(sorted(m.node for m in wanted))
+        if are_gone(wanted, p.alive):
+            self.lossy = True
+            p.out.append(ev.Tell(UNLOGGED_LOST, "", f"{names} had it in memory, and were started anew"))
+            return True
+        waits, self.waits_for = self.waits_for, wanted
+        if waits != wanted:
+            p.out.append(ev.Tell(UNLOGGED_AWAY, "", f"{names} may have it in memory, and do not answer"))
+        return False
 
     def _voices(self) -> int:
         """Nodes that answered and are still there, this one included."""
@@ -217,6 +274,9 @@ class Campaign:
         if p.table.active is not None and p.table.active in p.alive:
             usable.append(p.table.active)
         replicas = arrange(p.table.configured, p.me.node, usable, p.table.sync_replicas)
+        if p.unlogged and not self._closed() and not self.lossy:
+            replicas = with_holders(replicas, p.table, p.me)
+        self.lossy, self.waits_for = False, frozenset()
         self.claim = msgspec.structs.replace(p.table, epoch=self.epoch, active=p.me, replicas=replicas)
         self.unanswered = False
         self._send()
@@ -264,14 +324,15 @@ class Campaign:
         p.become("claimed")
         self.deadline = p.now + p.settings.start_deadline_ms
         s = p.chain.state
-        self._append(records.EpochStarted(records.Header(s.log_id, self.epoch), s.epoch, s.lsn))
+        self.first_tag = p.tag + 1
+        self._append(records.encode(records.EpochStarted(records.Header(s.log_id, self.epoch), s.epoch, s.lsn)))
 
     # --- starting and opening ---
 
-    def _append(self, record: records.Record) -> None:
+    def _append(self, data: bytes) -> None:
         p = self.p
         p.tag += 1
-        p.out.append(ev.Append(p.tag, records.encode(record)))
+        p.out.append(ev.Append(p.tag, data))
 
     def read(self, record: records.Record, verdict: Verdict) -> None:
         """What the log shows between the claim and serving."""
@@ -282,17 +343,32 @@ class Campaign:
             self._started()
         elif p.role is Role.STARTING and ours and verdict is Verdict.SKIPPED:
             p.step_down("epoch ended", "the log holds a higher epoch: raise above it")
+        elif p.role is Role.OPENING and ours and verdict is Verdict.ACCEPTED:
+            self._open()
         elif p.role is Role.OPENING and ours and verdict is Verdict.OPENED:
             self._opened()
         elif p.role is Role.OPENING and ours and verdict is Verdict.VOIDED:
             p.step_down("epoch ended", "the log voided this epoch before it opened")
 
     def _started(self) -> None:
-        p = self.p
+        """Append again what the log lacks, and open (E5)."""
+        p, s = self.p, self.p.chain.state
+        if not p.tail.joins(s):
+            first = p.tail.run[0].header.lsn
+            p.lost(f"the log ends at lsn {s.lsn}, commits from {first} on are to follow: it lost its tail")
+            return
         p.become("started")
-        s = p.chain.state
-        header = records.Header(s.log_id, self.epoch, s.lsn + 1, s.hash)
-        self._append(records.EpochOpened(header, s.lineage[-1:]))
+        self.open_at = p.tail.tip or s.lsn
+        for data in p.tail.again(s, self.epoch):
+            self._append(data)
+        self._open()
+
+    def _open(self) -> None:
+        """Once the log shows all that was appended again: an opening behind a hole would look like a lost tail."""
+        s = self.p.chain.state
+        if s.lsn == self.open_at:
+            header = records.Header(s.log_id, self.epoch, s.lsn + 1, s.hash)
+            self._append(records.encode(records.EpochOpened(header, s.lineage[-1:])))
 
     def _opened(self) -> None:
         p = self.p
@@ -303,7 +379,7 @@ class Campaign:
 
     def append_failed(self, e: ev.AppendFailed) -> None:
         p = self.p
-        if e.tag not in (-1, p.tag):
+        if e.tag != -1 and e.tag < self.first_tag:
             return
         if e.tag != -1:
             p.out.append(ev.EndSession(e.why))

@@ -17,6 +17,8 @@ class Candidate(NamedTuple):
     position: Position
     priority: int = NORMAL
     eligible: bool = True
+    holder: bool = False
+    """Has it whatever was acknowledged and the log may lack? Where commits wait for the log nobody need be one."""
 
 
 def pick(candidates: Iterable[Candidate], configured: Sequence[str]) -> str | None:
@@ -25,4 +27,4 @@ def pick(candidates: Iterable[Candidate], configured: Sequence[str]) -> str | No
     able = [c for c in candidates if c.eligible and c.priority != NEVER and c.node in place]
     if not able:
         return None
-    return max(able, key=lambda c: (c.position, c.priority, -place[c.node])).node
+    return max(able, key=lambda c: (c.holder, c.position, c.priority, -place[c.node])).node

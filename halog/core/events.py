@@ -133,6 +133,9 @@ class PositionTold(msgspec.Struct, frozen=True):
     round: int
     position: Position
     eligible: bool
+    incarnation: int = 0
+    tail: Sequence[bytes] | None = None
+    """What it holds beyond the log, if commits do not wait for that; None: it leads, and may acknowledge more."""
 
 
 class CasDone(msgspec.Struct, frozen=True):
@@ -291,6 +294,12 @@ class Apply(msgspec.Struct):
     next_offset: int
 
 
+class Show(msgspec.Struct, frozen=True):
+    """Commits the log may not have yet are acknowledged: visible from here on, stored once an `Apply` brings them."""
+
+    records: list[Record]
+
+
 class Keep(msgspec.Struct, frozen=True):
     """Nothing to apply, but store `state` and `next_offset`: the chain has moved."""
 
@@ -337,6 +346,7 @@ class TellPosition(msgspec.Struct, frozen=True):
     round: int
     position: Position
     eligible: bool
+    tail: tuple[bytes, ...] | None = None
 
 
 class SendAck(msgspec.Struct, frozen=True):
@@ -378,6 +388,7 @@ Effect = (
     | Read
     | StopReading
     | Apply
+    | Show
     | Keep
     | Save
     | Reply

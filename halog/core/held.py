@@ -65,7 +65,7 @@ class Held:
         if h.epoch != state.epoch or h.lsn <= state.lsn or not self._room(len(data)):
             return
         if self.run and not self._continues(h):
-            if self._joined(state):
+            if self.joined(state):
                 return
             self.clear()  # nothing was promised of it
         self.run.append(HeldRecord(data, record, digest(data)))
@@ -82,17 +82,18 @@ class Held:
         last = self.run[-1]
         return h.lsn == last.lsn + 1 and h.prev == last.digest
 
-    def _joined(self, state: ChainState) -> bool:
+    def joined(self, state: ChainState) -> bool:
+        """Does the run go on where the history ends?"""
         return bool(self.run) and self.run[0].lsn == state.lsn + 1
 
     def _check(self, state: ChainState) -> None:
         """A run that reaches the history must continue it."""
-        if self._joined(state) and self.run[0].record.header.prev != state.hash:
+        if self.joined(state) and self.run[0].record.header.prev != state.hash:
             self.clear()
 
     def tip(self, state: ChainState) -> int:
         """Everything up to this lsn is in memory, accepted or held."""
-        return self.run[-1].lsn if self._joined(state) else state.lsn
+        return self.run[-1].lsn if self.joined(state) else state.lsn
 
     def news(self, state: ChainState) -> int:
         """The tip, if it should be told: beyond the history and beyond what was told; else 0. A run whose hole the log

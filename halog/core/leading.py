@@ -21,7 +21,7 @@ from halog.core.returning import Returning
 from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.syncset import SyncSet
-from halog.core.table import Replica
+from halog.core.table import SYNC, Replica
 from halog.core.writer import Writer
 from halog.events import NO_QUORUM
 
@@ -58,6 +58,11 @@ class Leading:
     def knows(self, tx: bytes) -> bool:
         """Is `tx` in flight here?"""
         return tx in self.writer.by_tx
+
+    def acknowledged(self, tx: bytes) -> int:
+        """Its lsn, if it was acknowledged before the log had it; else 0."""
+        item = self.writer.by_tx.get(tx)
+        return item.lsn if item is not None and item.answered else 0
 
     # --- commits ---
 
@@ -247,8 +252,12 @@ class Leading:
             self.p.table, self._usable(), self.writer.acks, self.writer.last_lsn, self._wanted_sync()
         )
         self._wait_set()
-        if replicas is not None:
+        if replicas is not None and not (self.writer.unlogged and self._drops_one(replicas)):
             self._set(replicas)
+
+    def _drops_one(self, replicas: tuple[Replica, ...]) -> bool:
+        """One that may hold what the log lacks must stay in the table until the log has it (E2)."""
+        return not self.p.table.sync_set <= {r.member for r in replicas if r.kind == SYNC}
 
     def _wanted_sync(self) -> int:
         """As many as the policy says, or more where an override needs more acknowledgements."""
@@ -264,6 +273,7 @@ class Leading:
 
     def _wait_set(self) -> None:
         self.writer.wait_set = self.sync.wait_set()
+        self.writer.early = self.p.unlogged and self.sync.backed
         self.writer.settle(self.p.out)
 
     def cas_done(self, e: ev.CasDone) -> None:

@@ -21,12 +21,13 @@ from halog.core.election import NEVER
 from halog.core.following import Following
 from halog.core.group import priority
 from halog.core.held import Held
-from halog.core.ids import NO_TX, Member, digest
+from halog.core.ids import NO_TX, Member, Position, digest
 from halog.core.leading import Leading
 from halog.core.outcomes import Outcomes
 from halog.core.roles import CLAIMANT, LEADING, Role, next_role
-from halog.core.settings import Settings
+from halog.core.settings import Settings, Sync
 from halog.core.table import PartitionTable
+from halog.core.tail import Tail
 from halog.errors import DivergedError
 from halog.events import DIVERGED
 
@@ -59,6 +60,7 @@ class Partition:
         """The last append tag given out."""
         self.round = 0
         self.held = Held()
+        self.tail = Tail()
         self.discarded = Discarded(outcomes)
         self.following = Following(self, now)
         self.campaign = Campaign(self, now)
@@ -120,6 +122,23 @@ class Partition:
             self.discarded.left(h.tx, h.epoch.number, h.lsn, self.now, why)
 
     @property
+    def position(self) -> Position:
+        """How recent this copy is: what it could bring into the log counts (Q2)."""
+        s = self.chain.state
+        return s.position if not self.unlogged else Position(s.led, max(s.lsn, self.tail.tip, self.held.tip(s)))
+
+    @property
+    def unlogged(self) -> bool:
+        """May commits have been acknowledged that the log does not have?"""
+        return self.settings.local_sync is Sync.NO_SYNC
+
+    def _epoch_over(self) -> None:
+        """Another epoch began, or this one is void: what was pushed is not to come, unless a later epoch brings it."""
+        if self.unlogged and self.held.joined(self.chain.state):
+            self.tail.keep((held.record for held in self.held.run), self.chain.state)
+        self.held.clear()
+
+    @property
     def eligible(self) -> bool:
         """May this copy take part in an election as a candidate?"""
         if self.role is Role.LOADING or self.role is Role.FAILED or self.me.node not in self.table.configured:
@@ -135,6 +154,8 @@ class Partition:
         """Stop claiming or writing; from here on learn what happened from the log like everybody else."""
         if self.leading is not None:
             self._in_flight(why)
+            if self.unlogged:
+                self.tail.keep((item.record for item in self.leading.writer.queue), self.chain.state)
             self.leading.abandon(why)
             self.leading = None
             self.out.append(ev.Read(self.next_offset))
@@ -199,18 +220,19 @@ class Partition:
         try:
             verdict = self.chain.read(record, hash_)
         except DivergedError as error:
-            self._fail(error.message)
+            self.lost(error.message)
             return
         self.next_offset = offset + 1
         if verdict is Verdict.ACCEPTED:
             self._accepted(record, hash_)
         elif verdict is Verdict.OPENED:
+            self.tail.opened(record.header.epoch)
             self._apply(record)
         elif verdict is Verdict.SKIPPED:
             self._passed_over(record)
         else:
             self._passed_over(record)
-            self.held.clear()  # another epoch began, or this one is void
+            self._epoch_over()
             self.out.append(ev.Keep(self.chain.state, self.next_offset))
         if self.role in CLAIMANT:
             self.campaign.read(record, verdict)
@@ -234,6 +256,8 @@ class Partition:
         self._apply(record)
         if self.held.run:
             self.held.accepted(self.chain.state)
+        if self.tail.run:
+            self.tail.accepted(record)
         if type(record) is records.HandedOver:
             self.held.clear()
             self.campaign.handed_over()
@@ -254,12 +278,14 @@ class Partition:
             self.campaign.consider()
 
     def _log_lost(self, e: ev.LogLost) -> None:
-        self._fail(e.why)
+        self.lost(e.why)
 
-    def _fail(self, why: str) -> None:
+    def lost(self, why: str) -> None:
+        """This copy cannot go on."""
         if self.role is Role.FAILED:
             return
         self.held.clear()
+        self.tail.clear()
         self.out.append(ev.Tell(DIVERGED, self.me.node, why))
         self.step_down("lost", why)
         self.out.append(ev.StopReading())
@@ -289,6 +315,8 @@ class Partition:
         result: ev.Result
         if lsn is not None:
             result = ev.Happened(lsn)
+        elif self.leading is not None and (acknowledged := self.leading.acknowledged(e.tx)):
+            result = ev.Happened(acknowledged)
         elif self.outcomes.expired(e.tx):
             result = ev.Expired(self.outcomes.horizon)
         elif self.chain.state.led > e.attempt and (self.leading is None or not self.leading.knows(e.tx)):
@@ -325,7 +353,17 @@ class Partition:
     def _position_asked(self, e: ev.PositionAsked) -> None:
         self.seal()
         willing = self.eligible and self.now >= self.campaign.not_before
-        self.out.append(ev.TellPosition(e.node, e.round, self.chain.state.position, willing))
+        self.out.append(ev.TellPosition(e.node, e.round, self.position, willing, self._tail_told()))
+
+    def _tail_told(self) -> tuple[bytes, ...] | None:
+        """What goes with a position; nothing from one that still acknowledges."""
+        if self.role is not Role.FOLLOWING and self.role is not Role.ELECTING:
+            return None
+        if not self.unlogged:
+            return ()
+        if self.tail.run or not self.held.joined(self.chain.state):
+            return tuple(records.encode(record) for record in self.tail.run)
+        return tuple(held.data for held in self.held.run)
 
     def seal(self) -> None:
         """A position is about to be published, or stood on: nothing more of the epochs known now is held (E1)."""

@@ -21,6 +21,9 @@ class Sync(enum.IntEnum):
 class Settings(msgspec.Struct, frozen=True):
     """The same for all copies of a partition; see each field."""
 
+    local_sync: Sync = Sync.SYNC
+    """What a commit waits for at the log. NO_SYNC: for nothing, if it waits for a replica; the other two differ in the
+    topic only."""
     remote_sync: Sync = Sync.NO_SYNC
     """What a replica's acknowledgement says. Not more than received by default: the log has the record too."""
 

@@ -29,6 +29,12 @@ class SyncSet:
         """Everyone a commit must wait for now."""
         return frozenset(self.joining).union(*self._held)
 
+    @property
+    def backed(self) -> bool:
+        """Does every set the znode may hold name somebody? Then whoever wins an election has what was waited for, or
+        has heard from one that has it (E2)."""
+        return all(self._held)
+
     def plan(
         self,
         table: PartitionTable,

@@ -26,6 +26,10 @@ class Replica(msgspec.Struct, frozen=True):
     def member(self) -> Member:
         return Member(self.node, self.incarnation)
 
+    @property
+    def as_async(self) -> Replica:
+        return Replica(self.node, self.incarnation, ASYNC)
+
 
 class Group(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What operators may change while the partition runs (Q2, Q3); see `halog.core.group`."""

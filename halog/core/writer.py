@@ -3,6 +3,7 @@
 Law: an lsn is given only after size and versions were checked (W2). An acknowledgement counts only for the head of the
 queue and only at the expected offset (W3); the caller turns anything else into a verification or the end of the epoch
 (W4). A commit is logged first, then visible, then answered: the answer also waits for every member of the wait set.
+Where the policy does not wait for the log, the wait set alone makes it visible and answered.
 This module never decides who is active and never touches the coordinator.
 """
 
@@ -32,6 +33,8 @@ class InFlight(msgspec.Struct, eq=False, gc=False):  # gc: no cycles possible
     size: int
     lsn: int
     tx: bytes
+    answered: bool = False
+    """Was it acknowledged before the log had it?"""
 
 
 class Writer:
@@ -56,6 +59,10 @@ class Writer:
         """Those whose acknowledgements count for a quorum, and"""
         self.quorum = 0
         """how many of them must have a commit (R7)."""
+        self.early = False
+        """Is a commit acknowledged once those it waits for have it, in the log or not?"""
+        self.shown = 0
+        """So many at the head of `queue` are answered and visible."""
         self.short: ev.TooFew | None = None
         """What a new commit is told while too few are there."""
 
@@ -108,6 +115,8 @@ class Writer:
         """What is already known of this transaction id (W6)."""
         joined = self.by_tx.get(e.tx)
         if joined is not None:
+            if joined.answered:
+                return ev.Happened(joined.lsn)
             joined.tokens.append(e.token)
             return _JOINED
         lsn = self.outcomes.get(e.tx)
@@ -163,6 +172,7 @@ class Writer:
         `own`: extend the chain here (not when the chain itself read the record)."""
         item = self.queue.popleft()
         self.flying -= item.size
+        self.shown -= self.shown > 0
         if own:
             self.chain.accept(item.record, item.digest)
         self.expected = next_offset
@@ -174,6 +184,7 @@ class Writer:
     def logged_run(self, count: int, next_offset: int, out: list[ev.Effect]) -> None:
         """The same for so many commits at once; only the last one's place in the chain need be known."""
         items = [self.queue.popleft() for _ in range(count)]
+        self.shown = max(0, self.shown - count)
         for item in items:
             self.flying -= item.size
             self._remember(item, item.record, out)
@@ -188,11 +199,13 @@ class Writer:
             for c in record.changes:
                 if self.overlay_lsn.get(c.key) == item.lsn:
                     del self.overlay[c.key], self.overlay_lsn[c.key]
-        self.waiting.append((item.lsn, item.tokens))
+        if not item.answered:
+            self.waiting.append((item.lsn, item.tokens))
 
     def acknowledged(self) -> int:
-        """The highest lsn that the log, every member of the wait set and a quorum have."""
-        lsn = self.chain.state.lsn
+        """The highest lsn that the log, every member of the wait set and a quorum have; without the log where commits
+        do not wait for it, unless there is nobody else to have them."""
+        lsn = self.last_lsn if self.early else self.chain.state.lsn
         for m in self.wait_set:
             lsn = min(lsn, self.acks.get(m, 0))
         if self.quorum:
@@ -202,12 +215,32 @@ class Writer:
 
     def settle(self, out: list[ev.Effect]) -> None:
         """Answer what is logged and held by all of the wait set."""
-        if not self.waiting:
+        if not self.waiting and not (self.early and self.queue):
             return
         upto = self.acknowledged()
         while self.waiting and self.waiting[0][0] <= upto:
             lsn, tokens = self.waiting.popleft()
             out.extend(ev.Reply(t, ev.Happened(lsn)) for t in tokens)
+        if upto > self.chain.state.lsn:
+            self._settle_early(upto, out)
+
+    def _settle_early(self, upto: int, out: list[ev.Effect]) -> None:
+        """What the replicas have is acknowledged, and visible first (W7); the log will have it."""
+        items: list[InFlight] = []
+        while self.shown + len(items) < len(self.queue) and self.queue[self.shown + len(items)].lsn <= upto:
+            items.append(self.queue[self.shown + len(items)])
+        self.shown += len(items)
+        commits = [item for item in items if item.tokens]
+        if commits:
+            out.append(ev.Show([item.record for item in commits]))
+        for item in commits:
+            item.answered = True
+            out.extend(ev.Reply(t, ev.Happened(item.lsn)) for t in item.tokens)
+
+    @property
+    def unlogged(self) -> bool:
+        """Was anything acknowledged that the log is not known to have?"""
+        return self.shown > 0
 
     def overdue(self, now: int) -> bool:
         """True if the oldest append has gone unanswered for too long."""
@@ -217,7 +250,7 @@ class Writer:
         """The epoch is over: whatever was not answered is unknown."""
         tokens: Iterable[int] = [
             *(t for _, ts in self.waiting for t in ts),
-            *(t for item in self.queue for t in item.tokens),
+            *(t for item in self.queue if not item.answered for t in item.tokens),
         ]
         out.extend(ev.Reply(t, ev.Unknown(why)) for t in tokens)
         self.queue.clear()

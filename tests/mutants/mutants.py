@@ -323,7 +323,7 @@ def a_push_behind_a_hole_is_acknowledged() -> None:
 @mutant("P1")
 def held_records_make_room_for_others() -> None:
     """A push that does not continue displaces what was told as held."""
-    patch(Held, "_joined", lambda self, state: False)
+    patch(Held, "joined", lambda self, state: False)
     patch(Held, "tip", lambda self, state: self.run[-1].lsn if self.run else state.lsn)
 
 

@@ -17,7 +17,7 @@ from halog.core.ids import ABSENT, EpochId, Member, digest
 from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.table import PartitionTable
-from halog.events import DISCARDED
+from halog.events import DISCARDED, UNLOGGED_LOST
 from tests.sim.store import Held
 from tests.sim.twin import Accepted, history
 
@@ -34,7 +34,6 @@ class Violation(AssertionError):
 class Fact(NamedTuple):
     """What the first copy that applied an lsn made of it; every other copy must agree."""
 
-    epoch: EpochId
     digest: bytes
     state_hash: int
 
@@ -62,6 +61,8 @@ class Checks:
         self.last: dict[Member, ChainState] = {}
         self.discarded: dict[bytes, int] = {}
         """tx → number of the epoch an attempt of it was said to be discarded with."""
+        self.lost = False
+        """Was what the log lacked given up, since nobody who had it could come back?"""
         self.sealed: dict[Member, range] = {}
         """The epoch numbers of which an incarnation must hold nothing more."""
 
@@ -74,10 +75,9 @@ class Checks:
         self._same_state(p, chain, "after a restart")
 
     def _same_state(self, p: Process, chain: ChainState, when: str) -> None:
-        fact = self.facts.setdefault(chain.lsn, Fact(_opened_by(chain), chain.hash, p.copy.hash))
+        fact = self.facts.setdefault(chain.lsn, Fact(chain.hash, p.copy.hash))
         demand(fact.digest == chain.hash, f"P2: {p.me.node} {when} holds another record as lsn {chain.lsn}")
         demand(fact.state_hash == p.copy.hash, f"P2: {p.me.node} {when} has another state at lsn {chain.lsn}")
-        demand(fact.epoch == _opened_by(chain), f"P3: {p.me.node} {when} has lsn {chain.lsn} of another epoch")
 
     def applied(self, p: Process, record: records.Record, state: ChainState) -> None:
         before = self.last[p.me]
@@ -157,27 +157,44 @@ class Checks:
         self.acknowledged = max(self.acknowledged, lsn)
         if p.partition.leading is None or p.partition.leading.epoch != self.epoch:
             return
-        self._quorum_has(p, lsn)
+        digest = self._digest(p, lsn)
+        self._quorum_has(p, lsn, digest)
         for m in self.sync_set:
-            has = self.held.has(m, lsn, self.facts[lsn].digest)
+            has = self.held.has(m, lsn, digest)
             demand(has, f"P1: lsn {lsn} was acknowledged by {p.me.node}, but {m} does not hold it")
 
-    def _quorum_has(self, p: Process, lsn: int) -> None:
+    def _digest(self, p: Process, lsn: int) -> bytes:
+        """Of the record that is acknowledged: applied, or, where commits do not wait for the log, on its way to it."""
+        fact = self.facts.get(lsn)
+        if p.partition.chain.state.lsn >= lsn and fact is not None:
+            return fact.digest
+        demand(self.world.unlogged, f"P1: lsn {lsn} was acknowledged by {p.me.node} before the log had it")
+        demand(bool(self.sync_set), f"R6: lsn {lsn} was acknowledged by {p.me.node}: nobody else has it, nor the log")
+        assert p.partition.leading is not None
+        return next(i.digest for i in p.partition.leading.writer.queue if i.lsn == lsn)
+
+    def _quorum_has(self, p: Process, lsn: int, digest: bytes) -> None:
         """R7: so many nodes of the group, the active included, had what it acknowledges (some may have died since)."""
         table = p.partition.table
         need = needed(table, p.name)
         others = [m for m in self.last if m.node != p.name and counts(table, m.node)]
-        have = 1 + len({m.node for m in others if self.held.has(m, lsn, self.facts[lsn].digest)})
+        have = 1 + len({m.node for m in others if self.held.has(m, lsn, digest)})
         demand(have >= need, f"R7: lsn {lsn} was acknowledged by {p.me.node}: {have} nodes hold it, {need} are needed")
         if need > 1:
             self.world.cover.hit("acknowledged by a quorum")
 
     def told_of(self, e: ev.Tell) -> None:
         """An operator reads this."""
+        if e.kind is UNLOGGED_LOST:
+            self.given_up()
         if e.kind is DISCARDED:
             for t in e.more["transactions"]:
                 tx = bytes.fromhex(t["tx"])
                 self.discarded[tx] = max(e.more["of_epoch"], self.discarded.get(tx, 0))
+
+    def given_up(self) -> None:
+        """What the log lacks does not come back: what was said of it is not held against anybody."""
+        self.lost, self.acknowledged = True, 0
 
     def table_set(self, old: PartitionTable, new: PartitionTable) -> None:
         """A compare-and-set went through."""
@@ -188,7 +205,8 @@ class Checks:
         else:
             demand(new.active in (old.active, None), "P3: another node under the same epoch")
             if self.epoch is not None:
-                self._sync_set_changed(old.sync_set, new.sync_set)
+                had_it_all = {old.active} if new.active is None else set()
+                self._sync_set_changed(old.sync_set, new.sync_set - had_it_all)
         nodes = [r.node for r in new.replicas] + ([new.active.node] if new.active else [])
         demand(len(set(nodes)) == len(nodes), f"a node stands twice in the node list: {nodes}")
         if new.epoch != old.epoch or self.epoch is not None:
@@ -227,6 +245,9 @@ class Checks:
         by_tx = self._exactly_once(accepted)
         self._one_writer_per_epoch(accepted)
         self._copies_agree(accepted)
+        if self.lost:
+            self.world.cover.hit("unlogged commits given up")
+            return
         for tx in self.world.transactions():
             self._told_the_truth(tx, by_tx.get(tx.id))
         for id_, lsn in self.told.items():
@@ -284,8 +305,3 @@ class Checks:
                 found = now.get(c.key, ABSENT)
                 demand(found == c.replaced, f"P4: lsn {lsn} replaces {c.key!r} at {c.replaced}, not {found}")
                 now[c.key] = ABSENT if c.op == records.DELETE else lsn
-
-
-def _opened_by(chain: ChainState) -> EpochId:
-    """The epoch the last accepted record belongs to."""
-    return chain.lineage[-1][0] if chain.lineage else EpochId(0, "", 0)

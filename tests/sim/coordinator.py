@@ -104,6 +104,13 @@ class FakeCoordinator:
         self.checks.table_set(self.values[-2], self.values[-1])
         self._announce()
 
+    def give_up_unlogged(self) -> None:
+        """An operator accepts that what some had in memory only is lost."""
+        replicas = tuple(r.as_async for r in self.table.replicas)
+        self.values.append(msgspec.structs.replace(self.table, active=None, replicas=replicas))
+        self.checks.table_set(self.values[-2], self.values[-1])
+        self._announce()
+
     def restore(self) -> bool:
         """The znode's content is put back to an older epoch's, as from yesterday's backup (its version goes on)."""
         older = [t for t in self.values if 0 < t.epoch.number < self.table.epoch.number]

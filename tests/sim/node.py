@@ -73,6 +73,8 @@ class Process:
         self.woke_leading = False
         self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.copy = Copy(node.disk)
+        self.shown: dict[bytes, tuple[int, int]] = {}
+        """key → (version, lsn) of what is visible, and not yet applied."""
         self.session: Session | None = None
         self.reader = Reader(self.world.log, self.entries)
         self.coordinator = self.world.coordinator.connect(self)
@@ -188,6 +190,9 @@ class Process:
             self._step(ev.Submitted(request.token, request.tx, request.reads, request.changes, found))
 
     def version(self, key: bytes) -> int:
+        shown = self.shown.get(key)
+        if shown is not None:
+            return shown[0]
         held = self.copy.objects.get(key)
         return ABSENT if held is None else held[0]
 
@@ -209,6 +214,8 @@ class Process:
                 self._apply(e)
             case ev.Append():
                 self._append(e)
+            case ev.Show():
+                self._show(e)
             case ev.Reply():
                 self.world.checks.replied(self, e)
                 self.world.answer(self, e.token, e.result)
@@ -227,11 +234,28 @@ class Process:
             case _:
                 self._perform_rarely(e)
 
+    def _show(self, e: ev.Show) -> None:
+        for record in e.records:
+            assert isinstance(record, records.Commit)
+            lsn = record.header.lsn
+            for c in record.changes:
+                self.shown[c.key] = (ABSENT if c.op == records.DELETE else lsn, lsn)
+            self.world.cover.hit("shown before logged")
+
+    def _shown_is(self, record: records.Record) -> None:
+        """Applied now, or, where an epoch opened without it, not to come."""
+        lsn, opened = record.header.lsn, isinstance(record, records.EpochOpened)
+        if self.shown:
+            self.shown = {k: s for k, s in self.shown.items() if s[1] > lsn and not opened}
+        if isinstance(record, records.Commit) and record.origin is not None:
+            self.world.cover.hit("appended again")
+
     def _apply(self, e: ev.Apply) -> None:
         if len(e.records) > 1:
             self.world.cover.hit("appends acknowledged together" if self.partition.is_leading else "read together")
         for record, state, next_offset in _one_by_one(e):
             self.copy.apply(record, state, next_offset)
+            self._shown_is(record)
             self.world.checks.applied(self, record, state)
         self._flush_soon()
 
@@ -250,7 +274,8 @@ class Process:
                     self.world.send(self.name, n, ev.PositionAsked(self.name, e.round))
             case ev.TellPosition():
                 self.world.checks.published(self)
-                self.world.send(self.name, e.node, ev.PositionTold(self.name, e.round, e.position, e.eligible))
+                told = ev.PositionTold(self.name, e.round, e.position, e.eligible, self.me.incarnation, e.tail)
+                self.world.send(self.name, e.node, told)
             case ev.EndSession():
                 self._end_session(e.why)
             case _:

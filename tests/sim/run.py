@@ -95,9 +95,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--seed", type=int, help="replay this one")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the story of the seed")
+    parser.add_argument("--step", type=int, default=1, help="every so many: 7 with --start 5 is local NO_SYNC only")
     parser.add_argument("-k", "--keep-going", action="store_true", help="go on after a failure")
     args = parser.parse_args(argv)
-    seeds = range(args.start, args.start + args.seeds) if args.seed is None else range(args.seed, args.seed + 1)
+    first, count = (args.start, args.seeds) if args.seed is None else (args.seed, 1)
+    seeds = range(first, first + count * args.step, args.step)
     if args.verbose and args.seed is not None:
         print("\n".join(run_seed(args.seed, verbose=True).lines))
     return _run(seeds, keep_going=args.keep_going)

@@ -14,6 +14,7 @@ from halog.core.group import majority, needed, priority, rank
 from halog.core.roles import Role
 from halog.core.settings import Settings, Sync
 from halog.core.table import SYNC, Group, PartitionTable
+from halog.core.tail import holders
 from tests.sim import faults
 from tests.sim.checks import Checks, Violation
 from tests.sim.client import Client, Request, Transaction
@@ -57,6 +58,11 @@ def is_grouped(seed: int) -> bool:
     return seed % 11 == GROUPED
 
 
+def is_unlogged(seed: int) -> bool:
+    """Do commits not wait for the log (R6: local NO_SYNC)?"""
+    return seed % 7 == 5
+
+
 SETTINGS_OF = (SETTINGS, SETTINGS, SETTINGS, msgspec.structs.replace(SETTINGS, remote_sync=Sync.WRITE_NO_SYNC))
 """Every fourth history has replicas that store before they acknowledge (R6)."""
 
@@ -81,6 +87,9 @@ class World:
         grouped = is_grouped(seed)
         if grouped:
             self.settings = msgspec.structs.replace(self.settings, min_stay_ms=150)
+        self.unlogged = is_unlogged(seed)
+        if self.unlogged:
+            self.settings = msgspec.structs.replace(self.settings, local_sync=Sync.NO_SYNC)
         self.engine = Engine(seed, verbose=verbose)
         self.cover = Coverage()
         self.nature = Nature(self.engine.rng, calm=calm)
@@ -140,6 +149,14 @@ class World:
         self.engine.say(f"{name} is killed")
         self.nodes[name].crash()
         self.members.changed(name)
+
+    def _accept_loss(self) -> None:
+        """The operator: what is with nodes that died for good does not come back."""
+        table = self.coordinator.table
+        wanted, there = holders(table), {p.me for p in self.processes()}
+        if wanted and any(m.node in self.gone for m in wanted) and not wanted & there:
+            self.checks.given_up()
+            self.coordinator.give_up_unlogged()
 
     def run(self, ms: float) -> None:
         self.engine.run(self.engine.now + ms)
@@ -210,6 +227,8 @@ class World:
         if is_grouped(self.seed):  # the operators too: everybody as usual, and no waiting for the dead
             left, quorum = len(self.nodes) - len(self.gone), self.coordinator.table.quorum
             self.coordinator.regroup(Group(required=left if left < quorum else 0))
+        if self.unlogged:
+            self._accept_loss()
         for p in self.processes():
             faults.resume(self, p)
             p.reader.unstick()
@@ -223,6 +242,8 @@ class World:
         busy = [c.current.name for c in self.clients if c.current is not None]
         if busy or not all(c.idle for c in self.clients):
             return f"clients still wait: {busy}"
+        if active.partition.leading is not None and active.partition.leading.writer.queue:
+            return "the log has not all of it"
         table = self.coordinator.table
         if set(table.node_list) != set(self.nodes) - self.gone:
             return f"the node list is {table.node_list}"

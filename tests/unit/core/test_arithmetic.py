@@ -23,7 +23,9 @@ CANDIDATES = st.lists(
 
 
 def beats(a: Candidate, b: Candidate, configured: list[str]) -> bool:
-    """The rule as a sentence: more recent, else higher priority, else earlier in the node list."""
+    """The rule as a sentence: one that has it all, else more recent, else higher priority, else earlier in the list."""
+    if a.holder != b.holder:
+        return a.holder
     if a.position != b.position:
         return a.position > b.position
     if a.priority != b.priority:

@@ -1,0 +1,112 @@
+"""Commits that were acknowledged, perhaps, and that the log may lack: what a copy keeps of an epoch that is over (E6).
+
+Only where commits do not wait for the log. A follower keeps what the old active pushed, an active that gave up what it
+had in flight, until an epoch opens above: by then the new active has appended again whatever the log lacked (E5), with
+the same lsn and transaction id. A tail travels with a position, so that whoever wins an election has it (E3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from halog.core import records
+from halog.core.chain import ChainState
+from halog.core.ids import EpochId, Member, digest
+from halog.core.table import SYNC, PartitionTable, Replica
+from halog.errors import RecordFormatError
+
+
+class Tail:
+    """Commits of one epoch, one lsn behind the other."""
+
+    __slots__ = ("run",)
+
+    def __init__(self) -> None:
+        self.run: list[records.Commit] = []
+
+    @property
+    def tip(self) -> int:
+        """The last lsn; 0: nothing is kept."""
+        return self.run[-1].header.lsn if self.run else 0
+
+    def _rank(self) -> tuple[int, int]:
+        return (self.run[-1].header.epoch.number, self.tip) if self.run else (0, 0)
+
+    def keep(self, run: Iterable[records.Record], state: ChainState) -> None:
+        """The epoch of `run` is over; what of it is beyond the history is kept, unless what is kept already is of a
+        later one, or longer."""
+        kept = Tail()
+        for record in run:
+            if type(record) is not records.Commit:
+                break
+            if record.header.lsn > state.lsn:
+                kept.run.append(record)
+        if kept._rank() > self._rank():
+            self.run = kept.run
+
+    def adopt(self, datas: Sequence[bytes], state: ChainState) -> None:
+        """Another copy's tail, as it came with its position. One that cannot be read is none."""
+        try:
+            run = [records.decode(data) for data in datas]
+        except RecordFormatError:
+            return
+        lsns = [r.header.lsn for r in run]
+        if run and lsns == list(range(lsns[0], lsns[0] + len(run))) and run[0].header.log_id == state.log_id:
+            self.keep(run, state)
+
+    def accepted(self, record: records.Record) -> None:
+        """The log has it now, or something else in its place: then what is behind it is not to come any more."""
+        while self.run and self.run[0].header.lsn <= record.header.lsn:
+            first = self.run.pop(0)
+            if first.header.lsn == record.header.lsn and first.header.tx != record.header.tx:
+                self.run.clear()
+
+    def opened(self, epoch: EpochId) -> None:
+        """What an older epoch left was appended again before, or is not to come any more."""
+        if self.run and self.run[0].header.epoch.number < epoch.number:
+            self.run.clear()
+
+    def clear(self) -> None:
+        self.run.clear()
+
+    def joins(self, state: ChainState) -> bool:
+        """Does it go on where the history ends?"""
+        return not self.run or self.run[0].header.lsn == state.lsn + 1
+
+    def again(self, state: ChainState, epoch: EpochId) -> list[bytes]:
+        """What the log lacks, as records of `epoch`."""
+        datas, lsn, prev = [], state.lsn, state.hash
+        for commit in self.run:
+            lsn += 1
+            origin = commit.origin or records.Origin(commit.header.epoch, commit.header.lsn)
+            header = records.Header(state.log_id, epoch, lsn, prev, commit.header.tx)
+            datas.append(records.encode(records.Commit(header, commit.changes, origin)))
+            prev = digest(datas[-1])
+        return datas
+
+
+# --- who has one (E2) ---
+
+
+def holders(table: PartitionTable) -> frozenset[Member]:
+    """Each of them has every commit that was acknowledged under this version of the table, in memory or in its log.
+    Empty: the log alone has them, since no replica was waited for."""
+    if not table.sync_set:
+        return frozenset()
+    return table.sync_set | ({table.active} if table.active is not None else frozenset())
+
+
+def are_gone(wanted: frozenset[Member], alive: frozenset[Member]) -> bool:
+    """Has the node of each of them started anew, so that its memory cannot come back?"""
+    return all(any(m.node == w.node and m != w for m in alive) for w in wanted)
+
+
+def with_holders(replicas: tuple[Replica, ...], table: PartitionTable, claimant: Member) -> tuple[Replica, ...]:
+    """The node list of a claim: until the new epoch opens, its sync set is whoever holds what the log may lack, the
+    dead included; if the claimant dies before, one of them is needed."""
+    wanted = {m for m in holders(table) if m.node != claimant.node}
+    if not wanted:
+        return replicas
+    kept = [Replica(r.node, r.incarnation, SYNC) if r.member in wanted else r.as_async for r in replicas]
+    there = {r.member for r in kept}
+    return (*kept, *(Replica(m.node, m.incarnation, SYNC) for m in sorted(wanted - there)))
