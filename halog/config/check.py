@@ -27,9 +27,11 @@ MIN_SLOTS_PER_PARTITION: Final = 10
 """As `mappers.consistent_hash` refuses it: below, shares differ by more than 10 %."""
 MAX_RING_SIZE: Final = 1 << 24
 MAX_PARTITIONS: Final = 4_096
-LOCAL_SYNC: Final = ("SYNC", "WRITE_NO_SYNC")
+LOCAL_SYNC: Final = ("SYNC", "WRITE_NO_SYNC", "NO_SYNC")
 BELOW_QUORUM: Final = ("refuse", "wait")
-REMOTE_SYNC: Final = (*LOCAL_SYNC, "NO_SYNC")
+REMOTE_SYNC: Final = LOCAL_SYNC
+TAIL_FRAME: Final = 10_000_000
+"""A node's frame must hold what a replica keeps of pushed records: 8 MB, and their envelope."""
 MAPPERS: Final = ("consistent_hash", "round_robin")
 BROKER_BYTES: Final = 64 * 1024 * 1024
 """The largest record a broker is ever asked to take: above it memory per request, not the limit, is the problem."""
@@ -70,6 +72,7 @@ def _problems(config: Config) -> Problems:
     yield from _positive(config)
     yield from _timing(config.timing)
     yield from _limits(config.limits)
+    yield from _tails(config)
 
 
 def _types(config: Config) -> Problems:
@@ -168,8 +171,12 @@ def _policy(config: Config, key: str, policy: PolicyConfig) -> Problems:
 
 def _safety(key: str, policy: PolicyConfig, copies: int) -> Problems:
     if policy.local_sync not in LOCAL_SYNC:
-        allowed = " or ".join(LOCAL_SYNC)
-        yield f"{key}.local_sync", f"{policy.local_sync!r} must be {allowed}: a commit always waits for the log"
+        yield f"{key}.local_sync", f"{policy.local_sync!r} must be one of {', '.join(LOCAL_SYNC)}"
+    elif policy.local_sync == "NO_SYNC" and not policy.sync_replicas:
+        yield (
+            f"{key}.local_sync",
+            "NO_SYNC needs sync_replicas of 1 or more: else nobody but the active node has a commit",
+        )
     if policy.remote_sync not in REMOTE_SYNC:
         yield f"{key}.remote_sync", f"{policy.remote_sync!r} must be one of {', '.join(REMOTE_SYNC)}"
     if policy.below_quorum not in BELOW_QUORUM:
@@ -209,6 +216,12 @@ def _timing(timing: TimingConfig) -> Problems:
         yield "timing.non_response_timeout_ms", f"must be {need}, or one lost keep-alive ends a node"
     if timing.session_timeout_ms < 1_000:
         yield "timing.session_timeout_ms", "must be at least 1000: ZooKeeper grants no less than two ticks of 500 ms"
+
+
+def _tails(config: Config) -> Problems:
+    unlogged = [name for name, policy in config.policies.items() if policy.local_sync == "NO_SYNC"]
+    if unlogged and config.limits.max_frame_bytes < TAIL_FRAME:
+        yield "limits.max_frame_bytes", f"must be at least {TAIL_FRAME}: policies.{unlogged[0]} has local_sync NO_SYNC"
 
 
 def _limits(limits: LimitsConfig) -> Problems:

@@ -16,6 +16,7 @@ import msgspec
 
 from halog.core import events as ev
 from halog.core import records
+from halog.core.causes import Causes
 from halog.core.chain import Verdict
 from halog.core.election import Candidate, pick
 from halog.core.group import needed, priority
@@ -43,10 +44,7 @@ class Campaign:
         self.grace_until = now + p.settings.start_grace_ms
         self.not_before = now
         self.epoch: EpochId = NO_EPOCH
-        self.lost: tuple[Member | None, str] = (None, "")
-        """The active that was last seen to go, and why."""
-        self.gave_up: tuple[int, str] = (-1, "")
-        """Number of the epoch whose writer gave it up by itself, and how that reads."""
+        self.causes = Causes(p)
         self.why = ""
         """Why `claim` was made."""
         self.nonces = 0
@@ -75,29 +73,12 @@ class Campaign:
     def witnessed(self, why: str) -> None:
         """The active died while this node watched: no grace is due."""
         self.grace_until = self.p.now
-        self.lost = (self.p.table.active, why)
+        self.causes.witnessed(why)
 
     def watch(self, table: PartitionTable) -> None:
-        """The znode is about to become `table`: note who gave up, for whoever asks later why there was an election."""
-        was = self.p.table.active
-        if table.active is None and was is not None and table.epoch.number != self.gave_up[0]:
-            self.gave_up = (table.epoch.number, f"{was.node} gave up epoch {table.epoch.number}")
+        """The znode is about to become `table`."""
+        self.causes.watch(table)
         self._regrouped(self.p.table, table)
-
-    def _because(self) -> str:
-        """Why this node stands now, for operators."""
-        table = self.p.table
-        active, number = table.active, table.epoch.number
-        if self._mine_by_hand_over():
-            return f"{active.node if active else 'the node before it'} handed over"
-        if self.gave_up[0] == number:
-            return self.gave_up[1]
-        if active is None:
-            return "the partition never had an active node" if table.epoch == NO_EPOCH else "no node was active"
-        if self.lost[0] == active and self.lost[1]:
-            return self.lost[1]
-        restarted = any(m.node == active.node for m in self.p.alive)
-        return f"{active.node} {'was restarted' if restarted else 'is not up'}"
 
     def pause(self) -> None:
         """This node just gave up an epoch: let others go first for a moment."""
@@ -267,7 +248,7 @@ class Campaign:
 
     def _claim(self) -> None:
         p = self.p
-        self.why, self.replaced = self._because(), p.table
+        self.why, self.replaced = self.causes.because(handed_over=self._mine_by_hand_over()), p.table
         highest = max(p.table.epoch.number, p.chain.state.epoch.number)
         self.epoch = EpochId(highest + 1, p.chain.state.site, self._nonce())
         usable = [r.member for r in p.table.replicas if r.member in p.alive]

@@ -59,6 +59,12 @@ class Leading:
         """Is `tx` in flight here?"""
         return tx in self.writer.by_tx
 
+    @property
+    def visible(self) -> int:
+        """The last lsn that is logged, or acknowledged before."""
+        writer = self.writer
+        return writer.queue[writer.shown - 1].lsn if writer.shown else self.p.chain.state.lsn
+
     def acknowledged(self, tx: bytes) -> int:
         """Its lsn, if it was acknowledged before the log had it; else 0."""
         item = self.writer.by_tx.get(tx)

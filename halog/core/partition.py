@@ -20,7 +20,7 @@ from halog.core.discarded import Discarded
 from halog.core.election import NEVER
 from halog.core.following import Following
 from halog.core.group import priority
-from halog.core.held import Held
+from halog.core.held import MAX_BYTES, Held
 from halog.core.ids import NO_TX, Member, Position, digest
 from halog.core.leading import Leading
 from halog.core.outcomes import Outcomes
@@ -128,6 +128,11 @@ class Partition:
         return s.position if not self.unlogged else Position(s.led, max(s.lsn, self.tail.tip, self.held.tip(s)))
 
     @property
+    def visible(self) -> int:
+        """The last lsn this copy shows."""
+        return self.chain.state.lsn if self.leading is None else self.leading.visible
+
+    @property
     def unlogged(self) -> bool:
         """May commits have been acknowledged that the log does not have?"""
         return self.settings.local_sync is Sync.NO_SYNC
@@ -162,10 +167,7 @@ class Partition:
         self.become(happening, why)
         self.campaign.pause()
         if happening == "epoch ended":
-            self.campaign.gave_up = (
-                self.table.epoch.number,
-                f"{self.me.node} gave up epoch {self.table.epoch.number}: {why}",
-            )
+            self.campaign.causes.gave_up(why)
             self.campaign.release()
 
     # --- the znode and the members ---
@@ -356,14 +358,16 @@ class Partition:
         self.out.append(ev.TellPosition(e.node, e.round, self.position, willing, self._tail_told()))
 
     def _tail_told(self) -> tuple[bytes, ...] | None:
-        """What goes with a position; nothing from one that still acknowledges."""
+        """What goes with a position. None from one that may acknowledge more, or has more than a frame takes."""
         if self.role is not Role.FOLLOWING and self.role is not Role.ELECTING:
             return None
         if not self.unlogged:
             return ()
         if self.tail.run or not self.held.joined(self.chain.state):
-            return tuple(records.encode(record) for record in self.tail.run)
-        return tuple(held.data for held in self.held.run)
+            tail = tuple(records.encode(record) for record in self.tail.run)
+        else:
+            tail = tuple(held.data for held in self.held.run)
+        return tail if sum(map(len, tail)) <= MAX_BYTES else None
 
     def seal(self) -> None:
         """A position is about to be published, or stood on: nothing more of the epochs known now is held (E1)."""

@@ -100,8 +100,8 @@ class Commits:
     def _here(self, copy: Copy, tx: bytes, work: Work, until: float) -> ev.Result | None:
         waiter = Waiter()
         tag = copy.submit(tx, work, waiter, self._asker.router.epoch(copy.name))
-        if tag and self.deliveries is not None:
-            self.deliveries.serve(copy, tag, waiter.settled, until)
+        if self.deliveries is not None:
+            self.deliveries.follow(copy, tag, waiter.settled, until)
         return waiter.wait(until - time.monotonic())
 
     def begin(self, partition: str, tx: bytes, work: Work, done: Callable[[int | None], bool]) -> bool:
@@ -119,6 +119,8 @@ class Commits:
 
         self._unsent.discard(tx)
         copy.submit(tx, work, answered, self._asker.router.epoch(partition))
+        if copy.early:
+            deliveries.push()
         return True
 
     def follow_up(self) -> None:

@@ -26,7 +26,7 @@ class Control:
             case frames.AskPosition(partition=partition, round=round_):
                 self._post(partition, ev.PositionAsked(member.node, round_))
             case frames.Told(partition=partition):
-                self._post(partition, ev.PositionTold(member.node, frame.round, frame.position, frame.eligible))
+                self._post(partition, _told(member, frame))
             case frames.KeepAlive(tails=tails):
                 self._heard_tails(tails)
             case _:
@@ -46,3 +46,7 @@ class Control:
             copy = self._copies.get(partition)
             if copy is not None:
                 copy.heard_tail(lsn)
+
+
+def _told(member: Member, f: frames.Told) -> ev.PositionTold:
+    return ev.PositionTold(member.node, f.round, f.position, f.eligible, member.incarnation, f.tail)

@@ -23,10 +23,12 @@ from halog.core.chain import ChainState
 from halog.core.outcomes import Outcomes
 from halog.core.partition import Partition
 from halog.core.roles import Role
+from halog.core.settings import Sync
 from halog.core.table import PartitionTable
 from halog.errors import HalogError, LogError, StoreError
 from halog.events import DIVERGED
 from halog.ports import Entry, LogSession, TopicPartition
+from halog.runtime.failures import ours
 from halog.runtime.objects import ObjectTable
 from halog.runtime.results import to_error
 from halog.runtime.surroundings import CopyPolicy, Surroundings
@@ -35,13 +37,6 @@ logger = logging.getLogger("halog.partition")
 
 _ACTIVE, _VERIFYING = Role.ACTIVE, Role.VERIFYING  # looked at with every read: a global costs a third of an enum's
 Answer = Callable[[ev.Result], None]
-
-
-def _ours(error: Exception, what: str) -> LogError | StoreError:
-    """Any failure as one that stops a copy."""
-    if isinstance(error, LogError | StoreError):
-        return error
-    return LogError(f"{what} could not be performed: {type(error).__name__}: {error}")
 
 
 def _tell(due: Sequence[tuple[Answer, ev.Result]]) -> None:
@@ -83,6 +78,8 @@ class Copy:
         self._table = (version, table)
         self._policy = node.policies.get(table.policy, CopyPolicy())
         self._keeps_before = self._policy.before_images
+        self.early = self._policy.local_sync is Sync.NO_SYNC
+        """Are commits answered by the replicas rather than by the log?"""
         self._unstorable = False
         self._token = 0
         self._inbox: deque[ev.Event] = deque()
@@ -97,6 +94,7 @@ class Copy:
             ev.Read: lambda e: node.follow(self.tp, e.offset),
             ev.StopReading: lambda e: node.unfollow(self.tp),
             ev.Apply: self._take,
+            ev.Show: self._show,
             ev.Keep: lambda e: self.objects.keep(e.state, e.next_offset),
             ev.Save: lambda e: self.objects.save(flush=e.flush),
             ev.Reply: self._reply,
@@ -113,7 +111,9 @@ class Copy:
     def start(self, state: ChainState, next_offset: int, outcomes: Outcomes, last_offset: int, end: int) -> None:
         """Begin at a position of the log; `end` is where the log ended a moment ago."""
         version, table = self._table
-        settings = msgspec.structs.replace(self.node.settings, remote_sync=self._policy.remote_sync)
+        settings = msgspec.structs.replace(
+            self.node.settings, local_sync=self._policy.local_sync, remote_sync=self._policy.remote_sync
+        )
         with self.lock:
             self._end, self.began_at = end, next_offset
             self.objects.begin(outcomes, last_offset)
@@ -155,7 +155,7 @@ class Copy:
         try:
             self._performers[type(effect)](effect)
         except Exception as error:
-            raise _ours(error, type(effect).__name__) from error
+            raise ours(error, type(effect).__name__) from error
 
     def read(self, entries: Sequence[Entry]) -> None:
         """A run of log entries, then their acknowledgement."""
@@ -196,7 +196,7 @@ class Copy:
             if self.objects.overfull:
                 self.objects.save()
         except Exception as error:
-            self._stop(_ours(error, "a batch"))
+            self._stop(ours(error, "a batch"))
         self.progress.notify_all()
 
     def tick(self) -> None:
@@ -219,7 +219,7 @@ class Copy:
                     self.objects.save()
                 except Exception as error:
                     self._unstorable = True
-                    self._stop(_ours(error, "the store's write"))
+                    self._stop(ours(error, "the store's write"))
 
     def _loaded(self) -> None:
         if self.core.role is Role.LOADING and self.core.next_offset >= self._end:
@@ -266,11 +266,17 @@ class Copy:
             self.node.end_session(self.session, e.why)
 
     def _take(self, e: ev.Apply) -> None:
-        states = self.node.states
-        serving = states.pop(self.name, None)  # absent while the objects change
+        serving = self.node.states.pop(self.name, None)  # absent while the objects change
         self.objects.take(e.records, e.state, e.next_offset)
         if serving is not None:
-            states[self.name] = object()
+            self.node.states[self.name] = object()
+
+    def _show(self, e: ev.Show) -> None:
+        serving = self.node.states.pop(self.name, None)
+        self.objects.show_early(e.records)
+        if serving is not None:
+            self.node.states[self.name] = object()
+        self.progress.notify_all()
 
     def _reply(self, e: ev.Reply) -> None:
         answer = self.answers.pop(e.token, None)
@@ -308,7 +314,7 @@ class Copy:
             for key, _ in work.reads:
                 found[key] = version(key)
             changes = [self._change(w, found) for w in work.writes]
-            self._served = True
+            self._served = not self.early
             try:
                 self._post_safely(ev.Submitted(self._expect(answer), tx, work.reads, changes, found, epoch))
             finally:
@@ -357,7 +363,7 @@ class Copy:
         if lsn <= 0:
             return True
         with self.lock:  # what the core has accepted is shown before the lock is released
-            return self.progress.wait_for(lambda: self.core.chain.state.lsn >= lsn, timeout_s)
+            return self.progress.wait_for(lambda: self.core.visible >= lsn, timeout_s)
 
     def heard_tail(self, lsn: int) -> None:
         """The active told its last lsn."""

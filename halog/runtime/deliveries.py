@@ -33,6 +33,7 @@ class Waiting(Protocol):
     session: LogSession | None
     appended: int
     delivered: int
+    early: bool
 
     def take_reports(self) -> None: ...
 
@@ -47,7 +48,7 @@ class Deliveries:
         copies: Callable[[], Iterable[Waiting]],
         push: Callable[[], None] = lambda: None,
     ) -> None:
-        self._session, self._copies, self._push = session, copies, push
+        self._session, self._copies, self.push = session, copies, push
         self._polling = threading.Lock()
         self._wanted = threading.Event()
         self._reported: deque[Waiting] = deque()
@@ -90,9 +91,9 @@ class Deliveries:
                 self._hand_on()
 
     def _poll(self, session: LogSession, timeout_s: float) -> None:
-        self._push()
+        self.push()
         session.poll(timeout_s)
-        self._push()
+        self.push()
         self.flush()
 
     def reported(self, copy: Waiting) -> None:
@@ -107,6 +108,13 @@ class Deliveries:
             except IndexError:  # two threads may flush: one polls, one abandons
                 return
             copy.take_reports()
+
+    def follow(self, copy: Waiting, tag: int, settled: Callable[[], bool], until: float) -> None:
+        """The same for a copy whose commits the replicas answer: they hear of it now, the kept thread does the rest."""
+        if copy.early:
+            self.push()
+        elif tag:
+            self.serve(copy, tag, settled, until)
 
     def _outstanding(self) -> bool:
         return any(c.delivered < c.appended for c in self._copies())

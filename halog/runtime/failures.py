@@ -1,4 +1,5 @@
-"""Errors on their way across the network: by class name of the one error tree, with plain evidence."""
+"""Errors on their way across the network: by class name of the one error tree, with plain evidence; and failures that
+stop a copy."""
 
 from __future__ import annotations
 
@@ -39,3 +40,10 @@ def _plain(value: object) -> object:
     if isinstance(value, dict):
         return {str(k): _plain(v) for k, v in value.items()}
     return repr(value)
+
+
+def ours(error: Exception, what: str) -> errors.LogError | errors.StoreError:
+    """Any failure as one that stops a copy."""
+    if isinstance(error, errors.LogError | errors.StoreError):
+        return error
+    return errors.LogError(f"{what} could not be performed: {type(error).__name__}: {error}")

@@ -67,6 +67,8 @@ class Told(_Frame):
     round: int
     position: Position
     eligible: bool
+    tail: tuple[bytes, ...] | None = None
+    """Commits I hold that the log may lack; None: I still acknowledge."""
 
 
 class Goodbye(_Frame):

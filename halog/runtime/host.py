@@ -305,7 +305,7 @@ class Host:
             self.members.send(node, frame)
 
     def tell_position(self, partition: str, effect: ev.TellPosition) -> None:
-        frame = frames.Told(partition, effect.round, effect.position, effect.eligible)
+        frame = frames.Told(partition, effect.round, effect.position, effect.eligible, effect.tail)
         self.members.send(effect.node, frames.encode(frame))
 
     def push(self, partition: str, effect: ev.Push) -> None:

@@ -24,7 +24,10 @@ def make_host(c: Config, a: Adapters, me: Member, router: Router, telling: Telli
     if a.store is None:
         return None
     store = FlushedStore(a.store, c.timing.store_flush_ms / 1000, c.limits.store_flush_changes)
-    policies = {name: CopyPolicy(policy.before_images, Sync[policy.remote_sync]) for name, policy in c.policies.items()}
+    policies = {
+        name: CopyPolicy(policy.before_images, Sync[policy.remote_sync], Sync[policy.local_sync])
+        for name, policy in c.policies.items()
+    }
     snapshots = Snapshots(
         a.log,
         a.coordinator,

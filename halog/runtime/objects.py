@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -84,6 +85,8 @@ class ObjectTable:
         self._k, self._t = self.prefix + b"k", self.prefix + b"t"
         self._x, self._p = self.prefix + b"x", self.prefix + b"p"
         self.cache: dict[bytes, Found] = {}
+        self._early: dict[bytes, tuple[int, Found | None]] = {}
+        """Index key → (lsn, object) of commits that are visible before the log has them; None: deleted."""
         self._outcomes = Outcomes()
         self._unsaved: dict[bytes, bytes | None] = {}
         self._happened: list[bytes] = []
@@ -111,6 +114,10 @@ class ObjectTable:
                 happened.append(lsn + record.header.tx)
                 unsaved.update(self.items_for(record, lsn))
                 self.show(record)
+                if self._early:
+                    self._take_early(record)
+            elif self._early and type(record) is records.EpochOpened:
+                self._drop_early()
         self._position, self._last_offset = (state, next_offset), next_offset - 1
 
     def keep(self, state: ChainState, next_offset: int) -> None:
@@ -172,6 +179,34 @@ class ObjectTable:
         while len(cache) > self.limit:
             del cache[next(iter(cache))]
 
+    # --- before the log ---
+
+    def show_early(self, acknowledged: Iterable[records.Record]) -> None:
+        """Commits are visible that the log may not have yet; none of it is stored before `take` brings them."""
+        for record in acknowledged:
+            assert type(record) is records.Commit
+            lsn = record.header.lsn
+            for c in record.changes:
+                self._early[c.key] = lsn, None if c.value is None else Found(c.ref, lsn, c.value, c.key)
+            self.show(record)
+
+    def _take_early(self, record: records.Commit) -> None:
+        """The log has it; what became of its objects later on stays visible."""
+        for c in record.changes:
+            lsn, found = self._early.get(c.key, (0, None))
+            if lsn <= record.header.lsn:
+                self._early.pop(c.key, None)
+            elif found is None:
+                self.cache.pop(c.key, None)
+            else:
+                self.cache[c.key] = found
+
+    def _drop_early(self) -> None:
+        """An epoch opened without it: it is not to come."""
+        for key in self._early:
+            self.cache.pop(key, None)
+        self._early.clear()
+
     # --- reading ---
 
     def find(self, key: bytes) -> Found | None:
@@ -181,6 +216,8 @@ class ObjectTable:
 
     def _fill(self, key: bytes) -> Found | None:
         with self.lock:
+            if key in self._early:
+                return self._early[key][1]
             self.save()
             data = self.store.get(self._k + key)
             if data is None:
@@ -208,8 +245,11 @@ class ObjectTable:
 
     def scan(self, key_prefix: bytes, after: bytes = b"") -> Iterator[Found]:
         """Objects whose index key starts with `key_prefix` and is greater than `after`, as of the call."""
-        self.save()
-        return scan(self.store.snapshot(), self.prefix, key_prefix, after)
+        with self.lock:
+            self.save()
+            early = {k: found for k, (_, found) in self._early.items() if k.startswith(key_prefix) and k > after}
+            stored = scan(self.store.snapshot(), self.prefix, key_prefix, after)
+        return merged(stored, early) if early else stored
 
     # --- life of the copy ---
 
@@ -284,6 +324,7 @@ class ObjectTable:
         """Delete everything of this partition from the store."""
         with self.lock:
             self.cache.clear()
+            self._early.clear()
             self._forget_unsaved()
             self.store.drop(self.prefix)
 
@@ -293,3 +334,20 @@ def scan(source: Snapshot, prefix: bytes, key_prefix: bytes, after: bytes = b"")
     n = len(prefix) + 1
     for k, data in source.scan(prefix + b"k" + key_prefix, prefix + b"k" + after if after else b""):
         yield unpack_object(k[n:], data)
+
+
+def merged(stored: Iterator[Found], early: Mapping[bytes, Found | None]) -> Iterator[Found]:
+    """Stored objects with newer ones over them, by index key."""
+    newer = deque(sorted(early))
+    for found in stored:
+        while newer and newer[0] < found.key:
+            if (between := early[newer.popleft()]) is not None:
+                yield between
+        if newer and newer[0] == found.key:
+            if (instead := early[newer.popleft()]) is not None:
+                yield instead
+        else:
+            yield found
+    for key in newer:
+        if (last := early[key]) is not None:
+            yield last

@@ -7,6 +7,7 @@ sent at once is dropped: the log brings the record anyway. Decides nothing.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -22,12 +23,13 @@ Group = tuple[str, EpochId, tuple[str, ...]]
 
 
 class Pushes:
-    """`offer(node, frame)` sends or drops. `add` on any thread; `flush` on one at a time. A frame is at most half as
+    """`offer(node, frame)` sends or drops. Any thread. A frame is at most half as
     large again as the largest record: the node channel takes twice that."""
 
     def __init__(self, offer: Callable[[str, bytes], None], max_record_bytes: int) -> None:
         self._offer, self._max = offer, min(MAX_PUSH, max_record_bytes // 2)
         self._due: deque[tuple[Group, bytes]] = deque()
+        self._lock = threading.Lock()
 
     def add(self, partition: str, e: ev.Push) -> None:
         """In the order of the partition's log."""
@@ -35,6 +37,11 @@ class Pushes:
 
     def flush(self) -> None:
         """Send everything collected so far."""
+        while self._due:
+            with self._lock:  # a node hears of them in their order
+                self._send()
+
+    def _send(self) -> None:
         while self._due:
             groups: dict[Group, list[bytes]] = {}
             size = 0

@@ -166,8 +166,8 @@ class Service:
         assert isinstance(r, frames.Submit)
         copy = self._active(r.partition)
         tag = copy.submit(r.tx, r.work, lambda result: _send(peer, _outcome(result, r.partition)), r.epoch)
-        if tag and self.host is not None:
-            self.host.deliveries.serve(copy, tag, lambda: False, time.monotonic() + WAIT_S)
+        if self.host is not None:
+            self.host.deliveries.follow(copy, tag, lambda: False, time.monotonic() + WAIT_S)
 
     def _validate(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.Validate)

@@ -21,6 +21,8 @@ class CopyPolicy(NamedTuple):
     """Keep the bytes a change replaced."""
     remote_sync: Sync = Sync.NO_SYNC
     """What a replica's acknowledgement says (R6)."""
+    local_sync: Sync = Sync.SYNC
+    """What a commit waits for at the log (R6)."""
 
 
 class Surroundings(Protocol):
