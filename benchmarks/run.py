@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import suite_commit, suite_failover, suite_objects, suite_restore
+from benchmarks import suite_commit, suite_failover, suite_objects, suite_policies, suite_restore
 from benchmarks.effort import FULL, QUICK, Effort
 from benchmarks.figures import Row, missed
 from benchmarks.processes import ROOT, Child
@@ -31,6 +31,7 @@ OWN: dict[str, Suite] = {
     "restore": suite_restore.run,
     "failover": suite_failover.failover,
     "pause": suite_failover.pause,
+    "policies": suite_policies.run,
 }
 """These make a cluster of their own."""
 

@@ -57,6 +57,16 @@ class Scene:
         for future in admin.create_topics([NewTopic(t, 1, 1) for t in RAW_TOPICS]).values():
             future.result(10)
 
+    def topic(self, name: str, *, flush: bool = False) -> None:
+        """One more topic of the baselines; `flush`: each record is on the disk before it is acknowledged."""
+        from confluent_kafka.admin import AdminClient
+        from confluent_kafka.cimpl import NewTopic
+
+        config = {"flush.messages": "1"} if flush else {}
+        admin = AdminClient({"bootstrap.servers": self.info.bootstrap})  # must outlive its request
+        made = admin.create_topics([NewTopic(name, 1, 1, config=config)])
+        made[name].result(10)
+
     # --- children ---
 
     def start(self, process: str, role: str, /, **args: Any) -> Child:

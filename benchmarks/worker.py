@@ -33,9 +33,15 @@ def role(name: str) -> Callable[..., Any]:
         from benchmarks.app import App
 
         return App
-    from benchmarks import raw
+    from benchmarks import raw, raw_push
 
-    return {"raw": raw.RawClient, "raw-replica": raw.RawReplica, "raw-primary": raw.RawPrimary}[name]
+    return {
+        "raw": raw.RawClient,
+        "raw-replica": raw.RawReplica,
+        "raw-primary": raw.RawPrimary,
+        "raw-store": raw_push.RawStore,
+        "raw-pusher": raw_push.RawPusher,
+    }[name]
 
 
 def main() -> int:

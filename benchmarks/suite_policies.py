@@ -1,0 +1,89 @@
+"""One commit under each durability policy (R6), beside the plainest program that keeps the same."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from benchmarks.effort import Effort
+from benchmarks.figures import Row, Target, row
+from benchmarks.processes import Child
+from benchmarks.scene import Scene, complete, wait_until
+from halog.config import PolicyConfig
+
+MANY = 16
+WARM_S = 1.0
+ACTIVE, TASKS = "the active node", "the active node, tasks"
+FLUSHED = "raw.flushed"
+
+
+class Case(NamedTuple):
+    """A halog class, the policy it stands for, and the baseline: which method, on which topic."""
+
+    kind: str
+    name: str
+    local_sync: str
+    baseline: str
+    topic: str
+    latency: Target
+    throughput: Target
+
+
+CASES = (
+    Case(
+        "Item", "sync replica, local WRITE_NO_SYNC", "WRITE_NO_SYNC", "parallel", "raw.push",
+        Target(1.2, "ratio", hard=True), Target(0.8, "ratio", "higher", hard=True),
+    ),
+    Case(
+        "Loose", "sync replica, local NO_SYNC", "NO_SYNC", "pushed", "raw.push",
+        Target(2.0, "ratio", hard=True), Target(0.8, "ratio", "higher", hard=True),
+    ),
+    Case(
+        "Kept", "sync replica, local SYNC", "SYNC", "produced", FLUSHED,
+        Target(), Target(1.0, "ratio", "higher", hard=True),
+    ),
+)  # fmt: skip
+
+
+def run(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
+    """All rows; makes a cluster of its own."""
+    bindings = {c.kind: PolicyConfig("zone", partitions=1, sync_replicas=1, local_sync=c.local_sync) for c in CASES}
+    scene.topic("raw.push")
+    scene.topic(FLUSHED, flush=True)
+    nodes = scene.open(scene.cluster("policies", "AB", bindings), "AB")
+    nodes["A"].ask("lead")
+    wait_until("A leads", lambda: all(t["serving"] for t in nodes["A"].ask("state").values()))
+    wait_until("the cluster is complete", lambda: complete(nodes["A"].ask("state"), 2))
+    port = scene.start("raw-store", "raw-store").ask("port")["port"]
+    rows: list[Row] = []
+    for case in CASES:
+        raw = scene.start(f"raw-{case.kind}", "raw-pusher", bootstrap=scene.info.bootstrap, topic=case.topic, port=port)
+        nodes["A"].ask("prepare", kind=case.kind, clients=MANY)
+        for clients in (1, MANY):
+            rows += _case(case, clients, raw, nodes["A"], effort)
+        scene.end(raw)
+    scene.end_all()
+    return rows
+
+
+def _case(case: Case, clients: int, raw: Child, active: Child, effort: Effort) -> list[Row]:
+    results: dict[str, list[dict[str, Any]]] = {"raw": [], ACTIVE: [], TASKS: []}
+    raw.ask(case.baseline, clients=clients, seconds=WARM_S)
+    active.ask("commits", kind=case.kind, clients=clients, seconds=WARM_S)
+    for _ in range(effort.runs if clients == 1 else effort.runs_of_many):
+        asked = {"kind": case.kind, "clients": clients, "seconds": effort.seconds}
+        results["raw"].append(raw.ask(case.baseline, clients=clients, seconds=effort.seconds))
+        results[ACTIVE].append(active.ask("commits", **asked))
+        results[TASKS].append(active.ask("commits_of_tasks", **asked))
+    made = []
+    for who in (ACTIVE, TASKS):
+        title = f"{case.name}, {clients} client{'s' if clients > 1 else ''}"
+        late = [[r["p50_us"] / 1000 for r in results[k]] for k in (who, "raw")]
+        fast = [[r["per_s"] for r in results[k]] for k in (who, "raw")]
+        best = who == (ACTIVE if clients == 1 else TASKS)  # decision 10: many clients in one process are tasks
+        latency = case.latency if best and clients == 1 else Target()
+        throughput = case.throughput if best and clients > 1 else Target()
+        made += [
+            row(f"{title}, p50", "ms", late[0], late[1], target=latency, clients=clients, client_in=who),
+            row(f"{title}, throughput", "1/s", fast[0], fast[1], target=throughput, clients=clients, client_in=who),
+        ]
+    return made
