@@ -1,0 +1,43 @@
+"""A broker's machine that loses power: what its process had not flushed is gone from its files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+class Flushed:
+    """What processes started under `noted` have flushed, and the loss of the rest."""
+
+    def __init__(self, directory: Path) -> None:
+        self._notes, self._library = directory / "flushed.txt", directory / "flushed.so"
+        source = Path(__file__).with_name("flushed.c")
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", self._library, source, "-ldl"], check=True)
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Processes started now, and those they start."""
+        with pytest.MonkeyPatch.context() as env:
+            env.setenv("LD_PRELOAD", str(self._library))
+            env.setenv("HALOG_FLUSHED", str(self._notes))
+            yield
+
+    def sizes(self) -> dict[Path, int]:
+        """How much of each file is on the disk."""
+        lines = (line.partition(" ") for line in self._notes.read_text().splitlines())
+        return {Path(path): int(size) for size, _, path in lines}
+
+    def lose_power(self, logs: Path, prefix: str) -> dict[str, int]:
+        """Cut the segments of the topics named `prefix…`; how many bytes of each partition's log that took."""
+        sizes, lost = self.sizes(), dict[str, int]()
+        for segment in sorted(logs.glob(f"{prefix}*/*.log")):
+            keep, size = sizes.get(segment, 0), segment.stat().st_size
+            lost[segment.parent.name] = lost.get(segment.parent.name, 0) + max(0, size - keep)
+            if keep < size:
+                os.truncate(segment, keep)
+        return lost
