@@ -13,6 +13,10 @@ CHECKED = $(TYPED) $(wildcard tests)
 FAST = $(wildcard tests/unit tests/sim tests/scenarios)
 SLOW = $(wildcard tests/contract tests/integration)
 CHECK_LIMIT_S := 120
+CORES := $(shell nproc)
+# More than cores: half of the unit tests' time is waiting.
+WORKERS := $(shell echo $$((2 * $$(nproc))))
+TEST_SEEDS := 20000
 
 .PHONY: setup check test faults demo features sim mutants bench lock clean fresh-outcomes
 
@@ -24,7 +28,7 @@ check: setup
 	$(PY) -m ruff check -q $(CHECKED) && \
 	$(PY) -m mypy --strict $(TYPED) && \
 	PYTHONPATH=. $(PY) -m tools.imports && \
-	$(PYTEST) $(FAST) && \
+	$(PYTEST) $(FAST) -n $(WORKERS) --dist worksteal && \
 	took=$$(( $$(date +%s) - start )) && echo "make check: $$took s" && \
 	{ [ $$took -lt $(CHECK_LIMIT_S) ] || echo "make check should take less than $(CHECK_LIMIT_S) s: make it faster" >&2; }
 
@@ -32,7 +36,9 @@ check: setup
 fresh-outcomes:
 	@rm -f build/outcomes.json build/features.json
 
+# The simulation on all cores: a minute per 4,000 seeds and core.
 test: fresh-outcomes check
+	$(PY) -m tests.sim.run --seeds $(TEST_SEEDS) --processes $(CORES)
 	$(PYTEST) $(SLOW)
 	$(PYTEST) tests/faults -m quick_fault
 

@@ -12,11 +12,14 @@ from tools import features
 _SERIOUS: dict[str, int] = {"skipped": 0, "passed": 1, "failed": 2}
 
 
+IDS = "halog features"
+"""A test's property: its ids. Properties come back with the reports of xdist's workers."""
+
+
 class Recorder:
     """Collects the outcome of each test that carries ids; a failing set-up or tear-down is a failure."""
 
     def __init__(self) -> None:
-        self.ids: dict[str, tuple[str, ...]] = {}
         self.outcomes: dict[str, features.Ended] = {}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -26,18 +29,18 @@ class Recorder:
                 continue
             if problem := features.problem_with(ids):
                 raise pytest.UsageError(f"{item.nodeid}: {problem}")
-            self.ids[item.nodeid] = ids
+            item.user_properties.append((IDS, ids))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        ids = self.ids.get(report.nodeid)
-        if ids is None or (report.when != "call" and report.outcome == "passed"):
+        ids = dict(report.user_properties).get(IDS)
+        if not isinstance(ids, tuple | list) or (report.when != "call" and report.outcome == "passed"):
             return
         before = self.outcomes.get(report.nodeid)
         if before is None or _SERIOUS[report.outcome] > _SERIOUS[before.outcome]:
-            self.outcomes[report.nodeid] = features.Ended(ids, report.outcome)
+            self.outcomes[report.nodeid] = features.Ended(tuple(ids), report.outcome)
 
-    def pytest_sessionfinish(self) -> None:
-        if self.outcomes:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.outcomes and not hasattr(session.config, "workerinput"):
             features.save({**features.load(), **self.outcomes})
 
 

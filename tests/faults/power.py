@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from halog.embedded.java import find_java
+
 
 class Flushed:
     """What processes started under `noted` have flushed, and the loss of the rest."""
@@ -21,10 +23,16 @@ class Flushed:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Processes started now, and those they start."""
+        """Java processes started now: they get no environment from us, so Java itself is started by another name."""
+        real = find_java().path
+        home = self._library.with_name("java")
+        (home / "bin").mkdir(parents=True)
+        script = home / "bin" / "java"
+        names = f'LD_PRELOAD="{self._library}" HALOG_FLUSHED="{self._notes}"'
+        script.write_text(f'#!/bin/sh\n{names} exec "{real}" "$@"\n')
+        script.chmod(0o755)
         with pytest.MonkeyPatch.context() as env:
-            env.setenv("LD_PRELOAD", str(self._library))
-            env.setenv("HALOG_FLUSHED", str(self._notes))
+            env.setenv("JAVA_HOME", str(home))
             yield
 
     def sizes(self) -> dict[Path, int]:
