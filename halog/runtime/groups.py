@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
 from halog.core.group import LEVELS, why_not_designated, why_not_priority, why_not_required
 from halog.core.table import Group, PartitionTable
+from halog.core.tail import holders
 from halog.errors import ConfigError, HalogError, RefusedError, VersionError
 from halog.ports import Coordinator, UnknownResult
 from halog.runtime.copy import Copy
@@ -69,7 +70,31 @@ def _refuse(table: PartitionTable, why_not: str | None) -> None:
         raise RefusedError(why_not, partition=table.name)
 
 
+def give_up_unlogged(up: Mapping[str, int]) -> Callable[[PartitionTable], PartitionTable]:
+    """What only nodes that do not come back have in memory is given up, so that others may be elected (E3). `up`: the
+    nodes there are, and their incarnations. Refused while one that may have it is among them."""
+
+    def change(table: PartitionTable) -> PartitionTable:
+        wanted = holders(table)
+        there = sorted(m.node for m in wanted if up.get(m.node) == m.incarnation)
+        if not wanted:
+            _refuse(table, f"{table.name} waits for nobody's memory: its log has all that was acknowledged")
+        if there:
+            _refuse(table, f"{', '.join(there)} may have what was acknowledged in {table.name}, and is up: wait for it")
+        replicas = tuple(r.as_async for r in table.replicas)
+        return msgspec.structs.replace(table, active=None, replicas=replicas)
+
+    return change
+
+
 def change_group(coordinator: Coordinator, partition: str, change: Change) -> PartitionTable:
+    """Set what `change` makes of the group as it is now; returns the new table."""
+    return change_table(coordinator, partition, lambda table: msgspec.structs.replace(table, group=change(table)))
+
+
+def change_table(
+    coordinator: Coordinator, partition: str, change: Callable[[PartitionTable], PartitionTable]
+) -> PartitionTable:
     """Set what `change` makes of the table as it is now; returns the new table."""
     path = f"partitions/{partition}"
     for _ in range(ATTEMPTS):
@@ -77,7 +102,7 @@ def change_group(coordinator: Coordinator, partition: str, change: Change) -> Pa
         if found is None:
             raise ConfigError(f"there is no partition {partition}; see `halog partition list`")
         table = PartitionTable.from_bytes(found.data)
-        changed = msgspec.structs.replace(table, group=change(table))
+        changed = change(table)
         if changed == table:
             return table
         try:

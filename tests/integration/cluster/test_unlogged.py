@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.cluster.checker import check
+from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster, Make
-from tests.integration.cluster.load import Load
+from tests.integration.cluster.load import Load, tails
+from tests.integration.cluster.processes import wait
+from tests.integration.cluster.test_quorum import halog
 
 pytestmark = [pytest.mark.feature("R6"), pytest.mark.timeout(180)]
 
@@ -29,4 +32,63 @@ def test_active_nodes_are_killed_in_turn_and_nothing_acknowledged_is_missing(unl
             unlogged.start([node])
             unlogged.whole()
     assert load.errors == []
+    check(unlogged, load)
+
+
+def in_memory_of(cluster: Cluster) -> list[str]:
+    """The active node of p-0 and its sync replica."""
+    table = cluster.table("p-0")
+    assert table.active is not None
+    return [table.active.node, *(r.node for r in table.replicas if r.kind == "sync")]
+
+
+def kill_both(cluster: Cluster) -> tuple[list[str], str]:
+    """Whoever has p-0's last commits in memory, at once; and the third, which waits for them."""
+    node, both = cluster.client(), in_memory_of(cluster)
+    (third,) = set("ABC") - set(both)
+    with Load(node, "both", threads=1) as load:
+        load.flows(20)
+    for name in both:
+        cluster.kill(name)
+    wait(lambda: "HALOG-1018 partition p-0" in cluster.log_of(third), "the third one says what it waits for")
+    assert "partition p-0: claiming" not in cluster.log_of(third)[-2_000:]
+    return both, third
+
+
+def goes_on(cluster: Cluster, tail: str) -> None:
+    with cluster.client().transaction() as tx:
+        tx.create(Aircraft(tail=tail))
+
+
+def test_with_all_that_had_it_in_memory_gone_nobody_goes_on_until_an_operator_says_so(unlogged: Cluster) -> None:
+    node = unlogged.client()
+    _, third = kill_both(unlogged)
+    halog(unlogged, "partition", "accept-loss", "p-0")
+    goes_on(unlogged, tails(node, "accepted-")["p-0"][0])
+    assert unlogged.table("p-0").node_list == (third,)
+
+
+def test_those_that_had_it_in_memory_are_started_again_and_it_goes_on_and_says_what_may_be_lost(
+    unlogged: Cluster,
+) -> None:
+    node = unlogged.client()
+    both, _ = kill_both(unlogged)
+    unlogged.start(both)
+    goes_on(unlogged, tails(node, "again-")["p-0"][0])
+    assert any("HALOG-1019 partition p-0" in unlogged.log_of(n) for n in "ABC")
+    unlogged.whole()
+
+
+def test_commits_go_on_while_the_log_stands_still_and_are_in_it_afterwards(unlogged: Cluster) -> None:
+    """The broker is stopped for less than a commit may wait for it."""
+    with Load(unlogged.client(), "still", threads=2) as load:
+        load.flows(20)
+        unlogged.site.pause("kafka")
+        try:
+            load.flows(40)
+        finally:
+            unlogged.site.resume("kafka")
+        load.flows(20)
+    assert load.errors == []
+    unlogged.whole()
     check(unlogged, load)
