@@ -303,10 +303,18 @@ class Campaign:
     def _claimed(self) -> None:
         p = self.p
         p.become("claimed")
+        self._put_back()
         self.deadline = p.now + p.settings.start_deadline_ms
         s = p.chain.state
         self.first_tag = p.tag + 1
         self._append(records.encode(records.EpochStarted(records.Header(s.log_id, self.epoch), s.epoch, s.lsn)))
+
+    def _put_back(self) -> None:
+        """A set replaced a table older than the log: that one named who held what the log lacked at some other time."""
+        p, had = self.p, self.p.chain.state.epoch.number
+        if p.unlogged and had > self.replaced.epoch.number:
+            why = f"the znode was put back to epoch {self.replaced.epoch.number}, the log has been in {had}"
+            p.out.append(ev.Tell(UNLOGGED_LOST, "", why))
 
     # --- starting and opening ---
 

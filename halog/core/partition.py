@@ -287,9 +287,9 @@ class Partition:
         if self.role is Role.FAILED:
             return
         self.held.clear()
-        self.tail.clear()
         self.out.append(ev.Tell(DIVERGED, self.me.node, why))
         self.step_down("lost", why)
+        self.tail.clear()
         self.out.append(ev.StopReading())
         self.campaign.release()
 

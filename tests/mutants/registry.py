@@ -7,23 +7,26 @@ from typing import Any, NamedTuple
 
 from halog.core.partition import Partition
 
+SEEDS = range(2_000)
+
 
 class Mutant(NamedTuple):
-    """A breakage: what it is called, which rule it breaks, and how."""
+    """A breakage: what it is called, which rule it breaks, how, and in which histories it must be noticed."""
 
     name: str
     rule: str
     break_it: Callable[[], None]
+    seeds: range
 
 
 MUTANTS: list[Mutant] = []
 
 
-def mutant(rule: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+def mutant(rule: str, seeds: range = SEEDS) -> Callable[[Callable[[], None]], Callable[[], None]]:
     """Register a breakage under its function's name."""
 
     def register(fn: Callable[[], None]) -> Callable[[], None]:
-        MUTANTS.append(Mutant(fn.__name__.replace("_", " "), rule, fn))
+        MUTANTS.append(Mutant(fn.__name__.replace("_", " "), rule, fn, seeds))
         return fn
 
     return register

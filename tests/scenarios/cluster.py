@@ -8,7 +8,7 @@ from halog.core.roles import Role
 from tests.sim.client import KEYS, Client, Request, Transaction
 from tests.sim.node import Process
 from tests.sim.twin import Accepted, history
-from tests.sim.world import World
+from tests.sim.world import UNLOGGED_SEEDS, World
 
 EPOCH_MS = 400.0
 """Longer than any deadline of the simulated settings."""
@@ -33,8 +33,9 @@ class Narrator(Client):
 class Cluster:
     """Verbs to tell a story with. `A` is active and `B` its sync replica once `started`."""
 
-    def __init__(self, names: str = "ABC", *, sync: int = 1) -> None:
-        self.world = World(1, names=tuple(names), sync_replicas=sync, calm=True, clients=0)
+    def __init__(self, names: str = "ABC", *, sync: int = 1, unlogged: bool = False) -> None:
+        seed = UNLOGGED_SEEDS[0] if unlogged else 1
+        self.world = World(seed, names=tuple(names), sync_replicas=sync, calm=True, clients=0)
         self.world.nature.abandoned_lost = 0.0
         self.teller = Narrator(self.world, "teller", quota=0)
         self.world.clients.append(self.teller)
@@ -113,6 +114,14 @@ class Cluster:
         assert session is not None
         session.freeze()
         return Held(self, of)
+
+    def until(self, name: str, *roles: Role) -> None:
+        """Run to the moment in which `name` has one of the roles."""
+        for _ in range(10_000):
+            if self.role(name) in roles:
+                return
+            self.run(0.1)
+        raise AssertionError(f"{name} is {self.role(name).value}")
 
     def doubt(self, whom: str) -> None:
         """Everybody takes `whom` for dead."""

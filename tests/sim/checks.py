@@ -150,8 +150,9 @@ class Checks:
             return
         lsn = e.result.lsn
         before = self.told.setdefault(request.tx.id, lsn)
-        demand(before == lsn, f"P1: {request.tx.name} was said to have happened at {before} and at {lsn}")
+        demand(self.lost or before == lsn, f"P1: {request.tx.name} was said to have happened at {before} and at {lsn}")
         self.answered = max(self.answered, lsn)
+        self._visible(p, request.tx, lsn)
         if request.asked:
             return
         self.acknowledged = max(self.acknowledged, lsn)
@@ -162,6 +163,12 @@ class Checks:
         for m in self.sync_set:
             has = self.held.has(m, lsn, digest)
             demand(has, f"P1: lsn {lsn} was acknowledged by {p.me.node}, but {m} does not hold it")
+
+    def _visible(self, p: Process, tx: Transaction, lsn: int) -> None:
+        """W7: who says that it happened shows it, or what became of it later."""
+        for key in {c.key for c in tx.changes if c.op != records.DELETE}:
+            seen = p.version(key)
+            demand(seen in (ABSENT, lsn) or seen > lsn, f"W7: {p.me.node} said lsn {lsn} happened, shows {seen}")
 
     def _digest(self, p: Process, lsn: int) -> bytes:
         """Of the record that is acknowledged: applied, or, where commits do not wait for the log, on its way to it."""

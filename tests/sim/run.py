@@ -18,8 +18,9 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import Progress
 
+from tests.sim.away import log_away
 from tests.sim.faults import FAULTS, regroup
-from tests.sim.world import World, is_grouped
+from tests.sim.world import World, is_away, is_grouped
 
 FAULT_PHASE_MS = (200.0, 900.0)
 LIVENESS_MS = 3_000.0
@@ -56,6 +57,8 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
     if is_grouped(seed):
         for _ in range(world.operator.randint(0, 4)):
             world.engine.at(60.0 + world.operator.random() * (length - 60.0), regroup, world)
+    if is_away(seed):
+        world.engine.at(60.0 + world.operator.random() * (length - 60.0), log_away, world)
     world.engine.at(length, _end_faults, world)
     world.fault_phase_ms = length
     return world

@@ -58,9 +58,17 @@ def is_grouped(seed: int) -> bool:
     return seed % 11 == GROUPED
 
 
+UNLOGGED_SEEDS = range(5, 1 << 20, 7)
+"""In these histories commits do not wait for the log (R6: local NO_SYNC)."""
+
+
 def is_unlogged(seed: int) -> bool:
-    """Do commits not wait for the log (R6: local NO_SYNC)?"""
-    return seed % 7 == 5
+    return seed in UNLOGGED_SEEDS
+
+
+def is_away(seed: int) -> bool:
+    """Is the log away in it, while those who hold what it lacks go one after the other?"""
+    return is_unlogged(seed) and seed % 5 >= 2  # what once failed in the others is replayed
 
 
 SETTINGS_OF = (SETTINGS, SETTINGS, SETTINGS, msgspec.structs.replace(SETTINGS, remote_sync=Sync.WRITE_NO_SYNC))

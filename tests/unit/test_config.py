@@ -174,9 +174,15 @@ WRONG: list[tuple[str, str, str, str]] = [
     ('zone = "main"', "", "policies.default.zone", "is missing"),
     (
         "before_images = true",
-        'local_sync = "NO_SYNC"',
+        'local_sync = "no"',
         "policies.default.local_sync",
-        "'NO_SYNC' must be SYNC or WRITE_NO_SYNC: a commit always waits for the log",
+        "'no' must be one of SYNC, WRITE_NO_SYNC, NO_SYNC",
+    ),
+    (
+        "sync_replicas = 1",
+        'sync_replicas = 0\nlocal_sync = "NO_SYNC"',
+        "policies.default.local_sync",
+        "NO_SYNC needs sync_replicas of 1 or more",
     ),
     (
         "before_images = true",
@@ -220,6 +226,15 @@ def test_what_is_wrong_is_named(tmp_path: Path, old: str, new: str, key: str, wh
     assert "\n" not in message
     assert caught.value.evidence["key"] == key
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.feature("R6")
+def test_commits_that_do_not_wait_for_the_log(tmp_path: Path) -> None:
+    text = GOOD.replace("before_images = true", 'local_sync = "NO_SYNC"')
+    assert load_config(write(tmp_path, text)).policies["default"].local_sync == "NO_SYNC"
+    text = text.replace("max_record_bytes = 5_000_000", "max_record_bytes = 1_000_000\nmax_frame_bytes = 9_999_999")
+    with pytest.raises(ConfigError, match=r"limits.max_frame_bytes: must be at least 10000000: policies.default has"):
+        load_config(write(tmp_path, text))
 
 
 @pytest.mark.parametrize(

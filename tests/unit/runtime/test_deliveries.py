@@ -52,6 +52,7 @@ class Copy:
     def __init__(self, session: Session) -> None:
         self.session: Session | None = session
         self.appended = self.delivered = 0
+        self.early = False
         self.taken: list[int] = []
 
     def report(self, deliveries: Deliveries, tag: int) -> Callable[[], None]:
@@ -185,3 +186,26 @@ def test_a_turn_that_finds_somebody_polling_makes_sure_that_somebody_goes_on(rig
     with rig.deliveries._polling:
         rig.deliveries.turn()
     assert rig.deliveries._wanted.is_set()
+
+
+def test_a_commit_the_log_answers_is_followed_by_its_own_thread(rig: Rig) -> None:
+    rig.copy.appended = 1
+    rig.report(1)
+    rig.deliveries.follow(rig.copy, 1, lambda: False, time.monotonic() + 5)
+    assert rig.copy.taken == [1]
+
+
+def test_nothing_appended_is_nothing_to_follow(rig: Rig) -> None:
+    rig.deliveries.follow(rig.copy, 0, lambda: False, time.monotonic() + 5)
+    assert rig.session.polled_by == set()
+
+
+@pytest.mark.feature("R6")
+def test_a_commit_the_replicas_answer_is_pushed_at_once_and_polled_by_the_kept_thread() -> None:
+    pushed: list[str] = []
+    rig = Rig()
+    rig.copy.early, rig.copy.appended = True, 1
+    rig.deliveries = Deliveries(lambda: rig.session, lambda: [rig.copy], lambda: pushed.append("now"))
+    rig.deliveries.follow(rig.copy, 1, lambda: False, time.monotonic() + 5)
+    assert pushed == ["now"]
+    assert rig.session.polled_by == set()

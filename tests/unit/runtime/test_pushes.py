@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+import time
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -106,6 +109,34 @@ def test_a_frame_stays_below_what_the_channel_takes_however_small_that_is() -> N
         pushes.add("p", ev.Push(("B",), EpochId(1, "here", 0), bytes(3_900)))
     pushes.flush()
     assert max(sizes) < 2 * 4_000
+
+
+@pytest.mark.feature("R6")
+def test_two_threads_that_send_at_once_keep_the_order() -> None:
+    """Else a node would hold nothing of what came behind a hole."""
+    heard: list[int] = []
+
+    def offer(node: str, data: bytes) -> None:
+        frame = frames.decode_incoming(data)
+        assert isinstance(frame, frames.Push)
+        time.sleep(0.0005)  # the other thread's turn
+        heard.extend(int.from_bytes(r[:4], "big") for r in frame.records)
+
+    pushes, adding, numbers = Pushes(offer, 100), threading.Lock(), itertools.count()
+
+    def commits() -> None:
+        for _ in range(60):
+            with adding:  # the partition's lock
+                number = next(numbers)
+                pushes.add("p", ev.Push(("B",), EpochId(1, "here", 0), number.to_bytes(4, "big") + bytes(40)))
+            pushes.flush()
+
+    threads = [threading.Thread(target=commits) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert heard == list(range(120))
 
 
 @pytest.mark.feature("R5")

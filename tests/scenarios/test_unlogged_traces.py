@@ -1,0 +1,265 @@
+"""The traces of protocol.md where commits do not wait for the log (R6: local NO_SYNC), told on the simulated cluster.
+
+In each of them something was acknowledged that the log never took from its writer; `well()` finds it there once.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from halog.core import events as ev
+from halog.core.election import NEVER
+from halog.core.roles import Role
+from halog.core.table import Group
+from halog.events import UNLOGGED_AWAY, UNLOGGED_LOST, Kind
+from tests.scenarios.cluster import EPOCH_MS, Cluster, Held, Talk
+from tests.sim.client import KEYS, Transaction
+
+pytestmark = pytest.mark.feature("R6", "P1")
+
+
+def started(names: str = "ABC", *, sync: int = 1) -> Cluster:
+    c = Cluster(names, sync=sync, unlogged=True).started()
+    c.commit()
+    return c
+
+
+def happened(talk: Talk) -> bool:
+    return [type(r) for r in talk.said] == [ev.Happened]
+
+
+def unlogged(c: Cluster, at: str = "A", key: bytes = KEYS[1]) -> tuple[Held, Transaction]:
+    """A commit that is acknowledged while the log takes nothing from `at`."""
+    held, tx = c.hold_appends(at), c.transaction(key, at)
+    assert happened(c.submit(tx, at, ms=5))
+    assert c.committed(tx) == 0
+    return held, tx
+
+
+def told(c: Cluster, kind: Kind) -> int:
+    return c.world.cover.counts[kind.name]
+
+
+def test_acknowledged_and_visible_before_the_log_has_it() -> None:
+    c = started()
+    held, tx = unlogged(c)
+    assert c.node("A").version(KEYS[1]) == 3
+    assert c.node("B").version(KEYS[1]) == -1, "W7: replicas show what the log confirmed"
+    assert happened(c.submit(tx, "A", ms=5)), "the same id again"
+    held.land()
+    assert c.committed(tx) == 1
+    c.well()
+
+
+def test_4_who_told_its_position_acknowledges_no_push_of_that_epoch() -> None:
+    """B told C its position: what A pushes from then on is acknowledged only once B has read it from the log."""
+    c = started()
+    c.node("B").deliver(ev.PositionAsked("C", 1))
+    held = c.hold_appends("A")
+    talk = c.submit(c.transaction(), "A", ms=30)
+    assert talk.said == []
+    held.land()
+    c.run(50)
+    assert happened(talk)
+    c.well()
+
+
+def test_5_an_elected_node_that_restarts_empty_is_no_holder() -> None:
+    """B held it, was elected, and comes back empty: it stands back until A, who had it in flight, answers."""
+    c = started("AB")
+    _, tx = unlogged(c)
+    c.node("A").pause()
+    c.doubt("A")
+    c.until("B", Role.STARTING)
+    c.world.crash("B")
+    c.world.start("B", wipe=True)
+    c.run(EPOCH_MS)
+    assert c.active is None
+    assert told(c, UNLOGGED_AWAY) == 1
+    c.node("A").wake()
+    c.trust("A")
+    c.run(EPOCH_MS)
+    assert c.committed(tx) == 1
+    assert told(c, UNLOGGED_LOST) == 0
+    c.well()
+
+
+def test_7_a_dead_holder_stays_in_the_sync_set_until_the_log_has_what_it_holds() -> None:
+    """B dies: the znode keeps it, since a node that never heard of the commit could win without it."""
+    c = started("AB")
+    held, tx = unlogged(c)
+    b = c.node("B").me
+    c.world.crash("B")
+    c.run(100)
+    assert c.world.coordinator.table.sync_set == {b}
+    held.land()
+    c.run(60)
+    assert c.world.coordinator.table.sync_set == frozenset()
+    c.world.start("B")
+    c.run(100)
+    assert c.committed(tx) == 1
+    c.well()
+
+
+def test_8_nobody_joins_while_it_lacks_what_is_in_flight() -> None:
+    """B comes back while a commit is only in A's memory: it is a member once the log has brought it, not before; and
+    what was submitted meanwhile waited for the log, since the znode named nobody."""
+    c = started("AB")
+    c.world.crash("B")
+    c.run(100)
+    assert c.world.coordinator.table.sync_set == frozenset()
+    held = c.hold_appends("A")
+    tx = c.transaction()
+    talk = c.submit(tx, "A", ms=5)
+    c.world.start("B")
+    c.run(100)
+    assert talk.said == []
+    assert c.world.coordinator.table.sync_set == frozenset()
+    held.land()
+    c.run(100)
+    assert happened(talk)
+    assert c.world.coordinator.table.sync_set == {c.node("B").me}
+    c.well()
+
+
+def test_11_an_unacknowledged_record_of_a_deposed_node_does_not_beat_an_acknowledged_one() -> None:
+    """A, deposed, has lsn 3 and 4 of epoch 1 in memory, which nobody acknowledged. Epoch 2 acknowledged another lsn 4,
+    which only C holds, a node that never leads. D hears C's tail, then A's, and appends C's."""
+    c = started("ABCD")
+    c.world.coordinator.regroup(Group(priorities={"C": NEVER}))
+    c.run(20)
+    c.hold_appends("A")
+    c.world.cuts.add(("A", "B"))
+    mine = [c.submit(c.transaction(k), "A") for k in KEYS[1:3]]
+    c.node("A").reader.stuck = True
+    c.doubt("A")
+    c.run(EPOCH_MS)
+    assert c.active == "B"
+    assert [r.header.lsn for r in c.node("A").partition.tail.run] == [3, 4]
+    assert c.world.coordinator.table.sync_set == {c.node("C").me}
+    _, tx = unlogged(c, "B", KEYS[3])
+    c.trust("A")
+    c.run(20)
+    c.node("A").pause()
+    c.world.crash("B")
+    c.until("D", Role.ELECTING)
+    c.run(10)
+    c.node("A").wake()
+    c.run(EPOCH_MS)
+    assert c.active == "D"
+    assert c.committed(tx) == 1
+    assert not any(happened(talk) for talk in mine)
+    c.well()
+
+
+def test_12_the_tail_outlives_a_new_active_that_dies_before_it_appended_it() -> None:
+    """A dies, B claims and dies on `EpochStarted`: C, which holds nothing, waits until one of them answers; A and B
+    restarted have forgotten, so C goes on, and says what was lost."""
+    c = started()
+    _, tx = unlogged(c)
+    c.world.crash("A")
+    c.until("B", Role.OPENING)
+    c.hold_appends("B")
+    c.world.crash("B")
+    c.run(EPOCH_MS)
+    assert c.active is None
+    assert told(c, UNLOGGED_AWAY) == 1
+    c.world.start("A")
+    c.run(EPOCH_MS)
+    assert c.active is None, "B may still have it, as far as anybody knows"
+    c.world.start("B")
+    c.run(EPOCH_MS)
+    assert c.active is not None
+    assert told(c, UNLOGGED_LOST) >= 1
+    assert c.committed(tx) == 0
+    c.well()
+
+
+def test_12_the_tail_of_a_replica_outlives_an_epoch_that_never_opened() -> None:
+    """Two replicas hold it. B claims, starts its epoch and dies: C kept what it held, and appends it again."""
+    c = started("ABCD", sync=2)
+    _, tx = unlogged(c)
+    c.world.crash("A")
+    c.until("B", Role.OPENING)
+    c.hold_appends("B")
+    c.world.crash("B")
+    c.run(EPOCH_MS)
+    assert c.active == "C"
+    assert c.committed(tx) == 1
+    again = next(a.record for a in c.history if a.record.header.tx == tx.id)
+    assert again.header.lsn == 3
+    c.well()
+
+
+def test_15_what_a_fence_voids_a_replica_may_append_again() -> None:
+    """A is deposed with the commit on its way, and B appends it again: the caller that asks A is not told "no", the
+    late append counts for nothing, and the commit is there once."""
+    c = started()
+    held = c.hold_appends("A")
+    tx = c.transaction()
+    c.world.cuts.add(("B", "A"))  # pushed, never acknowledged
+    talk = c.submit(tx, "A", ms=5)
+    c.doubt("A")
+    c.run(40)
+    assert c.active == "B"
+    held.land()
+    c.run(20)
+    assert not c.leads("A")
+    assert not any(isinstance(r, ev.NotHappened) for r in [*talk.said, c.ask(tx, "A"), c.ask(tx, "B")])
+    assert c.committed(tx) == 1
+    c.well()
+
+
+def test_16_nobody_denies_it_between_the_start_of_an_epoch_and_its_opening() -> None:
+    """B has read its own `EpochStarted`; the append that brings the commit again is held: unknown, then it happened."""
+    c = started()
+    _, tx = unlogged(c)
+    tx.attempt = 1
+    c.world.crash("A")
+    c.until("B", Role.OPENING)
+    held = c.hold_appends("B")
+    c.run(20)
+    assert [isinstance(c.ask(tx, n), ev.Unknown) for n in "BC"] == [True, True]
+    held.land()
+    c.run(20)
+    assert c.active == "B"
+    assert [c.ask(tx, n) for n in "BC"] == [ev.Happened(3), ev.Happened(3)]
+    c.well()
+
+
+def test_a_zombie_that_still_leads_is_no_holder() -> None:
+    """A is deposed and does not know; B dies before it has appended A's commit again. C may lead and A never may: A's
+    answer counts once A has given up, and put what it had in flight into its tail."""
+    c = started()
+    _, tx = unlogged(c)
+    c.world.coordinator.regroup(Group(priorities={"A": NEVER}))
+    c.run(20)
+    c.world.coordinator.lose(c.node("A").coordinator)
+    c.doubt("A")
+    c.until("B", Role.STARTING)
+    c.world.crash("B")
+    c.node("A").reader.stuck = True
+    c.trust("A")
+    c.run(150)
+    assert c.leads("A")
+    assert c.active is None
+    assert told(c, UNLOGGED_AWAY) == 1
+    c.world.coordinator.renew(c.node("A").coordinator)
+    c.run(EPOCH_MS)
+    assert c.active == "C"
+    assert c.committed(tx) == 1
+    c.well()
+
+
+def test_a_log_that_is_away_for_long_ends_the_epoch_and_loses_nothing() -> None:
+    """Nothing A sends arrives: it gives up, names itself a holder, and whoever leads next appends all of it again."""
+    c = started()
+    held, tx = unlogged(c)
+    more = [c.transaction(k) for k in KEYS[2:]]
+    assert all(happened(c.submit(t, "A", ms=2)) for t in more)
+    c.run(EPOCH_MS + 200)
+    assert c.active is not None
+    assert [c.committed(t) for t in (tx, *more)] == [1, 1, 1]
+    held.land()
+    assert [c.committed(t) for t in (tx, *more)] == [1, 1, 1]
+    c.well()

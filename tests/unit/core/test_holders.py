@@ -1,0 +1,201 @@
+"""Who keeps commits that the log may lack, and who may be elected without them (R6: local NO_SYNC; E2, E3, E6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from halog.core import events as ev
+from halog.core import records
+from halog.core.election import NEVER
+from halog.core.ids import Member, Position
+from halog.core.roles import Role
+from halog.core.settings import Sync
+from halog.core.table import ASYNC, SYNC, Group, Replica
+from halog.events import UNLOGGED_AWAY, UNLOGGED_LOST
+from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, epoch, table, tx
+
+pytestmark = pytest.mark.feature("R6", "P1")
+
+NO_SYNC = msgspec.structs.replace(SETTINGS, local_sync=Sync.NO_SYNC)
+
+
+def follower(me: Member = B, *, sync: Member = B, settings: Any = NO_SYNC, **t: Any) -> tuple[Core, Script]:
+    """`me` follows A, which leads epoch 1 and waits for `sync`; lsn 1 opened it."""
+    core, script = Core(me, settings=settings), Script()
+    core.loaded()
+    core.alive(*({A, B, C} - {me}))
+    replicas = tuple(Replica(m.node, m.incarnation, SYNC if m == sync else ASYNC) for m in (B, C))
+    core.step(ev.TableSeen(1, table(epoch=epoch(1), active=A, replicas=replicas, **t)))
+    core.land(script.started(epoch(1)))
+    core.land(script.opened(epoch(1)))
+    core.step(ev.Taken())
+    return core, script
+
+
+def test_a_replica_keeps_what_it_holds_through_an_epoch_that_does_not_open() -> None:
+    core, script = follower()
+    core.step(ev.Pushed(A, epoch(1), (script.commit(epoch(1), 1), script.commit(epoch(1), 2))))
+    core.land(Script().started(epoch(2)))
+    assert not core.p.held.run
+    assert core.p.position == Position(1, 3)
+    core.step(ev.PositionAsked("C", 1))
+    assert len(core.one(ev.TellPosition).tail or ()) == 2
+    core.land(Script().started(epoch(3)))
+    assert [r.header.lsn for r in core.p.tail.run] == [2, 3]
+
+
+def test_it_forgets_what_an_epoch_opened_without() -> None:
+    core, script = follower()
+    opens = Script(script.lsn, script.prev)
+    core.step(ev.Pushed(A, epoch(1), (script.commit(epoch(1), 1),)))
+    core.land(Script().started(epoch(2)))
+    core.land(opens.opened(epoch(2)))
+    assert not core.p.tail.run
+
+
+def test_where_commits_wait_for_the_log_nothing_is_kept_and_an_empty_tail_is_told() -> None:
+    core, script = follower(settings=SETTINGS)
+    core.step(ev.Pushed(A, epoch(1), (script.commit(epoch(1), 1),)))
+    core.step(ev.PositionAsked("C", 1))
+    assert core.one(ev.TellPosition).tail == ()
+    core.land(Script().started(epoch(2)))
+    assert not core.p.tail.run
+
+
+def test_a_tail_that_no_frame_takes_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    core, script = follower()
+    core.step(ev.Pushed(A, epoch(1), (script.commit(epoch(1), 1),)))
+    monkeypatch.setattr("halog.core.partition.MAX_BYTES", 10)
+    core.step(ev.PositionAsked("C", 1))
+    assert core.one(ev.TellPosition).tail is None
+
+
+def alone() -> Core:
+    """C, which holds nothing, is the only one up; A and B may have something."""
+    core, _ = follower(C)
+    core.step(ev.AliveChanged(frozenset({C}), "A and B were killed"))
+    return core
+
+
+def test_a_candidate_without_a_holder_stands_back_and_says_so_once() -> None:
+    core = alone()
+    assert core.role is Role.FOLLOWING
+    assert [(t.kind, t.cause) for t in core.of(ev.Tell)] == [
+        (UNLOGGED_AWAY, "A, B may have it in memory, and do not answer")
+    ]
+    assert not core.of(ev.SetTable)
+    for _ in range(3):
+        core.step(ev.Ticked(), after_ms=NO_SYNC.stand_back_ms)
+        assert core.is_now(Role.FOLLOWING)
+        assert not core.of(ev.Tell)
+
+
+def asks(core: Core, *up: Member) -> None:
+    """It stands, and asks those who are up."""
+    core.step(ev.AliveChanged(frozenset({core.p.me, *up}), "started"))
+    core.step(ev.Ticked(), after_ms=NO_SYNC.stand_back_ms)
+    assert core.is_now(Role.ELECTING)
+
+
+def test_a_holder_that_answers_is_enough_and_leads_itself_if_it_may() -> None:
+    core = alone()
+    asks(core, B)
+    core.step(ev.PositionTold("B", core.p.campaign.round, Position(1, 1), True, 2, ()))
+    assert core.role is Role.FOLLOWING, "the holder goes first, even where it has nothing more"
+
+
+def tail_of(script: Script, *numbers: int) -> tuple[bytes, ...]:
+    return tuple(script.commit(epoch(1), n) for n in numbers)
+
+
+def test_the_tail_of_a_node_that_never_leads_is_used() -> None:
+    core, script = follower(C, group=Group(priorities={"B": NEVER}))
+    core.step(ev.AliveChanged(frozenset({B, C}), "A was killed"))
+    tail = tail_of(script, 1, 2)
+    core.step(ev.PositionTold("B", core.p.campaign.round, Position(1, 3), False, 2, tail))
+    assert core.role is Role.CLAIMING
+    claim = core.one(ev.SetTable).table
+    assert claim.sync_set == {A, B}, "the dead too: if this claimant dies, one of them is needed"
+    core.cas_ok()
+    core.land()
+    assert [records.decode(e.data).header.tx for e in core.of(ev.Append)] == [tx(1), tx(2)]
+
+
+@pytest.mark.parametrize(("incarnation", "tail"), [(9, ()), (2, None)], ids=["restarted", "leads, or too long"])
+def test_who_answers_without_memory_or_still_leads_is_no_holder(incarnation: int, tail: tuple[bytes, ...]) -> None:
+    core, _ = follower(C, group=Group(priorities={"B": NEVER}))
+    core.step(ev.AliveChanged(frozenset({Member("B", incarnation), C}), "A was killed"))
+    core.step(ev.PositionTold("B", core.p.campaign.round, Position(1, 1), False, incarnation, tail))
+    assert core.role is Role.FOLLOWING
+    assert core.one(ev.Tell).kind is UNLOGGED_AWAY
+
+
+def test_when_every_holder_was_started_anew_it_goes_on_and_says_what_that_means() -> None:
+    core = alone()
+    asks(core, Member("B", 9))
+    core.step(ev.PositionTold("B", core.p.campaign.round, Position(1, 1), False, 9, ()))
+    assert core.role is Role.FOLLOWING, "A may come back"
+    asks(core, Member("A", 8), Member("B", 9))
+    for m in (Member("A", 8), Member("B", 9)):
+        core.step(ev.PositionTold(m.node, core.p.campaign.round, Position(1, 1), False, m.incarnation, ()))
+    assert core.is_now(Role.CLAIMING)
+    lost = core.one(ev.Tell)
+    assert (lost.kind, lost.cause) == (UNLOGGED_LOST, "A, B had it in memory, and were started anew")
+    assert core.one(ev.SetTable).table.sync_set == frozenset()
+
+
+def test_an_epoch_that_was_handed_over_left_nothing_behind() -> None:
+    """`HandedOver` is the proof that the log has all before it (H5)."""
+    core, script = follower(C)
+    core.land(script.handed_over(epoch(1), "C"))
+    assert core.role is Role.CLAIMING
+    assert core.one(ev.SetTable).table.sync_set == {A}, "as many as the policy asks for, no holders"
+
+
+# --- a znode from a backup ---
+
+
+def put_back(*, settings: Any = NO_SYNC) -> Core:
+    """The log has been in epoch 2 and 3, the znode says again that A leads epoch 1; A lives, and thinks so too."""
+    core, _ = follower(settings=settings)
+    core.land(Script().started(epoch(2)))
+    core.land(Script().started(epoch(3)))
+    core.step(ev.TableSeen(2, table(epoch=epoch(1), active=A)))
+    return core
+
+
+@pytest.mark.feature("R7")
+@pytest.mark.parametrize("settings", [SETTINGS, NO_SYNC], ids=["waits for the log", "does not"])
+def test_a_znode_older_than_the_log_for_long_is_replaced_though_its_active_lives(settings: Any) -> None:
+    """Seed 25226: with a quorum that active may refuse commits for ever, and nothing it appends would tell it."""
+    core = put_back(settings=settings)
+    core.step(ev.Ticked(), after_ms=10)
+    assert core.role is Role.FOLLOWING, "for a moment that is a watch that is late"
+    core.step(ev.Ticked(), after_ms=settings.silent_ms)
+    assert core.is_now(Role.ELECTING)
+
+
+def test_a_znode_that_catches_up_in_time_is_no_reason_to_stand() -> None:
+    core = put_back()
+    core.step(ev.Ticked(), after_ms=10)
+    core.step(ev.TableSeen(3, table(epoch=epoch(3), active=A)))
+    core.step(ev.Ticked(), after_ms=10)
+    core.step(ev.TableSeen(4, table(epoch=epoch(1), active=A)))
+    core.step(ev.Ticked(), after_ms=NO_SYNC.silent_ms - 1)
+    assert core.role is Role.FOLLOWING
+
+
+def test_the_claim_that_replaces_it_says_what_may_be_lost() -> None:
+    """Seed 13389: the table from the backup named nobody, so nobody was missed, and nobody heard of it."""
+    core = put_back()
+    core.step(ev.Ticked(), after_ms=10)
+    core.step(ev.Ticked(), after_ms=NO_SYNC.silent_ms)
+    core.step(ev.Ticked(), after_ms=NO_SYNC.election_ms)
+    assert core.role is Role.CLAIMING
+    assert not core.of(ev.Tell)
+    core.cas_ok()
+    lost = core.one(ev.Tell)
+    assert (lost.kind, lost.cause) == (UNLOGGED_LOST, "the znode was put back to epoch 1, the log has been in 3")
