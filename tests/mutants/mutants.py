@@ -287,7 +287,7 @@ def held_records_outlive_their_epoch() -> None:
     """What was pushed stays held when another epoch starts, or the log voids this one."""
 
     def clear(self: Held) -> None:
-        if sys._getframe(1).f_code.co_name not in ("_entry_read", "_accepted"):
+        if sys._getframe(1).f_code.co_name not in ("_epoch_over", "_accepted"):
             real(self)
 
     real = patch(Held, "clear", clear)
@@ -337,4 +337,4 @@ def a_told_position_promises_nothing() -> None:
 def discarded_before_it_is_certain() -> None:
     """What was in flight when an epoch ended is told to be discarded before a higher epoch has opened."""
     honest = Discarded.certain
-    patch(Discarded, "certain", lambda self, now, wait_ms, led, outcomes: honest(self, now, 0, 1 << 60, outcomes))
+    patch(Discarded, "certain", lambda self, now, wait_ms, led: honest(self, now, 0, 1 << 60))
