@@ -14,7 +14,7 @@ FAST = $(wildcard tests/unit tests/sim tests/scenarios)
 SLOW = $(wildcard tests/contract tests/integration)
 CHECK_LIMIT_S := 120
 CORES := $(shell nproc)
-# More than cores: half of the unit tests' time is waiting.
+# More than cores: half of the unit tests' time is waiting. A file stays together: its fixtures are played once.
 WORKERS := $(shell echo $$((2 * $$(nproc))))
 TEST_SEEDS := 20000
 
@@ -28,7 +28,7 @@ check: setup
 	$(PY) -m ruff check -q $(CHECKED) && \
 	$(PY) -m mypy --strict $(TYPED) && \
 	PYTHONPATH=. $(PY) -m tools.imports && \
-	$(PYTEST) $(FAST) -n $(WORKERS) --dist worksteal && \
+	$(PYTEST) $(FAST) -n $(WORKERS) --dist loadfile && \
 	took=$$(( $$(date +%s) - start )) && echo "make check: $$took s" && \
 	{ [ $$took -lt $(CHECK_LIMIT_S) ] || echo "make check should take less than $(CHECK_LIMIT_S) s: make it faster" >&2; }
 
