@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -32,11 +33,24 @@ _COMPACTED = {"cleanup.policy": "compact"}
 _FLUSHED = {"flush.messages": "1"}  # an append is on the brokers' disks when it is acknowledged (R6)
 
 
+@dataclass(frozen=True)
+class Copies:
+    """How many brokers hold a topic, and how many of them must have a record before it counts; None: by the brokers
+    that answer when it is made. One that is down just then is not counted, so who runs three says so."""
+
+    factor: int | None = None
+    in_sync: int | None = None
+
+    def among(self, brokers: int) -> tuple[int, int]:
+        factor = self.factor or min(REPLICAS, brokers)
+        return factor, self.in_sync or max(1, factor - 1)
+
+
 class Topics:
     """On one admin client. Remembers that the brokers' own settings were checked."""
 
-    def __init__(self, bootstrap: str, admin: Any) -> None:
-        self._bootstrap, self._admin = bootstrap, admin
+    def __init__(self, bootstrap: str, admin: Any, copies: Copies) -> None:
+        self._bootstrap, self._admin, self._copies = bootstrap, admin, copies
         self._brokers: list[int] = []
 
     def ensure(self, topic: str, partitions: int, compacted: bool, flushed: bool, keep_ms: int | None) -> None:
@@ -55,8 +69,8 @@ class Topics:
 
     def _create(self, topic: str, partitions: int, wanted: dict[str, str]) -> bool:
         """False if it exists."""
-        copies = min(REPLICAS, len(self._brokers))
-        config = {**wanted, "min.insync.replicas": str(max(1, copies - 1))}
+        copies, in_sync = self._copies.among(len(self._brokers))
+        config = {**wanted, "min.insync.replicas": str(in_sync)}
         if topic in self._admin.list_topics(timeout=kafka_conf.ADMIN_S).topics:
             return False
         new = NewTopic(topic, partitions, copies, config=config)
@@ -95,9 +109,17 @@ class Topics:
                 wanted=partitions,
             )
         copies = min((len(p.replicas) for p in found.values()), default=1)
-        if copies > 1 and in_sync < copies - 1:
+        if copies < (self._copies.factor or 1):
             raise RefusedError(
-                f"topic {topic} has min.insync.replicas={in_sync} with {copies} replicas: set it to {copies - 1}",
+                f"topic {topic} has {copies} replicas, site.replication_factor is {self._copies.factor}: "
+                "reassign its partitions to more brokers, or configure what there is",
+                topic=topic,
+                found=copies,
+                wanted=self._copies.factor,
+            )
+        if in_sync < (need := max(self._copies.in_sync or 1, copies - 1)):
+            raise RefusedError(
+                f"topic {topic} has min.insync.replicas={in_sync} with {copies} replicas: set it to {need}",
                 topic=topic,
                 setting="min.insync.replicas",
             )
