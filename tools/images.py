@@ -43,6 +43,10 @@ BROKERS: Final[dict[str, str | int]] = {
     "controller.quorum.election.timeout.ms": 500,
     "controller.quorum.fetch.timeout.ms": 1_000,
 }
+FLAGS: Final = (
+    "-Dsun.net.inetaddr.ttl=1",  # a container may come back with another address; the JVM would keep the old one 30 s
+    "-Dsun.net.inetaddr.negative.ttl=0",
+)
 ENSEMBLE: Final[dict[str, str | int]] = {
     "clientPortAddress": "0.0.0.0",  # the container's; the host publishes it on loopback
     "initLimit": 20,  # ticks of 500 ms: a busy machine starts three at once
@@ -69,7 +73,7 @@ def zoo_cfg() -> str:
 
 def command(server: ServerName) -> list[str]:
     """The embedded server's command line after `java`, to be run in /data."""
-    return settings.command(server, "java", jars.classpath(JARS, server), "", "container")[1:]
+    return [*FLAGS, *settings.command(server, "java", jars.classpath(JARS, server), "", "container")[1:]]
 
 
 def write_server(server: ServerName, source: Path, target: Path) -> None:
