@@ -39,7 +39,7 @@ BROKERS: Final[dict[str, str | int]] = {
     "transaction.state.log.min.isr": 2,
     "share.coordinator.state.topic.replication.factor": 3,
     "share.coordinator.state.topic.min.isr": 2,
-    # The three stand on one machine: a second is long, and with 2 s (default) the loss of the leading one is felt twice.
+    # The three stand close together: a leading controller that is silent for a second is gone (defaults: 1 and 2 s).
     "controller.quorum.election.timeout.ms": 500,
     "controller.quorum.fetch.timeout.ms": 1_000,
 }

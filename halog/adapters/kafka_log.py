@@ -26,8 +26,8 @@ from halog.ports import Entry, TopicPartition
 class KafkaLog:
     """Everything is made at its first use; `close` closes what this object keeps, not the sessions it handed out."""
 
-    def __init__(self, bootstrap: str, copies: Copies = Copies()) -> None:
-        self.bootstrap, self._copies = bootstrap, copies
+    def __init__(self, bootstrap: str, copies: Copies | None = None) -> None:
+        self.bootstrap, self._copies = bootstrap, copies or Copies()
         self._lock = threading.Lock()
         self._admin: Any = None
         self._topics: Topics | None = None

@@ -25,6 +25,7 @@ SLICE_S = 0.05
 _PASSING = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError._NOENT,  # of a topic so new that the broker asked has not heard of it: brokers learn one after another
     KafkaError.UNKNOWN_TOPIC_OR_PART,  # not yet known to every broker
     KafkaError._TRANSPORT,
 }

@@ -182,6 +182,8 @@ class ContainerSite:
         if any(n.startswith("kafka") for n in names):
             running = [m for m in self.named("kafka") if m.state == "running"]
             _until(lambda: self._brokers() >= len(running), deadline, lambda: "a broker is not in the metadata")
+            if len(running) == COUNT:
+                _until(self.in_sync, deadline, lambda: "a broker does not catch up")
 
     def _admin(self) -> Any:
         return AdminClient({"bootstrap.servers": self.info.bootstrap, "log_level": 0})
@@ -191,6 +193,14 @@ class ContainerSite:
             return len(self._admin().list_topics(timeout=5).brokers)
         except KafkaException:
             return 0
+
+    def in_sync(self) -> bool:
+        """Has every topic all its copies?"""
+        try:
+            topics = self._admin().list_topics(timeout=5).topics.values()
+        except KafkaException:
+            return False
+        return all(sorted(p.isrs) == sorted(p.replicas) for t in topics for p in t.partitions.values())
 
 
 def srvr(member: Member) -> str:

@@ -1,4 +1,4 @@
-"""The two sites the integration suite runs over, as its tests see them: embedded, and three of each server in containers."""
+"""What the integration tests see of their site: the embedded one, or three servers of each kind in containers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ class Info(Protocol):
 class Site(Protocol):
     """`server` is "kafka" or "zookeeper", all of them; where there are three of each, also one of them by its name.
 
-    Each call returns when it is done: started servers answer. `mend` brings back whatever a test left dead or still.
-    """
+    Each call returns when it is done: started servers answer.    """
 
     @property
     def info(self) -> Info: ...
