@@ -1,6 +1,8 @@
 # make setup   everything this needs, once          make check   lint, types, layers, unit, simulation (< 120 s)
 # make test    check + contract + integration + the quick faults       make demo ARGS='--all'
 # make faults  every fault with real processes and servers, judged; writes build/faults.json (12 min)
+# make containers   the integration suite over three brokers and three ZooKeeper servers in containers (Docker)
+# make compose  the same and three nodes, to stay        make compose ARGS='down -v'
 # make features · sim SEEDS=5000 · mutants · bench · lock
 SHELL := /bin/sh
 PY := .venv/bin/python
@@ -12,9 +14,11 @@ TYPED = $(PACKAGES) $(wildcard tools benchmarks)
 CHECKED = $(TYPED) $(wildcard tests)
 FAST = $(wildcard tests/unit tests/sim tests/scenarios)
 SLOW = $(wildcard tests/contract tests/integration)
+# Images are built and six servers started before the first test: that is not part of its time.
+CONTAINERS = $(PYTEST) --site containers -o timeout_func_only=true -rs tests/containers tests/integration/cluster
 CHECK_LIMIT_S := 120
 
-.PHONY: setup check test faults demo features sim mutants bench lock clean fresh-outcomes
+.PHONY: setup check test containers compose faults demo features sim mutants bench lock clean fresh-outcomes
 
 setup:
 	@tools/setup.sh
@@ -35,6 +39,15 @@ fresh-outcomes:
 test: fresh-outcomes check
 	$(PYTEST) $(SLOW)
 	$(PYTEST) tests/faults -m quick_fault
+	$(CONTAINERS) -m containers
+
+containers: setup
+	@tools/docker.sh
+	@$(CONTAINERS) tests/integration/objects $(ARGS)
+
+compose: setup
+	@tools/docker.sh compose
+	@tools/compose.sh $(ARGS)
 
 faults: setup
 	@$(PYTEST) tests/faults --faults-report=build/faults.json $(ARGS)

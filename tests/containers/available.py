@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import closing
 from typing import Any
 
@@ -60,3 +61,7 @@ def remove_leftovers() -> None:
 
 def _is_left(labels: dict[str, str]) -> bool:
     return not os.path.exists(f"/proc/{labels[LABEL]}")
+
+
+if __name__ == "__main__":  # tools/compose.sh asks
+    print(base(sys.argv[1]) or PUBLIC_BASES[sys.argv[1]])
