@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from halog.adapters import kafka_conf
+from halog.adapters.kafka_read import patiently
 from halog.errors import LogError, RefusedError
 
 log = logging.getLogger("halog.kafka")
@@ -61,9 +62,9 @@ class Topics:
         try:
             self._check_brokers()
             created = self._create(topic, partitions, made)
-            self._await_leaders(topic)  # also of a topic that another node is just creating
+            found = self._await_leaders(topic)  # also of a topic that another node is just creating
             if not created:
-                self._check(topic, partitions, wanted)
+                self._check(topic, partitions, wanted, found)
         except KafkaException as e:
             raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
 
@@ -85,30 +86,29 @@ class Topics:
             raise
         return True
 
-    def _check(self, topic: str, partitions: int, wanted: dict[str, str]) -> None:
+    def _check(self, topic: str, partitions: int, wanted: dict[str, str], found: dict[int, Any]) -> None:
         have = self._config(ConfigResource(ResourceType.TOPIC, topic))
         for name, value in wanted.items():
-            found = have.get(name, "")
-            if found != value and not (name == "max.message.bytes" and int(found or 0) >= int(value)):
+            has = have.get(name, "")
+            if has != value and not (name == "max.message.bytes" and int(has or 0) >= int(value)):
                 raise RefusedError(
-                    f"topic {topic} has {name}={found}, halog needs {value}: change it, or use another topic",
+                    f"topic {topic} has {name}={has}, halog needs {value}: change it, or use another topic",
                     topic=topic,
                     setting=name,
-                    found=found,
+                    found=has,
                     wanted=value,
                 )
-        self._check_layout(topic, partitions, int(have.get("min.insync.replicas", "1")))
+        self._check_layout(topic, partitions, int(have.get("min.insync.replicas", "1")), found)
 
-    def _check_layout(self, topic: str, partitions: int, in_sync: int) -> None:
-        found = self._admin.list_topics(topic, timeout=kafka_conf.ADMIN_S).topics[topic].partitions
-        if found and len(found) != partitions:
+    def _check_layout(self, topic: str, partitions: int, in_sync: int, found: dict[int, Any]) -> None:
+        if len(found) != partitions:
             raise RefusedError(
                 f"topic {topic} has {len(found)} partitions, {partitions} are configured: that cannot be changed",
                 topic=topic,
                 found=len(found),
                 wanted=partitions,
             )
-        copies = min((len(p.replicas) for p in found.values()), default=1)
+        copies = min(len(p.replicas) for p in found.values())
         if copies < (self._copies.factor or 1):
             raise RefusedError(
                 f"topic {topic} has {copies} replicas, site.replication_factor is {self._copies.factor}: "
@@ -138,14 +138,19 @@ class Topics:
         self._brokers = brokers
 
     def _config(self, resource: Any) -> dict[str, str]:
-        future = self._admin.describe_configs([resource], request_timeout=kafka_conf.ADMIN_S)[resource]
-        return {name: str(entry.value) for name, entry in future.result(kafka_conf.ADMIN_S).items()}
+        def ask() -> dict[str, Any]:
+            asked = self._admin.describe_configs([resource], request_timeout=kafka_conf.ADMIN_S)
+            found: dict[str, Any] = asked[resource].result(kafka_conf.ADMIN_S)
+            return found
 
-    def _await_leaders(self, topic: str) -> None:
+        return {name: str(entry.value) for name, entry in patiently(ask, kafka_conf.ADMIN_S).items()}
+
+    def _await_leaders(self, topic: str) -> dict[int, Any]:
+        """Its partitions, once a broker knows them all with their leaders."""
         deadline = time.monotonic() + LEADER_S
         while time.monotonic() < deadline:
-            found = self._admin.list_topics(topic, timeout=kafka_conf.ADMIN_S).topics[topic].partitions
+            found: dict[int, Any] = self._admin.list_topics(topic, timeout=kafka_conf.ADMIN_S).topics[topic].partitions
             if found and all(p.leader >= 0 for p in found.values()):
-                return
+                return found
             time.sleep(0.01)
         raise LogError(f"topic {topic} has partitions without a leader after {LEADER_S:g} s", topic=topic)
