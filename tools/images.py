@@ -39,9 +39,6 @@ BROKERS: Final[dict[str, str | int]] = {
     "transaction.state.log.min.isr": 2,
     "share.coordinator.state.topic.replication.factor": 3,
     "share.coordinator.state.topic.min.isr": 2,
-    # The three stand close together: a leading controller that is silent for a second is gone (defaults: 1 and 2 s).
-    "controller.quorum.election.timeout.ms": 500,
-    "controller.quorum.fetch.timeout.ms": 1_000,
 }
 FLAGS: Final = (
     "-Dsun.net.inetaddr.ttl=1",  # a container may come back with another address; the JVM would keep the old one 30 s

@@ -109,7 +109,7 @@ class Readers:
             return int(found[asked].result(kafka_conf.ADMIN_S).offset)
 
         try:
-            return patiently(ask, kafka_conf.ADMIN_S)
+            return patiently(ask, 2 * kafka_conf.ADMIN_S)  # librdkafka may look for a leader for all of the first
         except KafkaException as e:
             self._admin_failed()
             raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None

@@ -107,7 +107,10 @@ class ContainerSite:
             name = f"{server}{number}"
             port = ports.pick({m.port for m in self.members.values()})
             container = DockerContainer(tag).with_network(network).with_network_aliases(name)
-            container.with_envs(**_environment(server, number, port)).with_kwargs(labels={LABEL: str(os.getpid())})
+            container.with_envs(**_environment(server, number, port)).with_kwargs(
+                labels={LABEL: str(os.getpid())},
+                healthcheck={"test": ["NONE"]},  # each is a process in the container; this class looks itself
+            )
             inside = "9094/tcp" if server == "kafka" else "2181/tcp"
             container.ports[inside] = ("127.0.0.1", port)  # type: ignore[assignment]  # docker-py takes an address, too
             self._stack.enter_context(container)
