@@ -1,6 +1,8 @@
 # make setup   everything this needs, once          make check   lint, types, layers, unit, simulation (< 120 s)
 # make test    check + contract + integration + the quick faults       make demo ARGS='--all'
 # make faults  every fault with real processes and servers, judged; writes build/faults.json (12 min)
+# make containers   the integration suite over three brokers and three ZooKeeper servers in containers (Docker)
+# make compose  the same and three nodes, to stay        make compose ARGS='down -v'
 # make features · sim SEEDS=5000 · mutants · bench · lock
 SHELL := /bin/sh
 PY := .venv/bin/python
@@ -12,13 +14,15 @@ TYPED = $(PACKAGES) $(wildcard tools benchmarks)
 CHECKED = $(TYPED) $(wildcard tests)
 FAST = $(wildcard tests/unit tests/sim tests/scenarios)
 SLOW = $(wildcard tests/contract tests/integration)
+# Images are built and six servers started before the first test: that is not part of its time.
+CONTAINERS = $(PYTEST) --site containers -o timeout_func_only=true -rs tests/containers tests/integration/cluster
 CHECK_LIMIT_S := 120
 CORES := $(shell nproc)
 # More than cores: half of the unit tests' time is waiting. A file stays together: its fixtures are played once.
 WORKERS := $(shell echo $$((2 * $$(nproc))))
 TEST_SEEDS := 20000
 
-.PHONY: setup check test faults demo features sim mutants bench lock clean fresh-outcomes
+.PHONY: setup check test containers compose faults demo features sim mutants bench lock clean fresh-outcomes
 
 setup:
 	@tools/setup.sh
@@ -41,6 +45,14 @@ test: fresh-outcomes check
 	$(PY) -m tests.sim.run --seeds $(TEST_SEEDS) --processes $(CORES)
 	$(PYTEST) $(SLOW)
 	$(PYTEST) tests/faults -m quick_fault
+
+containers: setup
+	@tools/docker.sh
+	@$(CONTAINERS) tests/integration/objects $(ARGS)
+
+compose: setup
+	@tools/docker.sh compose
+	@tools/compose.sh $(ARGS)
 
 faults: setup
 	@$(PYTEST) tests/faults --faults-report=build/faults.json $(ARGS)

@@ -1,13 +1,21 @@
-"""Every test run: the `feature` marker, and the outcomes `make features` is made from.
+"""Every test run: the `feature` marker, the outcomes `make features` is made from, and the two sites (`--site`).
 
 `@pytest.mark.feature("P1", "R1")` names the mission's ids a test proves, at most three; a wrong one stops the run.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tools import features
+
+if TYPE_CHECKING:
+    from halog.embedded import EmbeddedSite
+    from tests.containers.site import ContainerSite
 
 _SERIOUS: dict[str, int] = {"skipped": 0, "passed": 1, "failed": 2}
 
@@ -42,6 +50,42 @@ class Recorder:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self.outcomes and not hasattr(session.config, "workerinput"):
             features.save({**features.load(), **self.outcomes})
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    said = os.environ.get("HALOG_TEST_SITE", "embedded")
+    sites = ("embedded", "containers")
+    parser.addoption("--site", choices=sites, default=said, help="what the integration tests run over")
+
+
+@pytest.fixture(scope="session")
+def embedded_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedSite]:
+    """One Kafka and one ZooKeeper, children of this process."""
+    from halog.embedded import EmbeddedSite
+
+    running = EmbeddedSite(tmp_path_factory.mktemp("site"))
+    running.start()
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture(scope="session")
+def container_site() -> Iterator[ContainerSite]:
+    """Three brokers and three ZooKeeper servers in containers, or a skip that says why there are none."""
+    from tests.containers.available import why_not
+
+    if reason := why_not("kafka", "zookeeper"):
+        pytest.skip(reason)
+    from tests.containers.site import ContainerSite
+
+    running = ContainerSite()
+    running.start()
+    try:
+        yield running
+    finally:
+        running.stop()
 
 
 def pytest_configure(config: pytest.Config) -> None:

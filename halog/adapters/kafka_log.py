@@ -17,7 +17,7 @@ from halog.adapters import kafka_conf
 from halog.adapters.kafka_read import Readers
 from halog.adapters.kafka_session import KafkaSession
 from halog.adapters.kafka_tail import KafkaTail
-from halog.adapters.kafka_topics import Topics
+from halog.adapters.kafka_topics import Copies, Topics
 from halog.adapters.kafka_write import KafkaJournal, KafkaTransaction, KeyedWriter
 from halog.errors import LogError, OutcomeUnknownError
 from halog.ports import Entry, TopicPartition
@@ -26,8 +26,8 @@ from halog.ports import Entry, TopicPartition
 class KafkaLog:
     """Everything is made at its first use; `close` closes what this object keeps, not the sessions it handed out."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
+    def __init__(self, bootstrap: str, copies: Copies | None = None) -> None:
+        self.bootstrap, self._copies = bootstrap, copies or Copies()
         self._lock = threading.Lock()
         self._admin: Any = None
         self._topics: Topics | None = None
@@ -41,7 +41,7 @@ class KafkaLog:
         with self._lock:
             if self._admin is None:
                 self._admin = AdminClient(kafka_conf.common(self.bootstrap))
-                self._topics = Topics(self.bootstrap, self._admin)
+                self._topics = Topics(self.bootstrap, self._admin, self._copies)
                 self._prepare_soon()
             return self._admin
 

@@ -25,7 +25,12 @@ SLICE_S = 0.05
 _PASSING = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,  # not yet known to every broker
+    # A topic so new that the broker asked has not heard of it: brokers learn one after another, and each way to ask
+    # says so in its own words.
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._NOENT,
     KafkaError._TRANSPORT,
 }
 T = TypeVar("T")
@@ -104,7 +109,7 @@ class Readers:
             return int(found[asked].result(kafka_conf.ADMIN_S).offset)
 
         try:
-            return _patiently(ask, kafka_conf.ADMIN_S)
+            return patiently(ask, 2 * kafka_conf.ADMIN_S)  # librdkafka may look for a leader for all of the first
         except KafkaException as e:
             self._admin_failed()
             raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
@@ -137,11 +142,11 @@ class Readers:
 
 def _bounds(consumer: Any, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
     asked = Seat(tp[0], tp[1])
-    start, end = _patiently(lambda: consumer.get_watermark_offsets(asked, timeout=timeout_s, cached=False), timeout_s)
+    start, end = patiently(lambda: consumer.get_watermark_offsets(asked, timeout=timeout_s, cached=False), timeout_s)
     return int(start), int(end)
 
 
-def _patiently(ask: Callable[[], T], timeout_s: float) -> T:
+def patiently(ask: Callable[[], T], timeout_s: float) -> T:
     """Again where a leader is only just elected (a new topic, a restarted broker)."""
     deadline = time.monotonic() + timeout_s
     while True:

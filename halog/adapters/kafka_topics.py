@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from halog.adapters import kafka_conf
+from halog.adapters.kafka_read import patiently
 from halog.errors import LogError, RefusedError
 
 log = logging.getLogger("halog.kafka")
@@ -32,11 +34,24 @@ _COMPACTED = {"cleanup.policy": "compact"}
 _FLUSHED = {"flush.messages": "1"}  # an append is on the brokers' disks when it is acknowledged (R6)
 
 
+@dataclass(frozen=True)
+class Copies:
+    """How many brokers hold a topic, and how many of them must have a record before it counts; None: by the brokers
+    that answer when it is made. One that is down just then is not counted, so who runs three says so."""
+
+    factor: int | None = None
+    in_sync: int | None = None
+
+    def among(self, brokers: int) -> tuple[int, int]:
+        factor = self.factor or min(REPLICAS, brokers)
+        return factor, self.in_sync or max(1, factor - 1)
+
+
 class Topics:
     """On one admin client. Remembers that the brokers' own settings were checked."""
 
-    def __init__(self, bootstrap: str, admin: Any) -> None:
-        self._bootstrap, self._admin = bootstrap, admin
+    def __init__(self, bootstrap: str, admin: Any, copies: Copies) -> None:
+        self._bootstrap, self._admin, self._copies = bootstrap, admin, copies
         self._brokers: list[int] = []
 
     def ensure(self, topic: str, partitions: int, compacted: bool, flushed: bool, keep_ms: int | None) -> None:
@@ -47,16 +62,16 @@ class Topics:
         try:
             self._check_brokers()
             created = self._create(topic, partitions, made)
-            self._await_leaders(topic)  # also of a topic that another node is just creating
+            found = self._await_leaders(topic)  # also of a topic that another node is just creating
             if not created:
-                self._check(topic, partitions, wanted)
+                self._check(topic, partitions, wanted, found)
         except KafkaException as e:
             raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
 
     def _create(self, topic: str, partitions: int, wanted: dict[str, str]) -> bool:
         """False if it exists."""
-        copies = min(REPLICAS, len(self._brokers))
-        config = {**wanted, "min.insync.replicas": str(max(1, copies - 1))}
+        copies, in_sync = self._copies.among(len(self._brokers))
+        config = {**wanted, "min.insync.replicas": str(in_sync)}
         if topic in self._admin.list_topics(timeout=kafka_conf.ADMIN_S).topics:
             return False
         new = NewTopic(topic, partitions, copies, config=config)
@@ -71,33 +86,40 @@ class Topics:
             raise
         return True
 
-    def _check(self, topic: str, partitions: int, wanted: dict[str, str]) -> None:
+    def _check(self, topic: str, partitions: int, wanted: dict[str, str], found: dict[int, Any]) -> None:
         have = self._config(ConfigResource(ResourceType.TOPIC, topic))
         for name, value in wanted.items():
-            found = have.get(name, "")
-            if found != value and not (name == "max.message.bytes" and int(found or 0) >= int(value)):
+            has = have.get(name, "")
+            if has != value and not (name == "max.message.bytes" and int(has or 0) >= int(value)):
                 raise RefusedError(
-                    f"topic {topic} has {name}={found}, halog needs {value}: change it, or use another topic",
+                    f"topic {topic} has {name}={has}, halog needs {value}: change it, or use another topic",
                     topic=topic,
                     setting=name,
-                    found=found,
+                    found=has,
                     wanted=value,
                 )
-        self._check_layout(topic, partitions, int(have.get("min.insync.replicas", "1")))
+        self._check_layout(topic, partitions, int(have.get("min.insync.replicas", "1")), found)
 
-    def _check_layout(self, topic: str, partitions: int, in_sync: int) -> None:
-        found = self._admin.list_topics(topic, timeout=kafka_conf.ADMIN_S).topics[topic].partitions
-        if found and len(found) != partitions:
+    def _check_layout(self, topic: str, partitions: int, in_sync: int, found: dict[int, Any]) -> None:
+        if len(found) != partitions:
             raise RefusedError(
                 f"topic {topic} has {len(found)} partitions, {partitions} are configured: that cannot be changed",
                 topic=topic,
                 found=len(found),
                 wanted=partitions,
             )
-        copies = min((len(p.replicas) for p in found.values()), default=1)
-        if copies > 1 and in_sync < copies - 1:
+        copies = min(len(p.replicas) for p in found.values())
+        if copies < (self._copies.factor or 1):
             raise RefusedError(
-                f"topic {topic} has min.insync.replicas={in_sync} with {copies} replicas: set it to {copies - 1}",
+                f"topic {topic} has {copies} replicas, site.replication_factor is {self._copies.factor}: "
+                "reassign its partitions to more brokers, or configure what there is",
+                topic=topic,
+                found=copies,
+                wanted=self._copies.factor,
+            )
+        if in_sync < (need := max(self._copies.in_sync or 1, copies - 1)):
+            raise RefusedError(
+                f"topic {topic} has min.insync.replicas={in_sync} with {copies} replicas: set it to {need}",
                 topic=topic,
                 setting="min.insync.replicas",
             )
@@ -116,14 +138,19 @@ class Topics:
         self._brokers = brokers
 
     def _config(self, resource: Any) -> dict[str, str]:
-        future = self._admin.describe_configs([resource], request_timeout=kafka_conf.ADMIN_S)[resource]
-        return {name: str(entry.value) for name, entry in future.result(kafka_conf.ADMIN_S).items()}
+        def ask() -> dict[str, Any]:
+            asked = self._admin.describe_configs([resource], request_timeout=kafka_conf.ADMIN_S)
+            found: dict[str, Any] = asked[resource].result(kafka_conf.ADMIN_S)
+            return found
 
-    def _await_leaders(self, topic: str) -> None:
+        return {name: str(entry.value) for name, entry in patiently(ask, kafka_conf.ADMIN_S).items()}
+
+    def _await_leaders(self, topic: str) -> dict[int, Any]:
+        """Its partitions, once a broker knows them all with their leaders."""
         deadline = time.monotonic() + LEADER_S
         while time.monotonic() < deadline:
-            found = self._admin.list_topics(topic, timeout=kafka_conf.ADMIN_S).topics[topic].partitions
+            found: dict[int, Any] = self._admin.list_topics(topic, timeout=kafka_conf.ADMIN_S).topics[topic].partitions
             if found and all(p.leader >= 0 for p in found.values()):
-                return
+                return found
             time.sleep(0.01)
         raise LogError(f"topic {topic} has partitions without a leader after {LEADER_S:g} s", topic=topic)

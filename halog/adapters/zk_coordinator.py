@@ -28,6 +28,7 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
 from halog.adapters.dispatch import Dispatcher
@@ -103,6 +104,14 @@ class ZkCoordinator:
             self._on_suspended()
         else:
             self._enter(SessionState.LOST)
+            if self._client.client_state == KeeperState.CLOSED and self._dispatch is not None:
+                self._dispatch.put(self._begin_again)
+
+    def _begin_again(self) -> None:
+        """kazoo's connection thread ends for good at an answer it did not expect; a node must not be alone for that."""
+        if not self._closed:
+            log.warning("the conversation with ZooKeeper broke; it is begun again")
+            self._client.start_async()
 
     def _on_connected(self) -> None:
         session = self.session_id

@@ -33,6 +33,8 @@ REMOTE_SYNC: Final = LOCAL_SYNC
 TAIL_FRAME: Final = 10_000_000
 """A node's frame must hold what a replica keeps of pushed records: 8 MB, and their envelope."""
 MAPPERS: Final = ("consistent_hash", "round_robin")
+MAX_COPIES: Final = 7
+"""More copies than that only make every commit slower."""
 BROKER_BYTES: Final = 64 * 1024 * 1024
 """The largest record a broker is ever asked to take: above it memory per request, not the limit, is the problem."""
 
@@ -110,10 +112,26 @@ def _site(site: SiteConfig) -> Problems:
     if site.embedded is None and len(servers) < 2:
         missing = "bootstrap" if "bootstrap" not in servers else "zookeeper"
         yield f"site.{missing}", "is missing; give bootstrap and zookeeper, or embedded (a data directory)"
+    yield from _copies(site)
     for key in servers:
         addresses, _, _chroot = getattr(site, key).partition("/")
         for address in addresses.split(","):
             yield from _address(f"site.{key}", address, zero=False)
+
+
+def _copies(site: SiteConfig) -> Problems:
+    factor, in_sync = site.replication_factor, site.min_insync_replicas
+    if factor is None:
+        if in_sync is not None:
+            yield "site.min_insync_replicas", "needs site.replication_factor: out of how many?"
+        return
+    if not 1 <= factor <= MAX_COPIES:
+        yield "site.replication_factor", f"must be 1 to {MAX_COPIES}, is {factor}"
+    if site.embedded is not None and factor > 1:
+        yield "site.replication_factor", f"is {factor}, and an embedded site has one broker"
+    if in_sync is not None and not max(1, factor - 1) <= in_sync <= factor:
+        need = f"{max(1, factor - 1)} or {factor}" if factor > 1 else "1"
+        yield "site.min_insync_replicas", f"must be {need} with replication_factor {factor}, is {in_sync}"
 
 
 def _address(key: str, address: str, *, zero: bool = True) -> Problems:

@@ -32,6 +32,9 @@ class SiteConfig:
     bootstrap: str | None = None
     zookeeper: str | None = None
     embedded: Path | None = None
+    replication_factor: int | None = None  # brokers that hold each topic; None: 3, or as many as answer if fewer
+    min_insync_replicas: int | None = None  # of them, who must have a record before it counts; None: all but one,
+    # so that a record on fewer than two is never acknowledged and the loss of one broker stops nothing
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ def adapters_for(config: Config, name: str) -> Adapters:
     """Real adapters for node `name`: with a local store if it is one of [nodes], else a client's without."""
     from halog.adapters.channel import TcpChannel
     from halog.adapters.kafka_log import KafkaLog
+    from halog.adapters.kafka_topics import Copies
     from halog.adapters.zk_coordinator import ZkCoordinator
 
     bootstrap, zookeeper = addresses(config)
@@ -40,7 +41,8 @@ def adapters_for(config: Config, name: str) -> Adapters:
     store = None if node is None else open_store(node.data_dir)
     try:
         coordinator = ZkCoordinator(zookeeper, config.cluster.name, session_timeout_ms=config.timing.session_timeout_ms)
-        return Adapters(KafkaLog(bootstrap), coordinator, TcpChannel(config.limits.max_frame_bytes), store)
+        log = KafkaLog(bootstrap, Copies(config.site.replication_factor, config.site.min_insync_replicas))
+        return Adapters(log, coordinator, TcpChannel(config.limits.max_frame_bytes), store)
     except BaseException:
         if store is not None:
             store.close()

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from halog.adapters.zk_coordinator import ZkCoordinator
-from halog.errors import UnreachableError
+from halog.errors import CoordinatorError, UnreachableError
 from halog.ports import SessionState, Versioned
 from tests.contract.rigs_coordinator import States, ZkRig, wait_for
 
@@ -49,6 +49,26 @@ def test_lost_is_told_by_our_own_clock(zookeeper: ZkRig) -> None:
         zookeeper.site.resume("zookeeper")
     wait_for(lambda: states[-1] is CONNECTED)
     assert c.create("/live/c", b"", ephemeral=True)
+
+
+@pytest.mark.feature("N4")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_answer_out_of_order_costs_the_session_and_no_more(zookeeper: ZkRig) -> None:
+    """kazoo's connection thread ends for good at one (seen with three servers): LOST is told, another session begins,
+    and watches hold on it."""
+    states, told = States(), []
+    c = zookeeper.open(states)
+    c.watch("/n", lambda path, value: told.append(value))
+    before = c.session_id
+    c._client._pending.append((None, None, 4_711))  # as if it had asked something else first
+    with pytest.raises((UnreachableError, CoordinatorError)):
+        c.get("/n")
+    wait_for(lambda: states[-1] is CONNECTED and len(states) > 1, timeout_s=10)
+    assert LOST in states
+    assert c.session_id != before
+    assert c.create("/n", b"1")
+    wait_for(lambda: bool(told) and told[-1] == Versioned(b"1", 0))
+    c.close()
 
 
 def test_nobody_there_is_unreachable() -> None:

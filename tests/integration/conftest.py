@@ -1,23 +1,18 @@
-"""What integration tests share: one real Kafka and one real ZooKeeper for the whole run."""
+"""What integration tests share: one site for the whole run, embedded or (`--site containers`) three servers of each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from halog.embedded import EmbeddedSite
+from tests.integration.site import Site
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedSite]:
+def site(request: pytest.FixtureRequest) -> Site:
     """A running site: `site.info.bootstrap`, `site.info.zookeeper`; `site.kill("kafka")`, `restart`, `pause`, `resume`.
 
     Shared: a test that hurts a server brings it back (`start_server`, `resume`) before it ends.
     """
-    running = EmbeddedSite(tmp_path_factory.mktemp("site"))
-    running.start()
-    try:
-        yield running
-    finally:
-        running.stop()
+    kind = "container_site" if request.config.getoption("--site") == "containers" else "embedded_site"
+    running: Site = request.getfixturevalue(kind)
+    return running

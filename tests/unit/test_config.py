@@ -133,6 +133,9 @@ def test_tables_read_from_a_file_cannot_be_changed(tmp_path: Path) -> None:
         nodes["X"] = NodeConfig(Path("/x"))
 
 
+SERVERS = 'bootstrap = "a:1"\nzookeeper = "b:1"\n'
+THREE = "replication_factor = 3\nmin_insync_replicas = "
+
 WRONG: list[tuple[str, str, str, str]] = [
     ('[cluster]\nname = "fleet"', "", "cluster", "is missing"),
     ('name = "fleet"', "", "cluster.name", "is missing"),
@@ -157,6 +160,11 @@ WRONG: list[tuple[str, str, str, str]] = [
     ('embedded = "var/site"', 'embedded = ""', "site.embedded", "must not be empty"),
     ('embedded = "var/site"', 'bootstrap = "a:0"\nzookeeper = "b:1"', "site.bootstrap", "needs a port"),
     ('embedded = "var/site"', 'bootstrap = "a:1"\nzookeeper = "b"', "site.zookeeper", "host:port"),
+    ('embedded = "var/site"', f"{SERVERS}min_insync_replicas = 1", "site.min_insync_replicas", "needs site.repl"),
+    ('embedded = "var/site"', f"{SERVERS}replication_factor = 8", "site.replication_factor", "must be 1 to 7, is 8"),
+    ('embedded = "var/site"', f"{SERVERS}{THREE}1", "site.min_insync_replicas", "must be 2 or 3 with"),
+    ('embedded = "var/site"', f"{SERVERS}{THREE}4", "site.min_insync_replicas", "must be 2 or 3 with"),
+    ('embedded = "var/site"', 'embedded = "x"\nreplication_factor = 3', "site.replication_factor", "one broker"),
     ('modules = ["fleet.model"]', 'modules = "fleet.model"', "application.modules", "list of strings"),
     ('modules = ["fleet.model"]', "modules = [1]", "application.modules", "list of strings"),
     ('modules = ["fleet.model"]', 'modules = ["fleet/model"]', "application.modules", "no module name"),

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from halog.embedded import EmbeddedSite
+from tests.integration.site import Site
 
 FLEET = """
 import halog.schema as schema
@@ -145,7 +145,7 @@ class Cluster:
 
 
 @pytest.fixture
-def prepared(site: EmbeddedSite, tmp_path: Path) -> Iterator[Cluster]:
+def prepared(site: Site, tmp_path: Path) -> Iterator[Cluster]:
     """A configuration; no node is running yet."""
     made = Cluster(tmp_path, site.info.bootstrap, site.info.zookeeper)
     try:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from halog.embedded import EmbeddedSite
 from tests.integration.cluster.harness import Cluster, Make
+from tests.integration.site import Site
 
 LOG_LINES = 60
 
@@ -18,7 +18,7 @@ LOG_LINES = 60
 class Shared:
     """One cluster of three for all tests that leave it able to work; a failed test's is thrown away."""
 
-    def __init__(self, site: EmbeddedSite, factory: pytest.TempPathFactory) -> None:
+    def __init__(self, site: Site, factory: pytest.TempPathFactory) -> None:
         self.site, self.factory = site, factory
         self.cluster: Cluster | None = None
 
@@ -35,7 +35,7 @@ class Shared:
 
 
 @pytest.fixture(scope="session")
-def shared(site: EmbeddedSite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+def shared(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     kept = Shared(site, tmp_path_factory)
     try:
         yield kept
@@ -57,7 +57,7 @@ def cluster(shared: Shared, request: pytest.FixtureRequest) -> Iterator[Cluster]
 
 
 @pytest.fixture
-def make(site: EmbeddedSite, tmp_path: Path) -> Iterator[Make]:
+def make(site: Site, tmp_path: Path) -> Iterator[Make]:
     """`make(nodes="AB", every=100, …)`: a cluster of this test's own, not started yet."""
     with ExitStack() as stack:
 
@@ -82,6 +82,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         item.called = report  # type: ignore[attr-defined]
     if report.failed:
         for cluster in _clusters(item):
+            for server, said in getattr(cluster.site, "describe", dict)().items():
+                report.sections.append((server, said))
             report.sections.append((f"{cluster.name} as it is", cluster.describe()))
             for log in sorted(cluster.directory.glob("*.err")):
                 lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]

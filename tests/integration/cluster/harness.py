@@ -19,11 +19,11 @@ from kazoo.exceptions import KazooException
 import halog
 from halog.backend import Found
 from halog.core.table import PartitionTable
-from halog.embedded import EmbeddedSite
 from halog.errors import HalogError
 from halog.runtime import frames
 from halog.runtime.open import Node
 from tests.integration.cluster.processes import Process, wait
+from tests.integration.site import Site
 
 TOML = """
 [cluster]
@@ -31,6 +31,7 @@ name = "{name}"
 [site]
 bootstrap = "{bootstrap}"
 zookeeper = "{zookeeper}"
+replication_factor = {copies}
 [application]
 modules = ["{module}"]
 [zones.home]
@@ -67,7 +68,7 @@ class Cluster:
     def __init__(
         self,
         directory: Path,
-        site: EmbeddedSite,
+        site: Site,
         *,
         nodes: str = "ABC",
         partitions: int = 6,
@@ -86,6 +87,7 @@ class Cluster:
         self.name = f"it{uuid.uuid4().hex[:10]}"
         self.values: dict[str, object] = {
             "name": self.name, "bootstrap": site.info.bootstrap, "zookeeper": site.info.zookeeper, "module": module,
+            "copies": len(site.info.bootstrap.split(",")),
             "zone": ", ".join(f'"{n}"' for n in nodes), "partitions": partitions, "sync": sync, "async_": async_,
             "every": every, "keep": keep, "silent_ms": silent_ms, "session_ms": SESSION_MS,
             "local_sync": local_sync, "remote_sync": remote_sync, "quorum": str(quorum).lower(), "stay_ms": stay_ms,

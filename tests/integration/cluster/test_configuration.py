@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import halog
+from halog.embedded import EmbeddedSite
 from halog.errors import ConfigError, DuplicateNodeError, HalogError, RefusedError
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster
@@ -28,9 +29,12 @@ def changed(cluster: Cluster, old: str, new: str) -> Path:
 
 def embedded(cluster: Cluster) -> Path:
     """The same cluster, its servers found by the data directory of the embedded site."""
-    info = cluster.site.info
+    site = cluster.site
+    if not isinstance(site, EmbeddedSite):
+        pytest.skip("only an embedded site has a data directory")
+    info = site.info
     servers = f'bootstrap = "{info.bootstrap}"\nzookeeper = "{info.zookeeper}"'
-    return changed(cluster, servers, f'embedded = "{cluster.site.data_dir}"')
+    return changed(cluster, servers, f'embedded = "{site.data_dir}"')
 
 
 @pytest.mark.feature("O3", "R5")

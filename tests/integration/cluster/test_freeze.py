@@ -63,6 +63,7 @@ class Waiting:
             return frames.decode_reply(said.read(int.from_bytes(said.read(4), "big")))
 
 
+@pytest.mark.containers
 @pytest.mark.feature("P10", "R1", "N4")
 def test_a_zombie_steps_down_by_itself(cluster: Cluster, leader: str) -> None:
     """Frozen under load beyond its ZooKeeper session, it is replaced and callers do not notice. Awake, it finds commits

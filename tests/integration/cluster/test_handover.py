@@ -14,6 +14,7 @@ from tests.integration.cluster.test_kill import whole_again
 pytestmark = pytest.mark.timeout(180)
 
 
+@pytest.mark.containers
 @pytest.mark.feature("P10", "R1")
 def test_a_partition_handed_over_back_and_forth_under_load(cluster: Cluster) -> None:
     """Each hand-over is the last record of its epoch, the next is opened by the named node; nobody gets an error."""

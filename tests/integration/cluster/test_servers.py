@@ -7,7 +7,6 @@ from contextlib import suppress
 
 import pytest
 
-from halog.embedded import EmbeddedSite
 from halog.embedded.model import ServerName
 from halog.errors import SiteError
 from tests.contract.proxy import Proxy
@@ -16,6 +15,7 @@ from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.load import Load
 from tests.integration.cluster.processes import passes, wait
 from tests.integration.cluster.test_kill import whole_again
+from tests.integration.site import Site
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -25,7 +25,7 @@ SERVES_AGAIN_S = 20.0
 
 
 @pytest.fixture(autouse=True)
-def mended(site: EmbeddedSite) -> Iterator[None]:
+def mended(site: Site) -> Iterator[None]:
     """Whatever a test did to the servers, both run afterwards."""
     yield
     for server in SERVERS:
@@ -34,8 +34,9 @@ def mended(site: EmbeddedSite) -> Iterator[None]:
                 mend(server)
 
 
+@pytest.mark.containers
 @pytest.mark.feature("O3", "R1")
-def test_the_broker_is_killed_and_started_again(cluster: Cluster, site: EmbeddedSite) -> None:
+def test_the_broker_is_killed_and_started_again(cluster: Cluster, site: Site) -> None:
     """Callers wait and are served; what was in flight is settled by its id."""
     with Load(cluster.client(), "broker") as load:
         site.kill("kafka")
@@ -47,7 +48,7 @@ def test_the_broker_is_killed_and_started_again(cluster: Cluster, site: Embedded
 
 
 @pytest.mark.feature("O3", "R1")
-def test_the_broker_stands_still_for_three_seconds(cluster: Cluster, site: EmbeddedSite) -> None:
+def test_the_broker_stands_still_for_three_seconds(cluster: Cluster, site: Site) -> None:
     """Less than the append deadline: nobody is deposed for it, and nobody gets an error."""
     with Load(cluster.client(), "pause") as load:
         before = {t.name: (t.epoch, t.active) for t in cluster.tables()}
@@ -62,7 +63,7 @@ def test_the_broker_stands_still_for_three_seconds(cluster: Cluster, site: Embed
 
 
 @pytest.mark.feature("O3", "P10", "R4")
-def test_commits_go_on_without_zookeeper(cluster: Cluster, site: EmbeddedSite) -> None:
+def test_commits_go_on_without_zookeeper(cluster: Cluster, site: Site) -> None:
     """Killed, it is away for longer than its sessions; partitions serve on. Back, it is told who is there, and a node
     killed then is replaced as ever."""
     with Load(cluster.client(), "zookeeper") as load:
@@ -83,7 +84,7 @@ def test_commits_go_on_without_zookeeper(cluster: Cluster, site: EmbeddedSite) -
 
 
 @pytest.mark.feature("O3", "R1")
-def test_both_servers_are_killed_and_started_again(cluster: Cluster, site: EmbeddedSite) -> None:
+def test_both_servers_are_killed_and_started_again(cluster: Cluster, site: Site) -> None:
     """As after the machine came back with the nodes still there."""
     with Load(cluster.client(), "both") as load:
         site.kill("zookeeper")
@@ -97,10 +98,10 @@ def test_both_servers_are_killed_and_started_again(cluster: Cluster, site: Embed
 
 
 @pytest.mark.feature("N4", "R5", "P10")
-def test_a_node_cut_off_from_zookeeper_serves_on_until_it_is_replaced(cluster: Cluster, site: EmbeddedSite) -> None:
+def test_a_node_cut_off_from_zookeeper_serves_on_until_it_is_replaced(cluster: Cluster, site: Site) -> None:
     """Its session ends although it lives and answers. Callers still reach it; since it could change no node list any
     more, the others take over; back, the same run is registered again and a replica."""
-    proxy = Proxy(site.info.zookeeper)
+    proxy = Proxy(site.info.zookeeper.split(",")[0])
     cut_off = cluster.table("p-0").node_list[0]
     try:
         cluster.processes[cut_off].terminate()

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from halog.embedded import EmbeddedSite
 from halog.runtime.open import Node
 from tests.integration.cluster.harness import Cluster
+from tests.integration.site import Site
 
 SHOP = "tests.integration.objects.shop"
 _NAMES = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def cluster(site: EmbeddedSite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     made = Cluster(
         tmp_path_factory.mktemp("objects"),
         site,

@@ -9,17 +9,17 @@ from collections.abc import Iterator
 import pytest
 
 import halog
-from halog.embedded import EmbeddedSite
 from halog.runtime.open import Node
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.processes import wait
 from tests.integration.objects.shop import Shelf
+from tests.integration.site import Site
 
 SHOP = "tests.integration.objects.shop"
 
 
 @pytest.fixture
-def both(site: EmbeddedSite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Node]]:
+def both(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Node]]:
     """Node A is a process, node B is this one."""
     cluster = Cluster(
         tmp_path_factory.mktemp("here"),

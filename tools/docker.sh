@@ -1,0 +1,68 @@
+#!/bin/sh
+# What the container tests and `make compose` need: a running Docker, and an image to build on. Installs Docker and
+# starts it where it may (root on Debian); where no registry is reachable, makes the base from Debian's packages.
+# `tools/docker.sh compose` sees to compose v2, too. Safe to repeat. One line on stderr and exit code 1 if it cannot: what needs no containers goes on without.
+set -eu
+BASE=halog-base # tests/containers/available.py looks for it
+COMPOSE=v2.29.7
+LOG=/var/log/halog-dockerd.log
+say() { echo "docker: $*" >&2; }
+fail() { say "$*"; exit 1; }
+runs() { docker info >/dev/null 2>&1; }
+is_root() { [ "$(id -u)" = 0 ]; }
+
+debian() { # packages
+    is_root && command -v apt-get >/dev/null || fail "$* is missing: install it by hand"
+    say "installing $*"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get install -y -q --no-install-recommends "$@" >/dev/null 2>&1 ||
+        { apt-get update -q >/dev/null 2>&1 && apt-get install -y -q --no-install-recommends "$@" >/dev/null 2>&1; } ||
+        fail "cannot install $*"
+}
+
+start() { # dockerd's options
+    say "starting dockerd $*"
+    setsid nohup dockerd "$@" >"$LOG" 2>&1 </dev/null &
+    started=$!
+    for _ in $(seq 60); do
+        runs && return 0
+        kill -0 "$started" 2>/dev/null || return 1
+        sleep 0.5
+    done
+    kill "$started"
+    return 1
+}
+
+if ! runs; then
+    is_root || fail "Docker does not answer, and only root can start it"
+    if ! command -v dockerd >/dev/null || ! command -v iptables >/dev/null; then debian docker.io iptables; fi
+    # A sandbox may have no iptables (published ports work without, by Docker's own proxy), or no overlay file system.
+    start || start --iptables=false --ip6tables=false || start --iptables=false --ip6tables=false --storage-driver=vfs ||
+        fail "dockerd does not start: $(tail -n 1 "$LOG")"
+fi
+
+if [ "${1:-}" = compose ] && ! docker compose version >/dev/null 2>&1; then
+    command -v go >/dev/null || fail "docker compose (v2) is missing: install docker-compose-v2 or docker-compose-plugin"
+    say "building docker compose $COMPOSE (ten minutes, once)"
+    made=$(mktemp -d)
+    GOBIN=$made go install "github.com/docker/compose/v2/cmd@$COMPOSE" >"$made/log" 2>&1 || fail "go: $(tail -n 1 "$made/log")"
+    mkdir -p ~/.docker/cli-plugins
+    mv "$made/cmd" ~/.docker/cli-plugins/docker-compose
+    rm -rf "$made"
+fi
+
+has() { docker image inspect "$1" >/dev/null 2>&1; }
+jre=${HALOG_JRE_IMAGE:-eclipse-temurin:17-jre}
+python=${HALOG_PYTHON_IMAGE:-python:3.11-slim}
+if { has "$jre" && has "$python"; } || has "$BASE"; then exit 0; fi
+say "fetching $jre and $python"
+if timeout 120 docker pull -q "$jre" >/dev/null 2>&1 && timeout 120 docker pull -q "$python" >/dev/null 2>&1; then exit 0; fi
+is_root || fail "no registry is reachable, and only root can make a base image"
+command -v debootstrap >/dev/null || debian debootstrap
+say "no registry is reachable: making $BASE from Debian's packages (two minutes, once)"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+debootstrap --variant=minbase --include=openjdk-17-jre-headless,python3,python3-venv bookworm "$scratch/root" \
+    >"$scratch/log" 2>&1 || fail "debootstrap: $(tail -n 1 "$scratch/log")"
+rm -rf "$scratch/root/var/cache/apt/archives" "$scratch/root/var/lib/apt/lists"
+tar -C "$scratch/root" -c . | docker import - "$BASE" >/dev/null
