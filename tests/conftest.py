@@ -10,8 +10,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from tools import features
+
+# Whoever changes nothing sees the same result: a build must not fail by chance, nor because its machine is slow.
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("explore", deadline=None)  # HYPOTHESIS_PROFILE=explore: other examples each time
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 if TYPE_CHECKING:
     from halog.embedded import EmbeddedSite
