@@ -11,7 +11,6 @@ from tests.integration.cluster import conftest as clusters
 
 cluster = clusters.cluster
 make = clusters.make
-shared = clusters.shared
 pytest_runtest_makereport = clusters.pytest_runtest_makereport
 
 
@@ -19,6 +18,16 @@ pytest_runtest_makereport = clusters.pytest_runtest_makereport
 def site(container_site: ContainerSite) -> ContainerSite:
     """Three brokers, three ZooKeeper servers."""
     return container_site
+
+
+@pytest.fixture(scope="module")
+def shared(site: ContainerSite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[clusters.Shared]:
+    """Gone before the cluster suite begins its own: six nodes that look for three lost brokers starve them."""
+    kept = clusters.Shared(site, tmp_path_factory)
+    try:
+        yield kept
+    finally:
+        kept.drop()
 
 
 @pytest.fixture
