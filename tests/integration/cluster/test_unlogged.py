@@ -48,8 +48,9 @@ def kill_both(cluster: Cluster) -> tuple[list[str], str]:
     (third,) = set("ABC") - set(both)
     with Load(node, "both", threads=1) as load:
         load.flows(20)
-    for name in both:
-        cluster.kill(name)
+    for do in (cluster.freeze, cluster.kill):  # none of them is to see the other one die
+        for name in both:
+            do(name)
     wait(lambda: "HALOG-1018 partition p-0" in cluster.log_of(third), "the third one says what it waits for")
     assert "partition p-0: claiming" not in cluster.log_of(third)[-2_000:]
     return both, third
