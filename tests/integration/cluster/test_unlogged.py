@@ -63,7 +63,8 @@ def goes_on(cluster: Cluster, tail: str) -> None:
 
 def test_with_all_that_had_it_in_memory_gone_nobody_goes_on_until_an_operator_says_so(unlogged: Cluster) -> None:
     node = unlogged.client()
-    _, third = kill_both(unlogged)
+    both, third = kill_both(unlogged)
+    wait(lambda: not set(both) & set(unlogged.registered()), "ZooKeeper knows that they are gone")
     halog(unlogged, "partition", "accept-loss", "p-0")
     goes_on(unlogged, tails(node, "accepted-")["p-0"][0])
     assert unlogged.table("p-0").node_list == (third,)
