@@ -176,8 +176,10 @@ def _no_power(site: EmbeddedSite, flushed: Flushed, cluster: Nine, writers: Writ
     writers.flow()
     site.kill("kafka")
     lost = flushed.lose_power(site.data_dir / "kafka" / "data", cluster.name)
-    cut = {cell.policy: lost[f"{cluster.name}.{cell.policy}.log-0"] > 0 for cell in writers.cells.values()}
-    assert cut == {name_of(local, remote): local != "SYNC" for local, remote in COMBINATIONS}
+    for (local, _), cell in writers.cells.items():  # what was on its way may be cut everywhere
+        assert local == "SYNC" or lost[f"{cluster.name}.{cell.policy}.log-0"] > 1_000, (
+            f"{cell.policy}: too little was lost"
+        )
     assert lost[f"{cluster.name}.schemas-0"] == 0, "without it nobody could read what is left"
     site.start_server("kafka")
     for (local, _), cell in writers.cells.items():
