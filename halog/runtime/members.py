@@ -48,7 +48,7 @@ class _Link:
     """What is known of one other hosting node."""
 
     __slots__ = (
-        "dialled_ms", "dialling", "down_before", "heard_ms", "info", "left", "peer", "retry_ms",
+        "dialled_ms", "dialling", "down_before", "heard_ms", "info", "left", "lost", "peer", "retry_ms",
         "unregistered_ms", "up",
     )  # fmt: skip
 
@@ -65,6 +65,8 @@ class _Link:
         self.down_before = False
         """Was it up, and then not? What comes up for the first time tells so itself."""
         self.left = False
+        self.lost = ""
+        """Why it went down last."""
 
 
 class Membership:
@@ -118,7 +120,7 @@ class Membership:
                     dial.append(name)
         for name in dial:
             self._dial_soon(name)
-        self._publish("registrations changed")
+        self._publish()
 
     def heard(self, node: str, incarnation: int) -> None:
         """A frame of this member arrived."""
@@ -130,7 +132,7 @@ class Membership:
             link.up = True
             if link.down_before:
                 self.noticed(node, True, "it answers again")
-            self._publish(f"{node} answers")
+            self._publish()
 
     def said_goodbye(self, node: str, incarnation: int) -> None:
         """The member leaves on purpose."""
@@ -274,18 +276,26 @@ class Membership:
 
     def _down(self, link: _Link, why: str) -> None:
         if link.up:
+            link.lost = why  # before it is down: whoever publishes first says why
             link.up, link.down_before = False, True
             if not link.left:  # else it told so itself
                 self.noticed(link.info.name, False, why)
-            self._publish(f"{link.info.name}: {why}")
+            self._publish()
 
-    def _publish(self, why: str) -> None:
+    def _publish(self) -> None:
         with self._notify:
-            alive = frozenset({self.me.member, *(link.info.member for link in list(self.links.values()) if link.up)})
+            links = dict(self.links)
+            alive = frozenset({self.me.member, *(link.info.member for link in links.values() if link.up)})
             if alive == self._told:
                 return
+            why = [self._lost(links[m.node], m) for m in sorted(self._told - alive)]
+            why += [f"{m.node} answers" for m in sorted(alive - self._told - {self.me.member})]
             self._told = self._alive = alive
-            self.changed(alive, why)
+            self.changed(alive, "; ".join(why))
+
+    @staticmethod
+    def _lost(link: _Link, member: Member) -> str:
+        return f"{member.node}: {link.lost if link.info.member == member else 'it started again'}"
 
     @property
     def alive(self) -> frozenset[Member]:

@@ -31,6 +31,8 @@ class Wire:
 
     def drop(self, address: str) -> None: ...
 
+    def close(self) -> None: ...
+
     def request(self, address: str, frame: bytes, timeout_s: float) -> bytes:
         self.asked.append(address)
         return frames.encode(frames.Valid())
@@ -113,3 +115,27 @@ def test_a_node_that_lost_its_registration_is_still_asked() -> None:
     router.nodes_seen({})
     router._once("B", b"", until=1e12)
     assert wire.asked == [OTHER.address]
+
+
+@pytest.mark.feature("Q4")
+def test_whoever_tells_that_a_node_is_gone_says_why(seen: Membership, clock: Clock) -> None:
+    """Its registration went while its silence was being told: the cause is the silence, not the telling."""
+    told: list[str] = []
+    seen.changed = lambda alive, why: told.append(why)
+    seen.noticed = lambda *_: seen.registrations({"A": ME})
+    clock.ms += 1
+    seen.tick()
+    clock.ms += 601  # not more than the tick allows at once: this process was awake
+    seen._ticked_ms = clock.ms - 100
+    seen.tick()
+    assert told == ["B: silent for 602 ms"]
+
+
+@pytest.mark.feature("Q4")
+def test_a_node_that_started_again_is_gone_for_that(seen: Membership) -> None:
+    told: list[str] = []
+    seen.changed = lambda alive, why: told.append(why)
+    again = NodeInfo("B", 2, OTHER.address, 0, True, 0, "")
+    seen.registrations({"A": ME, "B": again})
+    seen.heard("B", 2)
+    assert told == ["B: it started again", "B answers"]
