@@ -70,11 +70,8 @@ def embedded_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded
     from halog.embedded import EmbeddedSite
 
     running = EmbeddedSite(tmp_path_factory.mktemp("site"))
-    running.start()
-    try:
+    with running:
         yield running
-    finally:
-        running.stop()
 
 
 @pytest.fixture(scope="session")
@@ -87,11 +84,8 @@ def container_site() -> Iterator[ContainerSite]:
     from tests.containers.site import ContainerSite
 
     running = ContainerSite()
-    running.start()
-    try:
+    with running:
         yield running
-    finally:
-        running.stop()
 
 
 def pytest_configure(config: pytest.Config) -> None:

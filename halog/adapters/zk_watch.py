@@ -7,6 +7,7 @@ the newest value is told last. Never blocks: all reads are asynchronous.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,7 @@ from halog.ports import Versioned
 _NEVER = object()
 
 
-class Watch:
+class Watch(ABC):
     """Base: `arm` may be called at any time; kazoo keeps at most one watcher of ours, as `_fired` is one object."""
 
     def __init__(self, client: Any, path: str, deliver: Callable[[Callable[[], None]], None]) -> None:
@@ -26,9 +27,9 @@ class Watch:
         self._watcher = self._fired
         self._told: object = _NEVER
 
+    @abstractmethod
     def arm(self) -> None:
         """Read, with the watch set by the read."""
-        raise NotImplementedError
 
     def _fired(self, event: Any) -> None:
         if event.type != EventType.NONE:  # NONE: the session ended; CONNECTED will arm us
@@ -48,8 +49,9 @@ class Watch:
             self._told = mark
             self._deliver(job)
 
+    @abstractmethod
     def _told_absent(self) -> None:
-        raise NotImplementedError
+        """The node is not there."""
 
 
 class DataWatch(Watch):

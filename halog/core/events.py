@@ -67,9 +67,8 @@ class LogLost(msgspec.Struct, frozen=True):
 
 class Submitted(msgspec.Struct, frozen=True):
     """A transaction asks to commit. `reads` are (index key, version read); `found` the store's version now of every
-    key read or changed (-1: absent). A repeated `tx` joins the first attempt or gets its result. `epoch` is the highest
-    epoch number the initiator knew of when it asked: a writer below it may not know what became of an earlier attempt,
-    and must not judge this one."""
+    key read or changed (-1: absent). A repeated `tx` joins the first attempt or gets its result. `epoch`: the highest
+    the initiator knew of; a writer below it may not know what became of an earlier attempt, and must not judge it."""
 
     token: int
     tx: bytes
@@ -159,24 +158,9 @@ class Ticked(msgspec.Struct, frozen=True):
 
 
 Event = (
-    TableSeen
-    | AliveChanged
-    | EntriesRead
-    | LogEnd
-    | Taken
-    | LogLost
-    | Submitted
-    | Asked
-    | Appended
-    | AppendFailed
-    | ReplicaAck
-    | Pushed
-    | PositionAsked
-    | PositionTold
-    | CasDone
-    | HandOverAsked
-    | Ticked
-)
+    TableSeen | AliveChanged | EntriesRead | LogEnd | Taken | LogLost | Submitted | Asked | Appended | AppendFailed
+    | ReplicaAck | Pushed | PositionAsked | PositionTold | CasDone | HandOverAsked | Ticked
+)  # fmt: skip
 
 
 # --- results --------------------------------------------------------------------------------------------------------
@@ -286,8 +270,8 @@ class StopReading(msgspec.Struct, frozen=True):
 
 
 class Apply(msgspec.Struct):
-    """Apply accepted records that follow each other in the log to the objects, storing `state` and `next_offset`, those
-    behind the last, in the same write. (It grows while the step that makes it goes on.)"""
+    """Apply accepted records, one after the other in the log, storing `state` and `next_offset` behind the last with
+    them. (It grows while the step that makes it goes on.)"""
 
     records: list[Record]
     state: ChainState
@@ -383,21 +367,6 @@ class Tell(msgspec.Struct, frozen=True):
 
 
 Effect = (
-    Append
-    | EndSession
-    | Read
-    | StopReading
-    | Apply
-    | Show
-    | Keep
-    | Save
-    | Reply
-    | SetTable
-    | Refresh
-    | AskPositions
-    | TellPosition
-    | SendAck
-    | Push
-    | RoleChanged
-    | Tell
-)
+    Append | EndSession | Read | StopReading | Apply | Show | Keep | Save | Reply | SetTable | Refresh | AskPositions
+    | TellPosition | SendAck | Push | RoleChanged | Tell
+)  # fmt: skip

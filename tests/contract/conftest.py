@@ -19,11 +19,8 @@ from tests.contract.rigs_store import MemoryStoreRig, RocksRig, StoreRig
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedSite]:
     site = EmbeddedSite(tmp_path_factory.mktemp("contract-site"))
-    site.start()
-    try:
+    with site:
         yield site
-    finally:
-        site.stop()
 
 
 @pytest.fixture(params=["memory", "kafka"])

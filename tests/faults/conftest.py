@@ -39,22 +39,16 @@ class Shared(clusters.Shared):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedSite]:
     """The suite's own servers."""
     running = EmbeddedSite(tmp_path_factory.mktemp("faults-site"))
-    running.start()
-    try:
+    with running:
         yield running
-    finally:
-        running.stop()
 
 
 @pytest.fixture
 def own_site(tmp_path: Path) -> Iterator[EmbeddedSite]:
     """Servers of one test that leaves them beyond repair."""
     running = EmbeddedSite(tmp_path / "site")
-    running.start()
-    try:
+    with running:
         yield running
-    finally:
-        running.stop()
 
 
 @pytest.fixture(scope="session")
