@@ -4,11 +4,14 @@ may wait for it.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
 from halog.core.table import PartitionTable
 from halog.ports import Coordinator
+
+logger = logging.getLogger("halog.refreshing")
 
 WAIT_S = 0.1
 """One wait for something to read."""
@@ -24,6 +27,8 @@ class Refreshing:
         self._coordinator, self._seen = coordinator, seen
         self._stale: set[str] = set()
         self._known = threading.Event()
+        self._failed = ""
+        """What was logged last: an attempt that fails as the one before it is not news."""
 
     def ask(self, name: str) -> None:
         """This partition's table is to be read again."""
@@ -38,9 +43,17 @@ class Refreshing:
             name = self._stale.pop()
             try:
                 self._read(name)
-            except Exception:
-                self._stale.add(name)
+                self._failed = ""
+            except Exception as error:
+                self._tried(name, error)
                 closing.wait(PAUSE_S)
+
+    def _tried(self, name: str, error: Exception) -> None:
+        self._stale.add(name)
+        said = f"{type(error).__name__}: {error}"
+        if said != self._failed:
+            self._failed = said
+            logger.warning("the table of partition %s cannot be read, going on trying: %s", name, said)
 
     def _read(self, name: str) -> None:
         path = f"partitions/{name}"

@@ -1,0 +1,47 @@
+"""Tables that are to be read again (P10)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from halog.core.table import PartitionTable
+from halog.errors import UnreachableError
+from halog.ports import Versioned
+from halog.runtime import refreshing
+from halog.runtime.refreshing import Refreshing
+
+TABLE = PartitionTable("p", "0" * 32, "topic", 0, "policy", ("A",), 0)
+
+
+class Away:
+    """A coordinator that cannot be reached the first few times."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def sync(self, path: str) -> None:
+        if self.times > 0:
+            self.times -= 1
+            raise UnreachableError("nobody answers")
+
+    def get(self, path: str) -> Versioned:
+        return Versioned(TABLE.to_bytes(), 7)
+
+
+@pytest.mark.feature("P10")
+def test_a_table_that_cannot_be_read_is_tried_again_and_said_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refreshing, "PAUSE_S", 0.001)
+    seen: list[tuple[str, int]] = []
+    made = Refreshing(Away(3), lambda name, version, table: seen.append((name, version)))  # type: ignore[arg-type]
+    made.ask("p")
+    with caplog.at_level(logging.WARNING, logger="halog"):
+        made.turn(threading.Event())
+    assert seen == [("p", 7)]
+    assert [r.message for r in caplog.records] == [
+        "the table of partition p cannot be read, going on trying: UnreachableError: nobody answers"
+    ]
