@@ -146,6 +146,10 @@ class Cluster:
                 some.create(obj)
 
 
+BUSY_S = 10.0
+"""A node of these tests shares its two cores with eight other test files: slow is not silent."""
+
+
 def wait_until(holds: Callable[[], object], seconds: float = 10.0) -> None:
     until = time.monotonic() + seconds
     while not holds():
@@ -159,6 +163,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
     made = Cluster(tmp_path)
     monkeypatch.setattr("halog.cli.connection.adapters_for", made.adapters)
     monkeypatch.setenv("HALOG_CONFIG", str(made.path))
+    monkeypatch.setattr("halog.cli.survey.NODE_ANSWER_S", BUSY_S)
     try:
         for name in "ABC":
             made.start(name)
