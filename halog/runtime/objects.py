@@ -24,6 +24,7 @@ import msgspec
 
 from halog.backend import Found
 from halog.core import records
+from halog.core.caches import make_room
 from halog.core.chain import ChainState
 from halog.core.ids import ABSENT, REF_BYTES, TX_BYTES
 from halog.core.outcomes import Outcomes
@@ -176,8 +177,7 @@ class ObjectTable:
                 cache.pop(c.key, None)
             else:
                 cache[c.key] = Found(c.ref, lsn, c.value, c.key)
-        while len(cache) > self.limit:
-            del cache[next(iter(cache))]
+        make_room(cache, self.limit)
 
     # --- before the log ---
 
@@ -224,8 +224,7 @@ class ObjectTable:
                 return None
             found = unpack_object(key, data)
             self.cache[found.key] = found
-            if len(self.cache) > self.limit:
-                del self.cache[next(iter(self.cache))]
+            make_room(self.cache, self.limit)
             return found
 
     def version(self, key: bytes) -> int:

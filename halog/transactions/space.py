@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from halog.backend import Backend, Found
+from halog.core.caches import make_room
 from halog.core.ids import ABSENT
 from halog.errors import RecordFormatError, UnknownTypeError
 from halog.schema.definition import ID_BYTES, Definition
@@ -144,9 +145,8 @@ class Space:
         return image
 
     def _keep(self, key: bytes, image: Image) -> None:
-        if len(self.images) >= MAX_IMAGES:
-            self.images.pop(next(iter(self.images)), None)
         self.images[key] = image
+        make_room(self.images, MAX_IMAGES)
 
     def after(self, before: Image, obj: Any, data: bytes) -> Image | None:
         """What an object that was `before` and now has the bytes `data` will be once they are committed; None if
