@@ -218,6 +218,9 @@ class Store(Protocol):
 
     def get(self, key: bytes) -> bytes | None: ...
 
+    def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
+        """As `get` for each, in the order asked."""
+
     def scan(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Keys with `prefix` that are greater than `after`, ascending, as of the call."""
 

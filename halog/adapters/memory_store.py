@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from halog.errors import ClosedError, StoreError
 
@@ -59,6 +59,9 @@ class MemoryStore:
     def get(self, key: bytes) -> bytes | None:
         self._check()
         return self._data.get(key)
+
+    def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
+        return [*map(self.get, keys)]
 
     def scan(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         return self.snapshot().scan(prefix, after)

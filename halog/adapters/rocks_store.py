@@ -15,7 +15,7 @@ import fcntl
 import itertools
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,13 @@ class RocksStore:
         try:
             value: bytes | None = self._get(key)
             return value
+        except Exception as e:
+            raise self._error(e) from None
+
+    def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
+        try:
+            values: Any = self._db.get(list(keys))  # typed as what one key gives
+            return values  # type: ignore[no-any-return]
         except Exception as e:
             raise self._error(e) from None
 

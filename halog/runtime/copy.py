@@ -313,7 +313,8 @@ class Copy:
             version = self.objects.version
             for key, _ in work.reads:
                 found[key] = version(key)
-            changes = [self._change(w, found) for w in work.writes]
+            look = self.objects.lookup([w.key for w in work.writes])
+            changes = [self._change(w, found, look) for w in work.writes]
             self._served = not self.early
             try:
                 self._post_safely(ev.Submitted(self._expect(answer), tx, work.reads, changes, found, epoch))
@@ -324,10 +325,10 @@ class Copy:
         _tell(due)
         return tag
 
-    def _change(self, w: Any, found: dict[bytes, int]) -> records.Change:
+    def _change(self, w: Any, found: dict[bytes, int], look: Callable[[bytes], Found | None]) -> records.Change:
         before: Found | None = None
         if w.op != records.CREATE or w.key not in found:
-            before = self.objects.find(w.key)
+            before = look(w.key)
             found.setdefault(w.key, -1 if before is None else before.version)
         keep = self._keeps_before and before is not None and w.op != records.CREATE
         return records.Change(w.op, w.ref, w.key, w.value, w.replaced, before.value if keep and before else None)

@@ -22,7 +22,7 @@ class FlushedStore:
 
     def __init__(self, store: Store, every_s: float, changes: int) -> None:
         self._store, self._every_s, self._changes = store, every_s, changes
-        self.get = store.get  # as it is: reads that miss the cache go through here
+        self.get, self.get_many = store.get, store.get_many  # as they are: reads that miss the cache go through here
         self._unflushed = 0
         """Changes written since the last flush began; approximate where several copies write at once."""
         self._due = threading.Event()

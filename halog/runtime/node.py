@@ -7,6 +7,7 @@ active node, waiting out failovers.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import threading
@@ -91,8 +92,7 @@ class Runtime:
         self.session_state = SessionState.CONNECTED
         self._mapper_for, self._execute, self._publish = mapper_for, execute, publish
         self._owners: dict[str, tuple[Mapper, tuple[str, ...]]] = {}
-        self._count = self.incarnation << 22
-        self._id_lock = threading.Lock()
+        self._counts = itertools.count((self.incarnation << 22) + 1)  # threads take theirs one by one
         self._nodes_lock = threading.Lock()
         self.deadline_s = config.timing.call_deadline_ms / 1000
         self._asker = Asker(name, self.router, {}, self.deadline_s)
@@ -280,9 +280,7 @@ class Runtime:
 
     def new_reference(self) -> Reference:
         """See Backend."""
-        with self._id_lock:
-            self._count += 1
-            return Reference(self.location, self.installation, self._count)
+        return Reference(self.location, self.installation, next(self._counts))
 
     def is_active(self, partition: str) -> bool:
         """See Backend."""

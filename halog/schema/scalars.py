@@ -39,7 +39,8 @@ class Malformed(Exception):
 
 DECODE_ERRORS: Final = (Malformed, IndexError, ValueError, OverflowError, struct.error)
 
-_ONE: Final = tuple(bytes((z,)) for z in range(128))
+_SHORT: Final = tuple(bytes((z,) if z < 128 else (z & 127 | 128, z >> 7)) for z in range(2_048))
+"""Of small numbers and the lengths of most strings: a look-up is a fifth of making them."""
 _DOUBLE: Final = struct.Struct("<d")
 _UTC: Final = dt.UTC
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -51,10 +52,12 @@ _MICRO: Final = dt.timedelta(microseconds=1)
 def write_long(value: int) -> bytes:
     """A zigzag varint; `value` is an int, its range is checked here."""
     z = (value << 1) ^ (value >> 63)
-    if z < 128:
-        return _ONE[z]
+    if z < 2_048:
+        return _SHORT[z]
     if z < 16_384:
         return bytes((z & 127 | 128, z >> 7))
+    if z < 2_097_152:
+        return bytes((z & 127 | 128, z >> 7 & 127 | 128, z >> 14))
     if z >> 64:
         raise Misfit("an int of at most 64 bits", value)
     out = bytearray()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from operator import call
 from typing import Any
 
 import fastavro
@@ -108,6 +109,15 @@ class TypeInfo:
         self.encode_key = _key_encoder(self.name, b"", pairs, range(len(pairs)))
         self.index_key = _key_encoder(self.name, self.family_id, pairs, range(len(pairs)))
         self.routing_key = _key_encoder(self.name, b"", pairs, at)
+        self._routed_whole = at == list(range(len(pairs)))
+
+    def keys_of(self, obj: Any) -> tuple[bytes, bytes]:
+        """An object's index key and routing key; where the whole key routes it is encoded once."""
+        key = self.key_of(obj)
+        if self._routed_whole:
+            routing = self.routing_key(key)
+            return self.family_id + routing, routing
+        return self.index_key(key), self.routing_key(key)
 
     def check_key(self, args: Sequence[Any]) -> Key:
         """The key from what the caller gave: `get(T, a, b)`, or one tuple `get(T, (a, b))`. FieldTypeError if wrong."""
@@ -149,10 +159,13 @@ class TypeInfo:
 
 def _values_encoder(name: str, type_id: bytes, pairs: list[tuple[str, Encoder]]) -> Callable[[Sequence[Any]], bytes]:
     encoders = [e for _, e in pairs]
+    expected = len(encoders)
 
     def encode_values(values: Sequence[Any]) -> bytes:
+        if len(values) != expected:
+            raise ValueError(f"{name} has {expected} fields, not {len(values)}")
         try:
-            return type_id + b"".join([e(v) for e, v in zip(encoders, values, strict=True)])
+            return type_id + b"".join(map(call, encoders, values))
         except Misfit:
             raise field_type_error(name, misfit_at(pairs, values)) from None
 

@@ -118,9 +118,8 @@ class _Loader:
         try:
             for obj in objects:
                 info = info_of(type(obj))
-                key = info.key_of(obj)
-                index_key = info.index_key(key)
-                partition = partition_of(info.name, info.routing_key(key))
+                index_key, routing_key = info.keys_of(obj)
+                partition = partition_of(info.name, routing_key)
                 value = encode(info, obj)
                 chunk = chunks.get(partition)
                 if chunk is None:

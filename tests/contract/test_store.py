@@ -19,6 +19,14 @@ def test_writes_are_read_back_and_deleted(stores: StoreRig) -> None:
     assert s.get(b"a") is None
 
 
+def test_many_are_read_in_the_order_asked(stores: StoreRig) -> None:
+    """Absent ones are None, in their place; asked twice, answered twice."""
+    s = stores.open()
+    s.write([(b"a", b"1"), (b"b", b"")])
+    assert [*s.get_many([b"b", b"no", b"a", b"b"])] == [b"", None, b"1", b""]
+    assert [*s.get_many([])] == []
+
+
 @pytest.mark.feature("R6")
 def test_what_was_written_before_can_be_flushed_alone(stores: StoreRig) -> None:
     s = stores.open()

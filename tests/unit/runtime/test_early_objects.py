@@ -131,3 +131,13 @@ def test_a_scan_is_what_is_stored_with_what_is_newer_over_it(
     together: dict[str, bytes | None] = {**stored, **newer}
     seen = list(merged((found(k, v) for k, v in sorted(stored.items())), early))
     assert [(f.key.decode(), f.value) for f in seen] == [(k, v) for k, v in sorted(together.items()) if v is not None]
+
+
+def test_many_that_are_not_stored_yet_are_found_without_the_cache() -> None:
+    """Shown early and pushed out of memory: the store knows less than this table."""
+    rig = Rig(cache_objects=1)
+    rig.take(commit(1, a=b"a1", b=b"b1"))
+    rig.objects.show_early([commit(2, a=b"a2", b=None)])
+    rig.objects.cache.clear()
+    found = rig.objects.find_all([b"a", b"b", b"c"])
+    assert {k: None if f is None else f.value for k, f in found.items()} == {b"a": b"a2", b"b": None, b"c": None}

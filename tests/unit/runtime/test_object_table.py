@@ -101,3 +101,16 @@ def test_many_changes_of_few_objects_do_not_wait_for_the_tick() -> None:
     for _ in range(1_000):
         take(objects, 1)
     assert objects.overfull
+
+
+def test_many_are_found_as_one_by_one() -> None:
+    """In memory, only stored, and nowhere; asking costs one look into the store for all."""
+    objects, store = table()
+    take(objects, 1, 2, 3)
+    objects.cache.pop(b"k1")
+    keys = [b"k1", b"k2", b"no", b"k1"]
+    found = objects.find_all(keys)
+    assert found == {key: objects.find(key) for key in keys}
+    assert [found[b"k1"].version, found[b"k2"].version, found[b"no"]] == [1, 2, None]  # type: ignore[union-attr]
+    assert b"k1" in objects.cache
+    assert store.flushes == [False], "what was taken was stored first"

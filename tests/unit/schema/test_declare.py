@@ -292,6 +292,14 @@ def test_partition_by_a_part_of_the_key() -> None:
     assert flight.routing_key((7, "N1")) == HERE.info(Aircraft).routing_key(("N1",))
 
 
+@pytest.mark.parametrize("by", ["k", "x", ("k", "x"), ("x", "k")])
+def test_both_keys_of_an_object_at_once(by: str | tuple[str, ...]) -> None:
+    """They are those of its key, whether it routes whole, in part, or the other way round."""
+    cls = declare(str, key=("k", "x"), partition_by=by)
+    info = cls.__halog__
+    assert info.keys_of(cls(7, "N1")) == (info.index_key((7, "N1")), info.routing_key((7, "N1")))
+
+
 def test_a_subclass_cannot_change_the_key() -> None:
     """Bases and subclasses share a key space: another key, partition_by or key type is refused, as are two roots."""
     with pytest.raises(DeclarationError, match="inherited from Aircraft"):
