@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from halog.core.chain import ChainState
+from halog.core.durability import Durability
 from halog.core.ids import EpochId, Member, Position
 from halog.core.records import Change, Record
 from halog.core.table import PartitionTable
@@ -76,6 +77,8 @@ class Submitted(msgspec.Struct, frozen=True):
     changes: Sequence[Change]
     found: Mapping[bytes, int]
     epoch: int = 0
+    durability: Durability | None = None
+    """What it asks for; None: what the policy says."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -102,12 +105,22 @@ class AppendFailed(msgspec.Struct, frozen=True):
 
 
 class ReplicaAck(msgspec.Struct, frozen=True):
-    """A replica has everything up to `lsn` of `epoch` in memory: read from the log and applied, or held only."""
+    """A replica has everything up to `lsn` of `epoch` in memory: read from the log and applied, or held only; up to
+    `flushed` it is on its disk, as far as that is known."""
 
     member: Member
     epoch: EpochId
     lsn: int
     applied: bool = True
+    flushed: int = 0
+
+
+class FlushAsked(msgspec.Struct, frozen=True):
+    """`member`, active in `epoch`, has commits that wait until replicas have everything up to `lsn` on their disks."""
+
+    member: Member
+    epoch: EpochId
+    lsn: int
 
 
 class Pushed(msgspec.Struct, frozen=True):
@@ -159,7 +172,7 @@ class Ticked(msgspec.Struct, frozen=True):
 
 Event = (
     TableSeen | AliveChanged | EntriesRead | LogEnd | Taken | LogLost | Submitted | Asked | Appended | AppendFailed
-    | ReplicaAck | Pushed | PositionAsked | PositionTold | CasDone | HandOverAsked | Ticked
+    | ReplicaAck | FlushAsked | Pushed | PositionAsked | PositionTold | CasDone | HandOverAsked | Ticked
 )  # fmt: skip
 
 
@@ -212,10 +225,12 @@ class Busy(msgspec.Struct, frozen=True):
 
 
 class TooFew(msgspec.Struct, frozen=True):
-    """Nothing was done: too few nodes of the group are there to hold a commit (R7)."""
+    """Nothing was done: too few nodes of the group are there to hold a commit (R7), or too few sync replicas to flush
+    what asks for it (R6)."""
 
     have: int
     needed: int
+    of: str = "nodes"
 
 
 class Expired(msgspec.Struct, frozen=True):
@@ -231,7 +246,7 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A hand-over was refused or called off; this node goes on as before."""
+    """Nothing was done: a hand-over was refused or called off, or a commit asks for more than its policy gives (R6)."""
 
     why: str
 
@@ -334,12 +349,21 @@ class TellPosition(msgspec.Struct, frozen=True):
 
 
 class SendAck(msgspec.Struct, frozen=True):
-    """Tell node `to` how far this copy is: what it has applied, or what it merely holds."""
+    """Tell node `to` how far this copy is: what it has applied, or what it merely holds; and what is on its disk."""
 
     to: str
     epoch: EpochId
     lsn: int
     applied: bool = True
+    flushed: int = 0
+
+
+class AskFlush(msgspec.Struct, frozen=True):
+    """Ask these nodes to flush what they have up to `lsn`, and to say so."""
+
+    to: tuple[str, ...]
+    epoch: EpochId
+    lsn: int
 
 
 class Push(msgspec.Struct, frozen=True):
@@ -368,5 +392,5 @@ class Tell(msgspec.Struct, frozen=True):
 
 Effect = (
     Append | EndSession | Read | StopReading | Apply | Show | Keep | Save | Reply | SetTable | Refresh | AskPositions
-    | TellPosition | SendAck | Push | RoleChanged | Tell
+    | TellPosition | SendAck | AskFlush | Push | RoleChanged | Tell
 )  # fmt: skip

@@ -1,7 +1,8 @@
 """What a copy that follows takes from the active of its epoch, and what it tells it (R2, R6).
 
 It acknowledges what it has applied, once per batch read, and again in case that was lost; and what it merely holds, if
-that is what the policy asks for. Only the active of the very epoch this copy has read hears anything.
+that is what the policy asks for. Where a transaction asks for it, it flushes its store first, and says how far. Only
+the active of the very epoch this copy has read hears anything.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ class Following:
         self.p = p
         self._acked: tuple[EpochId | None, int] = (None, 0)
         self._acked_at = now
+        self._flushed = self._to_flush = 0
+        """Everything up to this lsn is on the disk, for certain; and is to be, once it was read."""
 
     @property
     def is_async(self) -> bool:
@@ -36,7 +39,7 @@ class Following:
         p = self.p
         self._tell_held()
         waited_for = not self.is_async and p.chain.state.lsn > p.held.told
-        if waited_for or p.now - self._acked_at >= p.settings.async_ack_ms:
+        if waited_for or self._to_flush > self._flushed or p.now - self._acked_at >= p.settings.async_ack_ms:
             self.acknowledge()
 
     def pushed(self, e: ev.Pushed) -> None:
@@ -63,9 +66,20 @@ class Following:
         s = p.chain.state
         if active is not None and (repeat or self._acked != (s.epoch, s.lsn)):
             self._acked, self._acked_at = (s.epoch, s.lsn), p.now
-            if p.settings.remote_sync is not Sync.NO_SYNC:
-                p.out.append(ev.Save(p.settings.remote_sync is Sync.SYNC))
-            p.out.append(ev.SendAck(active.node, s.epoch, s.lsn))
+            flush = p.settings.remote_sync is Sync.SYNC or self._flushed < min(self._to_flush, s.lsn)
+            if flush or p.settings.remote_sync is not Sync.NO_SYNC:
+                p.out.append(ev.Save(flush))
+            if flush:
+                self._flushed = s.lsn
+            p.out.append(ev.SendAck(active.node, s.epoch, s.lsn, flushed=self._flushed))
+
+    def flush_asked(self, e: ev.FlushAsked) -> None:
+        """Commits of this epoch wait for this copy's disk (R6): at once what is here, else when it was read."""
+        s = self.p.chain.state
+        if e.member == self._listener() and e.epoch == s.epoch:
+            self._to_flush = max(self._to_flush, e.lsn)
+            if s.lsn >= e.lsn:
+                self.acknowledge(repeat=True)
 
     def ticked(self) -> None:
         since = self.p.now - self._acked_at

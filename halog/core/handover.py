@@ -73,6 +73,7 @@ class HandOver:
         assert self.now is not None
         p, under_way = self._p, self.now
         p.out.append(ev.Reply(under_way.token, ev.Happened(p.chain.state.lsn)))
+        self._leading.writer.abandon("handed over before replicas had flushed it", p.out)
         self.now = None
         p.leading = None
         p.out.append(ev.Read(p.next_offset))

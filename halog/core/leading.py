@@ -12,6 +12,7 @@ import msgspec
 
 from halog.core import events as ev
 from halog.core import records
+from halog.core.asking import Asking
 from halog.core.chain import Verdict
 from halog.core.group import counts, needed
 from halog.core.handover import HandOver
@@ -49,6 +50,7 @@ class Leading:
         self.awake_ms, self._ticked_at = 0, p.now
         """Time as this copy has lived through it: while the process was stopped nobody could be heard."""
         self.hand_over = HandOver(self)
+        self.asking = Asking(self)
 
     def begin(self) -> None:
         self._count()
@@ -73,6 +75,13 @@ class Leading:
     # --- commits ---
 
     def submit(self, e: ev.Submitted) -> None:
+        if e.durability is not None:
+            self.asking.submit(e, e.durability)
+        else:
+            self.present(e)
+
+    def present(self, e: ev.Submitted) -> None:
+        """Give a commit to the writer, and what it appended to the replicas."""
         self.writer.submit(e, self.p.now, self.p.out)
         if self.writer.tag > self.p.tag:
             self.p.tag = self.writer.tag
@@ -187,8 +196,11 @@ class Leading:
         known = acks.get(e.member)
         if e.applied:
             self._reads(e.member, e.lsn)
+        flushed = e.flushed and self.asking.flushed(e)
         if known is None or e.lsn > known:
             acks[e.member] = e.lsn
+            self.writer.settle(self.p.out)
+        elif flushed:
             self.writer.settle(self.p.out)
         if e.applied:
             self.hand_over.progress()
@@ -212,6 +224,7 @@ class Leading:
         self.hand_over.members_gone(gone)
         for m in gone:
             self.writer.acks.pop(m, None)
+            self.writer.demands.flushed.pop(m, None)
             self._heard.pop(m, None)
             self.applied.pop(m, None)
             self.silent.discard(m)
@@ -258,7 +271,7 @@ class Leading:
             self.p.table, self._usable(), self.writer.acks, self.writer.last_lsn, self._wanted_sync()
         )
         self._wait_set()
-        if replicas is not None and not (self.writer.unlogged and self._drops_one(replicas)):
+        if replicas is not None and not (self.p.unlogged and self.writer.unlogged and self._drops_one(replicas)):
             self._set(replicas)
 
     def _drops_one(self, replicas: tuple[Replica, ...]) -> bool:
@@ -279,7 +292,8 @@ class Leading:
 
     def _wait_set(self) -> None:
         self.writer.wait_set = self.sync.wait_set()
-        self.writer.early = self.p.unlogged and self.sync.backed
+        self.writer.backed = self.sync.backed
+        self.writer.early = self.p.unlogged and self.writer.backed
         self.writer.settle(self.p.out)
 
     def cas_done(self, e: ev.CasDone) -> None:
@@ -340,6 +354,7 @@ class Leading:
         elif not self.hand_over.overdue():
             self._listen()
             self._reconcile()
+            self.asking.ticked()
             self.p.out += self.node_list.ticked(now, self.p.settings.silent_ms)
             to = self.returning.due(self.awake_ms, self.could_take_over)
             if to is not None:

@@ -77,6 +77,7 @@ class Partition:
             ev.Appended: self._appended,
             ev.AppendFailed: self._append_failed,
             ev.ReplicaAck: self._replica_ack,
+            ev.FlushAsked: self.following.flush_asked,
             ev.Pushed: self.following.pushed,
             ev.PositionAsked: self._position_asked,
             ev.PositionTold: self.campaign.position_told,

@@ -3,7 +3,8 @@
 Law: an lsn is given only after size and versions were checked (W2). An acknowledgement counts only for the head of the
 queue and only at the expected offset (W3); the caller turns anything else into a verification or the end of the epoch
 (W4). A commit is logged first, then visible, then answered: the answer also waits for every member of the wait set.
-Where the policy does not wait for the log, the wait set alone makes it visible and answered.
+Where the policy does not wait for the log, the wait set alone makes it visible and answered; likewise a transaction
+that asks for that, once everything before it is in the log or answered (decision 14).
 This module never decides who is active and never touches the coordinator.
 """
 
@@ -11,12 +12,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from itertools import islice
 
 import msgspec
 
 from halog.core import events as ev
 from halog.core import records
 from halog.core.chain import Chain
+from halog.core.durability import Demands, Durability
+from halog.core.early import EARLY, as_logged
 from halog.core.ids import ABSENT, Member, digest
 from halog.core.outcomes import Outcomes
 from halog.core.settings import Settings
@@ -35,6 +39,8 @@ class InFlight(msgspec.Struct, eq=False, gc=False):  # gc: no cycles possible
     tx: bytes
     answered: bool = False
     """Was it acknowledged before the log had it?"""
+    early: bool = False
+    """May it be, whatever the policy says?"""
 
 
 class Writer:
@@ -61,6 +67,11 @@ class Writer:
         """how many of them must have a commit (R7)."""
         self.early = False
         """Is a commit acknowledged once those it waits for have it, in the log or not?"""
+        self.backed = False
+        """Does every sync set the znode may hold name somebody?"""
+        self.demands = Demands()
+        self.asked = False
+        """Is there a demand that was not met yet?"""
         self.shown = 0
         """So many at the head of `queue` are answered and visible."""
         self.short: ev.TooFew | None = None
@@ -71,6 +82,9 @@ class Writer:
     def submit(self, e: ev.Submitted, now: int, out: list[ev.Effect]) -> None:
         """Validate and append, or answer at once."""
         refusal = self._known(e) or self.short or self._conflict(e)
+        if type(refusal) is ev.Conflicted and refusal.expected >= EARLY:
+            e = self._read_early(e)
+            refusal = self._conflict(e)
         refusal = refusal or self._full()
         if refusal is not None:
             if not isinstance(refusal, _Joined):
@@ -88,6 +102,22 @@ class Writer:
         for c in e.changes:
             self.overlay[c.key] = ABSENT if c.op == records.DELETE else header.lsn
             self.overlay_lsn[c.key] = header.lsn
+
+    def asks(self, durability: Durability) -> None:
+        """The commit just appended waits for less than the policy says, or for more."""
+        item, self.asked = self.queue[-1], True
+        if durability.early:
+            item.early, self.demands.early = True, item.lsn
+        if durability.flushed:
+            self.demands.want(item.lsn, durability.flushed, *item.tokens)
+            item.tokens.clear()
+
+    def _read_early(self, e: ev.Submitted) -> ev.Submitted:
+        """It read what the log did not have then: versions of this epoch are lsns now, or in flight."""
+        number = self.chain.state.epoch.number
+        reads = [(key, as_logged(version, number)) for key, version in e.reads]
+        changes = [msgspec.structs.replace(c, replaced=as_logged(c.replaced, number)) for c in e.changes]
+        return msgspec.structs.replace(e, reads=reads, changes=changes)
 
     def _full(self) -> ev.Busy | None:
         if len(self.queue) + len(self.waiting) >= self.settings.max_in_flight:
@@ -115,17 +145,35 @@ class Writer:
         """What is already known of this transaction id (W6)."""
         joined = self.by_tx.get(e.tx)
         if joined is not None:
-            if joined.answered:
-                return ev.Happened(joined.lsn)
-            joined.tokens.append(e.token)
-            return _JOINED
+            return self._join(joined, e)
         lsn = self.outcomes.get(e.tx)
         if lsn is not None:
-            if lsn <= self.acknowledged():
+            replicas = self.demands.of(lsn, e.durability)
+            done = lsn <= self.acknowledged()
+            if done and (not replicas or self.demands.had(lsn, replicas)):
                 return ev.Happened(lsn)
-            self._park(lsn, e.token)
+            if replicas:
+                self._want(lsn, replicas, e.token)
+            else:
+                self._park(lsn, e.token)
             return _JOINED
         return ev.Expired(self.outcomes.horizon) if self.outcomes.expired(e.tx) else None
+
+    def _join(self, item: InFlight, e: ev.Submitted) -> ev.Result | _Joined:
+        """The same transaction once more: what either of them waits for, both do, unless it was answered."""
+        replicas = self.demands.of(item.lsn, e.durability)
+        if item.answered and not replicas:
+            return ev.Happened(item.lsn)
+        item.early = item.early and e.durability is not None and e.durability.early
+        if replicas:
+            self._want(item.lsn, replicas, e.token)
+        else:
+            item.tokens.append(e.token)
+        return _JOINED
+
+    def _want(self, lsn: int, replicas: int, token: int) -> None:
+        self.asked = True
+        self.demands.want(lsn, replicas, token)
 
     def _park(self, lsn: int, token: int) -> None:
         """Answer `token` with `lsn` once the replicas have it; `waiting` stays in order of lsn."""
@@ -176,8 +224,8 @@ class Writer:
         if own:
             self.chain.accept(item.record, item.digest)
         self.expected = next_offset
-        if item.tokens:
-            self._remember(item, item.record, out)
+        if item.tx in self.by_tx:
+            self._remember(item, item.record)
         out.append(ev.Apply([item.record], self.chain.state, next_offset))
         return item
 
@@ -187,12 +235,12 @@ class Writer:
         self.shown = max(0, self.shown - count)
         for item in items:
             self.flying -= item.size
-            self._remember(item, item.record, out)
+            self._remember(item, item.record)
         self.chain.accept(items[-1].record, items[-1].digest)
         self.expected = next_offset
         out.append(ev.Apply([item.record for item in items], self.chain.state, next_offset))
 
-    def _remember(self, item: InFlight, record: records.Record, out: list[ev.Effect]) -> None:
+    def _remember(self, item: InFlight, record: records.Record) -> None:
         del self.by_tx[item.tx]
         self.outcomes.add(item.tx, item.lsn)
         if isinstance(record, records.Commit):
@@ -205,7 +253,10 @@ class Writer:
     def acknowledged(self) -> int:
         """The highest lsn that the log, every member of the wait set and a quorum have; without the log where commits
         do not wait for it, unless there is nobody else to have them."""
-        lsn = self.last_lsn if self.early else self.chain.state.lsn
+        return self._held(self.last_lsn if self.early else self.chain.state.lsn)
+
+    def _held(self, lsn: int) -> int:
+        """How far up to `lsn` every member of the wait set and a quorum have everything."""
         for m in self.wait_set:
             lsn = min(lsn, self.acks.get(m, 0))
         if self.quorum:
@@ -215,22 +266,37 @@ class Writer:
 
     def settle(self, out: list[ev.Effect]) -> None:
         """Answer what is logged and held by all of the wait set."""
-        if not self.waiting and not (self.early and self.queue):
+        if not (self.waiting or self.asked or (self.early and self.queue)):
             return
         upto = self.acknowledged()
         while self.waiting and self.waiting[0][0] <= upto:
             lsn, tokens = self.waiting.popleft()
             out.extend(ev.Reply(t, ev.Happened(lsn)) for t in tokens)
-        if upto > self.chain.state.lsn:
+        if self.asked:
+            self._settle_asked(upto, out)
+        elif upto > self.chain.state.lsn:
             self._settle_early(upto, out)
 
+    def _settle_asked(self, upto: int, out: list[ev.Effect]) -> None:
+        """What asked for less than the policy is answered early, what asked for more once it has that too."""
+        logged, demands = self.chain.state.lsn, self.demands
+        is_early = demands.early > logged and self.backed
+        self._settle_early(self._held(self.last_lsn) if is_early else upto, out)
+        demands.count(self.wait_set)
+        for lsn, tokens in demands.granted(upto):
+            out.extend(ev.Reply(t, ev.Happened(lsn)) for t in tokens)
+        self.asked = bool(demands.wanted) or demands.early > logged
+
     def _settle_early(self, upto: int, out: list[ev.Effect]) -> None:
-        """What the replicas have is acknowledged, and visible first (W7); the log will have it."""
+        """What the replicas have is acknowledged, and visible first (W7); the log will have it. One that waits for the
+        log is waited for by all behind it."""
         items: list[InFlight] = []
-        while self.shown + len(items) < len(self.queue) and self.queue[self.shown + len(items)].lsn <= upto:
-            items.append(self.queue[self.shown + len(items)])
+        for item in islice(self.queue, self.shown, None):
+            if item.lsn > upto or not (self.early or item.early):
+                break
+            items.append(item)
         self.shown += len(items)
-        commits = [item for item in items if item.tokens]
+        commits = [item for item in items if item.tx in self.by_tx]
         if commits:
             out.append(ev.Show([item.record for item in commits]))
         for item in commits:
@@ -251,6 +317,7 @@ class Writer:
         tokens: Iterable[int] = [
             *(t for _, ts in self.waiting for t in ts),
             *(t for item in self.queue if not item.answered for t in item.tokens),
+            *(t for ts in self.demands.given_up().values() for t in ts),
         ]
         out.extend(ev.Reply(t, ev.Unknown(why)) for t in tokens)
         self.queue.clear()
