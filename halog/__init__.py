@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from halog import aio as aio
     from halog import errors as errors
+    from halog.core.durability import Durability as Durability
     from halog.runtime.open import node as node
     from halog.schema import Decimals as Decimals
     from halog.schema import Ref as Ref
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 # public name -> "module" (the name is the module) or "module:attribute"
 _PUBLIC: dict[str, str] = {
     "Decimals": "halog.schema:Decimals",
+    "Durability": "halog.core.durability:Durability",
     "Node": "halog.transactions:Node",
     "Ref": "halog.schema:Ref",
     "Token": "halog.transactions.token:Token",
@@ -43,7 +45,7 @@ _PUBLIC: dict[str, str] = {
 
 __all__ = [
     "managed", "field", "Ref", "Decimals",
-    "node", "Node", "transaction", "current", "Transaction", "Token",
+    "node", "Node", "transaction", "current", "Transaction", "Token", "Durability",
     "aio", "errors", "__version__",
 ]  # fmt: skip
 

@@ -18,20 +18,20 @@ import asyncio
 import contextvars
 import functools
 import inspect
-import threading
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+from halog.core.durability import Durability, checked
 from halog.errors import ConflictError, DeclarationError, HalogError, NoTransactionError, OutcomeUnknownError
 from halog.schema.reference import Ref
 from halog.transactions import commit as commits
 from halog.transactions import retry
 from halog.transactions.context import CURRENT
 from halog.transactions.load import BATCH, Duplicates, Loaded
+from halog.transactions.mailbox import Mailbox
 from halog.transactions.node import Node as SyncNode
 from halog.transactions.reading import OPEN
 from halog.transactions.token import Token
@@ -76,15 +76,19 @@ class Node:
         await _finished(_submit(self.pool, self.sync.close))
         self.pool.shutdown(wait=False)
 
-    def transaction(self, *, read: Read = "active", after: Token | Iterable[Token] = ()) -> Transaction:
-        """A transaction, for an `async with` block; see `halog.Node.transaction` (D1)."""
-        return Transaction(self, self.sync.transaction(read=read, after=after))
+    def transaction(
+        self, *, read: Read = "active", after: Token | Iterable[Token] = (), durability: Durability | None = None
+    ) -> Transaction:
+        """A transaction, for an `async with` block; see `halog.Node.transaction` (D1, R6)."""
+        return Transaction(self, self.sync.transaction(read=read, after=after, durability=durability))
 
     def transactional(
-        self, *, retries: int = retry.RETRIES
+        self, *, retries: int = retry.RETRIES, durability: Durability | None = None
     ) -> Callable[[Callable[Concatenate[Transaction, P], Awaitable[R]]], Callable[P, Awaitable[R]]]:
         """`@node.transactional()` over a coroutine function whose first parameter is the transaction: `async def
-        land(tx, tail)`, called as `land(tail)`. Run again after a ConflictError, at most `retries` times (D1)."""
+        land(tx, tail)`, called as `land(tail)`. Run again after a ConflictError, at most `retries` times (D1);
+        `durability` as in `transaction` (R6)."""
+        asked = checked(durability)
 
         def wrap(func: Callable[Concatenate[Transaction, P], Awaitable[R]]) -> Callable[P, Awaitable[R]]:
             if not inspect.iscoroutinefunction(func):
@@ -92,18 +96,18 @@ class Node:
 
             @functools.wraps(func)
             async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-                return await self._run(lambda tx: func(tx, *args, **kwargs), retries)
+                return await self._run(lambda tx: func(tx, *args, **kwargs), retries, asked)
 
             return call
 
         return wrap
 
-    async def _run(self, func: Callable[[Transaction], Awaitable[R]], retries: int) -> R:
+    async def _run(self, func: Callable[[Transaction], Awaitable[R]], retries: int, durability: Durability | None) -> R:
         settled: dict[str, int] = {}
         attempt = 0
         while True:
             try:
-                async with Transaction(self, self.sync.begin(settled)) as tx:
+                async with Transaction(self, self.sync.begin(settled, durability)) as tx:
                     return await func(tx)
             except ConflictError as error:
                 if attempt >= retries:
@@ -116,95 +120,6 @@ class Node:
     async def load(self, objects: Iterable[Any], *, batch: int = BATCH, duplicates: Duplicates = "raise") -> Loaded:
         """Create many objects fast; see `halog.Node.load`. The iterable is read on a thread."""
         return await _finished(_submit(self.pool, partial(self.sync.load, objects, batch=batch, duplicates=duplicates)))
-
-
-class Answer(asyncio.Future[int | None]):
-    """What became of a commit. Its task cannot be cancelled away from it: it hears of that when the answer is there."""
-
-    def cancel(self, msg: Any = None) -> bool:
-        """Not now."""
-        return False
-
-    def give(self, lsn: int | None) -> None:
-        """On the loop's thread; one that comes too late is nobody's any more."""
-        if not self.done():
-            self.set_result(lsn)
-
-    def expire(self) -> None:
-        """Nobody answered in time."""
-        if not self.done():
-            self.set_exception(OutcomeUnknownError("no answer in time"))
-
-
-class Mailbox:
-    """Takes answers to a loop, from other threads or its own: however many come together, the loop is woken once. When
-    the tasks they woke have run, the loop looks for more itself. Also says that an answer comes too late, with one
-    timer for all: they are expected in order."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, follow_up: Callable[[], None], deadline_s: float) -> None:
-        self.loop = loop
-        self._thread = threading.get_ident()
-        self._follow_up, self._deadline_s = follow_up, deadline_s
-        self._following = False
-        self._letters: deque[tuple[Answer, int | None]] = deque()
-        self._rung = False
-        self._expected: deque[tuple[float, Answer]] = deque()
-        self._watching = False
-
-    def expect(self) -> Answer:
-        """An answer that is to come within the deadline. Only on the loop's thread."""
-        answer, expected, now = Answer(loop=self.loop), self._expected, self.loop.time()
-        while expected and expected[0][1].done():
-            expected.popleft()
-        expected.append((now + self._deadline_s, answer))
-        if not self._watching:
-            self._watch()
-        return answer
-
-    def _watch(self) -> None:
-        self._watching = bool(self._expected)
-        if self._watching:
-            self.loop.call_at(self._expected[0][0], self._expire)
-
-    def _expire(self) -> None:
-        expected, now = self._expected, self.loop.time()
-        while expected and (expected[0][0] <= now or expected[0][1].done()):
-            expected.popleft()[1].expire()
-        self._watch()
-
-    def put(self, answer: Answer, lsn: int | None) -> bool:
-        """Any thread. True: `follow_up` will be called."""
-        if self.loop.is_closed():  # nobody waits any more
-            return False
-        if threading.get_ident() == self._thread:
-            answer.give(lsn)
-            self.follow()
-            return True
-        self._letters.append((answer, lsn))
-        if not self._rung:
-            self._rung = True
-            try:
-                self.loop.call_soon_threadsafe(self._empty)
-            except RuntimeError:  # closed just now
-                return False
-        return True
-
-    def _empty(self) -> None:
-        self._rung = False  # first: what is put from now on rings again
-        while self._letters:
-            answer, lsn = self._letters.popleft()
-            answer.give(lsn)
-        self.follow()
-
-    def follow(self) -> None:
-        """Look for answers once the tasks that can run have run."""
-        if not self._following:
-            self._following = True
-            self.loop.call_soon(self.loop.call_soon, self._look)
-
-    def _look(self) -> None:
-        self._following = False
-        self._follow_up()
 
 
 class Transaction:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import msgspec
 
+from halog.core.durability import Durability
 from halog.core.ids import Reference
 
 
@@ -35,11 +36,14 @@ class Write(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Work(msgspec.Struct, frozen=True, array_like=True):
-    """A transaction's state so far in one partition: what it has read and what it would write."""
+    """A transaction's state so far in one partition: what it has read and what it would write. What is presented to be
+    committed also says what it asks of its commit, at every attempt."""
 
     reads: tuple[tuple[bytes, int], ...]
     """(index key, version read); -1: found absent."""
     writes: tuple[Write, ...]
+    durability: Durability | None = None
+    """None: what the policy says."""
 
 
 class Invocation(msgspec.Struct, frozen=True, array_like=True):
@@ -115,9 +119,9 @@ class Backend(Protocol):
         """The same from this node's own copy; None if this node holds no copy."""
 
     def commit(self, partition: str, tx: bytes, work: Work) -> int:
-        """Commit; the lsn. ConflictError (evidence: settled_lsn), DuplicateKeyError, RecordTooLargeError: nothing
-        happened. OutcomeUnknownError only when the deadline passed without an answer. The same `tx` never happens
-        twice."""
+        """Commit; the lsn. ConflictError (evidence: settled_lsn), DuplicateKeyError, RecordTooLargeError, RefusedError,
+        ReplicasError: nothing happened. OutcomeUnknownError only when the deadline passed without an answer. The same
+        `tx` never happens twice."""
 
     def begin_commit(self, partition: str, tx: bytes, work: Work, done: Callable[[int | None], bool]) -> bool:
         """Commit without waiting, where this very node is active: `done` is called once, on any thread, with the lsn,

@@ -20,6 +20,7 @@
     │   ├── UnreachableError      a server or a node does not answer
     │   ├── OverloadedError       a limit on work in flight is reached
     │   ├── QuorumError           too few nodes are there to hold a commit (R7)
+    │   │   └── ReplicasError     too few sync replicas are there to flush what asks for it (R6)
     │   └── DeadlineError         not within the time allowed               (exit 6)
     ├── OutcomeUnknownError       it may or may not have happened; ask again by id
     ├── RefusedError              refused because it would be unsafe        (exit 5)
@@ -144,6 +145,10 @@ class OverloadedError(AvailabilityError):
 
 class QuorumError(AvailabilityError):
     """Nothing was done: too few nodes of the partition's group are there (R7)."""
+
+
+class ReplicasError(QuorumError):
+    """Nothing was done: too few sync replicas are there for what the transaction asked of them (R6)."""
 
 
 class DeadlineError(AvailabilityError):

@@ -118,8 +118,7 @@ class Commits:
                 deliveries.followed = False
 
         self._unsent.discard(tx)
-        copy.submit(tx, work, answered, self._asker.router.epoch(partition))
-        if copy.early:
+        if not copy.submit(tx, work, answered, self._asker.router.epoch(partition)):
             deliveries.push()
         return True
 

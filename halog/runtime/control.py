@@ -21,6 +21,8 @@ class Control:
         match frame:
             case frames.Acks():
                 self._acknowledged(member, frame)
+            case frames.Flush(partition=partition):
+                self._post(partition, ev.FlushAsked(member, frame.epoch, frame.lsn))
             case frames.Push(partition=partition):
                 self._post(partition, ev.Pushed(member, frame.epoch, frame.records))
             case frames.AskPosition(partition=partition, round=round_):
@@ -38,8 +40,8 @@ class Control:
             copy.post(event)
 
     def _acknowledged(self, member: Member, frame: frames.Acks) -> None:
-        for partition, epoch, lsn, applied in frame.items:
-            self._post(partition, ev.ReplicaAck(member, epoch, lsn, applied))
+        for partition, epoch, lsn, applied, flushed in frame.items:
+            self._post(partition, ev.ReplicaAck(member, epoch, lsn, applied, flushed))
 
     def _heard_tails(self, tails: dict[str, int]) -> None:
         for partition, lsn in tails.items():

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from halog.backend import Found, Lag, Work
 from halog.core import events as ev
 from halog.core import records
 from halog.core.chain import ChainState
+from halog.core.early import EARLY, as_logged
 from halog.core.outcomes import Outcomes
 from halog.core.partition import Partition
 from halog.core.roles import Role
@@ -30,6 +31,7 @@ from halog.events import DIVERGED
 from halog.ports import Entry, LogSession, TopicPartition
 from halog.runtime.failures import ours
 from halog.runtime.objects import ObjectTable
+from halog.runtime.reports import Reports
 from halog.runtime.results import to_error
 from halog.runtime.surroundings import CopyPolicy, Surroundings
 
@@ -67,8 +69,8 @@ class Copy:
         self.answers: dict[int, Answer] = {}
         self.appended = self.delivered = 0
         """Tags of the last append and of the last delivery report."""
-        self._reports: deque[tuple[int, int | None, str | None]] = deque()
-        """Delivery reports not yet given to the core: (tag, offset, why there is none)."""
+        self._reports = Reports()
+        """Not yet given to the core."""
         self._served = False
         """The thread that submits will poll for its delivery itself."""
         self.tail_known = (0, monotonic_ms())
@@ -102,7 +104,8 @@ class Copy:
             ev.Refresh: lambda e: node.refresh_table(self),
             ev.AskPositions: lambda e: node.ask_positions(self.name, e.round, e.nodes),
             ev.TellPosition: lambda e: node.tell_position(self.name, e),
-            ev.SendAck: lambda e: node.send_ack(e.to, self.name, e.epoch, e.lsn, applied=e.applied),
+            ev.SendAck: lambda e: node.send_ack(self.name, e),
+            ev.AskFlush: lambda e: node.ask_flush(self.name, e),
             ev.Push: lambda e: node.push(self.name, e),
             ev.RoleChanged: self._role_changed,
             ev.Tell: self._tell,
@@ -170,23 +173,9 @@ class Copy:
         if not self._reports:
             return  # taken with an earlier one
         with self.lock:
-            self._batch(self._reported())
+            self._batch(self._reports.events())
             due, self._due = self._due, []
         _tell(due)
-
-    def _reported(self) -> Iterator[ev.Event]:
-        """What was reported, as few events: appends that landed one behind the other are one."""
-        reports = self._reports
-        while reports:
-            tag, offset, why = reports.popleft()
-            if offset is None:
-                yield ev.AppendFailed(tag, why or "unknown")
-                continue
-            count = 1
-            while reports and reports[0][:2] == (tag + count, offset + count):
-                reports.popleft()
-                count += 1
-            yield ev.Appended(tag, offset, count)
 
     def _batch(self, events: Iterable[ev.Event]) -> None:
         now = monotonic_ms()
@@ -248,7 +237,7 @@ class Copy:
         assert session is not None
 
         def done(offset: int | None, why: str | None) -> None:
-            self._reports.append((e.tag, offset, why))
+            self._reports.add(e.tag, offset, why)
             self.delivered = e.tag
             self.node.reported(self)
 
@@ -273,7 +262,7 @@ class Copy:
 
     def _show(self, e: ev.Show) -> None:
         serving = self.node.states.pop(self.name, None)
-        self.objects.show_early(e.records)
+        self.objects.show_early(e.records, lost_with_active=not self.early)
         if serving is not None:
             self.node.states[self.name] = object()
         self.progress.notify_all()
@@ -306,7 +295,9 @@ class Copy:
 
     def submit(self, tx: bytes, work: Work, answer: Answer, epoch: int = 0) -> int:
         """Ask to commit, knowing of `epoch`; `answer` is called once, on any thread. Returns the tag of the append this
-        led to, or 0: the caller sees to its delivery report (`Deliveries.serve`)."""
+        led to: the caller sees to its delivery report (`Deliveries.follow`). 0: there is none, or the replicas answer
+        it."""
+        durability = work.durability
         with self.lock:
             before = self.appended
             found: dict[bytes, int] = {}
@@ -315,12 +306,13 @@ class Copy:
                 found[key] = version(key)
             look = self.objects.lookup([w.key for w in work.writes])
             changes = [self._change(w, found, look) for w in work.writes]
-            self._served = not self.early
+            self._served = served = not (self.early or (durability is not None and durability.early))
             try:
-                self._post_safely(ev.Submitted(self._expect(answer), tx, work.reads, changes, found, epoch))
+                token = self._expect(answer)
+                self._post_safely(ev.Submitted(token, tx, work.reads, changes, found, epoch, durability))
             finally:
                 self._served = False
-            tag = self.appended if self.appended > before else 0
+            tag = self.appended if served and self.appended > before else 0
             due, self._due = self._due, []
         _tell(due)
         return tag
@@ -350,6 +342,9 @@ class Copy:
         """ConflictError unless every version still holds."""
         with self.lock:
             changed = self.objects.first_changed(reads)
+            if changed is not None and changed[1] >= EARLY:
+                number = self.core.chain.state.epoch.number
+                changed = self.objects.first_changed([(key, as_logged(read, number)) for key, read in reads])
         if changed is not None:
             raise to_error(ev.Conflicted(*changed), self.name)
 

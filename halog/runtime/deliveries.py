@@ -33,7 +33,6 @@ class Waiting(Protocol):
     session: LogSession | None
     appended: int
     delivered: int
-    early: bool
 
     def take_reports(self) -> None: ...
 
@@ -110,11 +109,12 @@ class Deliveries:
             copy.take_reports()
 
     def follow(self, copy: Waiting, tag: int, settled: Callable[[], bool], until: float) -> None:
-        """The same for a copy whose commits the replicas answer: they hear of it now, the kept thread does the rest."""
-        if copy.early:
-            self.push()
-        elif tag:
+        """The same; without a tag there is nothing to poll for, or the replicas answer it: they hear of it now, the
+        kept thread does the rest."""
+        if tag:
             self.serve(copy, tag, settled, until)
+        else:
+            self.push()
 
     def _outstanding(self) -> bool:
         return any(c.delivered < c.appended for c in self._copies())

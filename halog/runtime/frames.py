@@ -11,7 +11,7 @@ import msgspec
 
 from halog.backend import Found, Invocation, Invoked, Work
 from halog.core.ids import EpochId, Position
-from halog.errors import FrameError
+from halog.errors import ConfigError, FrameError
 
 PROTOCOL = 1
 
@@ -40,9 +40,18 @@ class KeepAlive(_Frame):
 
 
 class Acks(_Frame):
-    """(partition, epoch, lsn, applied): a replica has everything up to lsn: applied, or held only."""
+    """(partition, epoch, lsn, applied, flushed): a replica has everything up to lsn: applied, or held only; and up to
+    flushed on its disk."""
 
-    items: list[tuple[str, EpochId, int, bool]]
+    items: list[tuple[str, EpochId, int, bool, int]]
+
+
+class Flush(_Frame):
+    """Commits of my epoch wait until you have everything up to lsn on your disk."""
+
+    partition: str
+    epoch: EpochId
+    lsn: int
 
 
 class Push(_Frame):
@@ -75,7 +84,7 @@ class Goodbye(_Frame):
     """I leave on purpose, and serve nothing any more."""
 
 
-Control = Hello | KeepAlive | Acks | Push | AskPosition | Told | Goodbye
+Control = Hello | KeepAlive | Acks | Flush | Push | AskPosition | Told | Goodbye
 
 
 # --- requests and replies ---
@@ -211,7 +220,7 @@ def decode_incoming(data: bytes) -> Control | Request:
     try:
         frame: Control | Request = _INCOMING.decode(data)
         return frame
-    except (msgspec.MsgspecError, UnicodeDecodeError) as e:
+    except (msgspec.MsgspecError, UnicodeDecodeError, ConfigError) as e:
         raise FrameError(f"a peer sent {len(data)} bytes that are no frame of protocol {PROTOCOL}: {e}") from e
 
 

@@ -93,7 +93,7 @@ class Host:
         self._overrides = Overrides(coordinator, lambda: list(self.copies.values()))
         self._tail: Tails
         self._tails_made: list[Future[LogTail]] = []
-        self._acks: dict[str, list[tuple[str, EpochId, int, bool]]] = {}
+        self._acks: dict[str, list[tuple[str, EpochId, int, bool, int]]] = {}
         self._tail_thread: threading.Thread | None = None
         self._threads: list[threading.Thread] = []
         self._closing = threading.Event()
@@ -311,13 +311,18 @@ class Host:
     def push(self, partition: str, effect: ev.Push) -> None:
         self._pushes.add(partition, effect)
 
-    def send_ack(self, to: str, partition: str, epoch: EpochId, lsn: int, *, applied: bool) -> None:
+    def send_ack(self, partition: str, effect: ev.SendAck) -> None:
         """Acknowledgements found while a batch of the log is read leave in one frame at its end."""
-        item = (partition, epoch, lsn, applied)
+        item = (partition, effect.epoch, effect.lsn, effect.applied, effect.flushed)
         if threading.current_thread() is self._tail_thread:
-            self._acks.setdefault(to, []).append(item)
+            self._acks.setdefault(effect.to, []).append(item)
         else:
-            self.members.send(to, frames.encode(frames.Acks([item])))
+            self.members.send(effect.to, frames.encode(frames.Acks([item])))
+
+    def ask_flush(self, partition: str, effect: ev.AskFlush) -> None:
+        frame = frames.encode(frames.Flush(partition, effect.epoch, effect.lsn))
+        for node in effect.to:
+            self.members.send(node, frame)
 
     def _flush_acks(self) -> None:
         if self._acks:

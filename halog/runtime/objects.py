@@ -26,6 +26,7 @@ from halog.backend import Found
 from halog.core import records
 from halog.core.caches import make_room
 from halog.core.chain import ChainState
+from halog.core.early import early_version
 from halog.core.ids import ABSENT, REF_BYTES, TX_BYTES
 from halog.core.outcomes import Outcomes
 from halog.errors import StoreError
@@ -117,7 +118,7 @@ class ObjectTable:
                 lsn = _LSN.pack(record.header.lsn)
                 happened.append(lsn + record.header.tx)
                 unsaved.update(self.items_for(record, lsn))
-                self.show(record)
+                self.show(record, record.header.lsn)
                 if self._early:
                     self._take_early(record)
             elif self._early and type(record) is records.EpochOpened:
@@ -170,28 +171,30 @@ class ObjectTable:
         position = StoredPosition(state, next_offset, self._last_offset, self._outcomes.horizon)
         return self._p, msgspec.msgpack.encode(position)
 
-    def show(self, record: records.Commit) -> None:
+    def show(self, record: records.Commit, version: int) -> None:
         """Make an accepted commit visible."""
-        cache, lsn, dirty = self.cache, record.header.lsn, self.dirty
+        cache, dirty = self.cache, self.dirty
         for c in record.changes:
             if dirty is not None:
                 dirty.add(c.key)
             if c.value is None:
                 cache.pop(c.key, None)
             else:
-                cache[c.key] = Found(c.ref, lsn, c.value, c.key)
+                cache[c.key] = Found(c.ref, version, c.value, c.key)
         make_room(cache, self.limit)
 
     # --- before the log ---
 
-    def show_early(self, acknowledged: Iterable[records.Record]) -> None:
-        """Commits are visible that the log may not have yet; none of it is stored before `take` brings them."""
+    def show_early(self, acknowledged: Iterable[records.Record], *, lost_with_active: bool) -> None:
+        """Commits are visible that the log may not have yet; none of it is stored before `take` brings them.
+        `lost_with_active`: nobody else brings them into the log, so another commit may get their lsn."""
         for record in acknowledged:
             assert type(record) is records.Commit
             lsn = record.header.lsn
+            version = early_version(record.header.epoch.number, lsn) if lost_with_active else lsn
             for c in record.changes:
-                self._early[c.key] = lsn, None if c.value is None else Found(c.ref, lsn, c.value, c.key)
-            self.show(record)
+                self._early[c.key] = lsn, None if c.value is None else Found(c.ref, version, c.value, c.key)
+            self.show(record, version)
 
     def _take_early(self, record: records.Commit) -> None:
         """The log has it; what became of its objects later on stays visible."""

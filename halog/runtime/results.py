@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from halog import errors
 from halog.core import events as ev
+from halog.core.early import lsn_of
 from halog.core.ids import ABSENT
 
 
@@ -26,13 +27,8 @@ def to_error(result: ev.Result, partition: str) -> errors.HalogError:
         case ev.Busy(limit=limit, of=of):
             setting = "limits.max_in_flight" + ("" if of == "commits" else f"_{of}")
             return errors.OverloadedError(f"{limit:,} {of} are in flight in {partition} ({setting})", limit=limit)
-        case ev.TooFew(have=have, needed=needed):
-            return errors.QuorumError(
-                f"{partition}: {have} nodes are there, a commit needs {needed} (quorum); nothing was done",
-                partition=partition,
-                have=have,
-                needed=needed,
-            )
+        case ev.TooFew():
+            return _too_few(partition, result)
         case ev.Refused(why=why):
             return errors.RefusedError(why, partition=partition)
         case ev.Expired(horizon=horizon):
@@ -55,9 +51,27 @@ def clock_behind(error: errors.OutcomeUnknownError) -> errors.ConflictError:
     )
 
 
+def _too_few(partition: str, result: ev.TooFew) -> errors.QuorumError:
+    have, needed = result.have, result.needed
+    if result.of == "sync replicas":
+        return errors.ReplicasError(
+            f"{partition}: {have} sync replicas are there, {needed} are to flush this transaction; nothing was done; "
+            "try again when they are back (`halog partition show`), or ask for fewer",
+            partition=partition,
+            have=have,
+            needed=needed,
+        )
+    return errors.QuorumError(
+        f"{partition}: {have} nodes are there, a commit needs {needed} (quorum); nothing was done",
+        partition=partition,
+        have=have,
+        needed=needed,
+    )
+
+
 def _conflict(partition: str, key: bytes, expected: int, found: int, settled: int) -> errors.ConflictError:
-    was = "absent" if expected == ABSENT else f"version {expected}"
-    now = "absent" if found == ABSENT else f"version {found}"
+    was = "absent" if expected == ABSENT else f"version {lsn_of(expected)}"
+    now = "absent" if found == ABSENT else f"version {lsn_of(found)}"
     return errors.ConflictError(
         f"an object in {partition} was read as {was} and is now {now}; run the transaction again",
         key=key,

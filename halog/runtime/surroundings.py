@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from halog.core import events as ev
-from halog.core.ids import EpochId, Member
+from halog.core.ids import Member
 from halog.core.settings import Settings, Sync
 from halog.ports import LogSession, Store, TopicPartition
 
@@ -53,7 +53,9 @@ class Surroundings(Protocol):
 
     def tell_position(self, partition: str, effect: ev.TellPosition) -> None: ...
 
-    def send_ack(self, to: str, partition: str, epoch: EpochId, lsn: int, *, applied: bool) -> None: ...
+    def send_ack(self, partition: str, effect: ev.SendAck) -> None: ...
+
+    def ask_flush(self, partition: str, effect: ev.AskFlush) -> None: ...
 
     def push(self, partition: str, effect: ev.Push) -> None: ...
 

@@ -20,9 +20,11 @@ from halog.backend import Found, Invocation, Invoked, Lag, Work
 from halog.core import events as ev
 from halog.core import records
 from halog.core.chain import Chain, ChainState
+from halog.core.durability import Durability, why_not
 from halog.core.ids import ABSENT, EpochId, Reference, location_code
 from halog.core.outcomes import Outcomes
 from halog.core.settings import Settings
+from halog.core.table import PartitionTable
 from halog.core.writer import Writer
 from halog.errors import ConflictError, HalogError, UnreachableError
 from halog.runtime.results import to_error
@@ -51,6 +53,8 @@ class MemoryPartition:
 
     def submit(self, tx: bytes, work: Work) -> int:
         """Commit; the lsn, or the error the real thing would raise."""
+        if work.durability is not None and (why := self._refused(work.durability)) is not None:
+            raise to_error(ev.Refused(why), self.name)
         with self.lock:
             changes = [records.Change(w.op, w.ref, w.key, w.value, w.replaced) for w in work.writes]
             keys = {k for k, _ in work.reads} | {c.key for c in changes}
@@ -60,6 +64,11 @@ class MemoryPartition:
         if isinstance(result, ev.Happened):
             return result.lsn
         raise to_error(result, self.name)
+
+    def _refused(self, durability: Durability) -> str | None:
+        """It has no replicas; its log has everything at once."""
+        table = PartitionTable(self.name, _LOG_ID.hex(), "memory", 0, "memory", ("memory",), 0)
+        return why_not(durability, table, self._writer.settings.local_sync)
 
     def versions(self, keys: set[bytes]) -> dict[bytes, int]:
         """The version under each key now."""

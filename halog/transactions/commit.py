@@ -128,9 +128,12 @@ def _presented(tx: Transaction, changes: Mapping[bytes, Sequence[Write]], reads:
                 if image is not None:
                     after.append((key, image))
     work.check_size(space, writes)
+    durability = tx.durability
+    if durability is not None and durability.early:
+        after.clear()  # the log may give its lsn to something else
     tx.id = tx.backend.new_transaction_id()
     tx.state = COMMITTING
-    return Presented(partition, Work(tuple(reads.items()), tuple(writes)), after)
+    return Presented(partition, Work(tuple(reads.items()), tuple(writes), durability), after)
 
 
 def _validate(tx: Transaction, reads: Mapping[bytes, int]) -> None:

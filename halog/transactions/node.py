@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from halog.backend import Backend
+from halog.core.durability import Durability, checked
 from halog.errors import ClosedError, NoTransactionError
 from halog.schema.reference import Ref
 from halog.schema.registry import DEFAULT, Registry
@@ -79,33 +80,53 @@ class Node:
 
     # --- transactions ---
 
-    def transaction(self, *, read: Read = "active", after: Token | Iterable[Token] = ()) -> Transaction:
+    def transaction(
+        self, *, read: Read = "active", after: Token | Iterable[Token] = (), durability: Durability | None = None
+    ) -> Transaction:
         """A transaction, for a with-block (D1). `read="local"`: read-only, from this node's own copies where it has
         them; `tx.lag` tells how old the last read was. `after`: tokens of earlier transactions, on any node
         (`tx.token`); reads are no older than what those saw and wrote: they wait for it, or raise DeadlineError (R5).
-        ClosedError; see `Transaction.__enter__`."""
+        `durability`: what its commit waits for, where that is not what the policy says (R6); the commit raises
+        RefusedError if the policy cannot give it, ReplicasError if too few replicas are there. ClosedError; see
+        `Transaction.__enter__`."""
         if self._closed:
             raise ClosedError("the node is closed")
         if read == "local" or after:
-            return Transaction.special_one(self.space, local=read == "local", after=merged(after))
-        return Transaction(self.space)
+            tx = Transaction.special_one(self.space, local=read == "local", after=merged(after))
+        else:
+            tx = Transaction(self.space)
+        if durability is not None:
+            tx.durability = checked(durability)
+        return tx
 
-    def begin(self, settled: Mapping[str, int]) -> Transaction:
+    def begin(self, settled: Mapping[str, int], durability: Durability | None = None) -> Transaction:
         """A transaction whose reads wait for these positions."""
         if self._closed:
             raise ClosedError("the node is closed")
-        return Transaction.special_one(self.space, settled=settled) if settled else Transaction(self.space)
+        tx = Transaction.special_one(self.space, settled=settled) if settled else Transaction(self.space)
+        if durability is not None:
+            tx.durability = durability
+        return tx
 
     @overload
     def transactional(self, func: Callable[P, R], /) -> Callable[P, R]: ...
 
     @overload
-    def transactional(self, /, *, retries: int = retry.RETRIES) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+    def transactional(
+        self, /, *, retries: int = retry.RETRIES, durability: Durability | None = None
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
-    def transactional(self, func: Callable[..., Any] | None = None, /, *, retries: int = retry.RETRIES) -> Any:
+    def transactional(
+        self,
+        func: Callable[..., Any] | None = None,
+        /,
+        *,
+        retries: int = retry.RETRIES,
+        durability: Durability | None = None,
+    ) -> Any:
         """`@node.transactional(retries=5)`: run the function in a transaction, again after a ConflictError, at most
-        `retries` times (D1). Raises the last ConflictError."""
-        made: Callable[..., Any] = retry.decorate(lambda: self, retries)
+        `retries` times (D1); `durability` as in `transaction` (R6). Raises the last ConflictError."""
+        made: Callable[..., Any] = retry.decorate(lambda: self, retries, durability)
         return made if func is None else made(func)
 
     def current(self) -> Transaction:

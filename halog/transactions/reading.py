@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from halog.backend import Backend, Found, Lag
+from halog.core.early import lsn_of
 from halog.core.ids import ABSENT
 from halog.errors import ConflictError, NotFoundError, NoTransactionError
 from halog.schema.definition import ID_BYTES
@@ -265,7 +266,7 @@ class Reading:
         seen: dict[str, int] = {}
         for e in self.entries.values():
             if e.image is not None:
-                seen[e.partition] = max(e.image.version, seen.get(e.partition, 0))
+                seen[e.partition] = max(lsn_of(e.image.version), seen.get(e.partition, 0))
         return seen
 
     def _fetch(self, key: bytes, partition: str) -> Found | None:

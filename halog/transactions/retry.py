@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast, overload
 
+from halog.core.durability import Durability, checked
 from halog.errors import ConflictError, DeclarationError, NodeError
 
 if TYPE_CHECKING:
@@ -29,13 +30,13 @@ LONGEST_PAUSE_S: Final = 0.1
 """Twenty of these are still within a caller's patience."""
 
 
-def run(node: Node, func: Callable[[], R], retries: int) -> R:
+def run(node: Node, func: Callable[[], R], retries: int, durability: Durability | None = None) -> R:
     """Call `func` in a transaction of `node`, again after a conflict; raises the last ConflictError."""
     settled: dict[str, int] = {}
     attempt = 0
     while True:
         try:
-            with node.begin(settled):
+            with node.begin(settled, durability):
                 return func()
         except ConflictError as error:
             if attempt >= retries:
@@ -59,8 +60,11 @@ def remember(settled: dict[str, int], error: ConflictError) -> None:
         settled[partition] = max(lsn, settled.get(partition, 0))
 
 
-def decorate(node_of: Callable[[], Node], retries: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def decorate(
+    node_of: Callable[[], Node], retries: int, durability: Durability | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """The decorator; `node_of` is asked at each call."""
+    asked = checked(durability)
     if type(retries) is not int or retries < 0:
         raise DeclarationError(f"retries must be an int of at least 0, not {retries!r}")
 
@@ -70,7 +74,7 @@ def decorate(node_of: Callable[[], Node], retries: int) -> Callable[[Callable[P,
 
         @functools.wraps(func)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            return run(node_of(), lambda: func(*args, **kwargs), retries)
+            return run(node_of(), lambda: func(*args, **kwargs), retries, asked)
 
         return call
 
@@ -95,11 +99,16 @@ def transaction(func: Callable[P, R], /) -> Callable[P, R]: ...
 
 
 @overload
-def transaction(*, retries: int = RETRIES) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def transaction(
+    *, retries: int = RETRIES, durability: Durability | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
-def transaction(func: Callable[..., Any] | None = None, /, *, retries: int = RETRIES) -> Any:
+def transaction(
+    func: Callable[..., Any] | None = None, /, *, retries: int = RETRIES, durability: Durability | None = None
+) -> Any:
     """`@halog.transaction` or `@halog.transaction(retries=5)`: run the function in a transaction of the process's node,
-    again after a ConflictError, at most `retries` times (D1). NodeError where there is not exactly one node."""
-    made = cast("Callable[[Callable[..., Any]], Callable[..., Any]]", decorate(only_node, retries))
+    again after a ConflictError, at most `retries` times (D1); `durability` as in `Node.transaction` (R6). NodeError
+    where there is not exactly one node."""
+    made = cast("Callable[[Callable[..., Any]], Callable[..., Any]]", decorate(only_node, retries, durability))
     return made if func is None else made(func)

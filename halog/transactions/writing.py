@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
+from halog.core.durability import Durability
 from halog.core.ids import ABSENT
 from halog.errors import (
     DuplicateKeyError,
@@ -41,6 +42,8 @@ class Transaction(Reading):
     """Made by `node.transaction()`; use it in a with-block. Its verbs are the node's (D1)."""
 
     task: Any = None
+    durability: Durability | None = None
+    """What it asks of its commit; None: what the policy says (R6)."""
     id: bytes | None = None
     """The transaction's id, once its commit was sent."""
     home: str | None = None
@@ -109,7 +112,8 @@ class Transaction(Reading):
         """End the transaction and keep its changes; done by itself at the end of the with-block.
 
         ConflictError, DuplicateKeyError, FieldTypeError, CrossPartitionError, RecordTooLargeError (R8),
-        AvailabilityError: nothing happened. OutcomeUnknownError: nobody answered in time; `id` names the transaction.
+        AvailabilityError, RefusedError (R6): nothing happened. OutcomeUnknownError: nobody answered in time; `id` names
+        the transaction.
         """
         self.check_open()
         commit.commit(self)

@@ -52,7 +52,6 @@ class Copy:
     def __init__(self, session: Session) -> None:
         self.session: Session | None = session
         self.appended = self.delivered = 0
-        self.early = False
         self.taken: list[int] = []
 
     def report(self, deliveries: Deliveries, tag: int) -> Callable[[], None]:
@@ -204,8 +203,8 @@ def test_nothing_appended_is_nothing_to_follow(rig: Rig) -> None:
 def test_a_commit_the_replicas_answer_is_pushed_at_once_and_polled_by_the_kept_thread() -> None:
     pushed: list[str] = []
     rig = Rig()
-    rig.copy.early, rig.copy.appended = True, 1
+    rig.copy.appended = 1
     rig.deliveries = Deliveries(lambda: rig.session, lambda: [rig.copy], lambda: pushed.append("now"))
-    rig.deliveries.follow(rig.copy, 1, lambda: False, time.monotonic() + 5)
+    rig.deliveries.follow(rig.copy, 0, lambda: False, time.monotonic() + 5)
     assert pushed == ["now"]
     assert rig.session.polled_by == set()

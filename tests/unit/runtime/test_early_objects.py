@@ -59,7 +59,7 @@ def rig() -> Rig:
 
 
 def test_what_is_shown_is_found_listed_and_validated_but_not_stored(rig: Rig) -> None:
-    rig.objects.show_early([commit(2, a=b"a2", b=None, d=b"d2")])
+    rig.objects.show_early([commit(2, a=b"a2", b=None, d=b"d2")], lost_with_active=False)
     assert [rig.sees(k) for k in "abcd"] == [b"a2", None, b"c1", b"d2"]
     assert rig.lists() == {"a": b"a2", "c": b"c1", "d": b"d2"}
     assert rig.lists(after="a") == {"c": b"c1", "d": b"d2"}
@@ -71,14 +71,14 @@ def test_what_is_shown_is_found_listed_and_validated_but_not_stored(rig: Rig) ->
 
 def test_once_the_log_has_it_it_is_stored(rig: Rig) -> None:
     early = commit(2, a=b"a2", b=None)
-    rig.objects.show_early([early])
+    rig.objects.show_early([early], lost_with_active=False)
     rig.take(early)
     assert rig.lists() == rig.stored() == {"a": b"a2", "c": b"c1"}
 
 
 def test_what_became_of_it_later_stays_visible_when_the_log_brings_the_earlier_one(rig: Rig) -> None:
     first, second, third = commit(2, a=b"a2", b=b"b2", c=None), commit(3, a=b"a3", b=None), commit(4, c=b"c4")
-    rig.objects.show_early([first, second, third])
+    rig.objects.show_early([first, second, third], lost_with_active=False)
     rig.take(first)
     assert rig.lists() == {"a": b"a3", "c": b"c4"}
     assert [rig.sees(k) for k in "abc"] == [b"a3", None, b"c4"]
@@ -89,7 +89,7 @@ def test_what_became_of_it_later_stays_visible_when_the_log_brings_the_earlier_o
 
 
 def test_an_epoch_that_opens_without_it_takes_it_back(rig: Rig) -> None:
-    rig.objects.show_early([commit(2, a=b"a2", b=None, d=b"d2")])
+    rig.objects.show_early([commit(2, a=b"a2", b=None, d=b"d2")], lost_with_active=False)
     rig.take(EpochOpened(Header(LOG_ID, EpochId(2, "home", 0), 2), ()))
     assert [rig.sees(k) for k in "abcd"] == [b"a1", b"b1", b"c1", None]
     assert rig.lists() == {"a": b"a1", "b": b"b1", "c": b"c1"}
@@ -97,7 +97,7 @@ def test_an_epoch_that_opens_without_it_takes_it_back(rig: Rig) -> None:
 
 def test_what_was_appended_again_before_the_epoch_opened_stays(rig: Rig) -> None:
     early = commit(2, a=b"a2")
-    rig.objects.show_early([early])
+    rig.objects.show_early([early], lost_with_active=False)
     rig.take(early, EpochOpened(Header(LOG_ID, EpochId(2, "home", 0), 3), ()))
     assert rig.sees("a") == b"a2"
 
@@ -105,14 +105,14 @@ def test_what_was_appended_again_before_the_epoch_opened_stays(rig: Rig) -> None
 def test_what_left_the_cache_is_found_all_the_same() -> None:
     rig = Rig(cache_objects=1)
     rig.take(commit(1, a=b"a1", b=b"b1"))
-    rig.objects.show_early([commit(2, a=b"a2", b=None, c=b"c2")])
+    rig.objects.show_early([commit(2, a=b"a2", b=None, c=b"c2")], lost_with_active=False)
     assert b"a" not in rig.objects.cache
     assert [rig.sees(k) for k in "abc"] == [b"a2", None, b"c2"]
     assert rig.objects.version(b"a") == 2
 
 
 def test_a_dropped_copy_shows_nothing(rig: Rig) -> None:
-    rig.objects.show_early([commit(2, d=b"d2")])
+    rig.objects.show_early([commit(2, d=b"d2")], lost_with_active=False)
     rig.objects.drop()
     assert rig.sees("d") is None
 
@@ -137,7 +137,7 @@ def test_many_that_are_not_stored_yet_are_found_without_the_cache() -> None:
     """Shown early and pushed out of memory: the store knows less than this table."""
     rig = Rig(cache_objects=1)
     rig.take(commit(1, a=b"a1", b=b"b1"))
-    rig.objects.show_early([commit(2, a=b"a2", b=None)])
+    rig.objects.show_early([commit(2, a=b"a2", b=None)], lost_with_active=False)
     rig.objects.cache.clear()
     found = rig.objects.find_all([b"a", b"b", b"c"])
     assert {k: None if f is None else f.value for k, f in found.items()} == {b"a": b"a2", b"b": None, b"c": None}

@@ -14,6 +14,7 @@ import halog.aio
 from halog.backend import Work
 from halog.errors import NoTransactionError, OutcomeUnknownError, StoreError
 from halog.testing.nodes import MemoryNode
+from halog.transactions.mailbox import Answer, Mailbox
 from tests.unit.transactions.awaiting import run
 from tests.unit.transactions.model import Plain
 
@@ -101,8 +102,8 @@ def test_many_answers_wake_the_loop_once() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         looks: list[int] = []
-        mail = halog.aio.Mailbox(loop, lambda: looks.append(1), 5)
-        futures = [halog.aio.Answer(loop=loop) for _ in range(5)]
+        mail = Mailbox(loop, lambda: looks.append(1), 5)
+        futures = [Answer(loop=loop) for _ in range(5)]
         rung = []
         real = loop.call_soon_threadsafe
         loop.call_soon_threadsafe = lambda *a, **k: rung.append(1) or real(*a, **k)  # type: ignore[method-assign,func-returns-value]
@@ -242,7 +243,7 @@ def test_a_cancelled_commit_that_conflicts_is_cancelled_and_not_run_again() -> N
 
 def test_an_answer_that_does_not_come_in_time_is_said_to_be_late() -> None:
     async def main() -> None:
-        mail = halog.aio.Mailbox(asyncio.get_running_loop(), lambda: None, 0.02)
+        mail = Mailbox(asyncio.get_running_loop(), lambda: None, 0.02)
         first = mail.expect()
         await asyncio.sleep(0.01)
         second, third = mail.expect(), mail.expect()
@@ -260,8 +261,8 @@ def test_an_answer_that_does_not_come_in_time_is_said_to_be_late() -> None:
 
 def test_answers_for_a_closed_loop_are_nobodys() -> None:
     loop = asyncio.new_event_loop()
-    mail = halog.aio.Mailbox(loop, lambda: None, 5)
-    answer = halog.aio.Answer(loop=loop)
+    mail = Mailbox(loop, lambda: None, 5)
+    answer = Answer(loop=loop)
     loop.close()
     assert not mail.put(answer, 1)
     assert not answer.done()

@@ -1,0 +1,100 @@
+"""Where an event loop hears what became of its commits (`halog.aio`). Decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from halog.errors import OutcomeUnknownError
+
+
+class Answer(asyncio.Future[int | None]):
+    """What became of a commit. Its task cannot be cancelled away from it: it hears of that when the answer is there."""
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Not now."""
+        return False
+
+    def give(self, lsn: int | None) -> None:
+        """On the loop's thread; one that comes too late is nobody's any more."""
+        if not self.done():
+            self.set_result(lsn)
+
+    def expire(self) -> None:
+        """Nobody answered in time."""
+        if not self.done():
+            self.set_exception(OutcomeUnknownError("no answer in time"))
+
+
+class Mailbox:
+    """Takes answers to a loop, from other threads or its own: however many come together, the loop is woken once. When
+    the tasks they woke have run, the loop looks for more itself. Also says that an answer comes too late, with one
+    timer for all: they are expected in order."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, follow_up: Callable[[], None], deadline_s: float) -> None:
+        self.loop = loop
+        self._thread = threading.get_ident()
+        self._follow_up, self._deadline_s = follow_up, deadline_s
+        self._following = False
+        self._letters: deque[tuple[Answer, int | None]] = deque()
+        self._rung = False
+        self._expected: deque[tuple[float, Answer]] = deque()
+        self._watching = False
+
+    def expect(self) -> Answer:
+        """An answer that is to come within the deadline. Only on the loop's thread."""
+        answer, expected, now = Answer(loop=self.loop), self._expected, self.loop.time()
+        while expected and expected[0][1].done():
+            expected.popleft()
+        expected.append((now + self._deadline_s, answer))
+        if not self._watching:
+            self._watch()
+        return answer
+
+    def _watch(self) -> None:
+        self._watching = bool(self._expected)
+        if self._watching:
+            self.loop.call_at(self._expected[0][0], self._expire)
+
+    def _expire(self) -> None:
+        expected, now = self._expected, self.loop.time()
+        while expected and (expected[0][0] <= now or expected[0][1].done()):
+            expected.popleft()[1].expire()
+        self._watch()
+
+    def put(self, answer: Answer, lsn: int | None) -> bool:
+        """Any thread. True: `follow_up` will be called."""
+        if self.loop.is_closed():  # nobody waits any more
+            return False
+        if threading.get_ident() == self._thread:
+            answer.give(lsn)
+            self.follow()
+            return True
+        self._letters.append((answer, lsn))
+        if not self._rung:
+            self._rung = True
+            try:
+                self.loop.call_soon_threadsafe(self._empty)
+            except RuntimeError:  # closed just now
+                return False
+        return True
+
+    def _empty(self) -> None:
+        self._rung = False  # first: what is put from now on rings again
+        while self._letters:
+            answer, lsn = self._letters.popleft()
+            answer.give(lsn)
+        self.follow()
+
+    def follow(self) -> None:
+        """Look for answers once the tasks that can run have run."""
+        if not self._following:
+            self._following = True
+            self.loop.call_soon(self.loop.call_soon, self._look)
+
+    def _look(self) -> None:
+        self._following = False
+        self._follow_up()
