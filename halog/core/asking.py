@@ -37,7 +37,9 @@ class Asking:
             self._ask()
 
     def _is_known(self, tx: bytes) -> bool:
-        return self._leading.knows(tx) or self._p.outcomes.get(tx) is not None
+        """It may have happened: that comes first (W6)."""
+        outcomes = self._p.outcomes
+        return self._leading.knows(tx) or outcomes.get(tx) is not None or outcomes.expired(tx)
 
     def _refusal(self, durability: Durability) -> ev.Result | None:
         p, limit = self._p, self._p.settings.max_in_flight

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from halog.core import events as ev
+from halog.core.durability import Durability
 from halog.core.ids import ABSENT
 from halog.core.roles import Role
 from tests.sim.client import KEYS, Client, Request, Transaction
@@ -78,17 +79,18 @@ class Cluster:
 
     # --- what one does ---
 
-    def transaction(self, key: bytes = KEYS[0], at: str = "A") -> Transaction:
+    def transaction(self, key: bytes = KEYS[0], at: str = "A", durability: Durability | None = None) -> Transaction:
         """An update (or create) of `key` on what `at` shows now."""
         version = self.node(at).version(key)
         tx = self.teller.make([(key, version)] if version != ABSENT else [], [self.teller.change(key, version)])
+        tx.durability = durability
         self.teller.done.append(tx)
         return tx
 
     def submit(self, tx: Transaction, to: str, *, ms: float = 0.0) -> Talk:
         talk = Talk(self.teller, tx, asked=False)
         target = self.node(to)
-        request = ev.Submitted(self.world.request(talk), tx.id, tx.reads, tx.changes, {})
+        request = ev.Submitted(self.world.request(talk), tx.id, tx.reads, tx.changes, {}, durability=tx.durability)
         target.submit(request, target.partition.chain.state.led)
         tx.attempt = max(tx.attempt, target.partition.chain.state.led)
         self.run(ms)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from halog.core import events as ev
 from halog.core import records
 from halog.core.chain import ChainState
+from halog.core.early import lsn_of
 from halog.core.election import NEVER
 from halog.core.group import counts, needed, priority
 from halog.core.ids import ABSENT, EpochId, Member, digest
@@ -18,8 +19,10 @@ from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.table import PartitionTable
 from halog.events import DISCARDED, UNLOGGED_LOST
+from tests.sim import asked
 from tests.sim.store import Held
 from tests.sim.twin import Accepted, history
+from tests.sim.violation import demand
 
 if TYPE_CHECKING:
     from tests.sim.client import Transaction
@@ -27,20 +30,11 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 
-class Violation(AssertionError):
-    """A promise was broken."""
-
-
 class Fact(NamedTuple):
     """What the first copy that applied an lsn made of it; every other copy must agree."""
 
     digest: bytes
     state_hash: int
-
-
-def demand(holds: bool, what: str) -> None:
-    if not holds:
-        raise Violation(what)
 
 
 class Checks:
@@ -63,6 +57,8 @@ class Checks:
         """tx → number of the epoch an attempt of it was said to be discarded with."""
         self.lost = False
         """Was what the log lacked given up, since nobody who had it could come back?"""
+        self.flushed: dict[Member, int] = {}
+        """How far the store of each incarnation was flushed."""
         self.sealed: dict[Member, range] = {}
         """The epoch numbers of which an incarnation must hold nothing more."""
 
@@ -102,6 +98,13 @@ class Checks:
         if self.world.settings.remote_sync is not Sync.NO_SYNC:
             stored = p.node.disk.chain.lsn
             demand(stored >= e.lsn, f"R6: {p.me.node} acknowledged lsn {e.lsn}, its disk has {stored}")
+        flushed = self.flushed.get(p.me, 0)
+        demand(flushed >= e.flushed, f"R6: {p.me.node} said lsn {e.flushed} is on its disk, that has {flushed}")
+
+    def stored(self, p: Process, e: ev.Save) -> None:
+        """R6: a store was written before an acknowledgement."""
+        if e.flush:
+            self.flushed[p.me] = p.node.disk.chain.lsn
 
     def _unbroken(self, p: Process, state: ChainState) -> None:
         lsn, prev = state.lsn, state.hash
@@ -148,17 +151,24 @@ class Checks:
         request = self.world.requests.get(e.token)
         if request is None:
             return
-        lsn = e.result.lsn
-        before = self.told.setdefault(request.tx.id, lsn)
-        demand(self.lost or before == lsn, f"P1: {request.tx.name} was said to have happened at {before} and at {lsn}")
+        tx, lsn = request.tx, e.result.lsn
+        self._visible(p, tx, lsn)
+        if lsn > p.partition.chain.state.lsn and not self.world.unlogged:
+            asked.told_early(self, p, request, lsn)
+            return
+        asked.told_flushed(self, p, request, lsn)
+        before = self.told.setdefault(tx.id, lsn)
+        demand(self.lost or before == lsn, f"P1: {tx.name} was said to have happened at {before} and at {lsn}")
         self.answered = max(self.answered, lsn)
-        self._visible(p, request.tx, lsn)
         if request.asked:
             return
         self.acknowledged = max(self.acknowledged, lsn)
         if p.partition.leading is None or p.partition.leading.epoch != self.epoch:
             return
-        digest = self._digest(p, lsn)
+        self.is_held(p, lsn, self._digest(p, lsn))
+
+    def is_held(self, p: Process, lsn: int, digest: bytes) -> None:
+        """S1, R7: whoever is waited for has it."""
         self._quorum_has(p, lsn, digest)
         for m in self.sync_set:
             has = self.held.has(m, lsn, digest)
@@ -167,7 +177,7 @@ class Checks:
     def _visible(self, p: Process, tx: Transaction, lsn: int) -> None:
         """W7: who says that it happened shows it, or what became of it later."""
         for key in {c.key for c in tx.changes if c.op != records.DELETE}:
-            seen = p.version(key)
+            seen = lsn_of(p.version(key))
             demand(seen in (ABSENT, lsn) or seen > lsn, f"W7: {p.me.node} said lsn {lsn} happened, shows {seen}")
 
     def _digest(self, p: Process, lsn: int) -> bytes:
@@ -292,7 +302,9 @@ class Checks:
         demand(not beyond, f"P1: copies applied lsns the log never accepted: {beyond}")
 
     def _told_the_truth(self, tx: Transaction, lsn: int | None) -> None:
-        if tx.happened is not None:
+        if tx.told_early:
+            asked.told_the_truth(self, tx, lsn)
+        elif tx.happened is not None:
             demand(lsn == tx.happened, f"P1: {tx.name} was acknowledged at lsn {tx.happened}, the log has {lsn}")
             demand(tx.happened > tx.floor, f"P4: {tx.name} began after lsn {tx.floor} was answered, got {tx.happened}")
         elif tx.denied:
@@ -300,6 +312,7 @@ class Checks:
 
     def _serialisable(self, accepted: list[Accepted]) -> None:
         now: dict[bytes, int] = {}
+        values: dict[bytes, bytes | None] = {}
         by_id = {tx.id: tx for tx in self.world.transactions()}
         for a in accepted:
             if not isinstance(a.record, records.Commit):
@@ -307,8 +320,12 @@ class Checks:
             tx, lsn = by_id[a.record.header.tx], a.record.header.lsn
             for key, version in tx.reads:
                 found = now.get(key, ABSENT)
-                demand(found == version, f"P4: {tx.name} (lsn {lsn}) read {key!r} at {version}, not {found}")
+                holds = lsn_of(version) == found
+                demand(holds, f"P4: {tx.name} (lsn {lsn}) read {key!r} at {version}, not {found}")
+            for key, value in tx.seen.items():
+                demand(values.get(key) == value, f"P4: {tx.name} (lsn {lsn}) read {value!r} as {key!r}")
             for c in a.record.changes:
                 found = now.get(c.key, ABSENT)
                 demand(found == c.replaced, f"P4: lsn {lsn} replaces {c.key!r} at {c.replaced}, not {found}")
                 now[c.key] = ABSENT if c.op == records.DELETE else lsn
+                values[c.key] = c.value

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from halog.core import events as ev
+from halog.core.durability import Durability
 from halog.core.ids import ABSENT
 from halog.core.records import CREATE, DELETE, UPDATE, Change
 
@@ -20,6 +21,12 @@ KEYS = [b"aaaa", b"bbbb", b"cccc", b"dddd"]
 REF = bytes(24)
 PATIENCE_MS = 150.0
 PAUSE_MS = 6.0
+DENIALS = (ev.Conflicted, ev.Duplicated, ev.NotHappened, ev.TooLarge, ev.Refused)
+_EARLY, _FLUSHED = Durability(local="NO_SYNC"), Durability(remote="SYNC")
+MORE = (Durability(remote="SYNC", replicas=2), Durability(local="SYNC"), Durability(local="NO_SYNC", remote="SYNC"))
+LESS = (*[_EARLY] * 6, _FLUSHED, _FLUSHED, None)
+ASKED = {True: LESS, False: (*MORE, *LESS, None, None)}
+"""What a client may ask for, each as likely; where most of them ask for less, and elsewhere."""
 
 
 class Transaction:
@@ -31,6 +38,11 @@ class Transaction:
         self.id, self.name, self.reads, self.changes = id_, name, reads, changes
         self.floor = floor
         """The highest lsn answered to anybody before this began: it must come after (P4)."""
+        self.durability: Durability | None = None
+        self.seen: dict[bytes, bytes | None] = {}
+        """The values it read, and builds on."""
+        self.told_early: set[int] = set()
+        """Lsns it was said to have happened at, before the log had it: it asked for that, and may be lost."""
         self.attempt = 0
         """The highest epoch it was sent to."""
         self.token = -1
@@ -97,7 +109,11 @@ class Client:
             reads = [*[r for r in reads if r[0] != extra], (extra, source.version(extra))]
         if rng.random() < 0.3:
             reads = []
-        return self.make(reads, changes)
+        tx = self.make(reads, changes)
+        tx.seen = {k: source.value(k) for k in {k for k, _ in reads} | {c.key for c in changes}}
+        if self.world.asking:
+            tx.durability = self.world.operator.choice(ASKED[self.world.less])
+        return tx
 
     def change(self, key: bytes, version: int, *, delete: bool = False) -> Change:
         if version == ABSENT:
@@ -121,7 +137,7 @@ class Client:
         if tx is None:
             return
         rng = self.world.engine.rng
-        if tx.attempt and rng.random() < 0.25:
+        if tx.attempt and (rng.random() < 0.25 or self._may_wait_in_vain(tx)):
             self._ask(tx)
             return
         target = self._target(tx.attempt)
@@ -130,11 +146,16 @@ class Client:
             return
         self.submit(tx, target)
 
+    def _may_wait_in_vain(self, tx: Transaction) -> bool:
+        """Those who are to flush it may have died for good."""
+        flushes = tx.durability is not None and tx.durability.flushed > 0
+        return flushes and self.world.healed and self.world.operator.random() < 0.5
+
     def submit(self, tx: Transaction, target: Process) -> None:
         epoch = target.partition.chain.state.led
         tx.attempt = max(tx.attempt, epoch)
         tx.token = self.world.request(Request(self, tx, asked=False))
-        request = ev.Submitted(tx.token, tx.id, tx.reads, tx.changes, {})
+        request = ev.Submitted(tx.token, tx.id, tx.reads, tx.changes, {}, durability=tx.durability)
         self.world.to_server(self.name, target, request, epoch)
         self.world.engine.at(PATIENCE_MS, self._impatient, tx.token)
 
@@ -164,8 +185,8 @@ class Client:
             self._finished(tx)
         elif token != tx.token or tx.settled:
             return
-        elif isinstance(result, ev.Conflicted | ev.Duplicated | ev.NotHappened | ev.TooLarge):
-            self.world.cover.hit(f"answer {type(result).__name__}")
+        elif isinstance(result, DENIALS) or (isinstance(result, ev.TooFew) and result.of != "nodes"):
+            self.world.cover.hit(f"answer {type(result).__name__}{' of replicas' * isinstance(result, ev.TooFew)}")
             tx.denied = type(result).__name__
             self.quota += 1
             self._finished(tx)

@@ -17,6 +17,7 @@ import msgspec
 from halog.core import events as ev
 from halog.core import records
 from halog.core.chain import ChainState
+from halog.core.early import early_version
 from halog.core.ids import ABSENT, Member, digest
 from halog.core.partition import Partition
 from halog.core.roles import CLAIMANT, Role
@@ -73,8 +74,8 @@ class Process:
         self.woke_leading = False
         self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.copy = Copy(node.disk)
-        self.shown: dict[bytes, tuple[int, int]] = {}
-        """key → (version, lsn) of what is visible, and not yet applied."""
+        self.shown: dict[bytes, tuple[int, int, bytes | None]] = {}
+        """key → (version, lsn, value) of what is visible, and not yet applied."""
         self.session: Session | None = None
         self.reader = Reader(self.world.log, self.entries)
         self.coordinator = self.world.coordinator.connect(self)
@@ -187,7 +188,7 @@ class Process:
         elif self.alive:
             keys = [k for k, _ in request.reads] + [c.key for c in request.changes]
             found = {k: self.version(k) for k in keys}
-            self._step(ev.Submitted(request.token, request.tx, request.reads, request.changes, found))
+            self._step(msgspec.structs.replace(request, found=found))
 
     def version(self, key: bytes) -> int:
         shown = self.shown.get(key)
@@ -195,6 +196,13 @@ class Process:
             return shown[0]
         held = self.copy.objects.get(key)
         return ABSENT if held is None else held[0]
+
+    def value(self, key: bytes) -> bytes | None:
+        shown = self.shown.get(key)
+        if shown is not None:
+            return shown[2]
+        held = self.copy.objects.get(key)
+        return None if held is None else held[1]
 
     def _step(self, event: ev.Event) -> None:
         holding = len(self.partition.held.run)
@@ -223,7 +231,7 @@ class Process:
                 if not e.applied:
                     self.world.checks.said_to_hold(self, e)
                 self.world.checks.said_to_have(self, e)
-                self.world.send(self.name, e.to, ev.ReplicaAck(self.me, e.epoch, e.lsn, e.applied))
+                self.world.send(self.name, e.to, ev.ReplicaAck(self.me, e.epoch, e.lsn, e.applied, e.flushed))
             case ev.Push():
                 self.pushes.append(e)
                 self._push_soon()
@@ -238,8 +246,9 @@ class Process:
         for record in e.records:
             assert isinstance(record, records.Commit)
             lsn = record.header.lsn
+            version = lsn if self.world.unlogged else early_version(record.header.epoch.number, lsn)
             for c in record.changes:
-                self.shown[c.key] = (ABSENT if c.op == records.DELETE else lsn, lsn)
+                self.shown[c.key] = (ABSENT if c.op == records.DELETE else version, lsn, c.value)
             self.world.cover.hit("shown before logged")
 
     def _shown_is(self, record: records.Record) -> None:
@@ -286,7 +295,11 @@ class Process:
             self._role_changed(e.role)
         elif isinstance(e, ev.Save):
             self.copy.flush()
+            self.world.checks.stored(self, e)
             self.world.cover.hit("stored, then acknowledged")
+        elif isinstance(e, ev.AskFlush):
+            for n in e.to:
+                self.world.send(self.name, n, ev.FlushAsked(self.me, e.epoch, e.lsn))
         elif isinstance(e, ev.Tell):
             self.world.checks.told_of(e)
             self.world.cover.hit("silent replica left" if "acknowledged nothing" in e.cause else e.kind.name)

@@ -20,7 +20,7 @@ from rich.progress import Progress
 
 from tests.sim.away import log_away
 from tests.sim.faults import FAULTS, regroup
-from tests.sim.world import World, is_away, is_grouped
+from tests.sim.world import World, is_away, is_grouped, is_less
 
 FAULT_PHASE_MS = (200.0, 900.0)
 LIVENESS_MS = 3_000.0
@@ -57,7 +57,7 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
     if is_grouped(seed):
         for _ in range(world.operator.randint(0, 4)):
             world.engine.at(60.0 + world.operator.random() * (length - 60.0), regroup, world)
-    if is_away(seed):
+    if is_away(seed) or is_less(seed):
         world.engine.at(60.0 + world.operator.random() * (length - 60.0), log_away, world)
     world.engine.at(length, _end_faults, world)
     world.fault_phase_ms = length

@@ -34,6 +34,7 @@ ONCE_FAILED = [
     4961,  # the same
     25226,  # a znode put back to an older epoch named an active that refused commits for ever
     420, 621, 4156, 6256, 19325, 20116,  # while commits learned not to wait for the log
+    2602,  # an id that was forgotten was said to have been refused, and had happened
     13389,  # a znode put back named nobody who held what the log lacked: it was lost, and nobody was told
 ]  # fmt: skip
 """They replay the same history only while the world draws its chances in the same order: bugs have unit tests too."""
@@ -47,6 +48,8 @@ INTERESTING = [
     "set unknown, landed", "set unknown, never landed", "sync set grown", "sync set shrunk",
     "hand-over Happened", "hand-over Refused", "hand-over Unknown", "hand-over NotServing", "draining: call off",
     "silent replica left", "a dead epoch's record landed again",
+    "answered before the log, as asked", "answered early and lost", "flushed as asked",
+    "answer Refused", "answer TooFew of replicas",
     "shown before logged", "appended again", "log away", "heir killed", "waits for holders", "unlogged lost",
     "stored, then acknowledged", "held before read", "push refused", "held forgotten", "a dead epoch's push arrived",
     "restarts warm", "restarts empty", "died for good", "client asked again",

@@ -16,7 +16,7 @@ from halog.core.settings import Settings, Sync
 from halog.core.table import SYNC, Group, PartitionTable
 from halog.core.tail import holders
 from tests.sim import faults
-from tests.sim.checks import Checks, Violation
+from tests.sim.checks import Checks
 from tests.sim.client import Client, Request, Transaction
 from tests.sim.coordinator import FakeCoordinator
 from tests.sim.coverage import Coverage
@@ -27,6 +27,7 @@ from tests.sim.nature import Nature
 from tests.sim.node import Node, Process
 from tests.sim.store import Disk
 from tests.sim.story import short
+from tests.sim.violation import Violation
 
 LOG_ID = bytes(range(16))
 SITE = "here"
@@ -71,6 +72,19 @@ def is_away(seed: int) -> bool:
     return is_unlogged(seed) and seed % 5 >= 2  # what once failed in the others is replayed
 
 
+ASKING = (0, 2)
+"""Of every thirteen histories, in these clients ask for less than the policy, or for more (R6)."""
+
+
+def is_asking(seed: int) -> bool:
+    return seed % 13 in ASKING
+
+
+def is_less(seed: int) -> bool:
+    """Do most of them ask for less in it, while the log is away?"""
+    return is_asking(seed) and not is_unlogged(seed) and seed % 5 >= 2
+
+
 SETTINGS_OF = (SETTINGS, SETTINGS, SETTINGS, msgspec.structs.replace(SETTINGS, remote_sync=Sync.WRITE_NO_SYNC))
 """Every fourth history has replicas that store before they acknowledge (R6)."""
 
@@ -95,7 +109,8 @@ class World:
         grouped = is_grouped(seed)
         if grouped:
             self.settings = msgspec.structs.replace(self.settings, min_stay_ms=150)
-        self.unlogged = is_unlogged(seed)
+        self.unlogged, self.asking = is_unlogged(seed), is_asking(seed)
+        self.less = is_less(seed)
         if self.unlogged:
             self.settings = msgspec.structs.replace(self.settings, local_sync=Sync.NO_SYNC)
         self.engine = Engine(seed, verbose=verbose)
@@ -114,6 +129,7 @@ class World:
         self.pushed: list[ev.Pushed] = []
         """Every push ever sent."""
         self.fault_phase_ms = 0.0
+        self.healed = False
         self.operator = random.Random(seed)
         """What operators do is drawn from it: it disturbs nothing else."""
         self._tokens = 0
@@ -223,6 +239,7 @@ class World:
     def heal(self) -> None:
         """Everything works from now on; what is still on its way arrives."""
         self.engine.say("--- healed ---")
+        self.healed = True
         self.nature.calm()
         self.cuts.clear()
         for session in self.log.sessions:
@@ -261,6 +278,8 @@ class World:
         for p in self.processes():
             if p.partition.chain.state.lsn != active.partition.chain.state.lsn or p.copy.hash != active.copy.hash:
                 return f"{p.name} is at {p.partition.chain.state.lsn}, not {active.partition.chain.state.lsn}"
+            if p.shown:
+                return f"{p.name} shows what the log does not have: {p.shown}"
         return self._not_returned(table)
 
     def _not_returned(self, table: PartitionTable) -> str:

@@ -356,6 +356,15 @@ def test_a_repeated_one_of_a_former_epoch_waits_for_the_flush_it_asked_for() -> 
     assert core.replies() == [ev.Happened(1)]
 
 
+def test_what_may_have_happened_and_was_forgotten_is_not_said_to_have_been_refused() -> None:
+    """Seed 2602."""
+    core = Core().active()
+    core.p.outcomes.horizon = tx(9)[:8]
+    for asked in (flushed(), flushed(2)):
+        ask(core, 7, asked)
+        assert core.replies() == [ev.Expired(tx(9)[:8])]
+
+
 def test_as_many_wait_for_a_flush_as_may_be_in_flight() -> None:
     core = leader(msgspec.structs.replace(SETTINGS, max_in_flight=2))
     for n in (1, 2):

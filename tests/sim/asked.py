@@ -1,0 +1,54 @@
+"""What must hold of transactions that ask for less than their policy, or for more (R6, decision 14)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.sim.violation import demand
+
+if TYPE_CHECKING:
+    from tests.sim.checks import Checks
+    from tests.sim.client import Request, Transaction
+    from tests.sim.node import Process
+
+
+def told_early(checks: Checks, p: Process, request: Request, lsn: int) -> None:
+    """It asked for that, all before it that the log lacks did too, and whoever is waited for holds it."""
+    leading, tx = p.partition.leading, request.tx
+    assert leading is not None
+    durability = tx.durability
+    demand(durability is not None and durability.early, f"R6: {tx.name} was answered before the log had lsn {lsn}")
+    asked = {t.id: t for t in checks.world.transactions()}
+    before = [item for item in leading.writer.queue if item.lsn <= lsn]
+    for item in before:
+        first = asked[item.tx].durability
+        demand(first is not None and first.early, f"R6: lsn {lsn} was answered before {item.lsn}, which waits")
+    tx.told_early.add(lsn)
+    checks.world.cover.hit("answered before the log, as asked")
+    if not request.asked and leading.epoch == checks.epoch:
+        demand(bool(checks.sync_set), f"R6: lsn {lsn} was acknowledged by {p.name}: nobody else has it, nor the log")
+        checks.is_held(p, lsn, before[-1].digest)
+
+
+def told_flushed(checks: Checks, p: Process, request: Request, lsn: int) -> None:
+    """So many replicas had it on their disks as it asked for."""
+    durability = request.tx.durability
+    if request.asked or durability is None or not durability.flushed:
+        return
+    have = {m.node for m, upto in checks.flushed.items() if upto >= lsn and m.node != p.name}
+    demand(
+        len(have) >= durability.flushed,
+        f"R6: lsn {lsn} was acknowledged by {p.name}: of {durability.flushed} disks {sorted(have)} have it",
+    )
+    checks.world.cover.hit("flushed as asked")
+
+
+def told_the_truth(checks: Checks, tx: Transaction, lsn: int | None) -> None:
+    """Answered early it may be lost, or be tried again; nobody says otherwise of it than the log."""
+    if lsn is None:
+        demand(tx.happened is None or tx.happened in tx.told_early, f"P1: {tx.name} was acknowledged at {tx.happened}")
+        checks.world.cover.hit("answered early and lost")
+    elif tx.happened is None:
+        demand(not tx.denied, f"P5: {tx.name} was said not to have happened ({tx.denied}); it is lsn {lsn}")
+    else:
+        demand(tx.happened in {lsn, *tx.told_early}, f"P1: {tx.name} was acknowledged at {tx.happened}, it is {lsn}")
