@@ -29,9 +29,9 @@ class Asking:
         if refusal is not None:
             p.out.append(ev.Reply(e.token, refusal))
             return
-        tag = p.tag
-        leading.present(e)
-        if p.tag > tag:
+        leading.writer.submit(e, p.now, p.out)
+        if leading.writer.tag > p.tag:
+            leading.sent()
             leading.writer.asks(durability)
         if durability.flushed:
             self._ask()

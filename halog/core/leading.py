@@ -77,19 +77,16 @@ class Leading:
     def submit(self, e: ev.Submitted) -> None:
         if e.durability is not None:
             self.asking.submit(e, e.durability)
-        else:
-            self.present(e)
-
-    def present(self, e: ev.Submitted) -> None:
-        """Give a commit to the writer, and what it appended to the replicas."""
+            return
         self.writer.submit(e, self.p.now, self.p.out)
         if self.writer.tag > self.p.tag:
-            self.p.tag = self.writer.tag
-            if self.writer.wait_set and self.p.settings.remote_sync is Sync.NO_SYNC:
-                self._push()
+            self.sent()
 
-    def _push(self) -> None:
+    def sent(self) -> None:
         """The commit just appended goes to those it waits for, too, if they follow closely."""
+        self.p.tag = self.writer.tag
+        if not self.writer.wait_set or self.p.settings.remote_sync is not Sync.NO_SYNC:
+            return
         acks, alive, out = self.writer.acks, self.p.alive, self.p.out
         near = self.writer.last_lsn - self.p.settings.ready_lag
         to = [m.node for m in self.writer.wait_set if m in alive and m in acks and acks[m] >= near]

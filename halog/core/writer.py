@@ -268,7 +268,7 @@ class Writer:
         """Answer what is logged and held by all of the wait set."""
         if not (self.waiting or self.asked or (self.early and self.queue)):
             return
-        upto = self.acknowledged()
+        upto = self._held(self.last_lsn if self.early else self.chain.state.lsn)
         while self.waiting and self.waiting[0][0] <= upto:
             lsn, tokens = self.waiting.popleft()
             out.extend(ev.Reply(t, ev.Happened(lsn)) for t in tokens)

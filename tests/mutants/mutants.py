@@ -155,7 +155,7 @@ def conflicts_ignore_what_is_in_flight() -> None:
 @mutant("S1")
 def replicas_not_waited_for() -> None:
     """Answered as soon as the log has it."""
-    patch(Writer, "acknowledged", lambda self: self.chain.state.lsn)
+    patch(Writer, "_held", lambda self, lsn: self.chain.state.lsn)
 
 
 @mutant("S1")

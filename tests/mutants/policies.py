@@ -64,14 +64,14 @@ def memory_is_enough_for_every_policy() -> None:
 def quorum_not_counted() -> None:
     """A commit waits for the sync set alone, which may have shrunk to nobody."""
 
-    def acknowledged(self: Writer) -> int:
+    def held(self: Writer, lsn: int) -> int:
         quorum, self.quorum = self.quorum, 0
         try:
-            return real(self)
+            return real(self, lsn)
         finally:
             self.quorum = quorum
 
-    real = patch(Writer, "acknowledged", acknowledged)
+    real = patch(Writer, "_held", held)
 
 
 @mutant("R7")

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from typing import Any
 
+from halog.core.durability import Durability
 from halog.runtime.open import Node
 from tests.integration.cluster.fleet import Aircraft, Flight
 from tests.integration.cluster.processes import wait
@@ -35,8 +36,15 @@ def partition_of(node: Node, tail: str) -> str:
 class Load:
     """Each thread lands its own aircraft, one in every partition, and an aircraft all threads share."""
 
-    def __init__(self, node: Node, prefix: str, threads: int = 3, pause_s: float = 0.002) -> None:
-        self.node, self.prefix, self.pause_s = node, prefix, pause_s
+    def __init__(
+        self,
+        node: Node,
+        prefix: str,
+        threads: int = 3,
+        pause_s: float = 0.002,
+        durability: Durability | None = None,
+    ) -> None:
+        self.node, self.prefix, self.pause_s, self.durability = node, prefix, pause_s, durability
         self.acked: dict[bytes, tuple[str, int]] = {}
         """Transaction id → (partition, lsn), as told."""
         self.landings: Counter[str] = Counter()
@@ -94,7 +102,7 @@ class Load:
                 node.delete(old)
             return node.current()
 
-        tx = self.node.transactional(retries=200)(once)()
+        tx = self.node.transactional(retries=200, durability=self.durability)(once)()
         with self._lock:
             self.acked[tx.id] = (partition_of(self.node, tail), tx.lsn)
             self.landings[tail] += 1
