@@ -17,6 +17,42 @@ from halog.core.chain import ChainState
 from halog.core.durability import Durability
 from halog.core.ids import EpochId, Member, Position
 from halog.core.records import Change, Record
+from halog.core.results import (
+    Busy as Busy,
+)
+from halog.core.results import (
+    Conflicted as Conflicted,
+)
+from halog.core.results import (
+    Duplicated as Duplicated,
+)
+from halog.core.results import (
+    Expired as Expired,
+)
+from halog.core.results import (
+    Happened as Happened,
+)
+from halog.core.results import (
+    NotHappened as NotHappened,
+)
+from halog.core.results import (
+    NotServing as NotServing,
+)
+from halog.core.results import (
+    Refused as Refused,
+)
+from halog.core.results import (
+    Result as Result,
+)
+from halog.core.results import (
+    TooFew as TooFew,
+)
+from halog.core.results import (
+    TooLarge as TooLarge,
+)
+from halog.core.results import (
+    Unknown as Unknown,
+)
 from halog.core.table import PartitionTable
 from halog.events import Kind
 
@@ -131,6 +167,12 @@ class Pushed(msgspec.Struct, frozen=True):
     records: Sequence[bytes]
 
 
+class Flushed(msgspec.Struct, frozen=True):
+    """What was stored up to `lsn` is on the disk, as `Flush` asked."""
+
+    lsn: int
+
+
 class PositionAsked(msgspec.Struct, frozen=True):
     """A candidate of the election `round` asks for this copy's position."""
 
@@ -172,88 +214,7 @@ class Ticked(msgspec.Struct, frozen=True):
 
 Event = (
     TableSeen | AliveChanged | EntriesRead | LogEnd | Taken | LogLost | Submitted | Asked | Appended | AppendFailed
-    | ReplicaAck | FlushAsked | Pushed | PositionAsked | PositionTold | CasDone | HandOverAsked | Ticked
-)  # fmt: skip
-
-
-# --- results --------------------------------------------------------------------------------------------------------
-
-
-class Happened(msgspec.Struct, frozen=True):
-    """Committed as `lsn`."""
-
-    lsn: int
-
-
-class NotHappened(msgspec.Struct, frozen=True):
-    """It did not and will not happen."""
-
-
-class Conflicted(msgspec.Struct, frozen=True):
-    """`key` has another version than the one read; a retry should first wait for `settled` (0: nothing to wait for)."""
-
-    key: bytes
-    expected: int
-    found: int
-    settled: int = 0
-
-
-class Duplicated(msgspec.Struct, frozen=True):
-    """`key` exists."""
-
-    key: bytes
-
-
-class TooLarge(msgspec.Struct, frozen=True):
-    """The encoded record has `size` bytes, over `limit`."""
-
-    size: int
-    limit: int
-
-
-class NotServing(msgspec.Struct, frozen=True):
-    """This copy is not active; `active` is who should be, as far as it knows. Nothing happened here."""
-
-    active: str | None
-
-
-class Busy(msgspec.Struct, frozen=True):
-    """Too much is in flight: `limit` commits, or bytes."""
-
-    limit: int
-    of: str = "commits"
-
-
-class TooFew(msgspec.Struct, frozen=True):
-    """Nothing was done: too few nodes of the group are there to hold a commit (R7), or too few sync replicas to flush
-    what asks for it (R6)."""
-
-    have: int
-    needed: int
-    of: str = "nodes"
-
-
-class Expired(msgspec.Struct, frozen=True):
-    """The transaction id is not newer than `horizon`, the stamp up to which outcomes may have been forgotten."""
-
-    horizon: bytes = b""
-
-
-class Unknown(msgspec.Struct, frozen=True):
-    """It may have happened; ask again by id."""
-
-    why: str
-
-
-class Refused(msgspec.Struct, frozen=True):
-    """Nothing was done: a hand-over was refused or called off, or a commit asks for more than its policy gives (R6)."""
-
-    why: str
-
-
-Result = (
-    Happened | NotHappened | Conflicted | Duplicated | TooLarge | NotServing | Busy | TooFew | Expired | Unknown
-    | Refused
+    | ReplicaAck | FlushAsked | Flushed | Pushed | PositionAsked | PositionTold | CasDone | HandOverAsked | Ticked
 )  # fmt: skip
 
 
@@ -310,6 +271,12 @@ class Save(msgspec.Struct, frozen=True):
     """Store everything applied so far, before the effects behind this one; `flush`: down to the disk."""
 
     flush: bool
+
+
+class Flush(msgspec.Struct, frozen=True):
+    """Store everything applied so far, which ends with `lsn`, and report Flushed once that is on the disk."""
+
+    lsn: int
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -391,6 +358,6 @@ class Tell(msgspec.Struct, frozen=True):
 
 
 Effect = (
-    Append | EndSession | Read | StopReading | Apply | Show | Keep | Save | Reply | SetTable | Refresh | AskPositions
-    | TellPosition | SendAck | AskFlush | Push | RoleChanged | Tell
+    Append | EndSession | Read | StopReading | Apply | Show | Keep | Save | Flush | Reply | SetTable | Refresh
+    | AskPositions | TellPosition | SendAck | AskFlush | Push | RoleChanged | Tell
 )  # fmt: skip

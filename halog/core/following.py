@@ -26,8 +26,10 @@ class Following:
         self.p = p
         self._acked: tuple[EpochId | None, int] = (None, 0)
         self._acked_at = now
-        self._flushed = self._to_flush = 0
-        """Everything up to this lsn is on the disk, for certain; and is to be, once it was read."""
+        self._flushed = self._flushing = 0
+        """Everything up to this lsn is on the disk, for certain; is on its way there (0: nothing is)."""
+        self._asked: tuple[int, int] | None = None
+        """The first and the last lsn that is to be on the disk, and is not."""
 
     @property
     def is_async(self) -> bool:
@@ -38,8 +40,9 @@ class Following:
         """A batch of the log was taken."""
         p = self.p
         self._tell_held()
+        self._flush()
         waited_for = not self.is_async and p.chain.state.lsn > p.held.told
-        if waited_for or self._to_flush > self._flushed or p.now - self._acked_at >= p.settings.async_ack_ms:
+        if waited_for or p.now - self._acked_at >= p.settings.async_ack_ms:
             self.acknowledge()
 
     def pushed(self, e: ev.Pushed) -> None:
@@ -66,8 +69,8 @@ class Following:
         s = p.chain.state
         if active is not None and (repeat or self._acked != (s.epoch, s.lsn)):
             self._acked, self._acked_at = (s.epoch, s.lsn), p.now
-            flush = p.settings.remote_sync is Sync.SYNC or self._flushed < min(self._to_flush, s.lsn)
-            if flush or p.settings.remote_sync is not Sync.NO_SYNC:
+            flush = p.settings.remote_sync is Sync.SYNC
+            if p.settings.remote_sync is not Sync.NO_SYNC:
                 p.out.append(ev.Save(flush))
             if flush:
                 self._flushed = s.lsn
@@ -76,10 +79,31 @@ class Following:
     def flush_asked(self, e: ev.FlushAsked) -> None:
         """Commits of this epoch wait for this copy's disk (R6): at once what is here, else when it was read."""
         s = self.p.chain.state
+        if self.p.settings.remote_sync is Sync.SYNC:
+            return  # each of its acknowledgements says so
         if e.member == self._listener() and e.epoch == s.epoch:
-            self._to_flush = max(self._to_flush, e.lsn)
-            if s.lsn >= e.lsn:
-                self.acknowledge(repeat=True)
+            if e.lsn <= self._flushed:
+                self.acknowledge(repeat=True)  # what told that was lost
+                return
+            first, last = self._asked or (e.lsn, e.lsn)
+            self._asked = min(first, e.lsn), max(last, e.lsn)
+            self._flush()
+
+    def flushed(self, e: ev.Flushed) -> None:
+        """The disk has it: say so, and see whether it was asked for more meanwhile."""
+        self._flushing, self._flushed = 0, max(self._flushed, e.lsn)
+        if self._asked is not None:
+            last = self._asked[1]
+            self._asked = (self._flushed + 1, last) if last > self._flushed else None
+        self.acknowledge(repeat=True)
+        self._flush()
+
+    def _flush(self) -> None:
+        """One flush at a time, of all that is here: the disk sets the pace, and those that wait share it."""
+        lsn = self.p.chain.state.lsn
+        if self._asked is not None and lsn >= self._asked[0] and not self._flushing:
+            self._flushing = lsn
+            self.p.out.append(ev.Flush(lsn))
 
     def ticked(self) -> None:
         since = self.p.now - self._acked_at

@@ -78,6 +78,7 @@ class Partition:
             ev.AppendFailed: self._append_failed,
             ev.ReplicaAck: self._replica_ack,
             ev.FlushAsked: self.following.flush_asked,
+            ev.Flushed: self.following.flushed,
             ev.Pushed: self.following.pushed,
             ev.PositionAsked: self._position_asked,
             ev.PositionTold: self.campaign.position_told,

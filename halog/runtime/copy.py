@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -29,7 +29,9 @@ from halog.core.table import PartitionTable
 from halog.errors import HalogError, LogError, StoreError
 from halog.events import DIVERGED
 from halog.ports import Entry, LogSession, TopicPartition
+from halog.runtime.clock import monotonic_ms
 from halog.runtime.failures import ours
+from halog.runtime.lateness import Lateness
 from halog.runtime.objects import ObjectTable
 from halog.runtime.reports import Reports
 from halog.runtime.results import to_error
@@ -50,11 +52,6 @@ def _tell(due: Sequence[tuple[Answer, ev.Result]]) -> None:
             logger.exception("an answer could not be given")
 
 
-def monotonic_ms() -> int:
-    """The driver's clock: ms, counting through suspends of the process."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
-
-
 class Copy:
     """One partition on this node."""
 
@@ -73,10 +70,7 @@ class Copy:
         """Not yet given to the core."""
         self._served = False
         """The thread that submits will poll for its delivery itself."""
-        self.tail_known = (0, monotonic_ms())
-        """(last lsn the active told us, when)."""
-        self.level_at = monotonic_ms()
-        """When this copy was last known to be level with the active."""
+        self._lateness = Lateness()
         self._table = (version, table)
         self._policy = node.policies.get(table.policy, CopyPolicy())
         self._keeps_before = self._policy.before_images
@@ -99,6 +93,7 @@ class Copy:
             ev.Show: self._show,
             ev.Keep: lambda e: self.objects.keep(e.state, e.next_offset),
             ev.Save: lambda e: self.objects.save(flush=e.flush),
+            ev.Flush: self._flush,
             ev.Reply: self._reply,
             ev.SetTable: lambda e: node.set_table(self, e),
             ev.Refresh: lambda e: node.refresh_table(self),
@@ -267,6 +262,19 @@ class Copy:
             self.node.states[self.name] = object()
         self.progress.notify_all()
 
+    def _flush(self, e: ev.Flush) -> None:
+        """Handed to the operating system now; the disk may take its time, outside of all locks."""
+        self.objects.save()
+        self.node.run(partial(self._flushed, e.lsn))
+
+    def _flushed(self, lsn: int) -> None:
+        try:
+            self.objects.store.write([], flush=True)
+        except Exception as error:
+            self.fail(ours(error, "the store's flush"))
+        else:
+            self.post(ev.Flushed(lsn))
+
     def _reply(self, e: ev.Reply) -> None:
         answer = self.answers.pop(e.token, None)
         if answer is not None:
@@ -363,17 +371,11 @@ class Copy:
 
     def heard_tail(self, lsn: int) -> None:
         """The active told its last lsn."""
-        now = monotonic_ms()
-        self.tail_known = (lsn, now)
-        if self.core.chain.state.lsn >= lsn:
-            self.level_at = now
+        self._lateness.heard(lsn, self.core.chain.state.lsn)
 
     def lag(self) -> Lag:
         """How far behind the active this copy is, as far as it knows; ms since it was last known to be level."""
-        behind = max(0, self.tail_known[0] - self.core.chain.state.lsn)
-        if self.serving:
-            return Lag(0, 0.0)
-        return Lag(behind, float(monotonic_ms() - self.level_at) if behind else 0.0)
+        return Lag(0, 0.0) if self.serving else self._lateness.lag(self.core.chain.state.lsn)
 
     def describe(self) -> Mapping[str, object]:
         """Plain values for operators."""

@@ -20,7 +20,7 @@ from halog.core.ids import Member
 from halog.errors import FrameError, HalogError, UnreachableError
 from halog.ports import Channel, Peer
 from halog.runtime import frames
-from halog.runtime.copy import monotonic_ms
+from halog.runtime.clock import monotonic_ms
 
 logger = logging.getLogger("halog.members")
 

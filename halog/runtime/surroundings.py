@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from halog.core import events as ev
@@ -36,6 +36,8 @@ class Surroundings(Protocol):
 
     @property
     def store(self) -> Store: ...
+
+    def run(self, work: Callable[[], None]) -> None: ...
 
     def current_session(self) -> LogSession: ...
 

@@ -9,20 +9,19 @@ keeps the session it began with, a request is let in only for the epoch it was a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from halog.core import events as ev
 from halog.core import records
-from halog.core.chain import ChainState
 from halog.core.early import early_version
-from halog.core.ids import ABSENT, Member, digest
+from halog.core.ids import ABSENT, Member
 from halog.core.partition import Partition
 from halog.core.roles import CLAIMANT, Role
 from tests.sim.log import Reader, Session
-from tests.sim.store import Copy, Disk
+from tests.sim.store import Copy, Disk, one_by_one
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -262,7 +261,7 @@ class Process:
     def _apply(self, e: ev.Apply) -> None:
         if len(e.records) > 1:
             self.world.cover.hit("appends acknowledged together" if self.partition.is_leading else "read together")
-        for record, state, next_offset in _one_by_one(e):
+        for record, state, next_offset in one_by_one(e):
             self.copy.apply(record, state, next_offset)
             self._shown_is(record)
             self.world.checks.applied(self, record, state)
@@ -297,12 +296,21 @@ class Process:
             self.copy.flush()
             self.world.checks.stored(self, e)
             self.world.cover.hit("stored, then acknowledged")
+        elif isinstance(e, ev.Flush):
+            self.copy.flush()
+            self.world.engine.at(self.world.nature.delay(self.world.nature.ack), self._flushed, e.lsn)
         elif isinstance(e, ev.AskFlush):
             for n in e.to:
                 self.world.send(self.name, n, ev.FlushAsked(self.me, e.epoch, e.lsn))
         elif isinstance(e, ev.Tell):
             self.world.checks.told_of(e)
             self.world.cover.hit("silent replica left" if "acknowledged nothing" in e.cause else e.kind.name)
+
+    def _flushed(self, lsn: int) -> None:
+        """What the disk was given is on it."""
+        if self.alive:
+            self.world.checks.flushed[self.me] = lsn
+            self.deliver(ev.Flushed(lsn))
 
     def _append(self, e: ev.Append) -> None:
         assert self.session is not None, "W1: an epoch appends under the session it began with"
@@ -382,13 +390,3 @@ class Process:
                 cover.hit("zombie woke up deposed")
         if before in CLAIMANT or before in (Role.ACTIVE, Role.VERIFYING, Role.DRAINING, Role.HANDING):
             self.woke_leading = self.woke_leading and self.partition.is_leading
-
-
-def _one_by_one(e: ev.Apply) -> Iterator[tuple[records.Record, ChainState, int]]:
-    """What it would have been, record by record."""
-    first = e.next_offset - len(e.records)
-    for i, record in enumerate(e.records):
-        state = msgspec.structs.replace(e.state, lsn=record.header.lsn, hash=digest(records.encode(record)))
-        yield record, state, first + i + 1
-    if state != e.state:
-        raise AssertionError(f"Apply ends at {e.state.lsn}, its records at {state.lsn}")

@@ -6,9 +6,14 @@ computes it anew from what its disk held.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import msgspec
+
+from halog.core import events as ev
 from halog.core import records
 from halog.core.chain import ChainState
-from halog.core.ids import Member
+from halog.core.ids import Member, digest
 from halog.core.outcomes import Outcomes
 
 Objects = dict[bytes, tuple[int, bytes]]
@@ -115,3 +120,13 @@ class Held:
         while lsn + 1 in pushed:
             lsn += 1
         return lsn
+
+
+def one_by_one(e: ev.Apply) -> Iterator[tuple[records.Record, ChainState, int]]:
+    """What it would have been, record by record."""
+    first = e.next_offset - len(e.records)
+    for i, record in enumerate(e.records):
+        state = msgspec.structs.replace(e.state, lsn=record.header.lsn, hash=digest(records.encode(record)))
+        yield record, state, first + i + 1
+    if state != e.state:
+        raise AssertionError(f"Apply ends at {e.state.lsn}, its records at {state.lsn}")

@@ -407,7 +407,9 @@ def saves(core: Core) -> list[tuple[str, int]]:
     found: list[tuple[str, int]] = []
     for e in core.effects:
         if isinstance(e, ev.Save):
-            found.append(("flush" if e.flush else "store", 0))
+            found.append(("save and flush" if e.flush else "save", 0))
+        elif isinstance(e, ev.Flush):
+            found.append(("flush", e.lsn))
         elif isinstance(e, ev.SendAck):
             found.append((f"{e.lsn} applied" if e.applied else f"{e.lsn} held", e.flushed))
     return found
@@ -422,7 +424,9 @@ def test_it_flushes_what_it_is_asked_to_once_the_log_brings_it() -> None:
     assert saves(core) == []
     core.land(data)
     core.step(ev.Taken())
-    assert saves(core) == [("flush", 0), ("2 applied", 2)]
+    assert saves(core) == [("flush", 2)], "what was held is not acknowledged once more"
+    core.step(ev.Flushed(2))
+    assert saves(core) == [("2 applied", 2)]
     core.land(script.commit(epoch(1), 2))
     core.step(ev.Taken())
     assert saves(core) == [("3 applied", 2)], "nobody asked for that one"
@@ -433,9 +437,30 @@ def test_what_is_here_already_is_flushed_at_once_and_told_again_when_asked_again
     core.land(script.commit(epoch(1), 1))
     core.step(ev.Taken())
     core.step(ev.FlushAsked(A, epoch(1), 2))
-    assert saves(core) == [("flush", 0), ("2 applied", 2)]
+    assert saves(core) == [("flush", 2)]
+    core.step(ev.FlushAsked(A, epoch(1), 2))
+    assert saves(core) == [], "under way"
+    core.step(ev.Flushed(2))
+    assert saves(core) == [("2 applied", 2)]
     core.step(ev.FlushAsked(A, epoch(1), 2))
     assert saves(core) == [("2 applied", 2)]
+
+
+def test_what_comes_during_a_flush_waits_for_the_next() -> None:
+    core, script = replica()
+    core.step(ev.FlushAsked(A, epoch(1), 2))
+    core.land(script.commit(epoch(1), 1))
+    core.step(ev.Taken())
+    assert saves(core) == [("flush", 2), ("2 applied", 0)]
+    core.step(ev.FlushAsked(A, epoch(1), 4))
+    for n in (2, 3):
+        core.land(script.commit(epoch(1), n))
+        core.step(ev.Taken())
+        assert saves(core) == [(f"{n + 1} applied", 0)]
+    core.step(ev.Flushed(2))
+    assert saves(core) == [("4 applied", 2), ("flush", 4)]
+    core.step(ev.Flushed(4))
+    assert saves(core) == [("4 applied", 4)]
 
 
 def test_a_replica_that_lags_flushes_what_it_has_read_meanwhile() -> None:
@@ -445,7 +470,13 @@ def test_a_replica_that_lags_flushes_what_it_has_read_meanwhile() -> None:
     core.step(ev.FlushAsked(A, epoch(1), 3))
     core.land(script.commit(epoch(1), 1))
     core.step(ev.Taken())
-    assert saves(core) == [("flush", 0), ("2 applied", 2)]
+    assert ("flush", 2) in saves(core)
+
+
+def test_a_copy_that_leads_by_then_tells_nobody() -> None:
+    core = leader()
+    core.step(ev.Flushed(1))
+    assert saves(core) == []
 
 
 @pytest.mark.parametrize(("member", "of"), [(C, 1), (A, 2)])
@@ -462,7 +493,7 @@ def test_where_the_policy_flushes_everything_it_says_so() -> None:
     core.p.settings = msgspec.structs.replace(SETTINGS, remote_sync=Sync.SYNC)
     core.land(script.commit(epoch(1), 1))
     core.step(ev.Taken())
-    assert saves(core) == [("flush", 0), ("2 applied", 2)]
+    assert saves(core) == [("save and flush", 0), ("2 applied", 2)]
 
 
 def test_a_sync_set_with_a_dead_member_is_not_counted() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 import halog
 from halog.core.durability import Durability
 from halog.core.early import EARLY
-from halog.errors import ConfigError, QuorumError, RefusedError, ReplicasError
+from halog.errors import ConfigError, QuorumError, RefusedError, ReplicasError, StoreError
 from halog.runtime.copy import Copy
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node
@@ -239,6 +239,48 @@ def test_one_in_flight_when_its_replica_goes_waits_for_the_next(monkeypatch: pyt
         assert not waits.is_alive()
         assert value(cluster.node(leader), "d") == 1
         assert told, "the one that took its place flushed it"
+
+
+def at_flush(cluster: Cluster, node: str, monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -> None:
+    """`do` before its store is flushed."""
+    objects = copy_of(cluster, node).objects
+    real = objects.store.write
+
+    def write(items: Iterable[tuple[bytes, bytes | None]], *, flush: bool = False) -> None:
+        if flush:
+            do()
+        real(list(items), flush=flush)
+
+    monkeypatch.setattr(objects.store, "write", write)
+
+
+def test_a_slow_disk_holds_up_only_those_that_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No lock is held meanwhile: the replica goes on holding and reading."""
+    with running() as cluster:
+        (other,) = replicas(cluster)
+        done = threading.Event()
+        at_flush(cluster, other, monkeypatch, lambda: done.wait(10) or None)
+        waits = in_background(cluster.client(), MORE)
+        for n in range(20):
+            add(cluster.client())
+            assert _local(cluster, other) >= n, "one commit behind at most"
+        assert waits.is_alive()
+        done.set()
+        waits.join(5)
+        assert not waits.is_alive()
+
+
+def test_a_replica_whose_disk_fails_stops_and_another_one_flushes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(nodes=3) as cluster:
+        (sync,) = (r.node for r in table(cluster).replicas if r.kind == "sync")
+
+        def fail() -> None:
+            raise StoreError("the disk is gone")
+
+        at_flush(cluster, sync, monkeypatch, fail)
+        add(cluster.client(), MORE)
+        assert isinstance(copy_of(cluster, sync).error, StoreError)
+        assert sync not in {r.node for r in table(cluster).replicas if r.kind == "sync"}
 
 
 # --- asked for in every way ---

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from halog.backend import Work, Write
+from halog.core.durability import Durability
 from halog.core.records import CREATE, UPDATE, decode
-from halog.errors import ConflictError, DuplicateKeyError, RecordTooLargeError
+from halog.errors import ConflictError, DuplicateKeyError, RecordTooLargeError, RefusedError
 from halog.testing.memory import MemoryBackend, MemoryCluster
 
 REF, KEY, P = b"r" * 24, b"key", "memory-0"
@@ -56,3 +57,15 @@ def test_the_log_holds_the_cores_records(backend: MemoryBackend) -> None:
     backend.commit(P, tx, create())
     record = decode(backend.cluster.partitions[P].log[0])
     assert (record.header.lsn, record.header.tx) == (1, tx)
+
+
+@pytest.mark.feature("R6")
+def test_the_reference_refuses_what_it_cannot_give_as_a_node_does() -> None:
+    """It has no replicas; what waits for less is answered all the same."""
+    backend = MemoryBackend()
+    asked = Work((), (Write(CREATE, REF, KEY, b"v", -1),), Durability(remote="SYNC"))
+    with pytest.raises(RefusedError, match="sync_replicas = 0"):
+        backend.commit(P, backend.new_transaction_id(), asked)
+    assert backend.find(P, KEY) is None
+    less = Work((), asked.writes, Durability(local="NO_SYNC"))
+    assert backend.commit(P, backend.new_transaction_id(), less) == 1
