@@ -94,6 +94,11 @@ class App:
         found = self.runtime.adapters.coordinator.get(f"snapshots/{partition}")
         return {"lsn": 0 if found is None else int(found.data.split()[0])}
 
+    def hand_over(self, partition: str, to: str) -> dict[str, Any]:
+        """As an operator's command does."""
+        self.runtime.operators.hand_over(partition, to)
+        return {}
+
     def lead(self) -> dict[str, Any]:
         """Become active for every partition: whoever came first may have been quicker."""
         for name, table in self.state().items():

@@ -63,6 +63,7 @@ def _at_least(times: float, *, hard: bool = True) -> Target:
 
 
 P50, RATE = "1 client, p50", "16 clients, throughput"
+_TRANSFER = "planned transfer at 100 writes/s a partition, longest pause"
 _FAILOVER = "failover of a killed process, first new acknowledged write"
 
 TABLE: Sequence[Beside] = (
@@ -83,6 +84,8 @@ TABLE: Sequence[Beside] = (
     Beside(f"{_FAILOVER}, median", CLIENT, None, Target(100, "value", hard=True)),
     Beside(f"{_FAILOVER}, p99", CLIENT, None, Target(400, "value", hard=True)),
     Beside("acknowledged writes lost in these kills", CLIENT, None, Target(0, "value", hard=True)),
+    Beside("failover of a frozen process, first new acknowledged write, median", CLIENT, None, Target(700, "value")),
+    Beside(f"{_TRANSFER}, p99", CLIENT, None, Target(100, "value", hard=True)),
     Beside("cold restore of 100,000 objects of 200 bytes", "the fresh node", None, Target(1.5, "value")),
     Beside(
         "local read in a transaction of 1,000 different objects out of 10,000", ACTIVE, None,

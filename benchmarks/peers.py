@@ -2,9 +2,9 @@
 
 The peers are those of `../shared/peers` (PEERS names another place): copied to build/peers, built there once (PyPI,
 Maven Central, Debian; nothing is installed), then run one after another, never at once. halog's figures are the suites
-`policies`, `failover`, `restore` and `reads` of `benchmarks.run`, in the middle of the run. Prints a table, writes
-build/bench-peers.json in the form of build/bench.json. Exit code 0 if every hard row meets its target, 1 if not, 2 if
-there are no peers.
+`policies`, `failover`, `transfer`, `freeze`, `restore`, `reads` of `benchmarks.run`, in the middle of the run. Prints
+a table, writes build/bench-peers.json in the form of build/bench.json. Exit code 0 if every hard row meets its target,
+1 if not, 2 if there are no peers.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def ours(effort: Effort) -> list[Row]:
     directory = Path(tempfile.mkdtemp(prefix="halog-peers-"))
     scene = Scene(directory)
     try:
-        return measure(scene, ["reads", "policies", "failover", "restore"], effort)
+        return measure(scene, ["reads", "policies", "failover", "restore", "transfer", "freeze"], effort)
     finally:
         scene.close()
         shutil.rmtree(directory, ignore_errors=True)
