@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from halog.core.roles import TRANSITIONS
+from tests.sim import reader
 from tests.sim.coverage import edge_name
 from tests.sim.run import run_seed
 from tests.sim.world import is_grouped
@@ -62,7 +63,8 @@ def seen() -> Counter[str]:
     """Everything the check run's seeds met; a broken promise stops the run with the line that replays it."""
     counts: Counter[str] = Counter()
     grouped = [n for n in range(SEEDS, 4 * SEEDS) if is_grouped(n)]
-    for seed in [*range(SEEDS), *RARE_SEEDS, *grouped]:
+    read = [n for n in range(SEEDS, 4 * SEEDS) if n in reader.SEEDS]
+    for seed in [*range(SEEDS), *RARE_SEEDS, *grouped, *read]:
         outcome = run_seed(seed)
         assert not outcome.failure, f"{outcome.failure}\n  python -m tests.sim.run --seed {seed} -v"
         counts.update(outcome.counts)

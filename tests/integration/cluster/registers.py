@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import halog
@@ -73,16 +76,30 @@ def work(
         time.sleep(pause_s)
 
 
-def main(config: str, name: str, mode: str) -> None:
-    node = halog.node(config, name=name)
+class EnoughError(Exception):
+    """Raised by `tell`: the last operation was answered."""
 
-    def tell(o: Operation) -> None:
-        sys.stdout.write(json.dumps([*o[:-1], o.outcome.value]) + "\n")
+
+def main(config: str, name: str, mode: str) -> None:
+    """SIGTERM: nothing more is begun; `end` is said, and the node stays."""
+    node = halog.node(config, name=name)
+    enough = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: enough.set())
+
+    def say(line: str) -> None:
+        sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
-    sys.stdout.write("up\n")
-    sys.stdout.flush()
-    work(node, name, mode, tell, writes=1, pause_s=0.004)
+    def tell(o: Operation) -> None:
+        say(json.dumps([*o[:-1], o.outcome.value]))
+        if enough.is_set():
+            raise EnoughError
+
+    say("up")
+    with suppress(EnoughError):
+        work(node, name, mode, tell, writes=1, pause_s=0.004)
+    say("end")
+    threading.Event().wait()
 
 
 if __name__ == "__main__":

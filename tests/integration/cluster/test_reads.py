@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -67,10 +68,6 @@ def test_a_woken_zombie_may_answer_a_plain_read_with_what_was_and_answers_no_bar
     whole_again(cluster)
 
 
-class _EnoughError(Exception):
-    """The test is over."""
-
-
 class Writers:
     """Threads of this process that swap and read the same registers."""
 
@@ -82,13 +79,13 @@ class Writers:
             thread.start()
 
     def _run(self, node: Node, process: str) -> None:
-        with suppress(_EnoughError):
+        with suppress(registers.EnoughError):
             registers.work(node, process, "barrier", self._tell, writes=5, pause_s=0.01)
 
     def _tell(self, o: Operation) -> None:
         self.operations.append(o)
         if self._stop:
-            raise _EnoughError
+            raise registers.EnoughError
 
     def flow(self) -> None:
         """Until something that began after now was answered."""
@@ -124,7 +121,12 @@ def readers(cluster: Cluster, mode: str) -> Iterator[list[Operation]]:
         if process.running:
             before = len(process.lines())
             wait(lambda p=process, n=before: len(p.lines()) > n + 20, "its reads are answered")  # type: ignore[misc]
-    found += writers.end() + registers.parsed(inside.lines()) + registers.parsed(outside.lines())
+    found += writers.end()
+    for process in (inside, outside):  # first all have ended: what one did last another has seen
+        process.signal(signal.SIGTERM)
+    for process in (inside, outside):
+        wait(lambda p=process: p.lines()[-1] == "end", "the last operation is answered")  # type: ignore[misc]
+        found += registers.parsed(process.lines())
 
 
 @pytest.mark.feature("R5", "P10")
