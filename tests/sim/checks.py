@@ -154,6 +154,7 @@ class Checks:
         before = self.told.setdefault(request.tx.id, lsn)
         demand(self.lost or before == lsn, f"P1: {request.tx.name} was said to have happened at {before} and at {lsn}")
         self.answered = max(self.answered, lsn)
+        self.world.reader.told(lsn)
         self._visible(p, request.tx, lsn)
         if request.asked:
             return

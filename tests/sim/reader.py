@@ -1,7 +1,7 @@
 """Readers that must miss nothing (R5): they ask whoever believes to be active, zombies included.
 
-A question notes what anybody had been told before it; its answer must be of a later record. Plain reads of the same
-process are looked at beside it: a world in which none of these is ever old would prove nothing. They draw from a chance
+A question notes what anybody had been told before it; its answer must be of a later record. A world in which no plain
+read is ever old would prove nothing: that is counted. They draw from a chance
 of their own, and only in some histories: what once failed in the others is replayed.
 """
 
@@ -52,8 +52,12 @@ class Reader:
         token = self.world.new_token()
         self.waiting[token] = Question(target, self.world.checks.answered)
         self.world.engine.at(self.rng.uniform(0.1, 5.0), target.deliver, ev.BarrierAsked(token))
-        if target.partition.visible < self.world.checks.answered and not self.world.checks.lost:
-            self.world.cover.hit("a plain read was old")
+
+    def told(self, lsn: int) -> None:
+        """Somebody was told of it just now; a plain read of another may lack it."""
+        for p in self.world.processes():
+            if p.partition.leading is not None and p.partition.visible < lsn:
+                self.world.cover.hit("a plain read would be old")
 
     def answered(self, p: Process, token: int, result: ev.Result) -> str:
         """What is wrong with this answer, or ''. It is not one of ours if nobody waits for it."""

@@ -52,7 +52,7 @@ INTERESTING = [
     "stored, then acknowledged", "held before read", "push refused", "held forgotten", "a dead epoch's push arrived",
     "restarts warm", "restarts empty", "died for good", "client asked again",
     "answer TooFew", "acknowledged by a quorum", "group changed", "no quorum",
-    "barrier Happened", "barrier NotServing", "a plain read was old",
+    "barrier Happened", "barrier NotServing", "a plain read would be old",
     "answer Conflicted", "answer Duplicated", "answer NotHappened", "answer Expired",
     "added", "removed", "too few replicas", "transfer requested", "discarded transactions",
 ]  # fmt: skip
