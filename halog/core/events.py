@@ -78,6 +78,13 @@ class Submitted(msgspec.Struct, frozen=True):
     epoch: int = 0
 
 
+class BarrierAsked(msgspec.Struct, frozen=True):
+    """Somebody wants to read, and to miss nothing that was answered before now (R5). Answered with `Happened`: what is
+    read here with that lsn visible is such a read; else nothing was done, and it may be asked again."""
+
+    token: int
+
+
 class Asked(msgspec.Struct, frozen=True):
     """What became of transaction `tx`, attempted under epoch number `attempt`?"""
 
@@ -158,8 +165,8 @@ class Ticked(msgspec.Struct, frozen=True):
 
 
 Event = (
-    TableSeen | AliveChanged | EntriesRead | LogEnd | Taken | LogLost | Submitted | Asked | Appended | AppendFailed
-    | ReplicaAck | Pushed | PositionAsked | PositionTold | CasDone | HandOverAsked | Ticked
+    TableSeen | AliveChanged | EntriesRead | LogEnd | Taken | LogLost | Submitted | BarrierAsked | Asked | Appended
+    | AppendFailed | ReplicaAck | Pushed | PositionAsked | PositionTold | CasDone | HandOverAsked | Ticked
 )  # fmt: skip
 
 

@@ -74,6 +74,7 @@ class HandOver:
         p, under_way = self._p, self.now
         p.out.append(ev.Reply(under_way.token, ev.Happened(p.chain.state.lsn)))
         self.now = None
+        self._leading.barriers.abandon()
         p.leading = None
         p.out.append(ev.Read(p.next_offset))
         p.become("handed over", f"handed over to {under_way.to}")

@@ -12,6 +12,7 @@ import msgspec
 
 from halog.core import events as ev
 from halog.core import records
+from halog.core.barriers import Barriers
 from halog.core.chain import Verdict
 from halog.core.group import counts, needed
 from halog.core.handover import HandOver
@@ -49,6 +50,7 @@ class Leading:
         self.awake_ms, self._ticked_at = 0, p.now
         """Time as this copy has lived through it: while the process was stopped nobody could be heard."""
         self.hand_over = HandOver(self)
+        self.barriers = Barriers(self)
 
     def begin(self) -> None:
         self._count()
@@ -78,6 +80,13 @@ class Leading:
             self.p.tag = self.writer.tag
             if self.writer.wait_set and self.p.settings.remote_sync is Sync.NO_SYNC:
                 self._push()
+
+    def append_nothing(self) -> None:
+        """A record for barriers. It is pushed too: what is pushed behind it is held only if it is (`Held.offer`)."""
+        self.writer.append_nothing(self.p.now, self.p.out)
+        self.p.tag = self.writer.tag
+        if self.writer.wait_set and self.p.settings.remote_sync is Sync.NO_SYNC:
+            self._push()
 
     def _push(self) -> None:
         """The commit just appended goes to those it waits for, too, if they follow closely."""
@@ -120,12 +129,16 @@ class Leading:
         self.p.next_offset = e.offset + e.count
         writer.logged_run(e.count, self.p.next_offset, self.p.out)
         writer.settle(self.p.out)
+        if self.barriers.waiting:
+            self.barriers.progress()
         return True
 
     def _logged(self, offset: int) -> None:
         item = self.writer.logged(offset + 1, self.p.out)
         self.p.next_offset = offset + 1
         self.writer.settle(self.p.out)
+        if self.barriers.waiting:
+            self.barriers.progress()
         if type(item.record) is records.HandedOver:
             self.hand_over.done()
         else:
@@ -146,6 +159,7 @@ class Leading:
     def abandon(self, why: str) -> None:
         """The epoch is over; answer everybody with what is known: nothing."""
         self.hand_over.abandon(why)
+        self.barriers.abandon()
         self.writer.abandon(why, self.p.out)
 
     # --- a gap: read it like any reader (W3) ---
@@ -162,6 +176,8 @@ class Leading:
             return False
         self.writer.logged(self.p.next_offset, self.p.out, own=False)
         self.writer.settle(self.p.out)
+        if self.barriers.waiting:
+            self.barriers.progress()
         return True
 
     def verified(self, record: records.Record, verdict: Verdict, offset: int) -> None:

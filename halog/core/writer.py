@@ -11,15 +11,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 from halog.core import events as ev
 from halog.core import records
 from halog.core.chain import Chain
-from halog.core.ids import ABSENT, Member, digest
+from halog.core.ids import ABSENT, Member, barrier_id, digest
 from halog.core.outcomes import Outcomes
 from halog.core.settings import Settings
+
+NOBODY: Final = 0
+"""The token of what no caller waits for."""
 
 
 class InFlight(msgspec.Struct, eq=False, gc=False):  # gc: no cycles possible
@@ -71,7 +75,7 @@ class Writer:
     def submit(self, e: ev.Submitted, now: int, out: list[ev.Effect]) -> None:
         """Validate and append, or answer at once."""
         refusal = self._known(e) or self.short or self._conflict(e)
-        refusal = refusal or self._full()
+        refusal = refusal or self.full()
         if refusal is not None:
             if not isinstance(refusal, _Joined):
                 out.append(ev.Reply(e.token, refusal))
@@ -89,7 +93,8 @@ class Writer:
             self.overlay[c.key] = ABSENT if c.op == records.DELETE else header.lsn
             self.overlay_lsn[c.key] = header.lsn
 
-    def _full(self) -> ev.Busy | None:
+    def full(self) -> ev.Busy | None:
+        """What a new commit is told while too much is in flight."""
         if len(self.queue) + len(self.waiting) >= self.settings.max_in_flight:
             return ev.Busy(self.settings.max_in_flight)
         if self.flying >= self.settings.max_in_flight_bytes:
@@ -99,6 +104,12 @@ class Writer:
     def append(self, record: records.Record, now: int, out: list[ev.Effect]) -> None:
         """Append a record of the protocol's own (it continues the chain)."""
         self._append(record, records.encode(record), now, [], out)
+
+    def append_nothing(self, now: int, out: list[ev.Effect]) -> None:
+        """Append a commit that changes nothing, and that nobody waits for (`halog.core.barriers`)."""
+        state, lsn = self.chain.state, self.last_lsn + 1
+        record = records.Commit(records.Header(state.log_id, state.epoch, lsn, self.last_hash, barrier_id(lsn)), ())
+        self._append(record, records.encode(record), now, [NOBODY], out)
 
     def _append(self, record: records.Record, data: bytes, now: int, tokens: list[int], out: list[ev.Effect]) -> None:
         self.tag += 1

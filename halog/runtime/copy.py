@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -30,6 +30,7 @@ from halog.events import DIVERGED
 from halog.ports import Entry, LogSession, TopicPartition
 from halog.runtime.failures import ours
 from halog.runtime.objects import ObjectTable
+from halog.runtime.reports import Report, events_of
 from halog.runtime.results import to_error
 from halog.runtime.surroundings import CopyPolicy, Surroundings
 
@@ -67,8 +68,8 @@ class Copy:
         self.answers: dict[int, Answer] = {}
         self.appended = self.delivered = 0
         """Tags of the last append and of the last delivery report."""
-        self._reports: deque[tuple[int, int | None, str | None]] = deque()
-        """Delivery reports not yet given to the core: (tag, offset, why there is none)."""
+        self._reports: deque[Report] = deque()
+        """Delivery reports not yet given to the core."""
         self._served = False
         """The thread that submits will poll for its delivery itself."""
         self.tail_known = (0, monotonic_ms())
@@ -170,23 +171,9 @@ class Copy:
         if not self._reports:
             return  # taken with an earlier one
         with self.lock:
-            self._batch(self._reported())
+            self._batch(events_of(self._reports))
             due, self._due = self._due, []
         _tell(due)
-
-    def _reported(self) -> Iterator[ev.Event]:
-        """What was reported, as few events: appends that landed one behind the other are one."""
-        reports = self._reports
-        while reports:
-            tag, offset, why = reports.popleft()
-            if offset is None:
-                yield ev.AppendFailed(tag, why or "unknown")
-                continue
-            count = 1
-            while reports and reports[0][:2] == (tag + count, offset + count):
-                reports.popleft()
-                count += 1
-            yield ev.Appended(tag, offset, count)
 
     def _batch(self, events: Iterable[ev.Event]) -> None:
         now = monotonic_ms()
@@ -334,6 +321,20 @@ class Copy:
         keep = self._keeps_before and before is not None and w.op != records.CREATE
         return records.Change(w.op, w.ref, w.key, w.value, w.replaced, before.value if keep and before else None)
 
+    def barrier(self, answer: Answer) -> int:
+        """Ask for the lsn that reads must have to miss nothing answered before now (R5). Returns as `submit` does."""
+        with self.lock:
+            before = self.appended
+            self._served = not self.early
+            try:
+                self._post_safely(ev.BarrierAsked(self._expect(answer)))
+            finally:
+                self._served = False
+            tag = self.appended if self.appended > before else 0
+            due, self._due = self._due, []
+        _tell(due)
+        return tag
+
     def ask_outcome(self, tx: bytes, attempt: int, answer: Answer) -> None:
         """What became of a transaction?"""
         with self.lock:
@@ -360,6 +361,10 @@ class Copy:
         role = self.core.role
         return role is _ACTIVE or role is _VERIFYING
 
+    def has(self, lsn: int) -> bool:
+        """Is everything up to `lsn` visible here?"""
+        return self.core.visible >= lsn
+
     def wait_for(self, lsn: int, timeout_s: float) -> bool:
         """Wait until `lsn` is visible here."""
         if lsn <= 0:
@@ -380,21 +385,3 @@ class Copy:
         if self.serving:
             return Lag(0, 0.0)
         return Lag(behind, float(monotonic_ms() - self.level_at) if behind else 0.0)
-
-    def describe(self) -> Mapping[str, object]:
-        """Plain values for operators."""
-        core, lag = self.core, self.lag()
-        s = core.chain.state
-        return {
-            "partition": self.name,
-            "role": core.role.value,
-            "epoch": s.epoch.number,
-            "lsn": s.lsn,
-            "hash": s.hash.hex(),
-            "next_offset": core.next_offset,
-            "began_at": self.began_at,
-            "lag_records": lag.records,
-            "lag_ms": lag.ms,
-            "discarded_objects": self.objects.consistency.discarded,
-            "error": None if self.error is None else str(self.error),
-        }

@@ -82,11 +82,12 @@ Control = Hello | KeepAlive | Acks | Push | AskPosition | Told | Goodbye
 
 
 class Fetch(_Frame):
-    """Committed objects under index keys, once lsn `settled` is committed."""
+    """Committed objects under index keys, once lsn `settled` is there, or after a moment; nothing without `least`."""
 
     partition: str
     keys: list[bytes]
     settled: int
+    least: int = 0
 
 
 class Scan(_Frame):
@@ -97,6 +98,8 @@ class Scan(_Frame):
     after: bytes
     limit: int
     local: bool
+    least: int = 0
+    """As in Fetch."""
 
 
 class Submit(_Frame):
@@ -113,6 +116,12 @@ class Reach(_Frame):
 
     partition: str
     lsn: int
+
+
+class Barrier(_Frame):
+    """Which lsn must reads have to miss nothing answered before this was asked? Answered with Committed."""
+
+    partition: str
 
 
 class Validate(_Frame):
@@ -148,7 +157,7 @@ class Status(_Frame):
     """Everything an operator sees of a node."""
 
 
-Request = Fetch | Reach | Scan | Submit | Validate | Invoke | AskOutcome | HandOver | Status
+Request = Fetch | Reach | Scan | Barrier | Submit | Validate | Invoke | AskOutcome | HandOver | Status
 
 
 class Objects(_Frame):
@@ -158,7 +167,7 @@ class Objects(_Frame):
 
 
 class Committed(_Frame):
-    """Reply to Submit and HandOver."""
+    """Reply to Submit, Barrier and HandOver."""
 
     lsn: int
 
