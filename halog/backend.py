@@ -55,6 +55,8 @@ class Invocation(msgspec.Struct, frozen=True, array_like=True):
     method: str
     args: bytes
     work: Work
+    least: int = 0
+    """What it reads is no older than this lsn."""
 
 
 class Invoked(msgspec.Struct, frozen=True, array_like=True):
@@ -102,8 +104,11 @@ class Backend(Protocol):
     def find(self, partition: str, key: bytes) -> Found | None:
         """`fetch` of one object, which is what most reads are."""
 
-    def fetch(self, partition: str, keys: Sequence[bytes], *, settled: int = 0) -> Sequence[Found | None]:
-        """The committed objects under these index keys on the active node; it waits a moment for lsn `settled`."""
+    def fetch(
+        self, partition: str, keys: Sequence[bytes], *, settled: int = 0, least: int = 0
+    ) -> Sequence[Found | None]:
+        """The committed objects under these index keys on the active node; it waits a moment for lsn `settled`, and
+        answers nothing without lsn `least`: one that does not get there may have been replaced without knowing it."""
 
     def fetch_local(self, partition: str, keys: Sequence[bytes]) -> tuple[Sequence[Found | None], Lag] | None:
         """The same from this node's own copy, with its lag; None if this node holds no copy."""
@@ -112,7 +117,11 @@ class Backend(Protocol):
         """Wait until reads of the active node (`local`: of this node's copy, where it has one) are no older than `lsn`.
         DeadlineError if they do not get there in time."""
 
-    def scan(self, partition: str, prefix: bytes) -> Iterator[Found]:
+    def barrier(self, partition: str) -> int:
+        """The lsn that reads must have (`least`) to miss nothing that was answered to anybody before this call: known
+        by a record appended since. QuorumError below the quorum; DeadlineError if nobody says in time (R5)."""
+
+    def scan(self, partition: str, prefix: bytes, *, least: int = 0) -> Iterator[Found]:
         """Committed objects of the active node whose index key starts with `prefix` (a type family)."""
 
     def scan_local(self, partition: str, prefix: bytes) -> Iterator[Found] | None:

@@ -46,6 +46,7 @@ class Campaign:
         self.epoch: EpochId = NO_EPOCH
         self.causes = Causes(p)
         self.why = ""
+        self.by_hand_over = False
         """Why `claim` was made."""
         self.nonces = 0
         self.claim = p.table
@@ -248,7 +249,8 @@ class Campaign:
 
     def _claim(self) -> None:
         p = self.p
-        self.why, self.replaced = self.causes.because(handed_over=self._mine_by_hand_over()), p.table
+        self.by_hand_over, self.replaced = self._mine_by_hand_over(), p.table
+        self.why = self.causes.because(handed_over=self.by_hand_over)
         highest = max(p.table.epoch.number, p.chain.state.epoch.number)
         self.epoch = EpochId(highest + 1, p.chain.state.site, self._nonce())
         usable = [r.member for r in p.table.replicas if r.member in p.alive]
@@ -363,7 +365,8 @@ class Campaign:
         p = self.p
         p.become("opened", self.why)
         p.out.append(ev.StopReading())
-        p.leading = Leading(p, self.epoch, NodeList(self.replaced, p.me, self.why))
+        lost = "" if self.by_hand_over else self.why  # who handed over is not removed for that
+        p.leading = Leading(p, self.epoch, NodeList(self.replaced, p.me, lost))
         p.leading.begin()
 
     def append_failed(self, e: ev.AppendFailed) -> None:

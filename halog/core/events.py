@@ -117,6 +117,13 @@ class Submitted(msgspec.Struct, frozen=True):
     """What it asks for; None: what the policy says."""
 
 
+class BarrierAsked(msgspec.Struct, frozen=True):
+    """Somebody wants to read, and to miss nothing that was answered before now (R5). Answered with `Happened`: what is
+    read here with that lsn visible is such a read; else nothing was done, and it may be asked again."""
+
+    token: int
+
+
 class Asked(msgspec.Struct, frozen=True):
     """What became of transaction `tx`, attempted under epoch number `attempt`?"""
 
@@ -213,8 +220,9 @@ class Ticked(msgspec.Struct, frozen=True):
 
 
 Event = (
-    TableSeen | AliveChanged | EntriesRead | LogEnd | Taken | LogLost | Submitted | Asked | Appended | AppendFailed
-    | ReplicaAck | FlushAsked | Flushed | Pushed | PositionAsked | PositionTold | CasDone | HandOverAsked | Ticked
+    TableSeen | AliveChanged | EntriesRead | LogEnd | Taken | LogLost | Submitted | BarrierAsked | Asked | Appended
+    | AppendFailed | ReplicaAck | FlushAsked | Flushed | Pushed | PositionAsked | PositionTold | CasDone
+    | HandOverAsked | Ticked
 )  # fmt: skip
 
 

@@ -75,6 +75,7 @@ class HandOver:
         p.out.append(ev.Reply(under_way.token, ev.Happened(p.chain.state.lsn)))
         self._leading.writer.abandon("handed over before replicas had flushed it", p.out)
         self.now = None
+        self._leading.barriers.abandon()
         p.leading = None
         p.out.append(ev.Read(p.next_offset))
         p.become("handed over", f"handed over to {under_way.to}")

@@ -71,6 +71,12 @@ def location_code(node_name: str) -> int:
     return int.from_bytes(hashlib.sha256(node_name.encode()).digest()[:8], "big")
 
 
+def barrier_id(lsn: int) -> bytes:
+    """The transaction id of a commit that changes nothing: no stamp, so that no horizon ever moves to it (T6), and the
+    lsn, which makes it the only one of its history."""
+    return bytes(TX_BYTES - 8) + lsn.to_bytes(8, "big")
+
+
 def digest(data: bytes) -> bytes:
     """The chain's hash of a record's bytes."""
     return hashlib.blake2b(data, digest_size=HASH_BYTES).digest()

@@ -13,6 +13,7 @@ import msgspec
 from halog.core import events as ev
 from halog.core import records
 from halog.core.asking import Asking
+from halog.core.barriers import Barriers
 from halog.core.chain import Verdict
 from halog.core.group import counts, needed
 from halog.core.handover import HandOver
@@ -51,6 +52,7 @@ class Leading:
         """Time as this copy has lived through it: while the process was stopped nobody could be heard."""
         self.hand_over = HandOver(self)
         self.asking = Asking(self)
+        self.barriers = Barriers(self)
 
     def begin(self) -> None:
         self._count()
@@ -81,6 +83,11 @@ class Leading:
         self.writer.submit(e, self.p.now, self.p.out)
         if self.writer.tag > self.p.tag:
             self.sent()
+
+    def append_nothing(self) -> None:
+        """A record for barriers. It is pushed too: what is pushed behind it is held only if it is (`Held.offer`)."""
+        self.writer.append_nothing(self.p.now, self.p.out)
+        self.sent()
 
     def sent(self) -> None:
         """The commit just appended goes to those it waits for, too, if they follow closely."""
@@ -126,12 +133,16 @@ class Leading:
         self.p.next_offset = e.offset + e.count
         writer.logged_run(e.count, self.p.next_offset, self.p.out)
         writer.settle(self.p.out)
+        if self.barriers.waiting:
+            self.barriers.progress()
         return True
 
     def _logged(self, offset: int) -> None:
         item = self.writer.logged(offset + 1, self.p.out)
         self.p.next_offset = offset + 1
         self.writer.settle(self.p.out)
+        if self.barriers.waiting:
+            self.barriers.progress()
         if type(item.record) is records.HandedOver:
             self.hand_over.done()
         else:
@@ -152,6 +163,7 @@ class Leading:
     def abandon(self, why: str) -> None:
         """The epoch is over; answer everybody with what is known: nothing."""
         self.hand_over.abandon(why)
+        self.barriers.abandon()
         self.writer.abandon(why, self.p.out)
 
     # --- a gap: read it like any reader (W3) ---
@@ -168,6 +180,8 @@ class Leading:
             return False
         self.writer.logged(self.p.next_offset, self.p.out, own=False)
         self.writer.settle(self.p.out)
+        if self.barriers.waiting:
+            self.barriers.progress()
         return True
 
     def verified(self, record: records.Record, verdict: Verdict, offset: int) -> None:

@@ -21,7 +21,7 @@ from halog.core.election import NEVER
 from halog.core.following import Following
 from halog.core.group import priority
 from halog.core.held import MAX_BYTES, Held
-from halog.core.ids import NO_TX, Member, Position, digest
+from halog.core.ids import Member, Position, digest
 from halog.core.leading import Leading
 from halog.core.outcomes import Outcomes
 from halog.core.roles import CLAIMANT, LEADING, Role, next_role
@@ -73,6 +73,7 @@ class Partition:
             ev.Taken: self.following.taken,
             ev.LogLost: self._log_lost,
             ev.Submitted: self._submitted,
+            ev.BarrierAsked: self._barrier_asked,
             ev.Asked: self._asked,
             ev.Appended: self._appended,
             ev.AppendFailed: self._append_failed,
@@ -110,12 +111,12 @@ class Partition:
         """What the log has not acknowledged when an epoch ends may be discarded with it."""
         assert self.leading is not None
         for item in self.leading.writer.queue:
-            if item.tx != NO_TX:
+            if type(item.record) is records.Commit and item.record.changes:
                 self.discarded.left(item.tx, self.leading.epoch.number, item.lsn, self.now, why)
 
     def _passed_over(self, record: records.Record) -> None:
         """A record that counts for nobody. One copy tells: all read it."""
-        if type(record) is not records.Commit or self.role is Role.LOADING:
+        if type(record) is not records.Commit or not record.changes or self.role is Role.LOADING:
             return
         teller = self.table.replicas[0].member if self.table.replicas else self.table.active
         if teller == self.me:
@@ -305,6 +306,12 @@ class Partition:
         serving = self.role is Role.ACTIVE or self.role is Role.VERIFYING
         if serving and self.chain.state.epoch.number >= e.epoch:
             self._leader().submit(e)
+        else:
+            self.out.append(ev.Reply(e.token, ev.NotServing(self._hint())))
+
+    def _barrier_asked(self, e: ev.BarrierAsked) -> None:
+        if self.role is Role.ACTIVE or self.role is Role.VERIFYING:
+            self._leader().barriers.asked(e.token)
         else:
             self.out.append(ev.Reply(e.token, ev.NotServing(self._hint())))
 

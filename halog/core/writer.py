@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
+from typing import Final
 
 import msgspec
 
@@ -21,9 +22,12 @@ from halog.core import records
 from halog.core.chain import Chain
 from halog.core.durability import Demands, Durability
 from halog.core.early import EARLY, as_logged
-from halog.core.ids import ABSENT, Member, digest
+from halog.core.ids import ABSENT, Member, barrier_id, digest
 from halog.core.outcomes import Outcomes
 from halog.core.settings import Settings
+
+NOBODY: Final = 0
+"""The token of what no caller waits for."""
 
 
 class InFlight(msgspec.Struct, eq=False, gc=False):  # gc: no cycles possible
@@ -85,7 +89,7 @@ class Writer:
         if type(refusal) is ev.Conflicted and refusal.expected >= EARLY:
             e = self._read_early(e)
             refusal = self._conflict(e)
-        refusal = refusal or self._full()
+        refusal = refusal or self.full()
         if refusal is not None:
             if not isinstance(refusal, _Joined):
                 out.append(ev.Reply(e.token, refusal))
@@ -119,7 +123,8 @@ class Writer:
         changes = [msgspec.structs.replace(c, replaced=as_logged(c.replaced, number)) for c in e.changes]
         return msgspec.structs.replace(e, reads=reads, changes=changes)
 
-    def _full(self) -> ev.Busy | None:
+    def full(self) -> ev.Busy | None:
+        """What a new commit is told while too much is in flight."""
         if len(self.queue) + len(self.waiting) >= self.settings.max_in_flight:
             return ev.Busy(self.settings.max_in_flight)
         if self.flying >= self.settings.max_in_flight_bytes:
@@ -129,6 +134,13 @@ class Writer:
     def append(self, record: records.Record, now: int, out: list[ev.Effect]) -> None:
         """Append a record of the protocol's own (it continues the chain)."""
         self._append(record, records.encode(record), now, [], out)
+
+    def append_nothing(self, now: int, out: list[ev.Effect]) -> None:
+        """Append a commit that changes nothing, and that nobody waits for (`halog.core.barriers`)."""
+        state, lsn = self.chain.state, self.last_lsn + 1
+        record = records.Commit(records.Header(state.log_id, state.epoch, lsn, self.last_hash, barrier_id(lsn)), ())
+        self._append(record, records.encode(record), now, [NOBODY], out)
+        self.queue[-1].early = True  # it changes nothing: who does not wait for the log does not wait for it
 
     def _append(self, record: records.Record, data: bytes, now: int, tokens: list[int], out: list[ev.Effect]) -> None:
         self.tag += 1

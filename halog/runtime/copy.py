@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,7 @@ from halog.core.outcomes import Outcomes
 from halog.core.partition import Partition
 from halog.core.roles import Role
 from halog.core.settings import Sync
-from halog.core.table import PartitionTable
+from halog.core.table import ASYNC, PartitionTable
 from halog.errors import HalogError, LogError, StoreError
 from halog.events import DIVERGED
 from halog.ports import Entry, LogSession, TopicPartition
@@ -33,7 +33,7 @@ from halog.runtime.clock import monotonic_ms
 from halog.runtime.failures import ours
 from halog.runtime.lateness import Lateness
 from halog.runtime.objects import ObjectTable
-from halog.runtime.reports import Reports
+from halog.runtime.reports import Report, events_of
 from halog.runtime.results import to_error
 from halog.runtime.surroundings import CopyPolicy, Surroundings
 
@@ -66,8 +66,8 @@ class Copy:
         self.answers: dict[int, Answer] = {}
         self.appended = self.delivered = 0
         """Tags of the last append and of the last delivery report."""
-        self._reports = Reports()
-        """Not yet given to the core."""
+        self._reports: deque[Report] = deque()
+        """Delivery reports not yet given to the core."""
         self._served = False
         """The thread that submits will poll for its delivery itself."""
         self._lateness = Lateness()
@@ -168,7 +168,7 @@ class Copy:
         if not self._reports:
             return  # taken with an earlier one
         with self.lock:
-            self._batch(self._reports.events())
+            self._batch(events_of(self._reports))
             due, self._due = self._due, []
         _tell(due)
 
@@ -232,7 +232,7 @@ class Copy:
         assert session is not None
 
         def done(offset: int | None, why: str | None) -> None:
-            self._reports.add(e.tag, offset, why)
+            self._reports.append((e.tag, offset, why))
             self.delivered = e.tag
             self.node.reported(self)
 
@@ -251,7 +251,8 @@ class Copy:
 
     def _take(self, e: ev.Apply) -> None:
         serving = self.node.states.pop(self.name, None)  # absent while the objects change
-        self.objects.take(e.records, e.state, e.next_offset)
+        core = self.core
+        self.objects.take(e.records, e.state, e.next_offset, check=core.table.kind_of(core.me) == ASYNC)
         if serving is not None:
             self.node.states[self.name] = object()
 
@@ -333,6 +334,20 @@ class Copy:
         keep = self._keeps_before and before is not None and w.op != records.CREATE
         return records.Change(w.op, w.ref, w.key, w.value, w.replaced, before.value if keep and before else None)
 
+    def barrier(self, answer: Answer) -> int:
+        """Ask for the lsn that reads must have to miss nothing answered before now (R5). Returns as `submit` does."""
+        with self.lock:
+            before = self.appended
+            self._served = not self.early
+            try:
+                self._post_safely(ev.BarrierAsked(self._expect(answer)))
+            finally:
+                self._served = False
+            tag = self.appended if self.appended > before else 0
+            due, self._due = self._due, []
+        _tell(due)
+        return tag
+
     def ask_outcome(self, tx: bytes, attempt: int, answer: Answer) -> None:
         """What became of a transaction?"""
         with self.lock:
@@ -362,6 +377,10 @@ class Copy:
         role = self.core.role
         return role is _ACTIVE or role is _VERIFYING
 
+    def has(self, lsn: int) -> bool:
+        """Is everything up to `lsn` visible here?"""
+        return self.core.visible >= lsn
+
     def wait_for(self, lsn: int, timeout_s: float) -> bool:
         """Wait until `lsn` is visible here."""
         if lsn <= 0:
@@ -376,20 +395,3 @@ class Copy:
     def lag(self) -> Lag:
         """How far behind the active this copy is, as far as it knows; ms since it was last known to be level."""
         return Lag(0, 0.0) if self.serving else self._lateness.lag(self.core.chain.state.lsn)
-
-    def describe(self) -> Mapping[str, object]:
-        """Plain values for operators."""
-        core, lag = self.core, self.lag()
-        s = core.chain.state
-        return {
-            "partition": self.name,
-            "role": core.role.value,
-            "epoch": s.epoch.number,
-            "lsn": s.lsn,
-            "hash": s.hash.hex(),
-            "next_offset": core.next_offset,
-            "began_at": self.began_at,
-            "lag_records": lag.records,
-            "lag_ms": lag.ms,
-            "error": None if self.error is None else str(self.error),
-        }

@@ -91,11 +91,12 @@ Control = Hello | KeepAlive | Acks | Flush | Push | AskPosition | Told | Goodbye
 
 
 class Fetch(_Frame):
-    """Committed objects under index keys, once lsn `settled` is committed."""
+    """Committed objects under index keys, once lsn `settled` is there, or after a moment; nothing without `least`."""
 
     partition: str
     keys: list[bytes]
     settled: int
+    least: int = 0
 
 
 class Scan(_Frame):
@@ -106,6 +107,8 @@ class Scan(_Frame):
     after: bytes
     limit: int
     local: bool
+    least: int = 0
+    """As in Fetch."""
 
 
 class Submit(_Frame):
@@ -122,6 +125,12 @@ class Reach(_Frame):
 
     partition: str
     lsn: int
+
+
+class Barrier(_Frame):
+    """Which lsn must reads have to miss nothing answered before this was asked? Answered with Committed."""
+
+    partition: str
 
 
 class Validate(_Frame):
@@ -157,7 +166,7 @@ class Status(_Frame):
     """Everything an operator sees of a node."""
 
 
-Request = Fetch | Reach | Scan | Submit | Validate | Invoke | AskOutcome | HandOver | Status
+Request = Fetch | Reach | Scan | Barrier | Submit | Validate | Invoke | AskOutcome | HandOver | Status
 
 
 class Objects(_Frame):
@@ -167,7 +176,7 @@ class Objects(_Frame):
 
 
 class Committed(_Frame):
-    """Reply to Submit and HandOver."""
+    """Reply to Submit, Barrier and HandOver."""
 
     lsn: int
 

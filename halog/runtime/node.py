@@ -12,18 +12,18 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
 import halog
-from halog.backend import Found, Invocation, Invoked, Lag
+from halog.backend import Found
 from halog.config import Config
 from halog.core.ids import Member, Reference, location_code
 from halog.core.table import PartitionTable
-from halog.errors import DeadlineError, HalogError, UnknownTypeError
+from halog.errors import HalogError, UnknownTypeError
 from halog.ports import Channel, Coordinator, Log, SessionState, Store, TopicPartition, UnknownResult, Versioned
 from halog.runtime import cluster, frames
 from halog.runtime.asking import Asker
@@ -35,15 +35,14 @@ from halog.runtime.hosting import make_host
 from halog.runtime.leaving import hand_over_all
 from halog.runtime.members import Membership, NodeInfo
 from halog.runtime.operators import Operators
+from halog.runtime.reads import Reads
 from halog.runtime.router import Router
-from halog.runtime.service import WAIT_S, Execute, Service, is_full
+from halog.runtime.service import Execute, Service
 from halog.runtime.telling import Telling
+from halog.runtime.views import view
 from mappers.base import Mapper
 
 logger = logging.getLogger("halog.node")
-
-SCAN_PAGE = 500
-"""Objects per page of a remote scan: about 100 kB at 200 bytes each."""
 
 AGAIN_S = 0.2
 """Pause before the coordinator is asked again for what it did not answer."""
@@ -101,6 +100,12 @@ class Runtime:
         self.new_transaction_id = self._commits.new_id
         self.commit, self.begin_commit = self._commits.commit, self._commits.begin
         self.follow_up = self._commits.follow_up
+        reads = self._reads = Reads(self._asker, execute, self._waits_for_quorum)
+        self.fetch, self.fetch_local, self.reach, self.barrier = (
+            reads.fetch, reads.fetch_local, reads.reach, reads.barrier,
+        )  # fmt: skip
+        self.scan, self.scan_local = reads.scan, reads.scan_local
+        self.validate, self.invoke = reads.validate, reads.invoke
 
     def _waits_for_quorum(self, partition: str) -> bool:
         known = self.router.tables.get(partition)
@@ -171,7 +176,7 @@ class Runtime:
             self.members.tails = host.tails
             host.host_all([vt for vt in tables.values() if self.name in vt[1].configured])
             self._asker.copies, self.states = host.copies, host.states
-            self._commits.deliveries = host.deliveries
+            self._commits.deliveries = self._reads.deliveries = host.deliveries
             self.telling.joined(actual, self.pid, len(host.copies))
         for name in tables:
             a.coordinator.watch(f"partitions/{name}", self._table_changed)
@@ -295,80 +300,6 @@ class Runtime:
             return objects.cache.get(key) or objects.find(key)
         return self.fetch(partition, (key,))[0]
 
-    def fetch(self, partition: str, keys: Sequence[bytes], *, settled: int = 0) -> Sequence[Found | None]:
-        """See Backend."""
-        copy = self.copies.get(partition)
-        if copy is not None and copy.serving:
-            copy.wait_for(settled, WAIT_S)  # if its epoch has ended it never comes; reads are checked at the commit
-            return [copy.objects.find(k) for k in keys]
-        reply = self._asker.ask(partition, frames.Fetch(partition, list(keys), settled))
-        if reply is None:
-            return self.fetch(partition, keys, settled=settled)
-        assert isinstance(reply, frames.Objects)
-        return reply.items
-
-    def fetch_local(self, partition: str, keys: Sequence[bytes]) -> tuple[Sequence[Found | None], Lag] | None:
-        """See Backend."""
-        copy = self.copies.get(partition)
-        if copy is None or copy.error is not None:
-            return None
-        return [copy.objects.find(k) for k in keys], copy.lag()
-
-    def reach(self, partition: str, lsn: int, *, local: bool) -> None:
-        """See Backend."""
-        copy = self.copies.get(partition)
-        if copy is not None and copy.error is None and (local or copy.serving):
-            if not copy.wait_for(lsn, self.deadline_s):
-                at = f"this node's copy of {partition} is at lsn {copy.core.chain.state.lsn}"
-                said = f"{at}, and did not reach lsn {lsn} within {self.deadline_s:g} s"
-                raise DeadlineError(said, partition=partition, lsn=lsn)
-        elif self._asker.ask(partition, frames.Reach(partition, lsn)) is None:
-            self.reach(partition, lsn, local=local)
-
-    def scan(self, partition: str, prefix: bytes) -> Iterator[Found]:
-        """See Backend."""
-        copy = self.copies.get(partition)
-        if copy is not None and copy.serving:
-            yield from copy.objects.scan(prefix)
-            return
-        after = b""
-        while True:
-            reply = self._asker.ask(partition, frames.Scan(partition, prefix, after, SCAN_PAGE, False))
-            if reply is None:
-                copy = self.copies[partition]
-                yield from copy.objects.scan(prefix, after)
-                return
-            assert isinstance(reply, frames.Objects)
-            for found in reply.items:
-                if found is not None:
-                    after = found.key
-                    yield found
-            if not is_full(len(reply.items), sum(len(f.value) for f in reply.items if f is not None), SCAN_PAGE):
-                return
-
-    def scan_local(self, partition: str, prefix: bytes) -> Iterator[Found] | None:
-        """See Backend."""
-        copy = self.copies.get(partition)
-        return None if copy is None or copy.error is not None else copy.objects.scan(prefix)
-
-    def validate(self, partition: str, reads: Collection[tuple[bytes, int]]) -> None:
-        """See Backend."""
-        while True:
-            copy = self.copies.get(partition)
-            if copy is not None and copy.serving:
-                copy.validate(reads)
-                return
-            if self._asker.ask(partition, frames.Validate(partition, list(reads))) is not None:
-                return
-
-    def invoke(self, partition: str, invocation: Invocation) -> Invoked:
-        """See Backend."""
-        reply = self._asker.ask(partition, frames.Invoke(partition, invocation))
-        if reply is None:
-            return self._execute(partition, invocation)
-        assert isinstance(reply, frames.Answered)
-        return reply.invoked
-
     def status(self) -> dict[str, object]:
         """Plain values: this node, whom it sees, and its copies."""
         return {
@@ -380,7 +311,7 @@ class Runtime:
             "session": self.session_state.value,
             "alive": sorted(m.node for m in self.members.alive),
             "events_dropped": self.telling.history.dropped,
-            "copies": [dict(c.describe()) for c in list(self.copies.values())],
+            "copies": [view(c) for c in list(self.copies.values())],
         }
 
 

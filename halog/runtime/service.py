@@ -63,6 +63,7 @@ class Service:
             frames.Submit: self._submit,
             frames.Validate: self._validate,
             frames.Reach: self._reach,
+            frames.Barrier: self._barrier,
             frames.Invoke: self._invoke,
             frames.AskOutcome: self._ask_outcome,
             frames.HandOver: self._hand_over,
@@ -132,34 +133,43 @@ class Service:
 
     # --- requests ---
 
-    def _active(self, partition: str) -> Copy:
+    def _active(self, partition: str, least: int = 0) -> Copy:
+        """The copy, if it is active here, and has lsn `least`: one that does not get there may have been replaced
+        without knowing it, and then somebody else has it."""
         copy = None if self.host is None else self.host.copies.get(partition)
         if copy is None or not copy.serving:
             active = None if self.host is None else self.host.router.active(partition)
             raise NotActiveError(f"{self.hello.node} is not active for {partition}", partition=partition, active=active)
+        if not copy.wait_for(least, WAIT_S):
+            raise NotActiveError(f"{self.hello.node} does not have lsn {least} of {partition}", partition=partition)
         return copy
 
     def _fetch(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.Fetch)
-        copy = self._active(r.partition)
+        copy = self._active(r.partition, r.least)
         copy.wait_for(r.settled, WAIT_S)
         items = [copy.objects.find(k) for k in r.keys]
         self._active(r.partition)
         return frames.Objects(items)
 
     def _reach(self, peer: Peer, r: object) -> frames.Reply:
-        """One that does not get there may have been replaced without knowing it: then somebody else has it."""
         assert isinstance(r, frames.Reach)
-        if not self._active(r.partition).wait_for(r.lsn, WAIT_S):
-            raise NotActiveError(f"{self.hello.node} does not have lsn {r.lsn} of {r.partition}", partition=r.partition)
+        self._active(r.partition, r.lsn)
         return frames.Valid()
+
+    def _barrier(self, peer: Peer, r: object) -> None:
+        assert isinstance(r, frames.Barrier)
+        copy = self._active(r.partition)
+        tag = copy.barrier(lambda result: _send(peer, _outcome(result, r.partition)))
+        if self.host is not None:
+            self.host.deliveries.follow(copy, tag, lambda: False, time.monotonic() + WAIT_S)
 
     def _scan(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.Scan)
         if r.local and self.host is not None and r.partition in self.host.copies:
             copy = self.host.copies[r.partition]
         else:
-            copy = self._active(r.partition)
+            copy = self._active(r.partition, r.least)
         return frames.Objects(_page(copy.objects.scan(r.prefix, r.after), r.limit))
 
     def _submit(self, peer: Peer, r: object) -> None:
@@ -176,7 +186,7 @@ class Service:
 
     def _invoke(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.Invoke)
-        self._active(r.partition)
+        self._active(r.partition, r.invocation.least)
         return frames.Answered(self.execute(r.partition, r.invocation))
 
     def _ask_outcome(self, peer: Peer, r: object) -> None:

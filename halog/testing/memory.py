@@ -65,6 +65,11 @@ class MemoryPartition:
             return result.lsn
         raise to_error(result, self.name)
 
+    @property
+    def visible(self) -> int:
+        """The last lsn."""
+        return self._writer.last_lsn
+
     def _refused(self, durability: Durability) -> str | None:
         """It has no replicas; its log has everything at once."""
         table = PartitionTable(self.name, _LOG_ID.hex(), "memory", 0, "memory", ("memory",), 0)
@@ -177,7 +182,9 @@ class MemoryBackend:
         """See Backend."""
         return self._at(partition).objects.get(key)
 
-    def fetch(self, partition: str, keys: Sequence[bytes], *, settled: int = 0) -> Sequence[Found | None]:
+    def fetch(
+        self, partition: str, keys: Sequence[bytes], *, settled: int = 0, least: int = 0
+    ) -> Sequence[Found | None]:
         """See Backend."""
         objects = self._at(partition).objects
         return [objects.get(k) for k in keys]
@@ -190,7 +197,11 @@ class MemoryBackend:
     def reach(self, partition: str, lsn: int, *, local: bool) -> None:
         """See Backend: everything is everywhere at once."""
 
-    def scan(self, partition: str, prefix: bytes) -> Iterator[Found]:
+    def barrier(self, partition: str) -> int:
+        """See Backend: nobody else could be active."""
+        return self._at(partition).visible
+
+    def scan(self, partition: str, prefix: bytes, *, least: int = 0) -> Iterator[Found]:
         """See Backend."""
         found = sorted(self._at(partition).objects.items())
         return (f for k, f in found if k.startswith(prefix))

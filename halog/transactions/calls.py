@@ -55,7 +55,7 @@ def _there(
     data = method.encode_args(args, kwargs)
     now = work.work_in(tx, entry.partition)
     work.check_size(tx.space, now.writes)
-    invocation = Invocation(info.type_id, entry.key, method.name, data, now)
+    invocation = Invocation(info.type_id, entry.key, method.name, data, now, tx.least_of(entry.partition))
     invoked = tx.backend.invoke(entry.partition, invocation)
     work.learn(tx, entry.partition, invoked.work.reads, invoked.found)
     if invoked.error is not None:

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from halog.backend import Backend
 from halog.core.durability import Durability, checked
-from halog.errors import ClosedError, NoTransactionError
+from halog.errors import ClosedError, NoTransactionError, RefusedError
 from halog.schema.reference import Ref
 from halog.schema.registry import DEFAULT, Registry
 from halog.transactions import load as bulk
@@ -20,7 +20,7 @@ from halog.transactions.context import open_here
 from halog.transactions.execute import Executor
 from halog.transactions.space import MAX_RECORD_BYTES, Space
 from halog.transactions.token import Token, merged
-from halog.transactions.writing import Read, Transaction
+from halog.transactions.writing import MODES, Read, Transaction
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -84,20 +84,24 @@ class Node:
         self, *, read: Read = "active", after: Token | Iterable[Token] = (), durability: Durability | None = None
     ) -> Transaction:
         """A transaction, for a with-block (D1). `read="local"`: read-only, from this node's own copies where it has
-        them; `tx.lag` tells how old the last read was. `after`: tokens of earlier transactions, on any node
-        (`tx.token`); reads are no older than what those saw and wrote: they wait for it, or raise DeadlineError (R5).
+        them; `tx.lag` tells how old the last read was. `read="barrier"`: linearizable, and may write: before the first
+        read of a partition its active node shows by a record in the log that it still is active (R5); QuorumError below
+        the quorum. `after`: tokens of earlier transactions, on any node (`tx.token`); reads are no older than what
+        those saw and wrote: they wait for it, or raise DeadlineError (R5). RefusedError for any other `read`.
         `durability`: what its commit waits for, where that is not what the policy says (R6); the commit raises
         RefusedError if the policy cannot give it, ReplicasError if too few replicas are there. ClosedError; see
         `Transaction.__enter__`."""
         if self._closed:
             raise ClosedError("the node is closed")
-        if read == "local" or after:
-            tx = Transaction.special_one(self.space, local=read == "local", after=merged(after))
-        else:
-            tx = Transaction(self.space)
+        tx = self._special(read, merged(after)) if read != "active" or after else Transaction(self.space)
         if durability is not None:
             tx.durability = checked(durability)
         return tx
+
+    def _special(self, read: str, after: dict[str, int]) -> Transaction:
+        if read not in MODES:
+            raise RefusedError(f"read={read!r} is none of {', '.join(MODES)}; see docs/guides/reads.md", read=read)
+        return Transaction.special_one(self.space, local=read == "local", after=after, barrier=read == "barrier")
 
     def begin(self, settled: Mapping[str, int], durability: Durability | None = None) -> Transaction:
         """A transaction whose reads wait for these positions."""

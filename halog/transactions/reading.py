@@ -49,6 +49,8 @@ class Reading:
     """Positions that reads wait for, by partition."""
     after: dict[str, int] | None = None
     """Positions of a session's tokens that no read may be older than, by partition; those reached are taken out."""
+    least: dict[str, int] | None = None
+    """With `read="barrier"`: what reads must have, by partition, as its active node has shown it."""
     last_seen: Mapping[str, int] | None = None
     """What a transaction of a session has seen, once it has ended."""
     serving: str | None = None
@@ -198,6 +200,8 @@ class Reading:
     def _scanned(self, partition: str, family: bytes) -> Iterator[Found]:
         self._check_reach(family, partition)
         self._catch_up(partition)
+        if self.least is not None:
+            return self.backend.scan(partition, family, least=self.least_of(partition))
         local = self.backend.scan_local(partition, family) if self.local else None
         return self.backend.scan(partition, family) if local is None else local
 
@@ -261,6 +265,14 @@ class Reading:
             self.backend.reach(partition, self.after[partition], local=self.local)
             del self.after[partition]
 
+    def least_of(self, partition: str) -> int:
+        """What reads of the partition must have; asked for once, before the first of them (R5)."""
+        if self.least is None:
+            return 0
+        if partition not in self.least:
+            self.least[partition] = self.backend.barrier(partition)
+        return self.least[partition]
+
     def seen_now(self) -> dict[str, int]:
         """The highest version read so far, by partition."""
         seen: dict[str, int] = {}
@@ -278,6 +290,8 @@ class Reading:
                 self.lag = read[1]
                 return read[0][0]
             self.lag = Lag(0, 0.0)
+        if self.least is not None:
+            return self.backend.fetch(partition, (key,), least=self.least_of(partition))[0]
         if self.settled is not None:
             return self.backend.fetch(partition, (key,), settled=self.settled.get(partition, 0))[0]
         return self.backend.find(partition, key)

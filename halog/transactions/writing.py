@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar, get_args
 
 from halog.core.durability import Durability
 from halog.core.ids import ABSENT
@@ -35,7 +35,8 @@ from halog.transactions.token import Token
 from halog.transactions.work import cross_partition
 
 T = TypeVar("T")
-Read = Literal["active", "local"]
+Read = Literal["active", "local", "barrier"]
+MODES: Final[tuple[str, ...]] = get_args(Read)
 
 
 class Transaction(Reading):
@@ -60,11 +61,15 @@ class Transaction(Reading):
         settled: Mapping[str, int] | None = None,
         serving: str | None = None,
         after: dict[str, int] | None = None,
+        barrier: bool = False,
     ) -> Transaction:
-        """A transaction that reads from this node's copies, or waits for positions, or runs a call for another node."""
+        """A transaction that reads from this node's copies, or waits for positions or the log, or runs a call for
+        another node."""
         tx = cls(space)
         tx.local, tx.settled, tx.serving, tx.special = local, settled, serving, True
         tx.after = after
+        if barrier:
+            tx.least = {}
         if serving is not None:
             tx.state = OPEN
         return tx

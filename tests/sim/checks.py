@@ -146,6 +146,8 @@ class Checks:
             demand(self.held.lsn(p.me) <= self.last[p.me].lsn, f"P1: {p.me.node} forgot what it said to hold")
 
     def replied(self, p: Process, e: ev.Reply) -> None:
+        wrong = self.world.reader.answered(p, e.token, e.result)
+        demand(not wrong, wrong)
         if not isinstance(e.result, ev.Happened):
             return
         request = self.world.requests.get(e.token)
@@ -160,6 +162,7 @@ class Checks:
         before = self.told.setdefault(tx.id, lsn)
         demand(self.lost or before == lsn, f"P1: {tx.name} was said to have happened at {before} and at {lsn}")
         self.answered = max(self.answered, lsn)
+        self.world.reader.told(lsn)
         if request.asked:
             return
         self.acknowledged = max(self.acknowledged, lsn)
@@ -316,6 +319,8 @@ class Checks:
         by_id = {tx.id: tx for tx in self.world.transactions()}
         for a in accepted:
             if not isinstance(a.record, records.Commit):
+                continue
+            if not a.record.changes:  # for readers: nobody's transaction
                 continue
             tx, lsn = by_id[a.record.header.tx], a.record.header.lsn
             for key, version in tx.reads:

@@ -25,6 +25,7 @@ from tests.sim.log import FakeLog
 from tests.sim.members import Members
 from tests.sim.nature import Nature
 from tests.sim.node import Node, Process
+from tests.sim.reader import Reader
 from tests.sim.store import Disk
 from tests.sim.story import short
 from tests.sim.violation import Violation
@@ -137,6 +138,7 @@ class World:
         self._hand_overs: set[int] = set()
         self._arrives: dict[tuple[str, str], float] = {}
         self.nodes = {n: Node(self, n, Disk(ChainState(LOG_ID, SITE), keep)) for n in names}
+        self.reader = Reader(self)
         self.clients = [Client(self, f"client{i}", quota=quota) for i in range(clients)]
 
     # --- who is there ---
@@ -220,15 +222,19 @@ class World:
             delay = self.nature.delay(self.nature.net)
             self.engine.at(delay, request.client.answered, request, token, result)
 
-    def request(self, request: Request) -> int:
+    def new_token(self) -> int:
         self._tokens += 1
-        self.requests[self._tokens] = request
         return self._tokens
 
+    def request(self, request: Request) -> int:
+        token = self.new_token()
+        self.requests[token] = request
+        return token
+
     def hand_over_token(self) -> int:
-        self._tokens += 1
-        self._hand_overs.add(self._tokens)
-        return self._tokens
+        token = self.new_token()
+        self._hand_overs.add(token)
+        return token
 
     def next_transaction(self) -> int:
         self._transactions += 1
@@ -241,6 +247,7 @@ class World:
         self.engine.say("--- healed ---")
         self.healed = True
         self.nature.calm()
+        self.reader.stop()
         self.cuts.clear()
         for session in self.log.sessions:
             if session.frozen:
@@ -267,6 +274,8 @@ class World:
         busy = [c.current.name for c in self.clients if c.current is not None]
         if busy or not all(c.idle for c in self.clients):
             return f"clients still wait: {busy}"
+        if owed := self.reader.unanswered():
+            return f"readers still wait for {owed}"
         if active.partition.leading is not None and active.partition.leading.writer.queue:
             return "the log has not all of it"
         table = self.coordinator.table

@@ -1,0 +1,162 @@
+"""What a node reads for its application: from its own copy where that is active, else from the node that is (R5).
+
+A read that must not be old names the least lsn it needs: a node that merely believes to be active cannot have it. This
+module decides nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from halog.backend import Found, Invocation, Invoked, Lag
+from halog.core import events as ev
+from halog.errors import DeadlineError, NotActiveError, OutcomeUnknownError, OverloadedError, QuorumError
+from halog.runtime import frames
+from halog.runtime.asking import Asker, Waiter
+from halog.runtime.commits import OVERLOADED_S
+from halog.runtime.copy import Copy
+from halog.runtime.deliveries import Deliveries
+from halog.runtime.results import to_error
+from halog.runtime.service import WAIT_S, Execute, is_full
+
+SCAN_PAGE = 500
+"""Objects per page of a remote scan: about 100 kB at 200 bytes each."""
+
+
+class Reads:
+    """Shared by all threads of a node. The methods are those of `Backend`."""
+
+    def __init__(self, asker: Asker, execute: Execute, waits: Callable[[str], bool]) -> None:
+        self._asker, self._execute, self._waits = asker, execute, waits
+        self.deliveries: Deliveries | None = None
+        """Of the copies hosted here."""
+
+    def _serving(self, partition: str, least: int) -> Copy | None:
+        """This node's copy, if it is active, once it has `least`. (If it was replaced without knowing it, it will have
+        that as a replica, and then shows no less.)"""
+        copy = self._asker.serving(partition)
+        if copy is not None and least and not copy.has(least) and not copy.wait_for(least, self._asker.call_s):
+            raise DeadlineError(
+                f"this node's copy of {partition} did not reach lsn {least} within {self._asker.call_s:g} s",
+                partition=partition,
+                lsn=least,
+            )
+        return copy
+
+    # --- objects ---
+
+    def fetch(
+        self, partition: str, keys: Sequence[bytes], *, settled: int = 0, least: int = 0
+    ) -> Sequence[Found | None]:
+        """See Backend."""
+        while True:
+            copy = self._serving(partition, least)
+            if copy is not None:
+                copy.wait_for(settled, WAIT_S)  # if its epoch has ended it never comes; reads are checked at the commit
+                return [copy.objects.find(k) for k in keys]
+            reply = self._asker.ask(partition, frames.Fetch(partition, list(keys), settled, least))
+            if reply is not None:
+                assert isinstance(reply, frames.Objects)
+                return reply.items
+
+    def fetch_local(self, partition: str, keys: Sequence[bytes]) -> tuple[Sequence[Found | None], Lag] | None:
+        """See Backend."""
+        copy = self._asker.copies.get(partition)
+        if copy is None or copy.error is not None:
+            return None
+        return [copy.objects.find(k) for k in keys], copy.lag()
+
+    def scan(self, partition: str, prefix: bytes, *, least: int = 0) -> Iterator[Found]:
+        """See Backend."""
+        after = b""
+        while True:
+            copy = self._serving(partition, least)
+            if copy is not None:
+                yield from copy.objects.scan(prefix, after)
+                return
+            reply = self._asker.ask(partition, frames.Scan(partition, prefix, after, SCAN_PAGE, False, least))
+            if reply is None:
+                continue
+            assert isinstance(reply, frames.Objects)
+            for found in reply.items:
+                if found is not None:
+                    after = found.key
+                    yield found
+            if not is_full(len(reply.items), sum(len(f.value) for f in reply.items if f is not None), SCAN_PAGE):
+                return
+
+    def scan_local(self, partition: str, prefix: bytes) -> Iterator[Found] | None:
+        """See Backend."""
+        copy = self._asker.copies.get(partition)
+        return None if copy is None or copy.error is not None else copy.objects.scan(prefix)
+
+    # --- positions ---
+
+    def reach(self, partition: str, lsn: int, *, local: bool) -> None:
+        """See Backend."""
+        copy, limit_s = self._asker.copies.get(partition), self._asker.call_s
+        if copy is not None and copy.error is None and (local or copy.serving):
+            if not copy.wait_for(lsn, limit_s):
+                at = f"this node's copy of {partition} is at lsn {copy.core.chain.state.lsn}"
+                said = f"{at}, and did not reach lsn {lsn} within {limit_s:g} s"
+                raise DeadlineError(said, partition=partition, lsn=lsn)
+        elif self._asker.ask(partition, frames.Reach(partition, lsn)) is None:
+            self.reach(partition, lsn, local=local)
+
+    def barrier(self, partition: str) -> int:
+        """See Backend."""
+        until = time.monotonic() + self._asker.call_s
+        while True:
+            try:
+                return self._barrier(partition, until)
+            except (OverloadedError, QuorumError, NotActiveError) as e:
+                waits = not isinstance(e, QuorumError) or self._waits(partition)
+                if not waits or time.monotonic() >= until:
+                    raise
+                time.sleep(OVERLOADED_S)
+            except OutcomeUnknownError as e:
+                raise DeadlineError(
+                    f"no node showed within {self._asker.call_s:g} s that it is active for {partition}; see `halog "
+                    "partition show`",
+                    partition=partition,
+                ) from e
+
+    def _barrier(self, partition: str, until: float) -> int:
+        """One attempt here or elsewhere."""
+        copy = self._asker.serving(partition)
+        if copy is None:
+            reply = self._asker.ask(partition, frames.Barrier(partition), until)
+            if reply is None:
+                raise NotActiveError("this very node became active", partition=partition)
+            assert isinstance(reply, frames.Committed)
+            return reply.lsn
+        waiter = Waiter()
+        tag = copy.barrier(waiter)
+        if self.deliveries is not None:
+            self.deliveries.follow(copy, tag, waiter.settled, until)
+        result = waiter.wait(until - time.monotonic()) or ev.Unknown("no answer in time")
+        if isinstance(result, ev.Happened):
+            return result.lsn
+        raise to_error(result, partition)
+
+    # --- checks and calls ---
+
+    def validate(self, partition: str, reads: Collection[tuple[bytes, int]]) -> None:
+        """See Backend."""
+        while True:
+            copy = self._asker.serving(partition)
+            if copy is not None:
+                copy.validate(reads)
+                return
+            if self._asker.ask(partition, frames.Validate(partition, list(reads))) is not None:
+                return
+
+    def invoke(self, partition: str, invocation: Invocation) -> Invoked:
+        """See Backend."""
+        reply = self._asker.ask(partition, frames.Invoke(partition, invocation))
+        if reply is None:
+            self._serving(partition, invocation.least)
+            return self._execute(partition, invocation)
+        assert isinstance(reply, frames.Answered)
+        return reply.invoked
