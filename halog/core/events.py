@@ -7,26 +7,17 @@ monotonic clock, given to `Partition.step`; nothing in here reads a clock.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from halog.core.cas import Cas as Cas
 from halog.core.chain import ChainState
 from halog.core.ids import EpochId, Member, Position
 from halog.core.records import Change, Record
 from halog.core.table import PartitionTable
 from halog.events import Kind
-
-
-class Cas(enum.Enum):
-    """How a compare-and-set went."""
-
-    OK = "ok"
-    CONFLICT = "conflict"
-    UNKNOWN = "unknown"
-
 
 # --- events ---------------------------------------------------------------------------------------------------------
 
@@ -125,6 +116,23 @@ class Pushed(msgspec.Struct, frozen=True):
     records: Sequence[bytes]
 
 
+class Renewed(msgspec.Struct, frozen=True):
+    """The question `round` whether the znode has that version still was answered so."""
+
+    round: int
+    result: Cas
+
+
+class Died(msgspec.Struct, frozen=True):
+    """The host of this incarnation says that its process is no more."""
+
+    member: Member
+
+
+class SessionLost(msgspec.Struct, frozen=True):
+    """The session with the coordinator ended, or another has just begun: its data may be those of another day."""
+
+
 class PositionAsked(msgspec.Struct, frozen=True):
     """A candidate of the election `round` asks for this copy's position."""
 
@@ -166,7 +174,8 @@ class Ticked(msgspec.Struct, frozen=True):
 
 Event = (
     TableSeen | AliveChanged | EntriesRead | LogEnd | Taken | LogLost | Submitted | BarrierAsked | Asked | Appended
-    | AppendFailed | ReplicaAck | Pushed | PositionAsked | PositionTold | CasDone | HandOverAsked | Ticked
+    | AppendFailed | ReplicaAck | Pushed | PositionAsked | PositionTold | CasDone | Renewed | Died | SessionLost
+    | HandOverAsked | Ticked
 )  # fmt: skip
 
 
@@ -319,6 +328,13 @@ class SetTable(msgspec.Struct, frozen=True):
     table: PartitionTable
 
 
+class Renew(msgspec.Struct, frozen=True):
+    """Ask, as a write is asked for, whether the znode has this version still; report Renewed(round)."""
+
+    round: int
+    version: int
+
+
 class Refresh(msgspec.Struct, frozen=True):
     """Read the znode again (after a sync) and report TableSeen."""
 
@@ -374,6 +390,6 @@ class Tell(msgspec.Struct, frozen=True):
 
 
 Effect = (
-    Append | EndSession | Read | StopReading | Apply | Show | Keep | Save | Reply | SetTable | Refresh | AskPositions
-    | TellPosition | SendAck | Push | RoleChanged | Tell
+    Append | EndSession | Read | StopReading | Apply | Show | Keep | Save | Reply | SetTable | Renew | Refresh
+    | AskPositions | TellPosition | SendAck | Push | RoleChanged | Tell
 )  # fmt: skip

@@ -64,6 +64,7 @@ class HandOver:
         if not any(m.node == to and lsn >= writer.last_lsn for m, lsn in self._leading.applied.items()):
             return
         p.become("drained", f"hands over to {to}")
+        self._leading.lease.give_up()
         header = records.Header(p.chain.state.log_id, self._leading.epoch, writer.last_lsn + 1, writer.last_hash)
         writer.append(records.HandedOver(header, to), p.now, p.out)
         p.tag = writer.tag

@@ -17,6 +17,7 @@ from halog.core.chain import Verdict
 from halog.core.group import counts, needed
 from halog.core.handover import HandOver
 from halog.core.ids import EpochId, Member
+from halog.core.lease import Lease
 from halog.core.nodelist import NodeList
 from halog.core.returning import Returning
 from halog.core.roles import Role
@@ -51,6 +52,7 @@ class Leading:
         """Time as this copy has lived through it: while the process was stopped nobody could be heard."""
         self.hand_over = HandOver(self)
         self.barriers = Barriers(self)
+        self.lease = Lease(self)
 
     def begin(self) -> None:
         self._count()
@@ -356,6 +358,7 @@ class Leading:
         elif not self.hand_over.overdue():
             self._listen()
             self._reconcile()
+            self.lease.ticked()
             self.p.out += self.node_list.ticked(now, self.p.settings.silent_ms)
             to = self.returning.due(self.awake_ms, self.could_take_over)
             if to is not None:
