@@ -18,6 +18,7 @@ from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.table import PartitionTable
 from halog.events import DISCARDED, UNLOGGED_LOST
+from tests.sim import leases
 from tests.sim.store import Held
 from tests.sim.twin import Accepted, history
 
@@ -155,6 +156,7 @@ class Checks:
         demand(self.lost or before == lsn, f"P1: {request.tx.name} was said to have happened at {before} and at {lsn}")
         self.answered = max(self.answered, lsn)
         self.world.reader.told(lsn)
+        leases.nobody_reads_less(self.world, p, lsn)
         self._visible(p, request.tx, lsn)
         if request.asked:
             return
