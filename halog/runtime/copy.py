@@ -100,6 +100,7 @@ class Copy:
             ev.Save: lambda e: self.objects.save(flush=e.flush),
             ev.Reply: self._reply,
             ev.SetTable: lambda e: node.set_table(self, e),
+            ev.Renew: lambda e: node.renew_lease(self, e),
             ev.Refresh: lambda e: node.refresh_table(self),
             ev.AskPositions: lambda e: node.ask_positions(self.name, e.round, e.nodes),
             ev.TellPosition: lambda e: node.tell_position(self.name, e),
@@ -113,7 +114,10 @@ class Copy:
         """Begin at a position of the log; `end` is where the log ended a moment ago."""
         version, table = self._table
         settings = msgspec.structs.replace(
-            self.node.settings, local_sync=self._policy.local_sync, remote_sync=self._policy.remote_sync
+            self.node.settings,
+            local_sync=self._policy.local_sync,
+            remote_sync=self._policy.remote_sync,
+            lease_ms=self._policy.lease_ms,
         )
         with self.lock:
             self._end, self.began_at = end, next_offset
@@ -359,6 +363,12 @@ class Copy:
         """Active now, as far as this node knows."""
         role = self.core.role
         return role is _ACTIVE or role is _VERIFYING
+
+    @property
+    def leased(self) -> bool:
+        """May this node read its copy without asking anybody? To be looked at behind the value was taken (R5)."""
+        leading = self.core.leading
+        return leading is not None and self.serving and monotonic_ms() < leading.lease.ends
 
     def has(self, lsn: int) -> bool:
         """Is everything up to `lsn` visible here?"""

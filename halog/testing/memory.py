@@ -180,6 +180,10 @@ class MemoryBackend:
         objects = self._at(partition).objects
         return [objects.get(k) for k in keys]
 
+    def fetch_leased(self, partition: str, keys: Sequence[bytes]) -> Sequence[Found | None] | None:
+        """See Backend: nobody else could be active."""
+        return self.fetch(partition, keys)
+
     def fetch_local(self, partition: str, keys: Sequence[bytes]) -> tuple[Sequence[Found | None], Lag] | None:
         """See Backend."""
         objects = self.cluster.partitions[partition].objects

@@ -83,8 +83,9 @@ class Node:
         """A transaction, for a with-block (D1). `read="local"`: read-only, from this node's own copies where it has
         them; `tx.lag` tells how old the last read was. `read="barrier"`: linearizable, and may write: before the first
         read of a partition its active node shows by a record in the log that it still is active (R5); QuorumError below
-        the quorum. `after`: tokens of earlier transactions, on any node (`tx.token`); reads are no older than what
-        those saw and wrote: they wait for it, or raise DeadlineError (R5). RefusedError for any other `read`;
+        the quorum. `read="lease"`: the same promise, and no question while the active node's lease lasts; only where
+        the policy has leases. `after`: tokens of earlier transactions, on any node (`tx.token`); reads are no older
+        than what those saw and wrote: they wait for it, or raise DeadlineError (R5). RefusedError for any other `read`;
         ClosedError; see `Transaction.__enter__`."""
         if self._closed:
             raise ClosedError("the node is closed")
@@ -95,7 +96,9 @@ class Node:
     def _special(self, read: str, after: dict[str, int]) -> Transaction:
         if read not in MODES:
             raise RefusedError(f"read={read!r} is none of {', '.join(MODES)}; see docs/guides/reads.md", read=read)
-        return Transaction.special_one(self.space, local=read == "local", after=after, barrier=read == "barrier")
+        return Transaction.special_one(
+            self.space, local=read == "local", after=after, barrier=read == "barrier", leased=read == "lease"
+        )
 
     def begin(self, settled: Mapping[str, int]) -> Transaction:
         """A transaction whose reads wait for these positions."""
