@@ -47,6 +47,11 @@ class NodeInfo(msgspec.Struct, frozen=True):
         return Member(self.name, self.incarnation)
 
 
+def _succeeds(info: NodeInfo, before: NodeInfo) -> bool:
+    """Has this later run opened the data directory of that one? (What is read may be older than what was read.)"""
+    return info.installation == before.installation and info.incarnation > before.incarnation
+
+
 class _Link:
     """What is known of one other hosting node."""
 
@@ -119,7 +124,7 @@ class Membership:
                     continue
                 link = self.links.get(name)
                 if link is None or link.info.incarnation != info.incarnation:
-                    if link is not None and link.info.installation == info.installation:
+                    if link is not None and _succeeds(info, link.info):
                         replaced.append(link.info.member)
                     if link is not None and link.peer is not None:
                         link.peer.close()
