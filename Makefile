@@ -3,7 +3,7 @@
 # make faults  every fault with real processes and servers, judged; writes build/faults.json (12 min)
 # make containers   the integration suite over three brokers and three ZooKeeper servers in containers (Docker)
 # make compose  the same and three nodes, to stay        make compose ARGS='down -v'
-# make features · sim SEEDS=5000 · mutants · bench · lock
+# make features · sim SEEDS=5000 · mutants · bench · lock · bench-peers (other systems beside halog, 25 min)
 SHELL := /bin/sh
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
@@ -22,7 +22,7 @@ CORES := $(shell nproc)
 WORKERS := $(shell echo $$((2 * $$(nproc))))
 TEST_SEEDS := 20000
 
-.PHONY: setup check test containers compose faults demo features sim mutants bench lock clean fresh-outcomes
+.PHONY: setup check test containers compose faults demo features sim mutants bench bench-peers lock clean fresh-outcomes
 
 setup:
 	@tools/setup.sh
@@ -71,6 +71,9 @@ mutants: setup
 
 bench: setup
 	@$(PY) -m benchmarks.run $(ARGS)
+
+bench-peers: setup
+	@$(PY) -m benchmarks.peers $(ARGS)
 
 # Newest versions that satisfy pyproject.toml, with the hashes of every file of each.
 UV := .venv/bin/uv pip compile --quiet --upgrade --generate-hashes --python-version 3.11 \

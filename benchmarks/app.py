@@ -94,6 +94,11 @@ class App:
         found = self.runtime.adapters.coordinator.get(f"snapshots/{partition}")
         return {"lsn": 0 if found is None else int(found.data.split()[0])}
 
+    def hand_over(self, partition: str, to: str) -> dict[str, Any]:
+        """As an operator's command does."""
+        self.runtime.operators.hand_over(partition, to)
+        return {}
+
     def lead(self) -> dict[str, Any]:
         """Become active for every partition: whoever came first may have been quicker."""
         for name, table in self.state().items():
@@ -210,6 +215,22 @@ class App:
             w.thread.join(15)
         return {w.partition: {"times": w.times, "errors": w.errors} for w in self._writers}
 
+    def written(self, kind: str, partitions: list[str]) -> dict[str, int]:
+        """How many writes each partition's object has seen."""
+        cls, found = CLASSES[kind], {}
+        for partition in partitions:
+            with self.node.transaction() as tx:
+                held = tx.find(cls, _number_in(self.node, cls, partition))
+                found[partition] = 0 if held is None else held.count + 1
+        return found
+
+
+def _number_in(node: Any, cls: type[Any], partition: str) -> int:
+    """The first key that lives there."""
+    info, owner = node.space.info_of(cls), node.backend.partition_of
+    numbers = range(100_000)
+    return next(n for n in numbers if owner(info.name, info.routing_key(info.check_key((n,)))) == partition)
+
 
 class _Writer:
     """Writes at a rate, one after the other, whatever happens."""
@@ -219,11 +240,7 @@ class _Writer:
         self.times: list[tuple[float, float]] = []
         self.errors: list[str] = []
         self.stop = threading.Event()
-        info = node.space.info_of(cls)
-        owner = node.backend.partition_of
-        self.number = next(
-            n for n in range(100_000) if owner(info.name, info.routing_key(info.check_key((n,)))) == partition
-        )
+        self.number = _number_in(node, cls, partition)
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 

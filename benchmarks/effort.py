@@ -19,6 +19,7 @@ class Effort:
     missed: int = 10_000  # records a node misses while it is away: some seconds of full load
     kills: int = 20
     pauses: int = 5
+    transfers: int = 100  # the target is a p99
     quick: bool = False
 
 
@@ -34,5 +35,6 @@ QUICK = Effort(
     missed=5_000,
     kills=3,
     pauses=1,
+    transfers=5,
     quick=True,
 )

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import suite_commit, suite_failover, suite_objects, suite_policies, suite_restore
+from benchmarks import suite_commit, suite_failover, suite_objects, suite_policies, suite_restore, suite_roles
 from benchmarks.effort import FULL, QUICK, Effort
 from benchmarks.figures import Row, missed
 from benchmarks.processes import ROOT, Child
@@ -31,12 +31,14 @@ OWN: dict[str, Suite] = {
     "restore": suite_restore.run,
     "failover": suite_failover.failover,
     "pause": suite_failover.pause,
+    "transfer": suite_roles.transfer,
+    "freeze": suite_roles.freeze,
     "policies": suite_policies.run,
 }
 """These make a cluster of their own."""
 
-ASKED_FOR = {"policies"}
-"""Only by name: four minutes of their own."""
+ASKED_FOR = {"transfer", "freeze", "policies"}
+"""Only by name, and in `benchmarks.peers`: eight minutes of their own."""
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.effort import Effort
-from benchmarks.figures import Row, Target, median, row
+from benchmarks.figures import Row, Target, median, percentile, row
 from benchmarks.processes import Child
 from benchmarks.scene import Scene, complete, wait_until
 from halog.config import PolicyConfig
@@ -19,6 +19,8 @@ RATE = 100.0
 BEFORE_S, AFTER_S = 0.3, 1.3
 """Writing before a kill, and after it: longer than the worst failover that may pass."""
 CLIENT = "a client node"
+NO_TARGET = Target()
+NONE_LOST = Target(0, "value", hard=True)
 
 
 class Cluster:
@@ -71,7 +73,7 @@ def failover(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
     """Kill the active of one partition after the other; every partition it led counts, the slowest one."""
     baseline = [_raw_takeover(scene) for _ in range(min(5, effort.kills))]
     cluster = Cluster(scene, "failover", 1, 1)
-    times = []
+    times, acknowledged = [], dict.fromkeys(cluster.state(), 0)
     for i in range(effort.kills):
         cluster.whole()
         state = cluster.state()
@@ -79,12 +81,18 @@ def failover(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
         led = [p for p, t in state.items() if t["active"] == victim]
         at, written = cluster.kill(victim, led)
         times.append(max(first_after(written[p]["times"], at) for p in led))
+        for p in led:
+            acknowledged[p] += len(written[p]["times"])
+    there = cluster.client.ask("written", kind="Item", partitions=list(acknowledged))
+    lost = sum(max(0, count - there[p]) for p, count in acknowledged.items())
     scene.end_all()
     name = "failover of a killed process, first new acknowledged write"
     median_, worst = Target(300, "value", hard=True), Target(1000, "value", hard=True)
     return [
         row(f"{name}, median", "ms", times, [median(baseline)], target=median_, client_in=CLIENT),
-        _worst(f"{name}, worst", times, baseline, worst),
+        _single(f"{name}, p99", percentile(sorted(times), 0.99), max(baseline), len(times)),
+        _single(f"{name}, worst", max(times), max(baseline), len(times), worst),
+        row("acknowledged writes lost in these kills", "1", [lost], target=NONE_LOST, client_in=CLIENT),
     ]
 
 
@@ -103,14 +111,14 @@ def pause(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
     target = Target(300, "value", hard=True)
     name = "writes' pause when a sync replica is killed"
     return [
-        _worst(f"{name}, worst", times, baseline, target),
+        _single(f"{name}, worst", max(times), max(baseline), len(times), target),
         row(f"{name}, median", "ms", times, [median(baseline)], client_in=CLIENT),
     ]
 
 
-def _worst(name: str, times: list[float], baseline: list[float], target: Target) -> Row:
-    found = row(name, "ms", [max(times)], [max(baseline)], target=target, client_in=CLIENT)
-    return Row(**{**found.to_dict(), "runs": len(times)})
+def _single(name: str, ms: float, baseline: float, runs: int, target: Target = NO_TARGET) -> Row:
+    found = row(name, "ms", [ms], [baseline], target=target, client_in=CLIENT)
+    return Row(**{**found.to_dict(), "runs": runs})
 
 
 def _raw_takeover(scene: Scene) -> float:

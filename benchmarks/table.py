@@ -24,11 +24,12 @@ def verdict(row: Row) -> str:
     return "ok" if row.ok else "MISSED" if row.hard else "over"
 
 
-def show(rows: Sequence[Row], document: Mapping[str, object]) -> None:
-    """Print it."""
-    table = Table(title=f"halog beside raw Kafka from Python ({document['seconds']} s, medians over runs)")
+def show(rows: Sequence[Row], document: Mapping[str, object], beside: str = "raw") -> None:
+    """Print it; `beside` heads the baselines."""
+    what = "raw Kafka from Python" if beside == "raw" else "its peers"
+    table = Table(title=f"halog beside {what} ({document['seconds']} s, medians over runs)")
     table.add_column("what", overflow="fold")
-    for name in ("halog", "raw", "ratio"):
+    for name in ("halog", beside, "ratio"):
         table.add_column(name, justify="right", no_wrap=True)
     for name in ("unit", "target", "", "client in"):
         table.add_column(name, no_wrap=True)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,10 @@ from tools import features
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None)  # HYPOTHESIS_PROFILE=explore: other examples each time
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # In the background of a shell. Every process a test starts would inherit it, and tests press Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if TYPE_CHECKING:
     from halog.embedded import EmbeddedSite

@@ -162,7 +162,7 @@ class ZkCoordinator:
     def get(self, path: str) -> Versioned | None:
         self._ready()
         try:
-            data, stat = self._read(self._client.get_async(self._abs(path)))
+            data, stat = self._read(lambda: self._client.get_async(self._abs(path)))
         except NoNodeError:
             return None
         return Versioned(data, stat.version)
@@ -170,13 +170,13 @@ class ZkCoordinator:
     def children(self, path: str) -> list[str]:
         self._ready()
         try:
-            return sorted(self._read(self._client.get_children_async(self._abs(path))))
+            return sorted(self._read(lambda: self._client.get_children_async(self._abs(path))))
         except NoNodeError:
             return []
 
     def sync(self, path: str) -> None:
         self._ready()
-        self._read(self._client.sync_async(self._abs(path)))
+        self._read(lambda: self._client.sync_async(self._abs(path)))
 
     def watch(self, path: str, changed: Callable[[str, Versioned | None], None]) -> None:
         self._add(DataWatch(self._client, self._abs(path), self._deliver, lambda value: changed(path, value)))
@@ -244,7 +244,7 @@ class ZkCoordinator:
     def _is_ours(self, path: str, data: bytes) -> bool:
         """An ephemeral node of this very session with these bytes: made by a create whose reply was lost."""
         try:
-            found, stat = self._read(self._client.get_async(self._abs(path)))
+            found, stat = self._read(lambda: self._client.get_async(self._abs(path)))
         except NoNodeError:
             return False
         return bool(stat.ephemeralOwner == self.session_id and found == data)
@@ -268,17 +268,23 @@ class ZkCoordinator:
         if not self._client.connected:
             raise UnreachableError("ZooKeeper is not connected", address=self._hosts)
 
-    def _read(self, request: Any) -> Any:
-        try:
-            return request.get(timeout=self._answer_s)
-        except _NO_ANSWER as e:
-            if self._closed:
-                raise ClosedError("the coordinator is closed") from None
-            raise UnreachableError(f"ZooKeeper does not answer ({type(e).__name__})", address=self._hosts) from None
-        except NoNodeError:
-            raise
-        except KazooException as e:
-            raise CoordinatorError(f"ZooKeeper refused: {type(e).__name__} {e}") from None
+    def _read(self, ask: Callable[[], Any]) -> Any:
+        """Asked again where the connection broke under it and is back in time: it changes nothing."""
+        deadline = time.monotonic() + self._answer_s
+        while True:
+            try:
+                return ask().get(timeout=max(0.0, deadline - time.monotonic()))
+            except _NO_ANSWER as e:
+                if self._closed:
+                    raise ClosedError("the coordinator is closed") from None
+                if isinstance(e, ConnectionLoss) and self._reconnected(deadline):
+                    continue
+                why = f"ZooKeeper does not answer ({type(e).__name__})"
+                raise UnreachableError(why, address=self._hosts) from None
+            except NoNodeError:
+                raise
+            except KazooException as e:
+                raise CoordinatorError(f"ZooKeeper refused: {type(e).__name__} {e}") from None
 
     def _write(self, what: str, request: Any) -> Any:
         try:

@@ -27,7 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("halog.cli.status:status", "Is the cluster well? Nodes, partitions, replicas, lag."),
     "partition": ("halog.cli.loss:partition", "Where partitions live, how far copies are, who may be active."),
     "get": ("halog.cli.get:get", "Show one object, by type and key."),
-    "log": ("halog.cli.log:log", "Show a partition's log, decoded, with the verdict on each record."),
+    "log": ("halog.cli.holds:log", "A partition's log: show it, decoded and judged; keep it from being trimmed."),
     "events": ("halog.cli.events:events", "What happened in the cluster, and because of what."),
     "history": ("halog.cli.history:history", "Who was active for a partition, when and why; what was discarded."),
     "export": ("halog.cli.export:export", "Write objects to a file of JSON lines."),

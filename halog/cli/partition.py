@@ -139,8 +139,12 @@ def _needed(table: PartitionTable) -> str:
 
 
 def _show_copies(copies: tuple[CopyView, ...]) -> None:
-    rows = [(c.node, c.kind, c.role, c.lsn, c.lag_records, _ms(c), c.error or "") for c in copies]
+    rows = [(c.node, c.kind, c.role, c.lsn, c.lag_records, _ms(c), c.error or _discarded(c)) for c in copies]
     emit_table(["node", "kind", "role", "lsn", "behind", "ms", ""], rows)
+
+
+def _discarded(copy: CopyView) -> str:
+    return f"{copy.discarded_objects} objects discarded for the log's" if copy.discarded_objects else ""
 
 
 def _ms(copy: CopyView) -> str | None:

@@ -44,6 +44,8 @@ class CopyView(msgspec.Struct, frozen=True):
     lag_records: int | None
     lag_ms: float | None
     error: str | None = None
+    discarded_objects: int = 0
+    """Objects of an async replica that contradicted the log (R2), since its process began."""
 
 
 class PartitionView(msgspec.Struct, frozen=True):
@@ -190,7 +192,8 @@ def _copy_view(
     if copy is None:
         return CopyView(node, kind, "none", None, None, None, "the node holds no copy")
     error = copy["error"] or ("its history is not the log's" if copy["role"] == Role.FAILED.value else None)
-    return CopyView(node, kind, copy["role"], copy["lsn"], copy["lag_records"], copy["lag_ms"], error)
+    figures = copy["lsn"], copy["lag_records"], copy["lag_ms"]
+    return CopyView(node, kind, copy["role"], *figures, error, copy.get("discarded_objects", 0))
 
 
 def _kind(node: str, table: PartitionTable) -> str:

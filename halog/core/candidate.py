@@ -25,7 +25,7 @@ from halog.core.leading import Leading
 from halog.core.nodelist import NodeList, told_by
 from halog.core.roles import Role
 from halog.core.table import SYNC, PartitionTable, Replica, arrange
-from halog.core.tail import are_gone, holders, with_holders
+from halog.core.tail import are_gone, holders, put_back, with_holders
 from halog.events import NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class Campaign:
         self.epoch: EpochId = NO_EPOCH
         self.causes = Causes(p)
         self.why = ""
+        self.by_hand_over = False
         """Why `claim` was made."""
         self.claims = 0
         self.claim = p.table
@@ -241,7 +242,8 @@ class Campaign:
 
     def _claim(self) -> None:
         p = self.p
-        self.why, self.replaced = self.causes.because(handed_over=self._mine_by_hand_over()), p.table
+        self.by_hand_over, self.replaced = self._mine_by_hand_over(), p.table
+        self.why = self.causes.because(handed_over=self.by_hand_over)
         self.claims += 1
         highest = max(p.table.epoch.number, p.chain.state.epoch.number)
         self.epoch = EpochId(highest + 1, p.chain.state.site, nonce(p.me, self.claims))
@@ -294,18 +296,12 @@ class Campaign:
         p.predecessor.claimed()
         p.predecessor.named(p.table)
         self.waits = False
-        self._put_back()
+        if p.unlogged:
+            p.out += put_back(p.chain.state, self.replaced)
         self.deadline = p.now + p.settings.start_deadline_ms
         s = p.chain.state
         self.first_tag = p.tag + 1
         self._append(records.encode(records.EpochStarted(records.Header(s.log_id, self.epoch), s.epoch, s.lsn)))
-
-    def _put_back(self) -> None:
-        """A set replaced a table older than the log: that one named who held what the log lacked at some other time."""
-        p, had = self.p, self.p.chain.state.epoch.number
-        if p.unlogged and had > self.replaced.epoch.number:
-            why = f"the znode was put back to epoch {self.replaced.epoch.number}, the log has been in {had}"
-            p.out.append(ev.Tell(UNLOGGED_LOST, "", why))
 
     # --- starting and opening ---
 
@@ -368,7 +364,8 @@ class Campaign:
         p = self.p
         p.become("opened", self.why)
         p.out.append(ev.StopReading())
-        p.leading = Leading(p, self.epoch, NodeList(self.replaced, p.me, self.why))
+        lost = "" if self.by_hand_over else self.why  # who handed over is not removed for that
+        p.leading = Leading(p, self.epoch, NodeList(self.replaced, p.me, lost))
         p.leading.begin()
 
     def append_failed(self, e: ev.AppendFailed) -> None:

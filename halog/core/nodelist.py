@@ -17,14 +17,14 @@ from halog.events import ADDED, DESIGNATED, MINIMUM, PRIORITY, REMOVED, TOO_FEW
 
 
 class NodeList:
-    """The node list of one epoch as it was told. `before`: the table this epoch replaced; `why` the epoch began."""
+    """The node list of one epoch as it was told. `before`: the table it replaced; `lost`: why its active is gone."""
 
-    def __init__(self, before: PartitionTable, me: Member, why: str) -> None:
+    def __init__(self, before: PartitionTable, me: Member, lost: str) -> None:
         self._told = {r.member for r in before.replicas} | ({before.active} if before.active else set())
         self._told.discard(me)
         self._why: dict[Member, str] = {}
-        if before.active is not None:
-            self.because(before.active, why)
+        if before.active is not None and lost:
+            self.because(before.active, lost)
         self._last_why = ""
         self._short: tuple[int, int] | None = None
         """(sync replicas, configured), while there are too few."""

@@ -75,6 +75,10 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def sync_set(self) -> frozenset[Member]:
         return frozenset(r.member for r in self.replicas if r.kind == SYNC)
 
+    def kind_of(self, member: Member) -> str | None:
+        """sync or async; None if it is no replica."""
+        return next((r.kind for r in self.replicas if r.member == member), None)
+
     @property
     def node_list(self) -> tuple[str, ...]:
         """Active first, then the replicas."""

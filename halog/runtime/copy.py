@@ -24,7 +24,7 @@ from halog.core.outcomes import Outcomes
 from halog.core.partition import Partition
 from halog.core.roles import Role
 from halog.core.settings import Sync
-from halog.core.table import PartitionTable
+from halog.core.table import ASYNC, PartitionTable
 from halog.errors import HalogError, LogError, StoreError
 from halog.events import DIVERGED
 from halog.ports import Entry, LogSession, TopicPartition
@@ -258,7 +258,8 @@ class Copy:
 
     def _take(self, e: ev.Apply) -> None:
         serving = self.node.states.pop(self.name, None)  # absent while the objects change
-        self.objects.take(e.records, e.state, e.next_offset)
+        core = self.core
+        self.objects.take(e.records, e.state, e.next_offset, check=core.table.kind_of(core.me) == ASYNC)
         if serving is not None:
             self.node.states[self.name] = object()
 

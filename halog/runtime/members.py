@@ -305,15 +305,19 @@ class Membership:
             self._publish()
 
     def _publish(self) -> None:
+        """Tell who is gone one by one, each with its own cause; then who has come."""
         with self._notify:
             links = dict(self.links)
             alive = frozenset({self.me.member, *(link.info.member for link in links.values() if link.up)})
-            if alive == self._told:
-                return
-            why = [self._lost(links[m.node], m) for m in sorted(self._told - alive)]
-            why += [f"{m.node} answers" for m in sorted(alive - self._told - {self.me.member})]
-            self._told = self._alive = alive
-            self.changed(alive, "; ".join(why))
+            for m in sorted(self._told - alive):
+                self._tell(self._told - {m}, self._lost(links[m.node], m))
+            if alive != self._told:
+                came = sorted(alive - self._told - {self.me.member})
+                self._tell(alive, "; ".join(f"{m.node} answers" for m in came))
+
+    def _tell(self, alive: frozenset[Member], why: str) -> None:
+        self._told = self._alive = alive
+        self.changed(alive, why)
 
     @staticmethod
     def _lost(link: _Link, member: Member) -> str:

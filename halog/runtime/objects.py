@@ -30,6 +30,7 @@ from halog.core.ids import ABSENT, REF_BYTES, TX_BYTES
 from halog.core.outcomes import Outcomes
 from halog.errors import StoreError
 from halog.ports import Snapshot, Store
+from halog.runtime.consistency import Consistency
 
 PREFIX_BYTES = 8
 CACHE_OBJECTS = 200_000
@@ -100,6 +101,7 @@ class ObjectTable:
         self._position: tuple[ChainState, int] | None = None
         """What the next `save` stores."""
         self._last_offset = -1
+        self.consistency = Consistency()
         self.dirty: set[bytes] | None = None
         """Index keys changed since the last snapshot of this copy; None: unknown (nobody is counting)."""
 
@@ -109,8 +111,12 @@ class ObjectTable:
         """The partition goes on from what the store holds."""
         self._outcomes, self._last_offset = outcomes, last_offset
 
-    def take(self, accepted: Iterable[records.Record], state: ChainState, next_offset: int) -> None:
-        """Accepted records: visible from here on."""
+    def take(
+        self, accepted: Sequence[records.Record], state: ChainState, next_offset: int, *, check: bool = False
+    ) -> None:
+        """Accepted records: visible from here on. `check`: look first whether they change what this copy has (R2)."""
+        if check:
+            self.consistency.check(accepted, self._held)
         unsaved, happened = self._unsaved, self._happened
         for record in accepted:
             if type(record) is records.Commit:
@@ -123,6 +129,15 @@ class ObjectTable:
             elif self._early and type(record) is records.EpochOpened:
                 self._drop_early()
         self._position, self._last_offset = (state, next_offset), next_offset - 1
+
+    def _held(self, keys: Iterable[bytes]) -> dict[bytes, Found | None]:
+        """As stored or about to be; what only the cache would know is no reason to fill it."""
+        found = {key: self.cache.get(key) for key in keys}
+        waiting = {key: self._unsaved.get(self._k + key, b"") for key, known in found.items() if known is None}
+        missing = [key for key, data in waiting.items() if data == b""]
+        waiting.update(zip(missing, self.store.get_many([self._k + key for key in missing]), strict=True))
+        found.update((key, unpack_object(key, data)) for key, data in waiting.items() if data)
+        return found
 
     def keep(self, state: ChainState, next_offset: int) -> None:
         """A record that changed the position only."""

@@ -22,6 +22,7 @@ import logging
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -29,8 +30,9 @@ import msgspec
 from halog.core.chain import ChainState
 from halog.core.outcomes import KEEP, Outcomes
 from halog.core.table import PartitionTable
-from halog.errors import HalogError, LogError, RefusedError
+from halog.errors import HalogError, LogError, NotFoundError, RefusedError
 from halog.ports import Coordinator, Log, LogTransaction, Snapshot, TopicPartition, UnknownResult, Versioned
+from halog.runtime import retention
 from halog.runtime.copy import Copy
 from halog.runtime.objects import Item, StoredPosition
 
@@ -255,26 +257,23 @@ class Snapshots:
 
     def _trim(self, copy: Copy, position: StoredPosition) -> None:
         """Delete log behind the marker, a margin, and whatever a registered holder still needs."""
-        before = min(position.next_offset - self.policy.keep_records, *self._held(copy), position.next_offset)
-        if before > self.log.bounds(copy.tp)[0]:
-            self.log.trim(copy.tp, before)
-
-    def _held(self, copy: Copy) -> list[int]:
-        root = f"holders/{copy.name}"
-        found = (self.coordinator.get(f"{root}/{name}") for name in self.coordinator.children(root))
-        return [int(f.data) for f in found if f is not None] or [1 << 62]
+        first, wanted = self.log.bounds(copy.tp)[0], position.next_offset - self.policy.keep_records
+        if wanted > first:
+            before = retention.allowed(self.coordinator, copy.name, wanted)
+            if before > first:
+                self.log.trim(copy.tp, before)
 
     # --- restoring ---
 
     def restore(self, copy: Copy, policy: str, empty: ChainState) -> tuple[ChainState, int, Outcomes, int]:
         """(state, next offset, outcomes, last offset) a new copy begins with; its objects are in the store."""
-        pin = f"holders/{copy.name}/restore-{copy.node.me.node}"
-        self.coordinator.delete(pin)
-        self.coordinator.create(pin, str(self.log.bounds(copy.tp)[0]).encode(), ephemeral=True)
+        name = f"restore-{copy.node.me.node}"
+        retention.hold_the_rest(self.coordinator, copy.name, name, self.log.bounds(copy.tp)[0], "a copy is restored")
         try:
             return self._restore(copy, TopicPartition(self._state_topic(policy), copy.tp.partition), empty)
         finally:
-            self.coordinator.delete(pin)
+            with suppress(NotFoundError):  # our session ended meanwhile, and the hold with it
+                retention.release(self.coordinator, copy.name, name)
 
     def _restore(self, copy: Copy, tp: TopicPartition, empty: ChainState) -> tuple[ChainState, int, Outcomes, int]:
         start, _ = self.log.bounds(copy.tp)

@@ -19,5 +19,6 @@ def view(copy: Copy) -> dict[str, object]:
         "began_at": copy.began_at,
         "lag_records": lag.records,
         "lag_ms": lag.ms,
+        "discarded_objects": copy.objects.consistency.discarded,
         "error": None if copy.error is None else str(copy.error),
     }

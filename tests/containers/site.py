@@ -80,6 +80,12 @@ class ContainerSite:
 
     # --- from nothing, to nothing ---
 
+    def __enter__(self) -> SiteInfo:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def start(self) -> SiteInfo:
         """Builds the images, unless nothing changed, and brings all six up."""
         remove_leftovers()

@@ -87,8 +87,8 @@ def test_a_node_that_leaves_is_told_by_itself_and_removed_everywhere(cluster: An
     cluster.stop("C")
     found = eventually(halog, "events", holds=lambda f: count("HALOG-1006")(f) >= 6)
     assert [(e["node"], e["by"]) for e in found if e["code"] == "HALOG-1004"] == [("C", "C")]
-    assert {e["cause"] for e in found if e["code"] == "HALOG-1007"} == {"C leaves"}
-    assert sorted(e["partition"] for e in found if e["code"] == "HALOG-1007") == sorted(led)
+    moved = sorted((e["partition"], e["cause"]) for e in found if e["code"] == "HALOG-1007")
+    assert moved == [(name, "C leaves") for name in sorted(led)]  # none, if others were faster at the start
     removed = [e for e in found if e["code"] == "HALOG-1006"]
     assert {e["node"] for e in removed} == {"C"}
     assert {e["cause"] for e in removed} <= {"it left", "it is not up"}

@@ -83,6 +83,12 @@ def test_after_a_takeover_the_old_active_and_who_is_not_up_are_told_to_be_remove
     assert not list(group.changed(table(active=B, epoch=epoch(2))))
 
 
+@pytest.mark.feature("Q4", "Q5")
+def test_who_handed_over_and_left_is_not_removed_for_the_hand_over() -> None:
+    (told, *_) = NodeList(BEFORE, B, "").changed(table(active=B, epoch=epoch(2)))
+    assert (told.kind, told.node, told.cause) == (REMOVED, "A", "it is not up")
+
+
 @pytest.mark.feature("Q4", "R4")
 def test_a_restarted_replica_is_removed_and_added() -> None:
     """Members are incarnations: what came back has promised nothing."""

@@ -139,3 +139,18 @@ def test_a_node_that_started_again_is_gone_for_that(seen: Membership) -> None:
     seen.registrations({"A": ME, "B": again})
     seen.heard("B", 2)
     assert told == ["B: it started again", "B answers"]
+
+
+@pytest.mark.feature("Q4")
+def test_nodes_that_go_at_once_have_each_their_own_cause(seen: Membership) -> None:
+    """Otherwise the one's would stand in the node list's events as the other's."""
+    told: list[tuple[frozenset[Member], str]] = []
+    third = NodeInfo("C", 1, "host-C:1", 0, True, 0, "")
+    seen.registrations({"A": ME, "B": OTHER, "C": third})
+    seen.heard("C", 1)
+    seen.changed = lambda alive, why: told.append((alive, why))
+    seen.noticed = lambda node, *_: seen.said_goodbye("C", 1)
+    seen._down(seen.links["B"], "its address refuses connections")
+    me, b = Member("A", 1), Member("B", 1)
+    assert told == [({me, Member("C", 1)}, "B: its address refuses connections"), ({me}, "C: it left")]
+    assert b not in seen.alive

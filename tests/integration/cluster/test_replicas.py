@@ -1,0 +1,107 @@
+"""Work that begins on a replica node (R3), and a replica that contradicts the log (R2). This process is the replica."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+import halog
+from halog.adapters.rocks_store import RocksStore
+from halog.core.ids import Member
+from halog.core.table import ASYNC, SYNC
+from halog.errors import ConflictError
+from halog.runtime.objects import PREFIX_BYTES, pack_object, unpack_object
+from halog.runtime.open import Node
+from tests.integration.cluster.conftest import Make
+from tests.integration.cluster.fleet import Aircraft
+from tests.integration.cluster.harness import Cluster
+from tests.integration.cluster.processes import wait
+
+P = "p-0"
+
+
+@contextmanager
+def joined(cluster: Cluster, me: str, kind: str) -> Iterator[Node]:
+    """This process as node `me`; A is active, and the whole node list stands."""
+    with halog.node(cluster.toml, name=me) as node:
+        wait(lambda: cluster.complete(cluster.table(P)), "all three have a copy")
+        if cluster.led_by("A") != [P]:
+            cluster.client().runtime.operators.hand_over(P, "A")
+        member = Member(me, node.runtime.incarnation)
+        wait(lambda: cluster.table(P).kind_of(member) == kind, f"{me} is {kind}")
+        yield node
+
+
+def land(node: Node) -> None:
+    with node.transaction() as tx:
+        tx.get(Aircraft, "N1").landings += 1
+
+
+def equal(cluster: Cluster) -> bool:
+    copies = [[(f.key, f.version, f.value) for f in cluster.stored(n, P)] for n in "ABC"]
+    return copies[0] == copies[1] == copies[2]
+
+
+@pytest.mark.feature("R3", "R5", "R1")
+@pytest.mark.parametrize(("me", "kind"), [("B", SYNC), ("C", ASYNC)])
+def test_a_modification_begun_on_a_replica_happens_on_the_active(make: Make, me: str, kind: str) -> None:
+    """It commits there and on the sync replica; what it rests on is checked there; async ones are fed from there."""
+    cluster = make(partitions=1)
+    for other in "ABC".replace(me, ""):
+        cluster.launch(other)
+    with joined(cluster, me, kind) as node:
+        with node.transaction() as tx:
+            tx.create(Aircraft("N1"))
+        for _ in range(10):
+            land(node)
+        assert tx.lsn is not None
+        with cluster.client().transaction() as seen:
+            assert seen.get(Aircraft, "N1").landings == 10, "acknowledged there is visible everywhere"
+        with pytest.raises(ConflictError, match="N1"):  # noqa: SIM117 - the commit raises
+            with node.transaction() as stale:
+                mine = stale.get(Aircraft, "N1")
+                with ThreadPoolExecutor(1) as elsewhere:  # a thread has one transaction at a time
+                    elsewhere.submit(land, cluster.client()).result(20)
+                mine.landings += 1
+        assert stale.outcome == "rolled back"
+        with cluster.client().transaction() as seen:
+            assert seen.get(Aircraft, "N1").landings == 11
+        wait(lambda: equal(cluster), "every copy has the same")
+
+
+@pytest.mark.feature("R2", "R1")
+def test_an_object_that_contradicts_the_log_is_discarded_on_the_async_replica(make: Make) -> None:
+    """Its store was damaged while it was away: the next record says so, and puts it right; the rest applies."""
+    cluster = make(partitions=1)
+    for other in "AB":
+        cluster.launch(other)
+    with joined(cluster, "C", ASYNC) as node, node.transaction() as tx:
+        tx.create(Aircraft("N1"))
+        tx.create(Aircraft("N2"))
+    _damage(cluster, "N1")
+    with joined(cluster, "C", ASYNC):
+        client = cluster.client()
+        with client.transaction() as tx:
+            tx.get(Aircraft, "N1").landings += 1
+            tx.get(Aircraft, "N2").landings += 1
+        wait(lambda: cluster.copies("C")[P]["discarded_objects"] == 1, "it is counted")
+        wait(lambda: equal(cluster), "every copy has the same")
+        land(client)
+        wait(lambda: equal(cluster), "every copy has the same")
+        assert cluster.copies("C")[P]["discarded_objects"] == 1
+        assert cluster.copies("A")[P]["discarded_objects"] == 0
+
+
+def _damage(cluster: Cluster, tail: str) -> None:
+    """One object's version, in the store of node C."""
+    table = cluster.table(P)
+    key = bytes.fromhex(table.log_id)[:PREFIX_BYTES] + b"k" + Aircraft.__halog__.index_key((tail,))
+    store = RocksStore(cluster.directory / "C")
+    data = store.get(key)
+    assert data is not None
+    found = unpack_object(key, data)
+    store.write([(key, pack_object(found.version - 1, found.ref, found.value))])
+    store.close()
