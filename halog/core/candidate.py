@@ -384,6 +384,7 @@ class Campaign:
             self.unanswered = True
             p.out.append(ev.Refresh())
         elif p.role is Role.OPENING and self.waits:
+            p.out += p.predecessor.told()
             self.serve_if_over()
         elif p.role in (Role.STARTING, Role.OPENING) and p.now >= self.deadline:
             p.out.append(ev.EndSession("epoch not opened in time"))

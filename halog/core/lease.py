@@ -9,11 +9,13 @@ died, it gave its epoch up in the znode itself, or in the log. To be suspected, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from halog.core import events as ev
 from halog.core.ids import NO_EPOCH, EpochId, Member
 from halog.core.table import PartitionTable
+from halog.events import LEASE_AWAITED
 
 if TYPE_CHECKING:
     from halog.core.leading import Leading
@@ -87,7 +89,7 @@ class Lease:
 class Predecessor:
     """Whoever may still read under a lease when this node has taken over."""
 
-    __slots__ = ("_closed", "_dead", "_known", "_named", "_p", "_since", "_table", "_unknown", "_until")
+    __slots__ = ("_closed", "_dead", "_known", "_named", "_p", "_silent", "_since", "_table", "_unknown", "_until")
 
     def __init__(self, p: Partition) -> None:
         self._p = p
@@ -99,9 +101,9 @@ class Predecessor:
         """The last epoch that was handed over in the log."""
         self._table: PartitionTable = p.table
         self._known = self._until = 0
-        self._unknown = False
+        self._unknown = self._silent = False
         """Of the table that a claim replaces: since when its epoch was known, when the wait ends, and whether the log
-        had a later one, so that the table does not name whom it should."""
+        had a later one, so that the table does not name whom it should; and whether nobody was told yet."""
 
     def named(self, table: PartitionTable) -> None:
         """The znode, as it is now."""
@@ -115,6 +117,7 @@ class Predecessor:
 
     def claimed(self) -> None:
         """It was, by now."""
+        self._silent = True
         self._until = self._p.now + self._p.settings.lease_wait_ms
 
     def died(self, member: Member) -> None:
@@ -129,6 +132,16 @@ class Predecessor:
         """Does nobody read under a lease any more?"""
         p = self._p
         return not p.settings.lease_ms or p.now >= self._until or (not self._unknown and self._gone())
+
+    def told(self) -> Iterator[ev.Tell]:
+        """That there is a wait: once, and not of one that a witness ends before anybody notices."""
+        p = self._p
+        since = self._until - p.settings.lease_wait_ms
+        if self._silent and since + p.settings.retry_ms <= p.now < self._until:
+            self._silent = False
+            who = "whoever was active" if self._table.active is None else self._table.active.node
+            why = f"{who} may still read under a lease, and nothing proves that its process is no more"
+            yield ev.Tell(LEASE_AWAITED, "", why, {"ms": self._until - p.now})
 
     def _gone(self) -> bool:
         """Is the one that was replaced known to serve nothing, and had its own wait for those before it ended?"""

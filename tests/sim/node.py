@@ -218,8 +218,6 @@ class Process:
         for e in effects:
             self._perform(e)
         self.world.checks.stepped(self)
-        if self.partition.role is Role.OPENING and self.partition.campaign.waits:
-            self.world.cover.hit("lease waited for")
 
     # --- effects ---
 

@@ -56,7 +56,7 @@ INTERESTING = [
     "restarts warm", "restarts empty", "died for good", "client asked again",
     "answer TooFew", "acknowledged by a quorum", "group changed", "no quorum",
     "told under a lease", "active cut off", "handed over under a lease", "heir killed under a lease",
-    "lease waited for",
+    "lease awaited",
     "barrier Happened", "barrier NotServing", "a plain read would be old",
     "answer Conflicted", "answer Duplicated", "answer NotHappened", "answer Expired",
     "added", "removed", "too few replicas", "transfer requested", "discarded transactions",

@@ -8,6 +8,7 @@ import pytest
 from halog.core import events as ev
 from halog.core.ids import Member
 from halog.core.roles import Role
+from halog.events import LEASE_AWAITED
 from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, epoch, table, tx
 
 pytestmark = pytest.mark.feature("R5")
@@ -162,6 +163,18 @@ def test_it_serves_nothing_until_every_lease_has_ended() -> None:
     assert core.is_now(Role.ACTIVE)
     core.step(ev.Asked(7, tx(9), 1))
     assert core.replies() == [ev.Happened(2)]
+
+
+def test_that_it_waits_is_told_once_if_it_takes_longer_than_a_moment() -> None:
+    core = heir()
+    core.step(ev.Ticked(), after_ms=20)
+    assert not core.of(ev.Tell)
+    core.step(ev.Ticked(), after_ms=SETTINGS.retry_ms)
+    (told,) = core.of(ev.Tell)
+    assert (told.kind, told.more["ms"]) == (LEASE_AWAITED, WAIT_MS - SETTINGS.retry_ms - 20)
+    assert told.cause.startswith("B may still read under a lease")
+    core.step(ev.Ticked(), after_ms=20)
+    assert not core.of(ev.Tell)
 
 
 def test_its_own_deadline_to_open_does_not_end_the_wait() -> None:
