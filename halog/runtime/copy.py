@@ -373,15 +373,16 @@ class Copy:
         return leading is not None and self.serving and monotonic_ms() < leading.lease.ends
 
     def has(self, lsn: int) -> bool:
-        """Is everything up to `lsn` visible here?"""
-        return self.core.visible >= lsn
+        """Is everything up to `lsn` visible here, and in the log? (What is shown before that may be lost, and its lsn
+        given again.)"""
+        return self.core.chain.state.lsn >= lsn
 
-    def wait_for(self, lsn: int, timeout_s: float) -> bool:
-        """Wait until `lsn` is visible here."""
+    def wait_for(self, lsn: int, timeout_s: float, *, logged: bool = False) -> bool:
+        """Wait until `lsn` is visible here; `logged`: until this copy `has` it."""
         if lsn <= 0:
             return True
         with self.lock:  # what the core has accepted is shown before the lock is released
-            return self.progress.wait_for(lambda: self.core.visible >= lsn, timeout_s)
+            return self.progress.wait_for(lambda: self.has(lsn) if logged else self.core.visible >= lsn, timeout_s)
 
     def heard_tail(self, lsn: int) -> None:
         """The active told its last lsn."""

@@ -45,7 +45,12 @@ class Reads:
         """This node's copy, if it is active, once it has `least`. (If it was replaced without knowing it, it will have
         that as a replica, and then shows no less.)"""
         copy = self._asker.serving(partition)
-        if copy is not None and least and not copy.has(least) and not copy.wait_for(least, self._asker.call_s):
+        if (
+            copy is not None
+            and least
+            and not copy.has(least)
+            and not copy.wait_for(least, self._asker.call_s, logged=True)
+        ):
             raise DeadlineError(
                 f"this node's copy of {partition} did not reach lsn {least} within {self._asker.call_s:g} s",
                 partition=partition,

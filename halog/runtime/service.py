@@ -150,7 +150,7 @@ class Service:
         if copy is None or not copy.serving:
             active = None if self.host is None else self.host.router.active(partition)
             raise NotActiveError(f"{self.hello.node} is not active for {partition}", partition=partition, active=active)
-        if not copy.wait_for(least, WAIT_S):
+        if not copy.wait_for(least, WAIT_S, logged=True):
             raise NotActiveError(f"{self.hello.node} does not have lsn {least} of {partition}", partition=partition)
         return copy
 
@@ -170,7 +170,8 @@ class Service:
 
     def _reach(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.Reach)
-        self._active(r.partition, r.lsn)
+        if not self._active(r.partition).wait_for(r.lsn, WAIT_S):
+            raise NotActiveError(f"{self.hello.node} does not have lsn {r.lsn} of {r.partition}", partition=r.partition)
         return frames.Valid()
 
     def _barrier(self, peer: Peer, r: object) -> None:

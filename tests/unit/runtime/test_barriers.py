@@ -15,6 +15,7 @@ import pytest
 from halog import aio
 from halog.core import records
 from halog.core.ids import barrier_id
+from halog.core.partition import Partition
 from halog.errors import DeadlineError, NotActiveError, QuorumError, RefusedError
 from halog.ports import TopicPartition
 from halog.runtime import frames
@@ -139,6 +140,24 @@ def test_who_lacks_the_lsn_answers_no_read(cluster: Cluster) -> None:
     here.runtime._asker.call_s = 0.1
     with pytest.raises(DeadlineError, match="did not reach lsn 900"):
         here.backend.fetch("test-0", [key], least=900)
+
+
+@pytest.mark.feature("R5", "R6")
+def test_what_is_shown_before_the_log_has_it_is_not_what_a_barrier_showed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A zombie may show commits that were answered early and lost; the next epoch gave their lsns to others."""
+    client, active = cluster.client(), cluster.active_for(Counter, "c")
+    router = client.runtime.router  # type: ignore[attr-defined]
+    wait_until(lambda: active in router.nodes, "the client knows the node")
+    monkeypatch.setattr(Partition, "visible", 1_000)
+    with pytest.raises(NotActiveError, match="does not have lsn 900"):
+        router.request(active, frames.Fetch("test-0", [b"k"], 0, 900), 5.0)
+    router.request(active, frames.Reach("test-0", 900), 5.0)
+    here = cluster.node(active)
+    here.runtime._asker.call_s = 0.1
+    with pytest.raises(DeadlineError, match="did not reach lsn 900"):
+        here.backend.fetch("test-0", [b"k"], least=900)
 
 
 @pytest.mark.feature("R5", "R7")
