@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dataclasses import field as field
 
-    from halog import aio as aio
-    from halog import errors as errors
+    from halog import aio as aio, errors as errors
     from halog.core.durability import Durability as Durability
     from halog.runtime.open import node as node
-    from halog.schema import Decimals as Decimals
-    from halog.schema import Ref as Ref
-    from halog.schema import managed as managed
-    from halog.transactions import Node as Node
-    from halog.transactions import Transaction as Transaction
-    from halog.transactions import current as current
-    from halog.transactions import transaction as transaction
+    from halog.schema import Decimals as Decimals, Ref as Ref, managed as managed
+    from halog.transactions import (
+        Node as Node,
+        Transaction as Transaction,
+        current as current,
+        transaction as transaction,
+    )
     from halog.transactions.token import Token as Token
 
 __version__ = "0.1.0"

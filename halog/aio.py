@@ -27,16 +27,14 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from halog.core.durability import Durability, checked
 from halog.errors import ConflictError, DeclarationError, HalogError, NoTransactionError, OutcomeUnknownError
 from halog.schema.reference import Ref
-from halog.transactions import commit as commits
-from halog.transactions import retry
+from halog.transactions import commit as commits, retry
 from halog.transactions.context import CURRENT
 from halog.transactions.load import BATCH, Duplicates, Loaded
 from halog.transactions.mailbox import Mailbox
 from halog.transactions.node import Node as SyncNode
 from halog.transactions.reading import OPEN
 from halog.transactions.token import Token
-from halog.transactions.writing import Read
-from halog.transactions.writing import Transaction as SyncTransaction
+from halog.transactions.writing import Read, Transaction as SyncTransaction
 
 T = TypeVar("T")
 P = ParamSpec("P")

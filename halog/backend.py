@@ -110,6 +110,10 @@ class Backend(Protocol):
         """The committed objects under these index keys on the active node; it waits a moment for lsn `settled`, and
         answers nothing without lsn `least`: one that does not get there may have been replaced without knowing it."""
 
+    def fetch_leased(self, partition: str, keys: Sequence[bytes]) -> Sequence[Found | None] | None:
+        """The same, missing nothing that was answered to anybody before this call, as the active node may say under its
+        lease; None if it has none just now. RefusedError if the partition's policy has no leases (R5)."""
+
     def fetch_local(self, partition: str, keys: Sequence[bytes]) -> tuple[Sequence[Found | None], Lag] | None:
         """The same from this node's own copy, with its lag; None if this node holds no copy."""
 

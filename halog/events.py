@@ -74,6 +74,9 @@ UNLOGGED_AWAY = Kind(
 UNLOGGED_LOST = Kind(
     "HALOG-1019", "unlogged lost", ERROR, "partition {partition}: commits the log did not have are given up: {cause}"
 )
+LEASE_AWAITED = Kind(
+    "HALOG-1020", "lease awaited", WARNING, "partition {partition}: serves nothing for up to {ms} ms more: {cause}"
+)
 LOST = Kind("HALOG-1016", "events lost", WARNING, "{count} events are missing from the history: {cause}")
 
 KINDS: dict[str, Kind] = {
@@ -81,6 +84,7 @@ KINDS: dict[str, Kind] = {
     for kind in (
         CREATED, JOINED, LEFT, ADDED, REMOVED, TRANSFER, INTRUDER, TOO_FEW, ROLE, MINIMUM, PRIORITY,
         DESIGNATED, DISCARDED, DIVERGED, LOST, NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST,
+        LEASE_AWAITED,
     )
 }  # fmt: skip
 """Every code that can occur."""

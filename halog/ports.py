@@ -185,6 +185,10 @@ class Coordinator(Protocol):
     def set(self, path: str, data: bytes, version: int) -> int:
         """Compare-and-set; the new version. VersionError on mismatch, UnknownResult if no answer came."""
 
+    def confirm(self, path: str, version: int) -> None:
+        """Was that still the node's version at some moment between this call and its return? Ordered with every set, as
+        a read is not. VersionError if it was not, UnknownResult if no answer came."""
+
     def delete(self, path: str, version: int = -1) -> bool:
         """Delete; False if it does not exist."""
 

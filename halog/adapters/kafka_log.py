@@ -9,8 +9,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from confluent_kafka import KafkaException
-from confluent_kafka import TopicPartition as Seat
+from confluent_kafka import KafkaException, TopicPartition as Seat
 from confluent_kafka.admin import AdminClient
 
 from halog.adapters import kafka_conf

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
-from confluent_kafka import TopicPartition as Seat
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition as Seat
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from halog.adapters import kafka_conf

@@ -15,8 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
-from confluent_kafka import TopicPartition as Seat
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition as Seat
 
 from halog.adapters import kafka_conf
 from halog.errors import ClosedError, LogError

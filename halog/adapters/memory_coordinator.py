@@ -57,6 +57,12 @@ class MemoryCoordinator:
             raise UnknownResult(f"set {path}: the reply was lost")
         return result
 
+    def confirm(self, path: str, version: int) -> None:
+        self._check()
+        self.tree.confirm(path, version)
+        if self._reply_lost():
+            raise UnknownResult(f"confirm {path}: the reply was lost")
+
     def delete(self, path: str, version: int = -1) -> bool:
         self._check()
         done = self.tree.delete(path, version)

@@ -72,6 +72,13 @@ class MemoryTree:
         self._tell([path], [])
         return node.version + 1
 
+    def confirm(self, path: str, version: int) -> None:
+        with self._lock:
+            node = self._nodes.get(path)
+            if node is None:
+                raise CoordinatorError(f"{path} does not exist", path=path)
+            _same(path, node, version)
+
     def delete(self, path: str, version: int) -> bool:
         with self._lock:
             node = self._nodes.get(path)

@@ -204,6 +204,17 @@ class ZkCoordinator:
             raise CoordinatorError(f"{path} does not exist", path=path) from None
         return int(stat.version)
 
+    def confirm(self, path: str, version: int) -> None:
+        """A multi that only checks: the leader orders it among the writes, and a quorum agrees."""
+        self._ready()
+        asked = self._client.transaction()
+        asked.check(self._abs(path), version)
+        (found,) = self._write(f"confirm {path}", asked.commit_async())
+        if isinstance(found, BadVersionError):
+            raise VersionError(f"{path} does not have version {version}", path=path, version=version)
+        if isinstance(found, Exception):
+            raise CoordinatorError(f"{path} cannot be confirmed: {type(found).__name__}", path=path)
+
     def delete(self, path: str, version: int = -1) -> bool:
         self._ready()
         try:

@@ -77,7 +77,7 @@ def hold_(
         elif offset > end:
             raise click.UsageError(f"the log of {partition} ends at {end}: offset {offset} is not there yet")
         wanted = retention.Hold(offset, retention.now_ms() + for_ms, reason)
-        retention.hold(connection.coordinator, partition, name, wanted)
+        retention.hold(connection.coordinator, partition, name, wanted, first)
     _show([(partition, name, wanted)], format_)
 
 

@@ -21,6 +21,7 @@ from halog.cli.talk import echo_line, say
 if TYPE_CHECKING:
     from halog.config import Config
     from halog.runtime.open import Node
+    from halog.runtime.witness import Witness
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 
@@ -131,7 +132,18 @@ def _join(config: Config, name: str) -> Node:
         known = ", ".join(config.nodes) or "none"
         raise ConfigError(f"{config.source}: there is no node {name} in [nodes]; known are {known}: use --name")
     _modules_beside(config)
-    return join(config, name)
+    return join(config, name, witness=_witness(config))
+
+
+def _witness(config: Config) -> Witness | None:
+    """Somebody who tells of this process's end, where others would wait for that."""
+    from halog.runtime.witness import Witness
+
+    if not any(policy.lease_ttl_ms for policy in config.policies.values()):
+        return None
+    witness = Witness()
+    witness.start()
+    return witness
 
 
 def _modules_beside(config: Config) -> None:

@@ -18,8 +18,7 @@ def version(format_: str) -> None:
     Example:
       halog version --format json
     """
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
+    from importlib.metadata import PackageNotFoundError, version as installed
 
     from halog import __version__
     from halog.embedded.model import KAFKA_VERSION, ZOOKEEPER_VERSION

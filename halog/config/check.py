@@ -32,6 +32,8 @@ BELOW_QUORUM: Final = ("refuse", "wait")
 REMOTE_SYNC: Final = LOCAL_SYNC
 TAIL_FRAME: Final = 10_000_000
 """A node's frame must hold what a replica keeps of pushed records: 8 MB, and their envelope."""
+LEASE_MS: Final = (300, 60_000)
+"""Shorter, three renewals within it are too many for ZooKeeper; longer, nobody waits for a node that is cut off."""
 MAPPERS: Final = ("consistent_hash", "round_robin")
 MAX_COPIES: Final = 7
 """More copies than that only make every commit slower."""
@@ -199,6 +201,13 @@ def _safety(key: str, policy: PolicyConfig, copies: int) -> Problems:
         yield f"{key}.remote_sync", f"{policy.remote_sync!r} must be one of {', '.join(REMOTE_SYNC)}"
     if policy.below_quorum not in BELOW_QUORUM:
         yield f"{key}.below_quorum", f"{policy.below_quorum!r} must be one of {', '.join(BELOW_QUORUM)}"
+    if policy.lease_ttl_ms and not LEASE_MS[0] <= policy.lease_ttl_ms <= LEASE_MS[1]:
+        yield f"{key}.lease_ttl_ms", f"must be 0 (no leases) or {LEASE_MS[0]} to {LEASE_MS[1]}"
+    elif policy.lease_ttl_ms and policy.local_sync == "NO_SYNC":
+        yield (
+            f"{key}.lease_ttl_ms",
+            "excludes local_sync NO_SYNC: there operators may end an epoch that still has one",
+        )
     if policy.quorum and policy.sync_replicas < copies // 2:
         need = f"a quorum of {copies} nodes is {copies // 2 + 1}, the active and {copies // 2} replicas"
         yield f"{key}.sync_replicas", f"must be at least {copies // 2}: {need}; async ones acknowledge late"

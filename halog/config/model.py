@@ -64,6 +64,7 @@ class PolicyConfig:
     quorum: bool = False  # replicas that are gone leave the node list and commits go on (R4): the log arbitrates
     below_quorum: str = "refuse"  # a caller that hears at once can do something else; "wait": until its deadline
     count_never: bool = False  # a node that can never be active may hold the only copy: Q2's default
+    lease_ttl_ms: int = 0  # R5: others wait so long before they replace a node that may be alive; only who asks pays
     mapper: str = "consistent_hash"  # the one whose look-ups need no search
     ring_size: int = DEFAULT_RING_SIZE
     before_images: bool = True  # merges and audits need the bytes a change replaced

@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from halog.core import events as ev
-from halog.core import records
+from halog.core import events as ev, records
 from halog.core.causes import Causes
 from halog.core.chain import Verdict
 from halog.core.election import Candidate, pick
 from halog.core.group import needed, priority
-from halog.core.ids import NO_EPOCH, EpochId, Member, location_code
+from halog.core.ids import NO_EPOCH, EpochId, Member, nonce
 from halog.core.leading import Leading
-from halog.core.nodelist import NodeList, group_changes
+from halog.core.nodelist import NodeList, told_by
 from halog.core.roles import Role
 from halog.core.table import SYNC, PartitionTable, Replica, arrange
-from halog.core.tail import are_gone, holders, with_holders
+from halog.core.tail import are_gone, holders, put_back, with_holders
 from halog.events import NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class Campaign:
         self.why = ""
         self.by_hand_over = False
         """Why `claim` was made."""
-        self.nonces = 0
+        self.claims = 0
         self.claim = p.table
         """The table this node tries to set, or set last; `replaced` is the one before it."""
         self.replaced = p.table
@@ -62,6 +61,8 @@ class Campaign:
         """It was said that these are needed."""
         self.lossy = False
         """What the log may lack is given up with this claim."""
+        self.waits = False
+        """Our epoch has opened, and others may still read under leases."""
         self.ahead_since: int | None = None
         """Since when the log shows a later epoch than the znode: for a moment that is a watch that is late."""
         self.first_tag = 0
@@ -79,7 +80,7 @@ class Campaign:
     def watch(self, table: PartitionTable) -> None:
         """The znode is about to become `table`."""
         self.causes.watch(table)
-        self._regrouped(self.p.table, table)
+        self.p.out += told_by(self.p.me, self.p.alive, self.p.table, table)
 
     def pause(self) -> None:
         """This node just gave up an epoch: let others go first for a moment."""
@@ -236,23 +237,15 @@ class Campaign:
         self.not_before = p.now + p.settings.stand_back_ms
         self.release()
 
-    def _regrouped(self, before: PartitionTable, now: PartitionTable) -> None:
-        """An operator may have changed the group: the active tells it, or if there is none the first that is up."""
-        p = self.p
-        if now.group != before.group:
-            up = {m.node for m in p.alive}
-            told_by = [*([now.active.node] if now.active else []), *now.configured]
-            if next((n for n in told_by if n in up), None) == p.me.node:
-                p.out += group_changes(before, now)
-
     # --- the compare-and-set ---
 
     def _claim(self) -> None:
         p = self.p
         self.by_hand_over, self.replaced = self._mine_by_hand_over(), p.table
         self.why = self.causes.because(handed_over=self.by_hand_over)
+        self.claims += 1
         highest = max(p.table.epoch.number, p.chain.state.epoch.number)
-        self.epoch = EpochId(highest + 1, p.chain.state.site, self._nonce())
+        self.epoch = EpochId(highest + 1, p.chain.state.site, nonce(p.me, self.claims))
         usable = [r.member for r in p.table.replicas if r.member in p.alive]
         if p.table.active is not None and p.table.active in p.alive:
             usable.append(p.table.active)
@@ -262,14 +255,8 @@ class Campaign:
         self.lossy, self.waits_for = False, frozenset()
         self.claim = msgspec.structs.replace(p.table, epoch=self.epoch, active=p.me, replicas=replicas)
         self.unanswered = False
+        p.predecessor.claiming(p.table)
         self._send()
-
-    def _nonce(self) -> int:
-        """Differs between nodes, even where two were started in the same millisecond, between runs and claims: two
-        candidates for one number must never take each other's epoch for their own."""
-        self.nonces += 1
-        me = self.p.me
-        return (location_code(me.node) + (me.incarnation << 16) + self.nonces) & (1 << 63) - 1
 
     def _send(self) -> None:
         p = self.p
@@ -305,18 +292,15 @@ class Campaign:
     def _claimed(self) -> None:
         p = self.p
         p.become("claimed")
-        self._put_back()
+        p.predecessor.claimed()
+        p.predecessor.named(p.table)
+        self.waits = False
+        if p.unlogged:
+            p.out += put_back(p.chain.state, self.replaced)
         self.deadline = p.now + p.settings.start_deadline_ms
         s = p.chain.state
         self.first_tag = p.tag + 1
         self._append(records.encode(records.EpochStarted(records.Header(s.log_id, self.epoch), s.epoch, s.lsn)))
-
-    def _put_back(self) -> None:
-        """A set replaced a table older than the log: that one named who held what the log lacked at some other time."""
-        p, had = self.p, self.p.chain.state.epoch.number
-        if p.unlogged and had > self.replaced.epoch.number:
-            why = f"the znode was put back to epoch {self.replaced.epoch.number}, the log has been in {had}"
-            p.out.append(ev.Tell(UNLOGGED_LOST, "", why))
 
     # --- starting and opening ---
 
@@ -362,6 +346,20 @@ class Campaign:
             self._append(records.encode(records.EpochOpened(header, s.lineage[-1:])))
 
     def _opened(self) -> None:
+        self.waits = True
+        self.serve_if_over()
+
+    def died(self, e: ev.Died) -> None:
+        """Its host says so: whoever waits for its lease need not."""
+        self.p.predecessor.died(e.member)
+        self.serve_if_over()
+
+    def serve_if_over(self) -> None:
+        """Open to callers, once nobody else may read under a lease."""
+        if self.waits and self.p.role is Role.OPENING and self.p.predecessor.over():
+            self._serve()
+
+    def _serve(self) -> None:
         p = self.p
         p.become("opened", self.why)
         p.out.append(ev.StopReading())
@@ -385,6 +383,9 @@ class Campaign:
             self.deadline = p.now + p.settings.start_deadline_ms
             self.unanswered = True
             p.out.append(ev.Refresh())
+        elif p.role is Role.OPENING and self.waits:
+            p.out += p.predecessor.told()
+            self.serve_if_over()
         elif p.role in (Role.STARTING, Role.OPENING) and p.now >= self.deadline:
             p.out.append(ev.EndSession("epoch not opened in time"))
             p.step_down("epoch ended", "the log did not answer in time")

@@ -7,63 +7,32 @@ monotonic clock, given to `Partition.step`; nothing in here reads a clock.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from halog.core.cas import Cas as Cas
 from halog.core.chain import ChainState
 from halog.core.durability import Durability
 from halog.core.ids import EpochId, Member, Position
 from halog.core.records import Change, Record
 from halog.core.results import (
     Busy as Busy,
-)
-from halog.core.results import (
     Conflicted as Conflicted,
-)
-from halog.core.results import (
     Duplicated as Duplicated,
-)
-from halog.core.results import (
     Expired as Expired,
-)
-from halog.core.results import (
     Happened as Happened,
-)
-from halog.core.results import (
     NotHappened as NotHappened,
-)
-from halog.core.results import (
     NotServing as NotServing,
-)
-from halog.core.results import (
     Refused as Refused,
-)
-from halog.core.results import (
     Result as Result,
-)
-from halog.core.results import (
     TooFew as TooFew,
-)
-from halog.core.results import (
     TooLarge as TooLarge,
-)
-from halog.core.results import (
     Unknown as Unknown,
 )
 from halog.core.table import PartitionTable
 from halog.events import Kind
-
-
-class Cas(enum.Enum):
-    """How a compare-and-set went."""
-
-    OK = "ok"
-    CONFLICT = "conflict"
-    UNKNOWN = "unknown"
-
 
 # --- events ---------------------------------------------------------------------------------------------------------
 
@@ -180,6 +149,23 @@ class Flushed(msgspec.Struct, frozen=True):
     lsn: int
 
 
+class Renewed(msgspec.Struct, frozen=True):
+    """The question `round` whether the znode has that version still was answered so."""
+
+    round: int
+    result: Cas
+
+
+class Died(msgspec.Struct, frozen=True):
+    """The host of this incarnation says that its process is no more."""
+
+    member: Member
+
+
+class SessionLost(msgspec.Struct, frozen=True):
+    """The session with the coordinator ended, or another has just begun: its data may be those of another day."""
+
+
 class PositionAsked(msgspec.Struct, frozen=True):
     """A candidate of the election `round` asks for this copy's position."""
 
@@ -221,8 +207,8 @@ class Ticked(msgspec.Struct, frozen=True):
 
 Event = (
     TableSeen | AliveChanged | EntriesRead | LogEnd | Taken | LogLost | Submitted | BarrierAsked | Asked | Appended
-    | AppendFailed | ReplicaAck | FlushAsked | Flushed | Pushed | PositionAsked | PositionTold | CasDone
-    | HandOverAsked | Ticked
+    | AppendFailed | ReplicaAck | FlushAsked | Flushed | Pushed | PositionAsked | PositionTold | CasDone | Renewed
+    | Died | SessionLost | HandOverAsked | Ticked
 )  # fmt: skip
 
 
@@ -302,6 +288,13 @@ class SetTable(msgspec.Struct, frozen=True):
     table: PartitionTable
 
 
+class Renew(msgspec.Struct, frozen=True):
+    """Ask, as a write is asked for, whether the znode has this version still; report Renewed(round)."""
+
+    round: int
+    version: int
+
+
 class Refresh(msgspec.Struct, frozen=True):
     """Read the znode again (after a sync) and report TableSeen."""
 
@@ -366,6 +359,6 @@ class Tell(msgspec.Struct, frozen=True):
 
 
 Effect = (
-    Append | EndSession | Read | StopReading | Apply | Show | Keep | Save | Flush | Reply | SetTable | Refresh
+    Append | EndSession | Read | StopReading | Apply | Show | Keep | Save | Flush | Reply | SetTable | Renew | Refresh
     | AskPositions | TellPosition | SendAck | AskFlush | Push | RoleChanged | Tell
 )  # fmt: skip

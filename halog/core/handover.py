@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from halog.core import events as ev
-from halog.core import records
+from halog.core import events as ev, records
 from halog.core.election import NEVER
 from halog.core.group import priority
 from halog.core.ids import Member
@@ -64,6 +63,7 @@ class HandOver:
         if not any(m.node == to and lsn >= writer.last_lsn for m, lsn in self._leading.applied.items()):
             return
         p.become("drained", f"hands over to {to}")
+        self._leading.lease.give_up()
         header = records.Header(p.chain.state.log_id, self._leading.epoch, writer.last_lsn + 1, writer.last_hash)
         writer.append(records.HandedOver(header, to), p.now, p.out)
         p.tag = writer.tag

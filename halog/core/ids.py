@@ -71,6 +71,12 @@ def location_code(node_name: str) -> int:
     return int.from_bytes(hashlib.sha256(node_name.encode()).digest()[:8], "big")
 
 
+def nonce(claimant: Member, claims: int) -> int:
+    """Of an epoch id. Differs between nodes, even where two were started in the same millisecond, between runs and
+    claims: two candidates for one number must never take each other's epoch for their own."""
+    return (location_code(claimant.node) + (claimant.incarnation << 16) + claims) & (1 << 63) - 1
+
+
 def barrier_id(lsn: int) -> bytes:
     """The transaction id of a commit that changes nothing: no stamp, so that no horizon ever moves to it (T6), and the
     lsn, which makes it the only one of its history."""

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from halog.core import events as ev
-from halog.core import records
+from halog.core import events as ev, records
 from halog.core.asking import Asking
 from halog.core.barriers import Barriers
 from halog.core.chain import Verdict
 from halog.core.group import counts, needed
 from halog.core.handover import HandOver
 from halog.core.ids import EpochId, Member
+from halog.core.lease import Lease
 from halog.core.nodelist import NodeList
 from halog.core.returning import Returning
 from halog.core.roles import Role
@@ -53,6 +53,7 @@ class Leading:
         self.hand_over = HandOver(self)
         self.asking = Asking(self)
         self.barriers = Barriers(self)
+        self.lease = Lease(self)
 
     def begin(self) -> None:
         self._count()
@@ -366,6 +367,7 @@ class Leading:
             self._listen()
             self._reconcile()
             self.asking.ticked()
+            self.lease.ticked()
             self.p.out += self.node_list.ticked(now, self.p.settings.silent_ms)
             to = self.returning.due(self.awake_ms, self.could_take_over)
             if to is not None:

@@ -65,6 +65,15 @@ def _added(replica: Replica) -> Tell:
     return Tell(ADDED, replica.node, "it has caught up", {"kind": replica.kind})
 
 
+def told_by(me: Member, alive: frozenset[Member], before: PartitionTable, now: PartitionTable) -> Iterator[Tell]:
+    """An operator may have changed the group: the active tells it, or if there is none the first that is up."""
+    if now.group != before.group:
+        up = {m.node for m in alive}
+        first = [*([now.active.node] if now.active else []), *now.configured]
+        if next((n for n in first if n in up), None) == me.node:
+            yield from group_changes(before, now)
+
+
 def group_changes(before: PartitionTable, now: PartitionTable) -> Iterator[Tell]:
     """What an operator changed, with the reason given."""
     was, group = before.group, now.group

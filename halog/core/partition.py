@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from halog.core import events as ev
-from halog.core import records
+from halog.core import events as ev, records
 from halog.core.candidate import Campaign
 from halog.core.chain import Chain, ChainState, Verdict
 from halog.core.discarded import Discarded
@@ -22,7 +21,9 @@ from halog.core.following import Following
 from halog.core.group import priority
 from halog.core.held import MAX_BYTES, Held
 from halog.core.ids import Member, Position, digest
+from halog.core.judging import became_of
 from halog.core.leading import Leading
+from halog.core.lease import Predecessor
 from halog.core.outcomes import Outcomes
 from halog.core.roles import CLAIMANT, LEADING, Role, next_role
 from halog.core.settings import Settings, Sync
@@ -63,6 +64,7 @@ class Partition:
         self.tail = Tail()
         self.discarded = Discarded(outcomes)
         self.following = Following(self, now)
+        self.predecessor = Predecessor(self)
         self.campaign = Campaign(self, now)
         self.leading: Leading | None = None
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
@@ -74,7 +76,7 @@ class Partition:
             ev.LogLost: self._log_lost,
             ev.Submitted: self._submitted,
             ev.BarrierAsked: self._barrier_asked,
-            ev.Asked: self._asked,
+            ev.Asked: lambda e: self.out.append(ev.Reply(e.token, became_of(self, e))),
             ev.Appended: self._appended,
             ev.AppendFailed: self._append_failed,
             ev.ReplicaAck: self._replica_ack,
@@ -84,6 +86,9 @@ class Partition:
             ev.PositionAsked: self._position_asked,
             ev.PositionTold: self.campaign.position_told,
             ev.CasDone: self._cas_done,
+            ev.Renewed: self._of_lease,
+            ev.SessionLost: self._of_lease,
+            ev.Died: self.campaign.died,
             ev.HandOverAsked: self._hand_over_asked,
             ev.Ticked: self._ticked,
         }
@@ -136,6 +141,11 @@ class Partition:
         return self.chain.state.lsn if self.leading is None else self.leading.visible
 
     @property
+    def serving(self) -> bool:
+        """Does this copy answer commits and reads?"""
+        return self.role is Role.ACTIVE or self.role is Role.VERIFYING
+
+    @property
     def unlogged(self) -> bool:
         """May commits have been acknowledged that the log does not have?"""
         return self.settings.local_sync is Sync.NO_SYNC
@@ -180,6 +190,7 @@ class Partition:
             return
         moved = e.version > self.version
         self.campaign.watch(e.table)
+        self.predecessor.named(e.table)
         self.version, self.table = e.version, e.table
         if self.role is Role.CLAIMING:
             self.campaign.table_seen(moved)
@@ -210,6 +221,10 @@ class Partition:
             self.campaign.cas_done(e)
         elif self.leading is not None:
             self.leading.cas_done(e)
+
+    def _of_lease(self, e: ev.Renewed | ev.SessionLost) -> None:
+        if self.leading is not None:
+            self.leading.lease.heard(e)
 
     # --- the log ---
 
@@ -265,6 +280,7 @@ class Partition:
             self.tail.accepted(record)
         if type(record) is records.HandedOver:
             self.held.clear()
+            self.predecessor.handed_over(record.header.epoch)
             self.campaign.handed_over()
 
     def _apply(self, record: records.Record) -> None:
@@ -310,7 +326,7 @@ class Partition:
             self.out.append(ev.Reply(e.token, ev.NotServing(self._hint())))
 
     def _barrier_asked(self, e: ev.BarrierAsked) -> None:
-        if self.role is Role.ACTIVE or self.role is Role.VERIFYING:
+        if self.serving:
             self._leader().barriers.asked(e.token)
         else:
             self.out.append(ev.Reply(e.token, ev.NotServing(self._hint())))
@@ -320,21 +336,6 @@ class Partition:
         if active is None or active == self.me or active not in self.alive:
             return None
         return active.node
-
-    def _asked(self, e: ev.Asked) -> None:
-        lsn = self.outcomes.get(e.tx)
-        result: ev.Result
-        if lsn is not None:
-            result = ev.Happened(lsn)
-        elif self.leading is not None and (acknowledged := self.leading.acknowledged(e.tx)):
-            result = ev.Happened(acknowledged)
-        elif self.outcomes.expired(e.tx):
-            result = ev.Expired(self.outcomes.horizon)
-        elif self.chain.state.led > e.attempt and (self.leading is None or not self.leading.knows(e.tx)):
-            result = ev.NotHappened()
-        else:
-            result = ev.Unknown("no higher epoch has opened yet")
-        self.out.append(ev.Reply(e.token, result))
 
     def _appended(self, e: ev.Appended) -> None:
         if self.leading is None or (e.count > 1 and self.leading.appended_run(e)):

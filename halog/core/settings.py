@@ -61,6 +61,11 @@ class Settings(msgspec.Struct, frozen=True):
     has read its objects by then."""
     ready_lag: int = 1_000
     """A replica at most this many records behind is worth waiting for: it joins within milliseconds."""
+    lease_ms: int = 0
+    """How long an active node may read without asking anybody (R5); 0: never. Not by default: it is as long that others
+    wait before they serve in the place of one that is merely cut off."""
+    lease_drift_percent: int = 1
+    """How far two clocks may part while a lease lasts. A quartz is off by 0.01 %, and slewed by 0.05 %."""
     max_record_bytes: int = 5_000_000
     """R8."""
     max_in_flight: int = 4_096
@@ -68,3 +73,13 @@ class Settings(msgspec.Struct, frozen=True):
     max_in_flight_bytes: int = 32_000_000
     """Bytes of a partition's records that the log has not acknowledged, six of the largest; beyond it callers get Busy.
     Memory, and a producer's queue, are bounded by this however large the records are."""
+
+    @property
+    def lease_wait_ms(self) -> int:
+        """So long after one's own compare-and-set nobody else's lease is valid."""
+        return self.lease_ms + self.lease_margin_ms
+
+    @property
+    def lease_margin_ms(self) -> int:
+        """The drift, and the ms in which times are counted."""
+        return self.lease_ms * self.lease_drift_percent // 100 + 2

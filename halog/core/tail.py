@@ -7,13 +7,15 @@ the same lsn and transaction id. A tail travels with a position, so that whoever
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from halog.core import records
 from halog.core.chain import ChainState
+from halog.core.events import Tell
 from halog.core.ids import EpochId, Member, digest
 from halog.core.table import SYNC, PartitionTable, Replica
 from halog.errors import RecordFormatError
+from halog.events import UNLOGGED_LOST
 
 
 class Tail:
@@ -99,6 +101,14 @@ def holders(table: PartitionTable) -> frozenset[Member]:
 def are_gone(wanted: frozenset[Member], alive: frozenset[Member]) -> bool:
     """Has the node of each of them started anew, so that its memory cannot come back?"""
     return all(any(m.node == w.node and m != w for m in alive) for w in wanted)
+
+
+def put_back(state: ChainState, replaced: PartitionTable) -> Iterator[Tell]:
+    """A set replaced a table older than the log: that one named who held what the log lacked at some other time."""
+    had = state.epoch.number
+    if had > replaced.epoch.number:
+        why = f"the znode was put back to epoch {replaced.epoch.number}, the log has been in {had}"
+        yield Tell(UNLOGGED_LOST, "", why)
 
 
 def with_holders(replicas: tuple[Replica, ...], table: PartitionTable, claimant: Member) -> tuple[Replica, ...]:

@@ -17,8 +17,7 @@ from typing import Final
 
 import msgspec
 
-from halog.core import events as ev
-from halog.core import records
+from halog.core import events as ev, records
 from halog.core.chain import Chain
 from halog.core.durability import Demands, Durability
 from halog.core.early import EARLY, as_logged

@@ -16,8 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from halog.embedded import cache as caching
-from halog.embedded import datadir, ports, probe, settings
+from halog.embedded import cache as caching, datadir, ports, probe, settings
 from halog.embedded.jars import classpath, manifest
 from halog.embedded.java import Java
 from halog.embedded.model import SERVERS, Ports

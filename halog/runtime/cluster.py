@@ -108,11 +108,12 @@ def create_tables(
 
 
 def mapping(config: Config, policy: str) -> bytes:
-    """What all nodes and tools must agree on, as the coordinator holds it: what decides where a key belongs, and what
-    an acknowledgement says (R6)."""
+    """What all nodes and tools must agree on, as the coordinator holds it: what decides where a key belongs, what an
+    acknowledgement says (R6), and how long a lease may last (R5)."""
     p = config.policies[policy]
     names = ("mapper", "partitions", "ring_size", "local_sync", "remote_sync")
-    return msgspec.json.encode({name: getattr(p, name) for name in names})
+    leased = ("lease_ttl_ms",) if p.lease_ttl_ms else ()  # absent where there are none, as before there were any
+    return msgspec.json.encode({name: getattr(p, name) for name in (*names, *leased)})
 
 
 def check_mapping(coordinator: Coordinator, config: Config, policy: str) -> None:

@@ -16,9 +16,8 @@ from typing import Any
 
 import msgspec
 
-from halog.backend import Found, Lag, Work
+from halog.backend import Lag, Work
 from halog.core import events as ev
-from halog.core import records
 from halog.core.chain import ChainState
 from halog.core.early import EARLY, as_logged
 from halog.core.outcomes import Outcomes
@@ -33,6 +32,7 @@ from halog.runtime.clock import monotonic_ms
 from halog.runtime.failures import ours
 from halog.runtime.lateness import Lateness
 from halog.runtime.objects import ObjectTable
+from halog.runtime.presented import presented
 from halog.runtime.reports import Report, events_of
 from halog.runtime.results import to_error
 from halog.runtime.surroundings import CopyPolicy, Surroundings
@@ -96,6 +96,7 @@ class Copy:
             ev.Flush: self._flush,
             ev.Reply: self._reply,
             ev.SetTable: lambda e: node.set_table(self, e),
+            ev.Renew: lambda e: node.renew_lease(self, e),
             ev.Refresh: lambda e: node.refresh_table(self),
             ev.AskPositions: lambda e: node.ask_positions(self.name, e.round, e.nodes),
             ev.TellPosition: lambda e: node.tell_position(self.name, e),
@@ -110,7 +111,10 @@ class Copy:
         """Begin at a position of the log; `end` is where the log ended a moment ago."""
         version, table = self._table
         settings = msgspec.structs.replace(
-            self.node.settings, local_sync=self._policy.local_sync, remote_sync=self._policy.remote_sync
+            self.node.settings,
+            local_sync=self._policy.local_sync,
+            remote_sync=self._policy.remote_sync,
+            lease_ms=self._policy.lease_ms,
         )
         with self.lock:
             self._end, self.began_at = end, next_offset
@@ -308,52 +312,37 @@ class Copy:
         it."""
         durability = work.durability
         with self.lock:
-            before = self.appended
-            found: dict[bytes, int] = {}
-            version = self.objects.version
-            for key, _ in work.reads:
-                found[key] = version(key)
-            look = self.objects.lookup([w.key for w in work.writes])
-            changes = [self._change(w, found, look) for w in work.writes]
-            self._served = served = not (self.early or (durability is not None and durability.early))
-            try:
-                token = self._expect(answer)
-                self._post_safely(ev.Submitted(token, tx, work.reads, changes, found, epoch, durability))
-            finally:
-                self._served = False
-            tag = self.appended if served and self.appended > before else 0
+            changes, found = presented(work, self.objects, keeps_before=self._keeps_before)
+            served = not (self.early or (durability is not None and durability.early))
+            asked = ev.Submitted(self._expect(answer), tx, work.reads, changes, found, epoch, durability)
+            tag = self._ask(asked, served=served)
             due, self._due = self._due, []
         _tell(due)
         return tag
-
-    def _change(self, w: Any, found: dict[bytes, int], look: Callable[[bytes], Found | None]) -> records.Change:
-        before: Found | None = None
-        if w.op != records.CREATE or w.key not in found:
-            before = look(w.key)
-            found.setdefault(w.key, -1 if before is None else before.version)
-        keep = self._keeps_before and before is not None and w.op != records.CREATE
-        return records.Change(w.op, w.ref, w.key, w.value, w.replaced, before.value if keep and before else None)
 
     def barrier(self, answer: Answer) -> int:
         """Ask for the lsn that reads must have to miss nothing answered before now (R5). Returns as `submit` does."""
+        return self._question(answer, ev.BarrierAsked, served=not self.early)
+
+    def ask_outcome(self, tx: bytes, attempt: int, answer: Answer) -> None:
+        """What became of a transaction?"""
+        self._question(answer, lambda token: ev.Asked(token, tx, attempt), served=False)
+
+    def _question(self, answer: Answer, asked: Callable[[int], ev.Event], *, served: bool) -> int:
         with self.lock:
-            before = self.appended
-            self._served = not self.early
-            try:
-                self._post_safely(ev.BarrierAsked(self._expect(answer)))
-            finally:
-                self._served = False
-            tag = self.appended if self.appended > before else 0
+            tag = self._ask(asked(self._expect(answer)), served=served)
             due, self._due = self._due, []
         _tell(due)
         return tag
 
-    def ask_outcome(self, tx: bytes, attempt: int, answer: Answer) -> None:
-        """What became of a transaction?"""
-        with self.lock:
-            self._post_safely(ev.Asked(self._expect(answer), tx, attempt))
-            due, self._due = self._due, []
-        _tell(due)
+    def _ask(self, event: ev.Event, *, served: bool) -> int:
+        """Post what may lead to an append; its tag if the caller polls for it (`served`), else 0."""
+        before, self._served = self.appended, served
+        try:
+            self._post_safely(event)
+        finally:
+            self._served = False
+        return self.appended if served and self.appended > before else 0
 
     def hand_over(self, to: str, answer: Answer, why: str) -> None:
         """Make `to` active; `why` is for whoever reads of it."""
@@ -376,6 +365,12 @@ class Copy:
         """Active now, as far as this node knows."""
         role = self.core.role
         return role is _ACTIVE or role is _VERIFYING
+
+    @property
+    def leased(self) -> bool:
+        """May this node read its copy without asking anybody? To be looked at behind the value was taken (R5)."""
+        leading = self.core.leading
+        return leading is not None and self.serving and monotonic_ms() < leading.lease.ends
 
     def has(self, lsn: int) -> bool:
         """Is everything up to `lsn` visible here?"""

@@ -84,7 +84,13 @@ class Goodbye(_Frame):
     """I leave on purpose, and serve nothing any more."""
 
 
-Control = Hello | KeepAlive | Acks | Flush | Push | AskPosition | Told | Goodbye
+class Died(_Frame):
+    """The process that Hello names is no more, says its witness, which knows the secret its registration stands for."""
+
+    secret: bytes
+
+
+Control = Hello | KeepAlive | Acks | Flush | Push | AskPosition | Told | Goodbye | Died
 
 
 # --- requests and replies ---
@@ -127,6 +133,13 @@ class Reach(_Frame):
     lsn: int
 
 
+class Leased(_Frame):
+    """Committed objects under index keys, as the active node may say without asking anybody; else Unleased."""
+
+    partition: str
+    keys: list[bytes]
+
+
 class Barrier(_Frame):
     """Which lsn must reads have to miss nothing answered before this was asked? Answered with Committed."""
 
@@ -166,13 +179,17 @@ class Status(_Frame):
     """Everything an operator sees of a node."""
 
 
-Request = Fetch | Reach | Scan | Barrier | Submit | Validate | Invoke | AskOutcome | HandOver | Status
+Request = Fetch | Leased | Reach | Scan | Barrier | Submit | Validate | Invoke | AskOutcome | HandOver | Status
 
 
 class Objects(_Frame):
-    """Reply to Fetch and Scan."""
+    """Reply to Fetch, Leased and Scan."""
 
     items: list[Found | None]
+
+
+class Unleased(_Frame):
+    """Reply to Leased: active, as far as it knows, and without a lease just now."""
 
 
 class Committed(_Frame):
@@ -212,7 +229,7 @@ class Failed(_Frame):
     evidence: dict[str, object]
 
 
-Reply = Objects | Committed | Valid | Answered | OutcomeIs | StatusIs | Failed
+Reply = Objects | Unleased | Committed | Valid | Answered | OutcomeIs | StatusIs | Failed
 
 _ENCODER = msgspec.msgpack.Encoder()
 _INCOMING = msgspec.msgpack.Decoder(Control | Request)

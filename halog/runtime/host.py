@@ -27,6 +27,7 @@ from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
 from halog.runtime.flushing import FlushedStore
 from halog.runtime.groups import Overrides
+from halog.runtime.leasing import Leasing
 from halog.runtime.members import Membership
 from halog.runtime.objects import StoredPosition
 from halog.runtime.position import ahead, confirmed
@@ -83,6 +84,8 @@ class Host:
         self.by_tp: dict[TopicPartition, Copy] = {}
         self.states: dict[str, object] = {}
         self.control = Control(self.copies).take
+        self.leasing = Leasing(coordinator, self.copies, self.run)
+        self.renew_lease = self.leasing.renew
         self.members: Membership
         self._lost_at: dict[str, int] = {}  # partition → the offset its copy was rebuilt for last
         self._executor = ThreadPoolExecutor(8, thread_name_prefix="halog-work")

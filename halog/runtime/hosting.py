@@ -25,7 +25,7 @@ def make_host(c: Config, a: Adapters, me: Member, router: Router, telling: Telli
         return None
     store = FlushedStore(a.store, c.timing.store_flush_ms / 1000, c.limits.store_flush_changes)
     policies = {
-        name: CopyPolicy(policy.before_images, Sync[policy.remote_sync], Sync[policy.local_sync])
+        name: CopyPolicy(policy.before_images, Sync[policy.remote_sync], Sync[policy.local_sync], policy.lease_ttl_ms)
         for name, policy in c.policies.items()
     }
     snapshots = Snapshots(

@@ -21,6 +21,7 @@ from halog.errors import FrameError, HalogError, UnreachableError
 from halog.ports import Channel, Peer
 from halog.runtime import frames
 from halog.runtime.clock import monotonic_ms
+from halog.runtime.witness import is_secret
 
 logger = logging.getLogger("halog.members")
 
@@ -38,10 +39,17 @@ class NodeInfo(msgspec.Struct, frozen=True):
     """Is it in a zone, so that partitions may be placed there? A client node is not."""
     pid: int
     version: str
+    witness: str = ""
+    """SHA-256 of the secret that its witness shows when it tells that this process is no more; "": it has none."""
 
     @property
     def member(self) -> Member:
         return Member(self.name, self.incarnation)
+
+
+def _succeeds(info: NodeInfo, before: NodeInfo) -> bool:
+    """Has this later run opened the data directory of that one? (What is read may be older than what was read.)"""
+    return info.installation == before.installation and info.incarnation > before.incarnation
 
 
 class _Link:
@@ -95,6 +103,8 @@ class Membership:
         self.tails: Callable[[], dict[str, int]] = dict
         self.noticed: Callable[[str, bool, str], None] = lambda node, up, why: None
         """Told of each node that is up again, or no more, by itself: (node, up, why)."""
+        self.succeeded: Callable[[Member], None] = lambda member: None
+        """Told of each run whose data directory another run has opened."""
         self._sent_ms = 0
         self._ticked_ms = monotonic_ms()
         self._alive = frozenset({me.member})
@@ -106,7 +116,7 @@ class Membership:
 
     def registrations(self, infos: dict[str, NodeInfo]) -> None:
         """The registered nodes changed."""
-        dial = []
+        dial, replaced = [], []
         with self.lock:
             self.registered = infos
             for name, info in infos.items():
@@ -114,10 +124,14 @@ class Membership:
                     continue
                 link = self.links.get(name)
                 if link is None or link.info.incarnation != info.incarnation:
+                    if link is not None and _succeeds(info, link.info):
+                        replaced.append(link.info.member)
                     if link is not None and link.peer is not None:
                         link.peer.close()
                     self.links[name] = _Link(info)
                     dial.append(name)
+        for member in replaced:  # its directory is locked by one process at a time
+            self.succeeded(member)
         for name in dial:
             self._dial_soon(name)
         self._publish()
@@ -140,6 +154,14 @@ class Membership:
         if link is not None and link.info.incarnation == incarnation:
             link.left = True
             self._down(link, "it left")
+
+    def witnessed(self, member: Member, secret: bytes) -> bool:
+        """Somebody tells that the member's process is no more: is it its witness?"""
+        link = self.links.get(member.node)
+        if link is None or link.info.member != member or not is_secret(secret, link.info.witness):
+            return False
+        self._down(link, "its host says that its process is no more")
+        return True
 
     def turn(self, closing: threading.Event, every_s: float) -> None:
         """One turn of a thread of its own: a copy's lock may be held for as long as its disk takes (R6), and this node

@@ -40,6 +40,7 @@ from halog.runtime.router import Router
 from halog.runtime.service import Execute, Service
 from halog.runtime.telling import Telling
 from halog.runtime.views import view
+from halog.runtime.witness import Witness
 from mappers.base import Mapper
 
 logger = logging.getLogger("halog.node")
@@ -76,6 +77,7 @@ class Runtime:
         mapper_for: Callable[[str], Mapper],
         execute: Execute,
         publish: Callable[[Log], None] = lambda log: None,
+        witness: Witness | None = None,
     ) -> None:
         self.config, self.name, self.adapters = config, name, adapters
         self.pid = os.getpid()
@@ -90,6 +92,7 @@ class Runtime:
         self.states: Mapping[str, object] = {}
         self.session_state = SessionState.CONNECTED
         self._mapper_for, self._execute, self._publish = mapper_for, execute, publish
+        self._witness = witness
         self._owners: dict[str, tuple[Mapper, tuple[str, ...]]] = {}
         self._counts = itertools.count((self.incarnation << 22) + 1)  # threads take theirs one by one
         self._nodes_lock = threading.Lock()
@@ -100,10 +103,11 @@ class Runtime:
         self.new_transaction_id = self._commits.new_id
         self.commit, self.begin_commit = self._commits.commit, self._commits.begin
         self.follow_up = self._commits.follow_up
-        reads = self._reads = Reads(self._asker, execute, self._waits_for_quorum)
+        reads = self._reads = Reads(self._asker, execute, self._waits_for_quorum, self._lease_ms)
         self.fetch, self.fetch_local, self.reach, self.barrier = (
             reads.fetch, reads.fetch_local, reads.reach, reads.barrier,
         )  # fmt: skip
+        self.fetch_leased = reads.fetch_leased
         self.scan, self.scan_local = reads.scan, reads.scan_local
         self.validate, self.invoke = reads.validate, reads.invoke
 
@@ -111,6 +115,11 @@ class Runtime:
         known = self.router.tables.get(partition)
         policy = None if known is None else self.config.policies.get(known[1].policy)
         return policy is not None and policy.below_quorum == "wait"
+
+    def _lease_ms(self, partition: str) -> int:
+        known = self.router.tables.get(partition)
+        policy = None if known is None else self.config.policies.get(known[1].policy)
+        return 0 if policy is None else policy.lease_ttl_ms
 
     def _installation(self, store: Store | None) -> int:
         if store is None:
@@ -143,12 +152,13 @@ class Runtime:
         if host is not None:
             host.prepare()
         a.coordinator.connect(self._session_changed)
-        hello = frames.Hello(c.cluster.name, self.name, self.incarnation)
+        self._hello = hello = frames.Hello(c.cluster.name, self.name, self.incarnation)
         run = host.run if host is not None else _run_in_thread
         node_config = c.nodes.get(self.name)
         info = NodeInfo(
-            self.name, self.incarnation, "", self.installation, host is not None, self.pid, halog.__version__
-        )
+            self.name, self.incarnation, "", self.installation, host is not None, self.pid, halog.__version__,
+            "" if self._witness is None else self._witness.registered,
+        )  # fmt: skip
         self.members = Membership(
             info,
             hello,
@@ -173,7 +183,7 @@ class Runtime:
             self.router.table_seen(name, version, table)
         if host is not None:
             host.start(self.members)
-            self.members.tails = host.tails
+            self.members.tails, self.members.succeeded = host.tails, host.leasing.died
             host.host_all([vt for vt in tables.values() if self.name in vt[1].configured])
             self._asker.copies, self.states = host.copies, host.states
             self._commits.deliveries = self._reads.deliveries = host.deliveries
@@ -222,6 +232,8 @@ class Runtime:
         lost_before = self.session_state is SessionState.LOST
         self.session_state = state
         logger.info("coordinator session: %s", state.value)
+        if self.host is not None and (state is SessionState.LOST or lost_before):
+            self.host.leasing.session_lost()
         if state is SessionState.CONNECTED and lost_before and not self._asker.closed:
             threading.Thread(target=self._register_again, name="halog-register", daemon=True).start()
 
@@ -262,6 +274,9 @@ class Runtime:
             self.router.nodes_seen(infos)
             if self.host is not None:
                 self.members.registrations(infos)
+            if self._witness is not None:
+                to = [i.address for i in infos.values() if i.hosts and i.name != self.name]
+                self._witness.others(self._hello, to)
 
     # --- Backend ---
 

@@ -14,6 +14,7 @@ from halog.ports import Log
 from halog.runtime import cluster, schemas
 from halog.runtime.node import Adapters, Runtime
 from halog.runtime.wiring import adapters_for, drop_store, import_modules, mapper_for
+from halog.runtime.witness import Witness
 from halog.schema.registry import DEFAULT, Registry
 from halog.transactions.node import Node as Verbs
 
@@ -31,8 +32,10 @@ def node(
     *,
     registry: Registry = DEFAULT,
     adapters: Callable[[Config, str], Adapters] = adapters_for,
+    witness: Witness | None = None,
 ) -> Node:
-    """Join the cluster as node `name` (default: `client-<pid>`, a node in no zone that hosts nothing).
+    """Join the cluster as node `name` (default: `client-<pid>`, a node in no zone that hosts nothing). `witness`: who
+    tells the others of this process's end; `halog node start` brings one where a policy has leases.
 
     ConfigError, UnreachableError, DuplicateNodeError, SchemaChangedError, StoreError: nothing is left running.
     """
@@ -42,7 +45,7 @@ def node(
     if not is_name(name):
         raise ConfigError(f"a node's name must be {NAMED}, not {name[:110]!a}", name=ascii(name[:110]))
     try:
-        return _joined(settings, name, registry, adapters)
+        return _joined(settings, name, registry, adapters, witness)
     except StoreError as e:
         if not e.evidence.get("rebuild"):
             raise
@@ -50,10 +53,16 @@ def node(
     # Damage that only reading shows; the log has it all. Not in the except clause: the error's frames hold iterators,
     # and RocksDB lets go of its files with the last of them.
     drop_store(settings, name, why)
-    return _joined(settings, name, registry, adapters)
+    return _joined(settings, name, registry, adapters, witness)
 
 
-def _joined(settings: Config, name: str, registry: Registry, adapters: Callable[[Config, str], Adapters]) -> Node:
+def _joined(
+    settings: Config,
+    name: str,
+    registry: Registry,
+    adapters: Callable[[Config, str], Adapters],
+    witness: Witness | None,
+) -> Node:
     def execute(partition: str, invocation: Invocation) -> Invoked:
         return opened.executor(partition, invocation)
 
@@ -62,7 +71,7 @@ def _joined(settings: Config, name: str, registry: Registry, adapters: Callable[
 
     outside = adapters(settings, name)
     try:
-        runtime = Runtime(settings, name, outside, mapper_for(settings), execute, publish)
+        runtime = Runtime(settings, name, outside, mapper_for(settings), execute, publish, witness)
     except BaseException:
         outside.close()
         raise

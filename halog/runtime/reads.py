@@ -11,7 +11,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from halog.backend import Found, Invocation, Invoked, Lag
 from halog.core import events as ev
-from halog.errors import DeadlineError, NotActiveError, OutcomeUnknownError, OverloadedError, QuorumError
+from halog.errors import (
+    DeadlineError,
+    NotActiveError,
+    OutcomeUnknownError,
+    OverloadedError,
+    QuorumError,
+    RefusedError,
+)
 from halog.runtime import frames
 from halog.runtime.asking import Asker, Waiter
 from halog.runtime.commits import OVERLOADED_S
@@ -27,8 +34,10 @@ SCAN_PAGE = 500
 class Reads:
     """Shared by all threads of a node. The methods are those of `Backend`."""
 
-    def __init__(self, asker: Asker, execute: Execute, waits: Callable[[str], bool]) -> None:
-        self._asker, self._execute, self._waits = asker, execute, waits
+    def __init__(
+        self, asker: Asker, execute: Execute, waits: Callable[[str], bool], lease_ms: Callable[[str], int]
+    ) -> None:
+        self._asker, self._execute, self._waits, self._lease_ms = asker, execute, waits, lease_ms
         self.deliveries: Deliveries | None = None
         """Of the copies hosted here."""
 
@@ -59,6 +68,23 @@ class Reads:
             if reply is not None:
                 assert isinstance(reply, frames.Objects)
                 return reply.items
+
+    def fetch_leased(self, partition: str, keys: Sequence[bytes]) -> Sequence[Found | None] | None:
+        """See Backend."""
+        if not self._lease_ms(partition):
+            raise RefusedError(
+                f'the policy of {partition} has no leases: read with read="barrier", or set its lease_ttl_ms',
+                partition=partition,
+            )
+        while True:
+            copy = self._asker.serving(partition)
+            if copy is not None:
+                found = [copy.objects.find(k) for k in keys]
+                held = copy.leased  # looked at when the values were taken; a node that closes says nothing more
+                return found if held and not self._asker.closed else None
+            reply = self._asker.ask(partition, frames.Leased(partition, list(keys)))
+            if reply is not None:
+                return reply.items if isinstance(reply, frames.Objects) else None
 
     def fetch_local(self, partition: str, keys: Sequence[bytes]) -> tuple[Sequence[Found | None], Lag] | None:
         """See Backend."""

@@ -1,25 +1,31 @@
 """What keeps a partition's log from being trimmed: holds in the coordinator, and the floor they are checked against.
 
 Another site, a running job, an undo or a restore registers the first offset it still needs, under a name of its own and
-with an expiry, or as long as its session. Who trims announces the new beginning, the floor, *before* it looks at the
-holds; who registers looks at the floor *after* its hold is there. So of the two at least one sees the other: either the
-hold stops the trim, or it is refused by name. A hold that was acknowledged is never trimmed over before it expires.
+with an expiry, or as long as its session. Who trims looks at the holds, announces the new beginning, the floor, and
+looks at the holds *again*; who registers looks at the floor *after* its hold is there. So of the two at least one sees
+the other: either the hold stops the trim, or it is refused. The floor never goes down: a trim that was announced may
+happen at any time, even by a node that was replaced long ago. A hold that was acknowledged is trimmed over by nobody
+before it expires, by the clock of the partition's active node.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 
 import msgspec
 
-from halog.errors import ConfigError, NotFoundError, RefusedError, VersionError
+from halog.errors import ConfigError, NotFoundError, RefusedError, UnreachableError, VersionError
 from halog.ports import Coordinator, UnknownResult, Versioned
 
 logger = logging.getLogger("halog.retention")
 
 ATTEMPTS = 10
 """At changing a znode somebody else changes, too: each loss means that the other one succeeded."""
+
+FOREVER_MS = 253_402_300_799_000
+"""The last second of the year 9999."""
 
 
 class Hold(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,30 +50,23 @@ def _path(partition: str, name: str = "") -> str:
     return f"holders/{partition}/{name}" if name else f"holders/{partition}"
 
 
-def hold(coordinator: Coordinator, partition: str, name: str, wanted: Hold) -> None:
-    """Register or replace a hold; `until_ms` 0 ends it with this session. RefusedError, and nothing is held under this
-    name, if the log is trimmed beyond its offset, or about to be; ConfigError if it has expired."""
+def hold(coordinator: Coordinator, partition: str, name: str, wanted: Hold, begins: int = 0) -> None:
+    """Register or replace a hold; `until_ms` 0 ends it with this session; `begins`: the log's first offset.
+    RefusedError, and everything is as it was, if the log is trimmed beyond the hold's offset, or about to be;
+    ConfigError if it has expired."""
     if wanted.until_ms and wanted.until_ms <= now_ms():
         raise ConfigError(f"the hold {name} of {partition} would end before it begins: give it a time to come")
-    path, data = _path(partition, name), msgspec.json.encode(wanted)
-    for _ in range(ATTEMPTS):
-        found = coordinator.get(path)
-        if found is None:
-            if coordinator.create(path, data, ephemeral=not wanted.until_ms):
-                break
-        elif not (wanted.until_ms and _HOLD.decode(found.data).until_ms):
-            coordinator.delete(path)  # a session's own: not that of an earlier one, which ends with that
-        else:
-            try:
-                coordinator.set(path, data, found.version)
-                break
-            except (VersionError, UnknownResult):  # looked at again
-                continue
-    else:
-        raise RefusedError(f"the hold {name} of {partition} is being changed by others", partition=partition)
-    first = floor(coordinator, partition)
+    _check(partition, wanted, max(begins, floor(coordinator, partition)))
+    before, version = _put(coordinator, partition, name, wanted)
+    try:
+        _check(partition, wanted, floor(coordinator, partition))
+    except RefusedError:
+        _put_back(coordinator, _path(partition, name), before, version)
+        raise
+
+
+def _check(partition: str, wanted: Hold, first: int) -> None:
     if first > wanted.offset:
-        coordinator.delete(path)
         raise RefusedError(
             f"offset {wanted.offset} of {partition} cannot be held: its log is trimmed up to {first}",
             partition=partition,
@@ -75,9 +74,34 @@ def hold(coordinator: Coordinator, partition: str, name: str, wanted: Hold) -> N
         )
 
 
+def _put(coordinator: Coordinator, partition: str, name: str, wanted: Hold) -> tuple[Versioned | None, int]:
+    """What was there before, and the version of what is there now."""
+    path, data = _path(partition, name), msgspec.json.encode(wanted)
+    for _ in range(ATTEMPTS):
+        found = coordinator.get(path)
+        try:
+            if found is not None and wanted.until_ms and _read(partition, name, found.data).until_ms:
+                return found, coordinator.set(path, data, found.version)
+            if found is not None:  # a session's own: not that of an earlier one, which ends with that
+                coordinator.delete(path, found.version)
+            if coordinator.create(path, data, ephemeral=not wanted.until_ms):
+                return found, 0
+        except (VersionError, UnknownResult):  # looked at again
+            continue
+    raise RefusedError(f"the hold {name} of {partition} is being changed by others", partition=partition)
+
+
+def _put_back(coordinator: Coordinator, path: str, before: Versioned | None, version: int) -> None:
+    with suppress(VersionError, UnknownResult):  # another's by now; or a hold too many, that ends by itself
+        if before is None or not version:
+            coordinator.delete(path, version)
+        else:
+            coordinator.set(path, before.data, version)
+
+
 def hold_the_rest(coordinator: Coordinator, partition: str, name: str, first: int, why: str) -> int:
-    """Hold what is there for as long as this session: from `first`, or from where it may be trimmed up to. Returns the
-    offset."""
+    """Hold what is there for as long as this session: from `first`, where the log begins, or from where it may be
+    trimmed up to. Returns the offset."""
     refused = RefusedError(f"the log of {partition} is trimmed faster than it can be held")
     for _ in range(ATTEMPTS):
         offset = max(first, floor(coordinator, partition))
@@ -92,13 +116,17 @@ def hold_the_rest(coordinator: Coordinator, partition: str, name: str, first: in
 
 def release(coordinator: Coordinator, partition: str, name: str) -> None:
     """End a hold; NotFoundError if there is none of this name."""
-    if not coordinator.delete(_path(partition, name)):
+    try:
+        there = coordinator.delete(_path(partition, name))
+    except UnknownResult as e:
+        raise UnreachableError(f"nobody said whether the hold {name} of {partition} has ended: {e}") from None
+    if not there:
         raise NotFoundError(f"nothing of the log of {partition} is held as {name}")
 
 
 def holds(coordinator: Coordinator, partition: str) -> dict[str, Hold]:
     """All that are registered, by name; those that have expired and were not looked at since, too."""
-    return {name: _HOLD.decode(found.data) for name, found in _registered(coordinator, partition)}
+    return {name: _read(partition, name, found.data) for name, found in _registered(coordinator, partition)}
 
 
 def _registered(coordinator: Coordinator, partition: str) -> list[tuple[str, Versioned]]:
@@ -107,8 +135,17 @@ def _registered(coordinator: Coordinator, partition: str) -> list[tuple[str, Ver
     return [(name, data) for name, data in found if data is not None]
 
 
+def _read(partition: str, name: str, data: bytes) -> Hold:
+    """One that cannot be read, of a later version perhaps, holds everything."""
+    try:
+        return _HOLD.decode(data)
+    except msgspec.MsgspecError as e:
+        logger.warning("the hold %s of %s cannot be read, so it holds everything: %s", name, partition, e)
+        return Hold(0, FOREVER_MS, "cannot be read")
+
+
 def floor(coordinator: Coordinator, partition: str) -> int:
-    """Up to where the log is trimmed, or may be soon."""
+    """Up to where the log is trimmed, or may be soon. It never goes down."""
     path = f"trimmed/{partition}"
     coordinator.sync(path)
     found = coordinator.get(path)
@@ -117,20 +154,23 @@ def floor(coordinator: Coordinator, partition: str) -> int:
 
 def allowed(coordinator: Coordinator, partition: str, wanted: int) -> int:
     """Up to where the log may be trimmed now, if it were up to `wanted` without any holds. Ends holds that have
-    expired. To be called by the partition's active node only: others lose the compare-and-set, or win it in vain."""
-    _announce(coordinator, partition, wanted)
+    expired. To be called by the partition's active node; another one announces in vain, and trims over nobody."""
+    first = _lowest(coordinator, partition, wanted)
+    _announce(coordinator, partition, first)
+    return _lowest(coordinator, partition, first)
+
+
+def _lowest(coordinator: Coordinator, partition: str, wanted: int) -> int:
     coordinator.sync(_path(partition))
     first, now = wanted, now_ms()
     for name, found in _registered(coordinator, partition):
-        one = _HOLD.decode(found.data)
+        one = _read(partition, name, found.data)
         if not one.until_ms or one.until_ms > now:
             first = min(first, one.offset)
         elif _ended(coordinator, _path(partition, name), found.version):
             logger.warning("the log of %s is not held any more as %s: its time is over", partition, name)
         else:  # prolonged meanwhile
             first = min(first, one.offset)
-    if first < wanted:
-        _announce(coordinator, partition, first)
     return first
 
 
@@ -146,15 +186,14 @@ def _announce(coordinator: Coordinator, partition: str, offset: int) -> None:
     path, data = f"trimmed/{partition}", b"%d" % offset
     for _ in range(ATTEMPTS):
         found = coordinator.get(path)
-        if found is None:
-            if coordinator.create(path, data):
-                return
-            continue
-        if found.data == data:
+        if found is not None and int(found.data) >= offset:
             return
         try:
-            coordinator.set(path, data, found.version)
-            return
+            if found is not None:
+                coordinator.set(path, data, found.version)
+                return
+            if coordinator.create(path, data):
+                return
         except (VersionError, UnknownResult):
             continue
     raise RefusedError(f"others trim the log of {partition}, too", partition=partition)

@@ -59,6 +59,7 @@ class Service:
         self._lock = threading.Lock()
         self._handlers: Mapping[type, Callable[[Peer, object], frames.Reply | None]] = {
             frames.Fetch: self._fetch,
+            frames.Leased: self._leased,
             frames.Scan: self._scan,
             frames.Submit: self._submit,
             frames.Validate: self._validate,
@@ -106,12 +107,21 @@ class Service:
         """Of hosting nodes only; anybody else may ask."""
         if member.node not in self.known:
             raise self._refused(member.node, "it acts as a hosting node, and is none of [nodes]")
+        if isinstance(frame, frames.Died):
+            self._died(member, frame.secret)
+            return
         if isinstance(frame, frames.Goodbye):
             self.members.said_goodbye(*member)
             return
         self.members.heard(*member)
         if self.host is not None:
             self.host.control(member, frame)
+
+    def _died(self, member: Member, secret: bytes) -> None:
+        if not self.members.witnessed(member, secret):
+            raise self._refused(member.node, "its death is told by one who does not know its secret")
+        if self.host is not None:
+            self.host.leasing.died(member)
 
     def on_closed(self, peer: Peer) -> None:
         """A connection to us broke."""
@@ -151,6 +161,12 @@ class Service:
         items = [copy.objects.find(k) for k in r.keys]
         self._active(r.partition)
         return frames.Objects(items)
+
+    def _leased(self, peer: Peer, r: object) -> frames.Reply:
+        assert isinstance(r, frames.Leased)
+        copy = self._active(r.partition)
+        items = [copy.objects.find(k) for k in r.keys]
+        return frames.Objects(items) if copy.leased else frames.Unleased()
 
     def _reach(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.Reach)

@@ -30,7 +30,7 @@ import msgspec
 from halog.core.chain import ChainState
 from halog.core.outcomes import KEEP, Outcomes
 from halog.core.table import PartitionTable
-from halog.errors import HalogError, LogError, NotFoundError, RefusedError
+from halog.errors import HalogError, LogError, RefusedError
 from halog.ports import Coordinator, Log, LogTransaction, Snapshot, TopicPartition, UnknownResult, Versioned
 from halog.runtime import retention
 from halog.runtime.copy import Copy
@@ -272,7 +272,7 @@ class Snapshots:
         try:
             return self._restore(copy, TopicPartition(self._state_topic(policy), copy.tp.partition), empty)
         finally:
-            with suppress(NotFoundError):  # our session ended meanwhile, and the hold with it
+            with suppress(HalogError, UnknownResult):  # gone with our session, or it will be: what was restored stands
                 retention.release(self.coordinator, copy.name, name)
 
     def _restore(self, copy: Copy, tp: TopicPartition, empty: ChainState) -> tuple[ChainState, int, Outcomes, int]:

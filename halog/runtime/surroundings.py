@@ -23,6 +23,8 @@ class CopyPolicy(NamedTuple):
     """What a replica's acknowledgement says (R6)."""
     local_sync: Sync = Sync.SYNC
     """What a commit waits for at the log (R6)."""
+    lease_ms: int = 0
+    """How long the active node may read without asking anybody (R5)."""
 
 
 class Surroundings(Protocol):
@@ -48,6 +50,8 @@ class Surroundings(Protocol):
     def unfollow(self, tp: TopicPartition) -> None: ...
 
     def set_table(self, copy: Copy, effect: ev.SetTable) -> None: ...
+
+    def renew_lease(self, copy: Copy, effect: ev.Renew) -> None: ...
 
     def refresh_table(self, copy: Copy) -> None: ...
 

@@ -65,13 +65,16 @@ class Cluster:
         sync_replicas: int = 1,
         remote_sync: str = "NO_SYNC",
         quorum: bool = False,
+        lease_ttl_ms: int = 0,
         registry: Registry = DEFAULT,
         modules: tuple[str, ...] = (),
     ) -> None:
         self.names = tuple(chr(ord("A") + i) for i in range(nodes))
         self.registry = registry
         self.config = _config(self.names, partitions, min(sync_replicas, nodes - 1), modules)
-        policy = replace(self.config.policies["test"], remote_sync=remote_sync, quorum=quorum)
+        policy = replace(
+            self.config.policies["test"], remote_sync=remote_sync, quorum=quorum, lease_ttl_ms=lease_ttl_ms
+        )
         self.config = replace(self.config, policies={"test": policy}).validate()
         self._broker, self._tree = MemoryBroker(), MemoryTree()
         self._disks = {name: MemoryDisk(name) for name in self.names}

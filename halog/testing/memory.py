@@ -17,8 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import msgspec
 
 from halog.backend import Found, Invocation, Invoked, Lag, Work
-from halog.core import events as ev
-from halog.core import records
+from halog.core import events as ev, records
 from halog.core.chain import Chain, ChainState
 from halog.core.durability import Durability, why_not
 from halog.core.ids import ABSENT, EpochId, Reference, location_code
@@ -188,6 +187,10 @@ class MemoryBackend:
         """See Backend."""
         objects = self._at(partition).objects
         return [objects.get(k) for k in keys]
+
+    def fetch_leased(self, partition: str, keys: Sequence[bytes]) -> Sequence[Found | None] | None:
+        """See Backend: nobody else could be active."""
+        return self.fetch(partition, keys)
 
     def fetch_local(self, partition: str, keys: Sequence[bytes]) -> tuple[Sequence[Found | None], Lag] | None:
         """See Backend."""

@@ -14,8 +14,7 @@ from halog.core.durability import Durability, checked
 from halog.errors import ClosedError, NoTransactionError, RefusedError
 from halog.schema.reference import Ref
 from halog.schema.registry import DEFAULT, Registry
-from halog.transactions import load as bulk
-from halog.transactions import retry
+from halog.transactions import load as bulk, retry
 from halog.transactions.context import open_here
 from halog.transactions.execute import Executor
 from halog.transactions.space import MAX_RECORD_BYTES, Space
@@ -86,8 +85,9 @@ class Node:
         """A transaction, for a with-block (D1). `read="local"`: read-only, from this node's own copies where it has
         them; `tx.lag` tells how old the last read was. `read="barrier"`: linearizable, and may write: before the first
         read of a partition its active node shows by a record in the log that it still is active (R5); QuorumError below
-        the quorum. `after`: tokens of earlier transactions, on any node (`tx.token`); reads are no older than what
-        those saw and wrote: they wait for it, or raise DeadlineError (R5). RefusedError for any other `read`.
+        the quorum. `read="lease"`: the same promise, and no question while the active node's lease lasts; only where
+        the policy has leases. `after`: tokens of earlier transactions, on any node (`tx.token`); reads are no older
+        than what those saw and wrote: they wait for it, or raise DeadlineError (R5). RefusedError for any other `read`.
         `durability`: what its commit waits for, where that is not what the policy says (R6); the commit raises
         RefusedError if the policy cannot give it, ReplicasError if too few replicas are there. ClosedError; see
         `Transaction.__enter__`."""
@@ -101,7 +101,9 @@ class Node:
     def _special(self, read: str, after: dict[str, int]) -> Transaction:
         if read not in MODES:
             raise RefusedError(f"read={read!r} is none of {', '.join(MODES)}; see docs/guides/reads.md", read=read)
-        return Transaction.special_one(self.space, local=read == "local", after=after, barrier=read == "barrier")
+        return Transaction.special_one(
+            self.space, local=read == "local", after=after, barrier=read == "barrier", leased=read == "lease"
+        )
 
     def begin(self, settled: Mapping[str, int], durability: Durability | None = None) -> Transaction:
         """A transaction whose reads wait for these positions."""

@@ -51,6 +51,8 @@ class Reading:
     """Positions of a session's tokens that no read may be older than, by partition; those reached are taken out."""
     least: dict[str, int] | None = None
     """With `read="barrier"`: what reads must have, by partition, as its active node has shown it."""
+    leased = False
+    """With `read="lease"`: reads ask nobody while the active node's lease lasts, else as with a barrier."""
     last_seen: Mapping[str, int] | None = None
     """What a transaction of a session has seen, once it has ended."""
     serving: str | None = None
@@ -290,6 +292,8 @@ class Reading:
                 self.lag = read[1]
                 return read[0][0]
             self.lag = Lag(0, 0.0)
+        if self.leased and (leased := self.backend.fetch_leased(partition, (key,))) is not None:
+            return leased[0]
         if self.least is not None:
             return self.backend.fetch(partition, (key,), least=self.least_of(partition))[0]
         if self.settled is not None:

@@ -35,7 +35,7 @@ from halog.transactions.token import Token
 from halog.transactions.work import cross_partition
 
 T = TypeVar("T")
-Read = Literal["active", "local", "barrier"]
+Read = Literal["active", "local", "barrier", "lease"]
 MODES: Final[tuple[str, ...]] = get_args(Read)
 
 
@@ -62,14 +62,15 @@ class Transaction(Reading):
         serving: str | None = None,
         after: dict[str, int] | None = None,
         barrier: bool = False,
+        leased: bool = False,
     ) -> Transaction:
         """A transaction that reads from this node's copies, or waits for positions or the log, or runs a call for
         another node."""
         tx = cls(space)
         tx.local, tx.settled, tx.serving, tx.special = local, settled, serving, True
         tx.after = after
-        if barrier:
-            tx.least = {}
+        if barrier or leased:
+            tx.least, tx.leased = {}, leased
         if serving is not None:
             tx.state = OPEN
         return tx

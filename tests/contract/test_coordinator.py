@@ -46,6 +46,21 @@ def test_compare_and_set_lets_one_of_two_through(coordinators: CoordinatorRig) -
         a.set("/absent", b"", 0)
 
 
+@pytest.mark.feature("R5")
+def test_a_version_is_confirmed_until_somebody_has_set_another(coordinators: CoordinatorRig) -> None:
+    """Ordered with sets: who has set a version knows that no older one is confirmed from then on, to anybody."""
+    a, b = coordinators.open(), coordinators.open()
+    a.create("/n", b"0")
+    a.confirm("/n", 0)
+    for n in range(20):
+        b.set("/n", b"b", n)
+        with pytest.raises(VersionError):
+            a.confirm("/n", n)
+        a.confirm("/n", n + 1)
+    with pytest.raises(CoordinatorError):
+        a.confirm("/absent", 0)
+
+
 def test_racing_sets_count_exactly(coordinators: CoordinatorRig) -> None:
     """Four nodes increment a counter by compare-and-set: none is lost, none doubled."""
     nodes = [coordinators.open() for _ in range(4)]

@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from halog.core import candidate, chain, records, roles, writer
-from halog.core import events as ev
+from halog.core import candidate, chain, events as ev, records, roles, writer
 from halog.core.chain import Chain, Verdict
 from halog.core.discarded import Discarded
 from halog.core.following import Following

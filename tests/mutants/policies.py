@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from halog.core import candidate, leading, partition
-from halog.core import events as ev
+from halog.core import candidate, events as ev, leading, partition
 from halog.core.following import Following
 from halog.core.leading import Leading
 from halog.core.partition import Partition

@@ -9,8 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from halog.core import candidate, records
-from halog.core import events as ev
+from halog.core import candidate, events as ev, records
 from halog.core.candidate import Campaign
 from halog.core.chain import ChainState
 from halog.core.ids import EpochId, digest

@@ -6,6 +6,7 @@ from halog.core import events as ev
 from halog.core.durability import Durability
 from halog.core.ids import ABSENT
 from halog.core.roles import Role
+from tests.sim import leases
 from tests.sim.client import KEYS, Client, Request, Transaction
 from tests.sim.node import Process
 from tests.sim.twin import Accepted, history
@@ -34,8 +35,8 @@ class Narrator(Client):
 class Cluster:
     """Verbs to tell a story with. `A` is active and `B` its sync replica once `started`."""
 
-    def __init__(self, names: str = "ABC", *, sync: int = 1, unlogged: bool = False) -> None:
-        seed = UNLOGGED_SEEDS[0] if unlogged else 1
+    def __init__(self, names: str = "ABC", *, sync: int = 1, unlogged: bool = False, leased: bool = False) -> None:
+        seed = UNLOGGED_SEEDS[0] if unlogged else leases.SEEDS[0] if leased else 1
         self.world = World(seed, names=tuple(names), sync_replicas=sync, calm=True, clients=0)
         self.world.nature.abandoned_lost = 0.0
         self.teller = Narrator(self.world, "teller", quota=0)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core import events as ev
-from halog.core import records
+from halog.core import events as ev, records
 from halog.core.roles import Role
 from tests.scenarios.cluster import EPOCH_MS, Cluster, Talk
 from tests.sim.client import KEYS

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from halog.core import events as ev
-from halog.core import records
+from halog.core import events as ev, records
 from halog.core.chain import ChainState
 from halog.core.early import lsn_of
 from halog.core.election import NEVER
@@ -19,7 +18,7 @@ from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.table import PartitionTable
 from halog.events import DISCARDED, UNLOGGED_LOST
-from tests.sim import asked
+from tests.sim import asked, leases
 from tests.sim.store import Held
 from tests.sim.twin import Accepted, history
 from tests.sim.violation import demand
@@ -163,6 +162,7 @@ class Checks:
         demand(self.lost or before == lsn, f"P1: {tx.name} was said to have happened at {before} and at {lsn}")
         self.answered = max(self.answered, lsn)
         self.world.reader.told(lsn)
+        leases.nobody_reads_less(self.world, p, lsn)
         if request.asked:
             return
         self.acknowledged = max(self.acknowledged, lsn)

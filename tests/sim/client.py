@@ -130,7 +130,8 @@ class Client:
 
     def _target(self, attempt: int) -> Process | None:
         """Somebody who says to be active, of no lower epoch than this was tried under."""
-        able = [p for p in self.world.processes() if p.partition.is_leading and p.partition.chain.state.led >= attempt]
+        leading = [p for p in self.world.processes() if p.partition.is_leading and not p.unreached]
+        able = [p for p in leading if p.partition.chain.state.led >= attempt]
         return self.world.engine.rng.choice(able) if able else None
 
     def _send(self) -> None:

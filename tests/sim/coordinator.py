@@ -30,6 +30,10 @@ class CoordinatorSession:
         self.number = 0
         self.up = True
         self.watch_due = False
+        self.lag = 0.0
+        """How much longer what it asks takes, each way;"""
+        self.blind = 0.0
+        """and what it is told without asking."""
 
 
 class FakeCoordinator:
@@ -74,7 +78,7 @@ class FakeCoordinator:
             )
             self.engine.at(self.nature.delay(LATE_MS), self._arrive, s, s.number, e, fate)
         else:
-            self.engine.at(self.nature.delay(self.nature.cas), self._arrive, s, s.number, e, fate)
+            self.engine.at(s.lag + self.nature.delay(self.nature.cas), self._arrive, s, s.number, e, fate)
 
     def _arrive(self, s: CoordinatorSession, number: int, e: ev.SetTable, fate: Fate) -> None:
         if s.number != number:  # that session ended: the request died with it
@@ -88,14 +92,27 @@ class FakeCoordinator:
             self._announce()
         result = ev.CasDone(e.round, ev.Cas.OK, self.version) if landed else ev.CasDone(e.round, ev.Cas.CONFLICT)
         if fate is Fate.FINE:
-            self.engine.at(self.nature.delay(self.nature.cas), self._reply, s, result)
+            self.engine.at(s.lag + self.nature.delay(self.nature.cas), self._reply, s, result)
             return
         if landed:
             self.cover.hit("set unknown, landed")
         if fate is Fate.UNSAID:
             self.engine.at(UNKNOWN_AFTER_MS, self._reply, s, ev.CasDone(e.round, ev.Cas.UNKNOWN))
 
-    def _reply(self, s: CoordinatorSession, done: ev.CasDone) -> None:
+    def confirm(self, s: CoordinatorSession, e: ev.Renew) -> None:
+        """Is that still the version? Asked as a write is; the answer may take very long."""
+        if not s.up or self.nature.cas_fate() is not Fate.FINE:
+            self.engine.at(UNKNOWN_AFTER_MS, self._reply, s, ev.Renewed(e.round, ev.Cas.UNKNOWN))
+        else:
+            self.engine.at(s.lag + self.nature.delay(self.nature.cas), self._confirmed, s, s.number, e)
+
+    def _confirmed(self, s: CoordinatorSession, number: int, e: ev.Renew) -> None:
+        result = ev.Cas.OK if e.version == self.version else ev.Cas.CONFLICT
+        after = s.lag + self.nature.delay(LATE_MS if self.nature.chance(0.2) else self.nature.cas)
+        if s.number == number:
+            self.engine.at(after, self._reply, s, ev.Renewed(e.round, result))
+
+    def _reply(self, s: CoordinatorSession, done: ev.CasDone | ev.Renewed) -> None:
         s.process.deliver(done)
 
     def regroup(self, group: Group) -> None:
@@ -129,7 +146,7 @@ class FakeCoordinator:
             self.engine.at(UNKNOWN_AFTER_MS, self.refresh, s)
             return
         version = max(0, self.version - (1 if self.nature.chance(self.nature.stale_read) else 0))
-        self.engine.at(self.nature.delay(self.nature.cas), self._tell, s, version)
+        self.engine.at(s.lag + self.nature.delay(self.nature.cas), self._tell, s, version)
 
     def _tell(self, s: CoordinatorSession, version: int) -> None:
         s.process.deliver(ev.TableSeen(version, self.values[version]))
@@ -141,7 +158,7 @@ class FakeCoordinator:
     def _watch(self, s: CoordinatorSession) -> None:
         if s.up and not s.watch_due:
             s.watch_due = True
-            self.engine.at(self.nature.delay(self.nature.watch), self._watched, s)
+            self.engine.at(s.blind + self.nature.delay(self.nature.watch), self._watched, s)
 
     def _watched(self, s: CoordinatorSession) -> None:
         s.watch_due = False

@@ -12,6 +12,7 @@ from halog.core import events as ev
 from halog.core.group import why_not_designated
 from halog.core.records import Commit, Header, decode, encode
 from halog.core.roles import Role
+from tests.sim import leases
 from tests.sim.log import Entry
 from tests.sim.members import SILENCE_MS
 
@@ -120,6 +121,8 @@ def lose_session(w: World) -> None:
 def renew_session(w: World, p: Process) -> None:
     if p.alive and not p.coordinator.up:
         w.coordinator.renew(p.coordinator)
+        if w.leased:
+            p.deliver(ev.SessionLost())
     w.members.everybody_trusts(p.name)
 
 
@@ -260,6 +263,8 @@ def restore_coordinator(w: World) -> None:
     """The coordinator's data come back from a backup (E4)."""
     if w.coordinator.restore():
         w.cover.hit("coordinator restored from a backup")
+        if w.leased:
+            leases.every_session_ends(w)
 
 
 def regroup(w: World) -> None:

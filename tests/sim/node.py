@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from halog.core import events as ev
-from halog.core import records
+from halog.core import events as ev, records
 from halog.core.early import early_version
 from halog.core.ids import ABSENT, Member
 from halog.core.partition import Partition
 from halog.core.roles import CLAIMANT, Role
+from tests.sim import leases
 from tests.sim.log import Reader, Session
 from tests.sim.store import Copy, Disk, one_by_one
 
@@ -69,6 +69,12 @@ class Process:
         self.me = Member(node.name, node.incarnation)
         self.skew = self.world.engine.rng.randrange(10_000)
         """Clocks are monotonic and nobody's equals another's."""
+        self.rate = leases.rate(self.world.seed, self.me)
+        """And where there are leases, they drift."""
+        self.deaf = 0.0
+        """How much later it hears what the log took."""
+        self.unreached = False
+        """Do clients pass it over?"""
         self.alive, self.paused = True, False
         self.woke_leading = False
         self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
@@ -93,7 +99,7 @@ class Process:
         self.world.checks.started(self)
 
     def clock(self) -> int:
-        return int(self.world.engine.now) + self.skew
+        return int(self.world.engine.now * self.rate) + self.skew
 
     def begin(self) -> None:
         self.reader.follow(self.node.disk.next_offset)
@@ -131,7 +137,7 @@ class Process:
             self.reports.append(event)
         if not self.polling:
             self.polling = True
-            self.world.engine.at(self.world.nature.delay(self.world.nature.poll), self._report)
+            self.world.engine.at(self.deaf + self.world.nature.delay(self.world.nature.poll), self._report)
 
     def _report(self) -> None:
         self.polling = False
@@ -275,6 +281,8 @@ class Process:
                 self.reader.stop()
             case ev.SetTable():
                 self.world.coordinator.set(self.coordinator, e)
+            case ev.Renew():
+                self.world.coordinator.confirm(self.coordinator, e)
             case ev.Refresh():
                 self.world.coordinator.refresh(self.coordinator)
             case ev.AskPositions():

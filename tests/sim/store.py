@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from halog.core import events as ev
-from halog.core import records
+from halog.core import events as ev, records
 from halog.core.chain import ChainState
 from halog.core.ids import Member, digest
 from halog.core.outcomes import Outcomes

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from halog.core import events as ev
-from halog.core import records
+from halog.core import events as ev, records
 from halog.core.chain import ChainState
 from halog.core.ids import EpochId, Member, Position
 from halog.core.table import PartitionTable

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from halog.core.roles import TRANSITIONS
-from tests.sim import reader
+from tests.sim import leases, reader
 from tests.sim.coverage import edge_name
 from tests.sim.run import run_seed
 from tests.sim.world import is_grouped
@@ -55,6 +55,8 @@ INTERESTING = [
     "stored, then acknowledged", "held before read", "push refused", "held forgotten", "a dead epoch's push arrived",
     "restarts warm", "restarts empty", "died for good", "client asked again",
     "answer TooFew", "acknowledged by a quorum", "group changed", "no quorum",
+    "told under a lease", "active cut off", "handed over under a lease", "heir killed under a lease",
+    "lease awaited",
     "barrier Happened", "barrier NotServing", "a plain read would be old",
     "answer Conflicted", "answer Duplicated", "answer NotHappened", "answer Expired",
     "added", "removed", "too few replicas", "transfer requested", "discarded transactions",
@@ -66,7 +68,7 @@ def seen() -> Counter[str]:
     """Everything the check run's seeds met; a broken promise stops the run with the line that replays it."""
     counts: Counter[str] = Counter()
     grouped = [n for n in range(SEEDS, 4 * SEEDS) if is_grouped(n)]
-    read = [n for n in range(SEEDS, 4 * SEEDS) if n in reader.SEEDS]
+    read = [n for n in range(SEEDS, 4 * SEEDS) if n in reader.SEEDS or n in leases.SEEDS]
     for seed in [*range(SEEDS), *RARE_SEEDS, *grouped, *read]:
         outcome = run_seed(seed)
         assert not outcome.failure, f"{outcome.failure}\n  python -m tests.sim.run --seed {seed} -v"

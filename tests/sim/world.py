@@ -15,7 +15,7 @@ from halog.core.roles import Role
 from halog.core.settings import Settings, Sync
 from halog.core.table import SYNC, Group, PartitionTable
 from halog.core.tail import holders
-from tests.sim import faults
+from tests.sim import faults, leases
 from tests.sim.checks import Checks
 from tests.sim.client import Client, Request, Transaction
 from tests.sim.coordinator import FakeCoordinator
@@ -114,6 +114,9 @@ class World:
         self.less = is_less(seed)
         if self.unlogged:
             self.settings = msgspec.structs.replace(self.settings, local_sync=Sync.NO_SYNC)
+        self.leased = leases.given(seed) and not self.unlogged
+        if self.leased:
+            self.settings = msgspec.structs.replace(self.settings, **leases.SETTINGS)
         self.engine = Engine(seed, verbose=verbose)
         self.cover = Coverage()
         self.nature = Nature(self.engine.rng, calm=calm)
@@ -173,8 +176,11 @@ class World:
 
     def crash(self, name: str) -> None:
         self.engine.say(f"{name} is killed")
+        process = self.nodes[name].process
         self.nodes[name].crash()
         self.members.changed(name)
+        if self.leased and process is not None:
+            leases.witness(self, process)
 
     def _accept_loss(self) -> None:
         """The operator: what is with nodes that died for good does not come back."""
@@ -262,6 +268,8 @@ class World:
         if self.unlogged:
             self._accept_loss()
         for p in self.processes():
+            if self.leased:
+                leases.reach(self, p)
             faults.resume(self, p)
             p.reader.unstick()
             faults.renew_session(self, p)

@@ -44,6 +44,7 @@ async_replicas = {async_}
 local_sync = "{local_sync}"
 remote_sync = "{remote_sync}"
 quorum = {quorum}
+lease_ttl_ms = {lease_ms}
 [bindings]
 "*" = "p"
 [timing]
@@ -82,6 +83,7 @@ class Cluster:
         remote_sync: str = "NO_SYNC",
         quorum: bool = False,
         stay_ms: int = 30_000,
+        lease_ms: int = 0,
     ) -> None:
         self.site, self.directory, self.nodes = site, directory, nodes
         self.name = f"it{uuid.uuid4().hex[:10]}"
@@ -91,6 +93,7 @@ class Cluster:
             "zone": ", ".join(f'"{n}"' for n in nodes), "partitions": partitions, "sync": sync, "async_": async_,
             "every": every, "keep": keep, "silent_ms": silent_ms, "session_ms": SESSION_MS,
             "local_sync": local_sync, "remote_sync": remote_sync, "quorum": str(quorum).lower(), "stay_ms": stay_ms,
+            "lease_ms": lease_ms,
         }  # fmt: skip
         self.processes: dict[str, Process] = {}
         self.helpers: list[Process] = []

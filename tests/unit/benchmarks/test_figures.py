@@ -6,8 +6,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from benchmarks.figures import Row, Target, median, missed, paired_ratio, percentile, row
 from benchmarks.loop import summary

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from halog.core import events as ev
-from halog.core import records
+from halog.core import events as ev, records
 from halog.core.chain import ChainState
 from halog.core.ids import NO_HASH, NO_TX, EpochId, Member, digest
 from halog.core.outcomes import Outcomes

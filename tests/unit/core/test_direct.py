@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core import events as ev
-from halog.core import held
+from halog.core import events as ev, held
 from halog.core.chain import ChainState
 from halog.core.held import Held
 from halog.core.roles import Role

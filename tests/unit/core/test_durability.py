@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.core import early, records
-from halog.core import events as ev
+from halog.core import early, events as ev, records
 from halog.core.durability import Durability, checked, why_not
 from halog.core.ids import Member
 from halog.core.roles import Role

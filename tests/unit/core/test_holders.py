@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.core import events as ev
-from halog.core import records
+from halog.core import events as ev, records
 from halog.core.election import NEVER
 from halog.core.ids import Member, Position
 from halog.core.roles import Role

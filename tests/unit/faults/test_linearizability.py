@@ -6,8 +6,7 @@ import random
 import time
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.faults.history import FOREVER, Operation, Outcome
 from tests.faults.linearizability import check, counter, register

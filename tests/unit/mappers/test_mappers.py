@@ -10,8 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mappers import ConsistentHash, Mapper, RoundRobin, stable_hash
 from mappers.consistent_hash import share

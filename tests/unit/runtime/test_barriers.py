@@ -114,7 +114,7 @@ def test_many_at_once_share_records(cluster: Cluster, node: Node) -> None:
 
 
 def test_an_unknown_mode_is_refused_by_name(node: Node) -> None:
-    with pytest.raises(RefusedError, match="read='strong' is none of active, local, barrier"):
+    with pytest.raises(RefusedError, match="read='strong' is none of active, local, barrier, lease"):
         node.transaction(read="strong")  # type: ignore[arg-type]
 
 

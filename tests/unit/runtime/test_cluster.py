@@ -53,6 +53,7 @@ def test_the_second_node_reads_what_the_first_created(coordinator: MemoryCoordin
         ({"ring_size": 131_072}, "ring_size"),
         ({"local_sync": "WRITE_NO_SYNC"}, "local_sync"),
         ({"remote_sync": "SYNC"}, "remote_sync"),
+        ({"lease_ttl_ms": 2_000}, "lease_ttl_ms"),
         ({"mapper": "round_robin"}, "round_robin"),
         ({"partitions": 4}, "partitions"),
         ({"partitions": 8}, "partitions"),
@@ -76,3 +77,12 @@ def test_the_name_of_the_file_is_told(coordinator: MemoryCoordinator) -> None:
     create_tables(coordinator, _config())
     with pytest.raises(ConfigError, match=r"^other\.toml: "):
         create_tables(coordinator, replace(_config(ring_size=131_072), source="other.toml"))
+
+
+@pytest.mark.feature("R5")
+def test_a_cluster_without_leases_is_described_as_before_there_were_any(coordinator: MemoryCoordinator) -> None:
+    """Its nodes may be replaced one by one by those that know them."""
+    create_tables(coordinator, _config())
+    found = coordinator.get("policies/default")
+    assert found is not None
+    assert b"lease" not in found.data

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from halog.adapters.memory_store import MemoryStore
 from halog.backend import Found

@@ -17,8 +17,7 @@ from halog.core.table import Group, PartitionTable
 from halog.errors import UnreachableError
 from halog.events import INTRUDER, JOINED, KINDS, LOST, ROLE, TEXT_CHARS, TOO_FEW, Event
 from halog.ports import Noted, TopicPartition
-from halog.runtime import history as history_module
-from halog.runtime import telling as telling_module
+from halog.runtime import history as history_module, telling as telling_module
 from halog.runtime.history import History
 from halog.runtime.telling import Telling
 

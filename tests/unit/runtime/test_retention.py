@@ -48,7 +48,7 @@ def test_the_lowest_hold_bounds_the_trim(connect: Connect) -> None:
     hold(c, "p", "audit", Hold(20, FAR))
     hold(c, "p", "job", Hold(15, FAR))
     assert allowed(c, "p", 30) == 15
-    assert floor(c, "p") == 15
+    assert floor(c, "p") == 15, "not where it was wanted"
     assert allowed(c, "q", 30) == 30, "another partition"
     release(c, "p", "job")
     assert allowed(c, "p", 30) == 20
@@ -66,6 +66,52 @@ def test_what_is_gone_cannot_be_held(connect: Connect) -> None:
     assert hold_the_rest(c, "p", "restore-A", 3, "a copy is restored") == 10
     with pytest.raises(ConfigError, match="before it begins"):
         hold(c, "p", "late", Hold(10, 1))
+
+
+def test_what_was_trimmed_before_anybody_kept_a_floor_cannot_be_held(connect: Connect) -> None:
+    c = connect()
+    with pytest.raises(RefusedError, match="trimmed up to 100"):
+        hold(c, "p", "late", Hold(99, FAR), 100)
+    assert holds(c, "p") == {}
+
+
+def test_the_floor_never_goes_down(connect: Connect) -> None:
+    """Somebody who was replaced long ago may still trim up to where he said."""
+    c = connect()
+    hold(c, "p", "audit", Hold(40, FAR))
+    assert allowed(c, "p", 30) == 30
+    assert allowed(c, "p", 200) == 40
+    release(c, "p", "audit")
+    deposed = connect()
+    assert allowed(deposed, "p", 100) == 100, "and is stopped before it trims"
+    assert allowed(c, "p", 60) == 60
+    with pytest.raises(RefusedError, match="trimmed up to 100"):
+        hold(c, "p", "late", Hold(90, FAR))
+
+
+def test_a_refused_change_leaves_the_hold_as_it_was(connect: Connect) -> None:
+    c = connect()
+    allowed(c, "p", 100)
+    hold(c, "p", "audit", Hold(150, FAR))
+    with pytest.raises(RefusedError):
+        hold(c, "p", "audit", Hold(50, FAR))
+    assert holds(c, "p") == {"audit": Hold(150, FAR)}
+    assert allowed(c, "p", 1_000) == 150
+    trimmed = Interrupted(c, 5, lambda: retention._announce(c, "p", 170))  # behind its first look, in front of its last
+    with pytest.raises(RefusedError):
+        hold(trimmed, "p", "audit", Hold(160, FAR))  # type: ignore[arg-type]
+    assert holds(c, "p") == {"audit": Hold(150, FAR)}
+
+
+def test_a_hold_nobody_can_read_holds_everything(connect: Connect, caplog: pytest.LogCaptureFixture) -> None:
+    c = connect()
+    c.create("holders/p/newer", b'{"offset": 5, "until": "tomorrow"}')
+    with caplog.at_level(logging.WARNING, logger="halog"):
+        assert allowed(c, "p", 30) == 0
+    assert "the hold newer of p cannot be read" in caplog.text
+    assert floor(c, "p") == 0
+    release(c, "p", "newer")
+    assert allowed(c, "p", 30) == 30
 
 
 def test_a_hold_ends_with_its_time_and_that_is_said(
@@ -154,8 +200,26 @@ def test_whoever_comes_in_between_either_is_kept_or_knows(connect: Connect, at: 
     else:
         was_held.append(held(Interrupted(one, at, lambda: trimmed.append(allowed(other, "p", 9)))))
     assert not any(was_held) or max(trimmed, default=0) <= 5
+    assert floor(one, "p") >= max(trimmed, default=0)
+    assert bool(holds(one, "p")) is any(was_held)
     if not trimmed or trimmed == [5]:
-        assert all(was_held)
+        assert all(was_held) or floor(one, "p") > 5
+
+
+@pytest.mark.parametrize("at", range(1, 14))
+def test_a_hold_that_moves_while_the_log_is_trimmed_is_kept_or_is_as_it_was(connect: Connect, at: int) -> None:
+    """Acknowledged at 7, moved to 5 while somebody trims up to 9: 7 stays held whatever becomes of the move."""
+    one, other = connect(), connect()
+    hold(one, "p", "job", Hold(7, FAR))
+    trimmed: list[int] = []
+    moved = True
+    try:
+        hold(Interrupted(one, at, lambda: trimmed.append(allowed(other, "p", 9))), "p", "job", Hold(5, FAR))  # type: ignore[arg-type]
+    except RefusedError:
+        moved = False
+    assert max(trimmed, default=0) <= (5 if moved else 7)
+    assert holds(one, "p")["job"].offset == (5 if moved else 7)
+    assert allowed(other, "p", 9) <= 7
 
 
 def test_a_snapshot_trims_no_further_than_what_is_held() -> None:

@@ -12,8 +12,7 @@ from typing import Annotated, Any
 
 import fastavro
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from halog.errors import FieldTypeError, RecordFormatError
 from halog.schema import Decimals, Ref, TypeInfo, managed

@@ -8,8 +8,7 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from halog.errors import RecordFormatError, SchemaChangedError
 from halog.schema import Decimals, Ref, TypeInfo, managed

@@ -1,0 +1,26 @@
+"""What became of a transaction, as one copy may say it (R4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from halog.core import events as ev
+
+if TYPE_CHECKING:
+    from halog.core.partition import Partition
+
+
+def became_of(p: Partition, e: ev.Asked) -> ev.Result:
+    """The answer of this copy. Where reads may rest on a lease only the active node says "happened": to whoever holds
+    one, the commit may not be visible yet."""
+    lsn, leading = p.outcomes.get(e.tx), p.leading
+    if lsn is not None:
+        told = leading is not None or not p.settings.lease_ms
+        return ev.Happened(lsn) if told else ev.Unknown("only the active node may say")
+    if leading is not None and (acknowledged := leading.acknowledged(e.tx)):
+        return ev.Happened(acknowledged)
+    if p.outcomes.expired(e.tx):
+        return ev.Expired(p.outcomes.horizon)
+    if p.chain.state.led > e.attempt and (leading is None or not leading.knows(e.tx)):
+        return ev.NotHappened()
+    return ev.Unknown("no higher epoch has opened yet")
