@@ -6,6 +6,7 @@ from dataclasses import field
 from decimal import Decimal
 from typing import Annotated, assert_type
 
+import halog
 from halog.schema import Decimals, Ref, Registry, managed
 
 
@@ -33,3 +34,5 @@ assert_type(plane.land(3), int)
 assert_type(plane.mother, Ref[Aircraft] | None)
 assert_type(Jet("N2", 1, engines=4).land(1), int)
 assert_type(Aircraft, type[Aircraft])
+assert_type(halog.Durability(local="NO_SYNC"), halog.Durability)
+assert_type(halog.Durability(remote="SYNC", replicas=2).replicas, int)

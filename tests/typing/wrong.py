@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import halog
 from halog.schema import Binding, managed
 
 
@@ -27,4 +28,6 @@ Aircraft("N1").fly()  # wrong
 distance: str = Aircraft("N1").land(3)  # wrong
 managed(key=3)  # wrong
 managed("tail")  # wrong
+halog.Durability(local="FLUSHED")  # wrong
+halog.Durability("NO_SYNC")  # wrong
 binding: Binding = NoBinding()  # wrong

@@ -108,6 +108,7 @@ def history(cluster: Cluster, partition: str) -> History:
 def check(cluster: Cluster, *loads: Load, copies: bool = True) -> dict[str, History]:
     """Everything acknowledged happened exactly once, where it was said to; every copy holds what the log says; the
     application sees what it did."""
+    wait(lambda: _has_arrived(cluster, loads), "the log has what was acknowledged before it had it")
     histories = {p: history(cluster, p) for p in cluster.partitions()}
     doubled = {tx.hex(): at for h in histories.values() for tx, at in h.ids.items() if len(at) > 1}
     assert not doubled, "transactions that happened twice"
@@ -120,6 +121,20 @@ def check(cluster: Cluster, *loads: Load, copies: bool = True) -> dict[str, Hist
             for node in cluster.table(partition).configured:
                 check_copy(cluster, node, partition, h)
     return histories
+
+
+def _has_arrived(cluster: Cluster, loads: tuple[Load, ...]) -> bool:
+    """A commit that does not wait for the log may still be on its way there."""
+    told: dict[str, int] = defaultdict(int)
+    for load in loads:
+        for partition, lsn in load.acked.values():
+            told[partition] = max(lsn, told[partition])
+    for partition, lsn in told.items():
+        active = cluster.table(partition).active
+        copy = None if active is None else cluster.copies(active.node).get(partition)
+        if copy is None or copy["lsn"] < lsn:
+            return False
+    return True
 
 
 def check_copy(cluster: Cluster, node: str, partition: str, h: History) -> None:
