@@ -270,7 +270,7 @@ class Copy:
     def _flush(self, e: ev.Flush) -> None:
         """Handed to the operating system now; the disk may take its time, outside of all locks."""
         self.objects.save()
-        self.node.run(partial(self._flushed, e.lsn))
+        self.node.run_on_disk(partial(self._flushed, e.lsn))
 
     def _flushed(self, lsn: int) -> None:
         try:

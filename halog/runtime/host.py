@@ -89,6 +89,7 @@ class Host:
         self.members: Membership
         self._lost_at: dict[str, int] = {}  # partition → the offset its copy was rebuilt for last
         self._executor = ThreadPoolExecutor(8, thread_name_prefix="halog-work")
+        self._on_disk = ThreadPoolExecutor(1, thread_name_prefix="halog-disk")  # slow: it keeps no claim waiting
         self._session: LogSession
         self._session_lock = threading.Lock()
         self._ending: LogSession | None = None  # let go of, while its successor is being made
@@ -144,6 +145,11 @@ class Host:
         if not self._closing.is_set():
             self._executor.submit(_logged, work)
 
+    def run_on_disk(self, work: Callable[[], None]) -> None:
+        """The same, on the store's disk."""
+        if not self._closing.is_set():
+            self._on_disk.submit(_logged, work)
+
     def host_all(self, tables: Sequence[tuple[int, PartitionTable]]) -> None:
         """Host these partitions, several at a time: each waits for the log's answers more than it works."""
         with ThreadPoolExecutor(HOSTED_AT_ONCE, thread_name_prefix="halog-host") as pool:
@@ -190,7 +196,8 @@ class Host:
         self.store.wake()
         for thread in self._threads:
             thread.join(5)
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        for pool in (self._executor, self._on_disk):
+            pool.shutdown(wait=True, cancel_futures=True)
         self.snapshots.close()
         for copy in self.copies.values():
             copy.leave()

@@ -59,6 +59,9 @@ class Witness:
                 pass_fds=(pidfd,),
                 start_new_session=True,  # what is typed at the node's terminal is not for it
             )
+        except OSError as e:
+            logger.warning("nobody will witness the end of this process: %s", e)
+            self.registered = ""
         finally:
             os.close(pidfd)
 

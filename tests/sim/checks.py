@@ -174,8 +174,16 @@ class Checks:
         """S1, R7: whoever is waited for has it."""
         self._quorum_has(p, lsn, digest)
         for m in self.sync_set:
-            has = self.held.has(m, lsn, digest)
-            demand(has, f"P1: lsn {lsn} was acknowledged by {p.me.node}, but {m} does not hold it")
+            demand(
+                self._has(m, lsn, digest), f"P1: lsn {lsn} was acknowledged by {p.me.node}, but {m} does not hold it"
+            )
+
+    def _has(self, m: Member, lsn: int, hash_: bytes) -> bool:
+        """Or keeps it for the next epoch (E6): it found this one void while its acknowledgement was on its way."""
+        if self.held.has(m, lsn, hash_):
+            return True
+        tails = (p.partition.tail.run for p in self.world.processes() if p.me == m)
+        return any(r.header.lsn == lsn and digest(records.encode(r)) == hash_ for tail in tails for r in tail)
 
     def _visible(self, p: Process, tx: Transaction, lsn: int) -> None:
         """W7: who says that it happened shows it, or what became of it later."""
@@ -198,7 +206,7 @@ class Checks:
         table = p.partition.table
         need = needed(table, p.name)
         others = [m for m in self.last if m.node != p.name and counts(table, m.node)]
-        have = 1 + len({m.node for m in others if self.held.has(m, lsn, digest)})
+        have = 1 + len({m.node for m in others if self._has(m, lsn, digest)})
         demand(have >= need, f"R7: lsn {lsn} was acknowledged by {p.me.node}: {have} nodes hold it, {need} are needed")
         if need > 1:
             self.world.cover.hit("acknowledged by a quorum")

@@ -38,8 +38,8 @@ def create(node: Node, tail: str, durability: Durability | None = None) -> None:
 class Landings:
     """One aircraft in each partition lands again and again, and does not wait for the log; none waits for another."""
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    def __init__(self, node: Node, durability: Durability | None = LESS) -> None:
+        self.node, self.durability = node, durability
         self.mine = {p: tail for p, (tail,) in tails(node, "less-").items()}
         self.told: dict[str, list[tuple[bytes, int]]] = {p: [] for p in self.mine}
         """(transaction id, lsn) by partition, as told."""
@@ -60,7 +60,7 @@ class Landings:
         assert not any(t.is_alive() for t in self._threads), "a caller never got an answer"
 
     def _run(self, partition: str) -> None:
-        @self.node.transactional(retries=200, durability=LESS)
+        @self.node.transactional(retries=200, durability=self.durability)
         def once() -> Transaction:
             self.node.get(Aircraft, self.mine[partition]).landings += 1
             return self.node.current()

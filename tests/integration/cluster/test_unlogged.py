@@ -8,7 +8,8 @@ from tests.integration.cluster.checker import check
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.load import Load, tails
-from tests.integration.cluster.processes import passes, wait
+from tests.integration.cluster.processes import wait
+from tests.integration.cluster.test_durability import Landings
 from tests.integration.cluster.test_quorum import halog
 
 pytestmark = [pytest.mark.feature("R6"), pytest.mark.timeout(180)]
@@ -84,18 +85,16 @@ def test_those_that_had_it_in_memory_are_started_again_and_it_goes_on_and_says_w
 def test_commits_go_on_while_the_log_stands_still_and_are_in_it_afterwards(unlogged: Cluster) -> None:
     """The broker is stopped for less than a commit may wait for it. A partition whose replica told its position in this
     very epoch waits for the log all the same (E1), so not each of them must go on."""
-    threads = 6
-    with Load(unlogged.client(), "still", threads=threads) as load:
-        load.flows(20)
+    with Landings(unlogged.client(), None) as landings:
         unlogged.site.pause("kafka")
-        before = len(load.acked)
         try:
-            passes(1.5)
-            went_on = len(load.acked) - before
+            landings.go_on()
         finally:
             unlogged.site.resume("kafka")
-        load.flows(20)
-    assert load.errors == []
-    assert went_on > threads, "more than what the log may have acknowledged before it stopped"
     unlogged.whole()
-    check(unlogged, load)
+    for tail in (tail for (tail,) in tails(unlogged.client(), "last-").values()):  # behind all of them
+        goes_on(unlogged, tail)
+    for partition, history in check(unlogged).items():
+        told = landings.told[partition]
+        assert [history.ids[tx] for tx, _ in told] == [[lsn] for _, lsn in told]
+    assert landings.landed() == {p: len(told) for p, told in landings.told.items()}
