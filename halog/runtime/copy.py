@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from halog.backend import Lag, Work
+from halog.backend import Found, Lag, Work
 from halog.core import events as ev
 from halog.core.chain import ChainState
 from halog.core.early import EARLY, as_logged
@@ -371,6 +371,12 @@ class Copy:
         """May this node read its copy without asking anybody? To be looked at behind the value was taken (R5)."""
         leading = self.core.leading
         return leading is not None and self.serving and monotonic_ms() < leading.lease.ends
+
+    def find_leased(self, keys: Sequence[bytes]) -> list[Found | None] | None:
+        """The objects under these index keys, if nobody need be asked: taken in one epoch, whose lease lasts still."""
+        leading = self.core.leading
+        found = [self.objects.find(k) for k in keys]
+        return found if self.leased and leading is self.core.leading else None
 
     def has(self, lsn: int) -> bool:
         """Is everything up to `lsn` visible here, and in the log? (What is shown before that may be lost, and its lsn

@@ -155,10 +155,13 @@ class Membership:
             link.left = True
             self._down(link, "it left")
 
-    def witnessed(self, member: Member, secret: bytes) -> bool:
-        """Somebody tells that the member's process is no more: is it its witness?"""
+    def witnessed(self, member: Member, secret: bytes) -> bool | None:
+        """Somebody tells that the member's process is no more: is it its witness? None: this run is not known here
+        yet, or not any more, and nothing is said of it."""
         link = self.links.get(member.node)
-        if link is None or link.info.member != member or not is_secret(secret, link.info.witness):
+        if link is None or link.info.member != member:
+            return None
+        if not is_secret(secret, link.info.witness):
             return False
         self._down(link, "its host says that its process is no more")
         return True

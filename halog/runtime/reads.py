@@ -84,9 +84,8 @@ class Reads:
         while True:
             copy = self._asker.serving(partition)
             if copy is not None:
-                found = [copy.objects.find(k) for k in keys]
-                held = copy.leased  # looked at when the values were taken; a node that closes says nothing more
-                return found if held and not self._asker.closed else None
+                found = copy.find_leased(keys)
+                return None if self._asker.closed else found  # a node that closes says nothing more
             reply = self._asker.ask(partition, frames.Leased(partition, list(keys)))
             if reply is not None:
                 return reply.items if isinstance(reply, frames.Objects) else None

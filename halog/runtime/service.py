@@ -118,9 +118,10 @@ class Service:
             self.host.control(member, frame)
 
     def _died(self, member: Member, secret: bytes) -> None:
-        if not self.members.witnessed(member, secret):
+        witnessed = self.members.witnessed(member, secret)
+        if witnessed is False:
             raise self._refused(member.node, "its death is told by one who does not know its secret")
-        if self.host is not None:
+        if witnessed and self.host is not None:
             self.host.leasing.died(member)
 
     def on_closed(self, peer: Peer) -> None:
@@ -164,9 +165,8 @@ class Service:
 
     def _leased(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.Leased)
-        copy = self._active(r.partition)
-        items = [copy.objects.find(k) for k in r.keys]
-        return frames.Objects(items) if copy.leased else frames.Unleased()
+        items = self._active(r.partition).find_leased(r.keys)
+        return frames.Unleased() if items is None else frames.Objects(items)
 
     def _reach(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.Reach)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -113,6 +114,22 @@ def test_the_lease_is_renewed_while_the_coordinator_answers_and_no_longer(cluste
     wait_until(lambda: copy.leased, "leased again")
 
 
+def test_what_was_taken_in_an_earlier_epoch_is_not_given_under_a_later_lease(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread was held up between the value and the clock for as long as another epoch lasted."""
+    copy = copy_of(cluster, active(cluster))
+    wait_until(lambda: copy.leased, "leased")
+    with copy.lock:
+        earlier, later = copy.core.leading, SimpleNamespace(lease=SimpleNamespace(ends=1 << 60))
+        assert copy.find_leased([b"key"]) == [None]
+        monkeypatch.setattr(copy.objects, "find", lambda key: setattr(copy.core, "leading", later))
+        try:
+            assert copy.find_leased([b"key"]) is None
+        finally:
+            copy.core.leading = earlier
+
+
 @pytest.mark.feature("R5", "P10")
 def test_a_successor_serves_nothing_before_the_lease_has_ended(cluster: Cluster) -> None:
     """Killed, as far as anybody knows; nobody's word proves it."""
@@ -166,6 +183,8 @@ def test_only_who_knows_the_secret_is_believed(cluster: Cluster) -> None:
     with pytest.raises(FrameError, match="does not know its secret"):
         there.service._control(member, frames.Died(b"guess"))
     assert member in there.members.alive
+    there.service._control(member._replace(incarnation=1), frames.Died(b"guess"))
+    assert member in there.members.alive, "of a run nobody knows here nothing is said"
 
 
 PROGRAM = """
