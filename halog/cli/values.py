@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from halog.backend import Found
+from halog.core.early import lsn_of
 from halog.core.ids import REF_BYTES
 from halog.errors import FieldTypeError, HalogError
 from halog.runtime.schemas import Definitions
@@ -58,7 +59,7 @@ def describe(definitions: Definitions, found: Found) -> dict[str, Any]:
         "key": [fields[name] for name in foreign.parsed.key],
         "fields": fields,
         "ref": found.ref.hex(),
-        "version": found.version,
+        "version": lsn_of(found.version),
         "definition": foreign.type_id.hex(),
     }
 

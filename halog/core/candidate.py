@@ -61,6 +61,8 @@ class Campaign:
         """It was said that these are needed."""
         self.lossy = False
         """What the log may lack is given up with this claim."""
+        self.session_lost = False
+        """Since the last claim; a lease of its epoch must know."""
         self.waits = False
         """Our epoch has opened, and others may still read under leases."""
         self.ahead_since: int | None = None
@@ -243,7 +245,7 @@ class Campaign:
         p = self.p
         self.by_hand_over, self.replaced = self._mine_by_hand_over(), p.table
         self.why = self.causes.because(handed_over=self.by_hand_over)
-        self.claims += 1
+        self.claims, self.session_lost = self.claims + 1, False
         highest = max(p.table.epoch.number, p.chain.state.epoch.number)
         self.epoch = EpochId(highest + 1, p.chain.state.site, nonce(p.me, self.claims))
         usable = [r.member for r in p.table.replicas if r.member in p.alive]
@@ -366,6 +368,8 @@ class Campaign:
         lost = "" if self.by_hand_over else self.why  # who handed over is not removed for that
         p.leading = Leading(p, self.epoch, NodeList(self.replaced, p.me, lost))
         p.leading.begin()
+        if self.session_lost:
+            p.leading.lease.heard(ev.SessionLost())
 
     def append_failed(self, e: ev.AppendFailed) -> None:
         p = self.p

@@ -225,6 +225,8 @@ class Partition:
     def _of_lease(self, e: ev.Renewed | ev.SessionLost) -> None:
         if self.leading is not None:
             self.leading.lease.heard(e)
+        elif isinstance(e, ev.SessionLost):
+            self.campaign.session_lost = True
 
     # --- the log ---
 

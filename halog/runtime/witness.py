@@ -57,8 +57,11 @@ class Witness:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=(pidfd,),
+                bufsize=0,
                 start_new_session=True,  # what is typed at the node's terminal is not for it
             )
+            assert self._process.stdin is not None
+            os.set_blocking(self._process.stdin.fileno(), False)
         except OSError as e:
             logger.warning("nobody will witness the end of this process: %s", e)
             self.registered = ""
@@ -72,6 +75,12 @@ class Witness:
         said = [frames.encode(frame) for frame in (hello, frames.Died(self._secret))]
         data = b"".join(len(frame).to_bytes(4, "big") + frame for frame in said)
         line = json.dumps({"say": b64encode(data).decode(), "to": sorted(addresses)})
-        with suppress(OSError):  # it is gone: nobody is worse off than without one
-            self._process.stdin.write(line.encode() + b"\n")
-            self._process.stdin.flush()
+        self._write(self._process, line.encode() + b"\n")
+
+    def _write(self, process: subprocess.Popen[bytes], line: bytes) -> None:
+        """Whole or not at all, and without waiting: one that is gone, or stopped with a full pipe, leaves nobody worse
+        off than no witness would; half a line would be taken for the beginning of the next."""
+        assert process.stdin is not None
+        with suppress(OSError):
+            if os.write(process.stdin.fileno(), line) < len(line):
+                process.kill()

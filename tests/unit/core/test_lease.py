@@ -177,6 +177,22 @@ def test_that_it_waits_is_told_once_if_it_takes_longer_than_a_moment() -> None:
     assert not core.of(ev.Tell)
 
 
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_session_lost_before_it_serves_bars_its_lease_too(lost: bool) -> None:
+    core = heir()
+    if lost:
+        core.step(ev.SessionLost())
+    core.step(ev.Ticked(), after_ms=WAIT_MS)
+    assert core.is_now(Role.ACTIVE)
+    core.step(ev.Ticked(), after_ms=20)
+    assert bool(core.of(ev.Renew)) is not lost
+    if lost:
+        core.step(ev.Ticked(), after_ms=WAIT_MS - 21)
+        assert not core.of(ev.Renew)
+        core.step(ev.Ticked(), after_ms=21)
+        assert core.of(ev.Append), "the log is asked first"
+
+
 def test_its_own_deadline_to_open_does_not_end_the_wait() -> None:
     core = heir()
     core.p.settings = msgspec.structs.replace(LEASED, start_deadline_ms=10)

@@ -21,7 +21,7 @@ from halog.core.ids import Member
 from halog.errors import FrameError, RefusedError
 from halog.runtime import frames
 from halog.runtime.copy import Copy
-from halog.runtime.witness import is_secret
+from halog.runtime.witness import Witness, is_secret
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node
 from tests.unit.counting import REGISTRY, Counter
@@ -219,6 +219,20 @@ def test_a_killed_process_is_told_by_its_witness_within_a_moment() -> None:
     assert (hello, took < 1.0) == (frames.Hello("c", "A", 7), True)
     assert isinstance(died, frames.Died)
     assert is_secret(died.secret, registered)
+
+
+def test_a_witness_that_is_stopped_holds_up_nobody() -> None:
+    witness = Witness()
+    witness.start()
+    assert witness._process is not None
+    os.kill(witness._process.pid, signal.SIGSTOP)
+    try:
+        for port in range(2_000):  # far more than its pipe takes
+            witness.others(frames.Hello("c", "A", 7), [f"127.0.0.1:{port}"])
+        assert witness._process.poll() is None
+    finally:
+        witness._process.kill()
+        witness._process.wait()
 
 
 def test_a_stopped_process_is_not_told_to_be_dead() -> None:
