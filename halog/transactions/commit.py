@@ -22,7 +22,7 @@ from halog.errors import (
     RefusedError,
 )
 from halog.transactions import work
-from halog.transactions.looked import Versions, untouched, versions
+from halog.transactions.looked import images, untouched
 from halog.transactions.space import Image
 
 if TYPE_CHECKING:
@@ -51,15 +51,15 @@ def prepare(tx: Transaction) -> Presented | None:
     """What `tx` changes, checked; it has its id then. None: it changes nothing and has ended. Raises, and has ended,
     if it cannot commit."""
     try:
-        if not tx.held and untouched(tx.looked.values(), tx.given):
-            if len(tx.looked) > 1 and not tx.unchanged():
-                _validate(tx, versions(tx.given))
-        else:
-            changes, reads = work.compared(tx.entries.values())
-            if changes:
-                return _presented(tx, changes, reads)
-            if len(reads) > 1 and not tx.local and not tx.unchanged():
-                _validate(tx, _by_partition(tx, reads))
+        if tx.looked and not untouched(tx.looked.values(), tx.given):
+            tx.hold()
+        changes, reads = work.compared(tx.held.values())
+        if changes:
+            if tx.looked:
+                changes, reads = work.compared(tx.entries.values())
+            return _presented(tx, changes, reads)
+        if len(reads) + len(tx.looked) > 1 and not tx.local and not tx.unchanged():
+            _validate(tx, reads)
     except HalogError as error:
         _end(tx, error)
         raise
@@ -138,22 +138,22 @@ def _presented(tx: Transaction, changes: Mapping[bytes, Sequence[Write]], reads:
     return Presented(partition, Work(tuple(reads.items()), tuple(writes)), after)
 
 
-def _validate(tx: Transaction, reads: Mapping[str, Versions]) -> None:
-    for partition, here in reads.items():
+def _validate(tx: Transaction, reads: Mapping[bytes, int]) -> None:
+    for partition, here in _by_partition(tx, reads).items():
         try:
             tx.backend.validate(partition, here.items())
         except ConflictError as error:
             raise _named(tx, partition, error)  # noqa: B904 - the same error, told better
 
 
-def _by_partition(tx: Transaction, reads: Versions) -> Mapping[str, Versions]:
-    entries = tx.entries
-    names = {e.partition for e in entries.values()}
-    if len(names) == 1:
-        return dict.fromkeys(names, reads)
-    found: dict[str, dict[bytes, int]] = {name: {} for name in names}
+def _by_partition(tx: Transaction, reads: Mapping[bytes, int]) -> Mapping[str, Mapping[bytes, int]]:
+    """With what was only looked at."""
+    held = tx.held
+    found: dict[str, dict[bytes, int]] = {}
     for key, version in reads.items():
-        found[entries[key].partition][key] = version
+        found.setdefault(held[key].partition, {})[key] = version
+    for image in images(tx.given):
+        found.setdefault(image.partition, {})[image.key] = image.version
     return found
 
 

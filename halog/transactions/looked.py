@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 from operator import is_
 from typing import TYPE_CHECKING, Any, Final
@@ -25,7 +25,6 @@ from halog.transactions.space import Image, Space
 if TYPE_CHECKING:
     from halog.transactions.reading import Reading
 
-Versions = Mapping[bytes, int]
 _refs: Final = sys.getrefcount
 
 
@@ -86,14 +85,6 @@ def untouched(objects: Collection[Any], given: Sequence[Any]) -> bool:
     dicts = [obj.__dict__ for obj in objects]
     now = chain.from_iterable(map(dict.values, dicts))
     return sum(map(len, dicts)) == len(given) and all(map(is_, now, given))
-
-
-def versions(given: Sequence[Any]) -> Mapping[str, Versions]:
-    """What was read, by partition."""
-    found: dict[str, dict[bytes, int]] = {}
-    for image in images(given):
-        found.setdefault(image.partition, {})[image.key] = image.version
-    return found
 
 
 def let_go(objects: Collection[Any]) -> None:

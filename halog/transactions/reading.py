@@ -58,6 +58,14 @@ class Reading:
     """What a call under way has touched."""
     pinned: Entry | None = None
     """The object of a call under way: the call may only reach its partition."""
+    special = False
+    """Any of the above: reads take the longer way."""
+    seen: object = NOTHING
+    """The one of `Backend.states` during which everything was read; None: there is no such one."""
+    life: Life | None = None
+    """What objects only looked at know this transaction by."""
+    quick: Life | None = None
+    """The same while looks may be quick."""
     lag: Lag | None = None
     """How far the copy was behind at the last read, with `read="local"`."""
 
@@ -65,19 +73,13 @@ class Reading:
         self.space = space
         self.backend: Backend = space.backend
         self.states = self.backend.states
-        self.seen: object = NOTHING
-        """The one of `states` during which everything was read; None: there is no such one."""
         self.held: dict[bytes, Entry] = {}
+        """Objects that have an entry, by index key: the first, those that could be changed in place, and whatever was
+        changed otherwise than by an assignment."""
         self.looked: dict[bytes, Any] = {}
-        """Objects of which nothing but a look was wanted yet, by index key: they have no entry."""
+        """All others, of which nothing but a look was wanted yet."""
         self.given: list[Any] = []
         """What those were given, one after the other: each one's values, and its bond."""
-        self.life: Life | None = None
-        """What they know this transaction by."""
-        self.quick: Life | None = None
-        """The same while any first look may be quick: it is not special, and no key has an entry."""
-        self.special = False
-        """Is it any of the unusual ones above? Then reads take the longer way."""
         self.expected: dict[bytes, int] = {}
         """Versions the initiator has read and this side has not looked at."""
 
@@ -124,7 +126,7 @@ class Reading:
         seen = self.seen
         if seen is None or seen is NOTHING:
             return False
-        partition = next(iter(self.held.values())).partition if self.held else self.given[-1].image.partition
+        partition = next(iter(self.held.values())).partition
         return self.backend.is_active(partition) and self.states.get(partition) is seen
 
     # --- verbs ---
@@ -149,7 +151,7 @@ class Reading:
         obj = self.looked.get(route.key)
         if obj is None:
             image, state, life = route.image, self.states.get(route.partition, NOTHING), self.quick
-            if image.state is not state or life is None or not image.flat:
+            if image.state is not state or life is None or not image.flat or route.key in self.held:
                 return self._find_at(cls, route)
             if state is not self.seen:
                 self.seen = None
@@ -181,9 +183,9 @@ class Reading:
         if self.special:
             return self.read(route.key, route.partition).get()
         image = self._current(route)
-        if image is None or not image.flat:
+        if image is None or not image.flat or not self.held:  # most that change something read one object
             entry = Entry(self, route.key, route.partition, image, None if image is None else image.ref)
-            self.entries[route.key] = entry
+            self.held[route.key] = entry
             return entry.get()
         return self._look(route.key, image)
 
@@ -191,7 +193,7 @@ class Reading:
         life = self.life
         if life is None:
             life = self.life = Life(weakref.ref(self), Reading, self.space, ROLLED_BACK)
-        self.quick = None if self.held else life
+        self.quick = life
         self.looked[key] = obj = _new(image.cls)
         obj.__dict__ = d = image.values.copy()
         d[BINDING] = Bond(life, image)

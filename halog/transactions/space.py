@@ -74,7 +74,7 @@ class Image(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; plain val
     def __post_init__(self) -> None:
         if self.info is not None:
             self.mutable, self.flat, self.cls = self.info.mutable, self.info.flat, self.info.cls
-        if not self.mutable:
+        if not self.mutable and BINDING not in self.values:
             self.values = _with_room(self.cls, self.values)
         self.size = len(self.values)
 
@@ -184,12 +184,12 @@ class Space:
         now = obj.__dict__
         if now.keys() != before.values.keys():
             return None
-        values = {name: now[name] for name in before.values if name != BINDING}
+        values = _with_room(before.cls, {name: now[name] for name in before.values})
         types = [*map(type, values.values())]
         if types != before.plain:
-            if before.plain is not None or not _PLAIN.issuperset(types):
+            if before.plain is not None or not _PLAIN.issuperset(types[:-1]):
                 return None
-            if [*types, object] != [*map(type, before.values.values())]:
+            if types != [*map(type, before.values.values())]:
                 return None
         image = Image(before.key, before.partition, before.ref, ABSENT, info, values, data)
         image.plain = types

@@ -17,6 +17,7 @@ from halog.errors import FieldTypeError, NotFoundError, NoTransactionError
 from halog.schema import Registry, managed
 from halog.testing.memory import MemoryCluster
 from halog.testing.nodes import MemoryNode
+from halog.transactions import Transaction
 from tests.unit.transactions.model import REGISTRY, Account, Aircraft, Glider, Plain
 
 pytestmark = pytest.mark.feature("D1")
@@ -62,6 +63,11 @@ def warm(node: MemoryNode, *numbers: int) -> None:
     with node.transaction() as tx:
         for n in numbers:
             tx.find(Plain, n)
+
+
+def something(tx: Transaction) -> None:
+    """A transaction's first object has an entry from the start."""
+    assert tx.find(Plain, 1000) is None
 
 
 def texts(node: MemoryNode, *numbers: int) -> list[str]:
@@ -130,6 +136,7 @@ def test_two_open_transactions_have_objects_of_their_own(here: MemoryNode) -> No
     warm(here, 0)
     one, two = here.transaction(), here.transaction()
     one.begin(), two.begin()
+    something(one), something(two)
     a, b = one.get(Plain, 0), two.get(Plain, 0)
     assert a is not b
     a.text = "new"
@@ -151,12 +158,14 @@ def test_an_equal_value_of_a_wrong_type_is_refused(here: MemoryNode, value: Any)
     with here.transaction() as tx:
         tx.get(Aircraft, "N1")
     with pytest.raises(FieldTypeError, match="landings"), here.transaction() as tx:
+        something(tx)
         tx.get(Aircraft, "N1").landings = value
 
 
 def test_an_equal_value_of_other_bytes_is_written(here: MemoryNode) -> None:
     here.load([Glider("G1", span=0.0)])
     with here.transaction() as tx:
+        something(tx)
         tx.get(Glider, "G1").span = -0.0
     assert tx.lsn is not None
     with here.transaction() as tx:
@@ -176,6 +185,7 @@ def test_a_deleted_attribute_is_its_default_again(here: MemoryNode) -> None:
     here.load([Plain(0, "a"), Plain(1, "b")])
     warm(here, 0, 1)
     with here.transaction() as tx:
+        something(tx)
         del tx.get(Plain, 0).text
         tx.get(Plain, 1)._note = 5  # type: ignore[attr-defined]
     assert texts(here, 0, 1) == ["", "b"]
@@ -199,6 +209,7 @@ def test_base_and_subclass_lead_to_one_object(here: MemoryNode) -> None:
     here.load([Glider("G1"), Aircraft("N1")])
     for _ in range(2):
         with here.transaction() as tx:
+            something(tx)
             assert tx.get(Aircraft, "G1") is tx.get(Glider, "G1")
             assert tx.find(Glider, "N1") is None
             with pytest.raises(NotFoundError):
@@ -209,8 +220,9 @@ def test_base_and_subclass_lead_to_one_object(here: MemoryNode) -> None:
 def test_an_object_that_outlives_its_transaction_knows_how_that_ended(node: MemoryNode) -> None:
     node.load([Aircraft("N1")])
     with node.transaction() as tx:
+        something(tx)
         obj = tx.get(Aircraft, "N1")
-        ref = tx.ref(obj)
+    ref = node.ref(obj)
     with pytest.raises(NoTransactionError, match=r"Aircraft 'N1'.* has committed"):
         obj.land(5)
     del tx
@@ -219,9 +231,11 @@ def test_an_object_that_outlives_its_transaction_knows_how_that_ended(node: Memo
     with pytest.raises(NoTransactionError, match="would be lost"):
         obj.miles = 5
     assert node.ref(obj) == ref
-    with pytest.raises(KeyError), node.transaction():
-        obj = node.get(Aircraft, "N1")
+    with pytest.raises(KeyError), node.transaction() as tx:
+        something(tx)
+        obj = tx.get(Aircraft, "N1")
         raise KeyError
+    del tx
     with pytest.raises(NoTransactionError, match="was rolled back"):
         obj.land(5)
 
@@ -229,6 +243,7 @@ def test_an_object_that_outlives_its_transaction_knows_how_that_ended(node: Memo
 def test_a_copy_is_not_the_object(node: MemoryNode) -> None:
     node.load([Aircraft("N1")])
     with node.transaction() as tx:
+        something(tx)
         obj = tx.get(Aircraft, "N1")
         shallow = copy.copy(obj)
         with pytest.raises(NoTransactionError, match="is a copy"):
@@ -237,6 +252,7 @@ def test_a_copy_is_not_the_object(node: MemoryNode) -> None:
             tx.delete(shallow)
         assert tx.ref(shallow) == tx.ref(obj)
     with node.transaction() as tx:
+        something(tx)
         obj = tx.get(Aircraft, "N1")
         assert copy.deepcopy(obj).land(7) == 7
         assert obj.miles == 0
@@ -284,6 +300,7 @@ def test_a_class_with_a_say_in_assignments_keeps_it() -> None:
         own.load([Guarded(1, 5)])
         for level in (6, 7):
             with own.transaction() as tx:
+                tx.find(Receiver, 1000)
                 found = tx.get(Guarded, 1)
                 with pytest.raises(ValueError, match="not this level"):
                     found.level = -1
@@ -301,6 +318,7 @@ def test_what_nobody_holds_is_gone_with_its_transaction(here: MemoryNode) -> Non
     gc.disable()
     try:
         with here.transaction() as tx:
+            something(tx)
             dropped, kept = weakref.ref(tx.get(Plain, 0)), tx.get(Plain, 1)
             assert dropped() is not None
         assert dropped() is None
@@ -314,6 +332,7 @@ def test_a_transaction_that_is_never_ended_can_be_freed(here: MemoryNode) -> Non
     here.load([Aircraft("N1")])
     tx = here.transaction()
     tx.begin()
+    something(tx)
     obj, gone = tx.get(Aircraft, "N1"), weakref.ref(tx)
     del tx
     gc.collect()
@@ -326,4 +345,5 @@ def test_an_object_only_looked_at_costs_the_collector_one_thing(here: MemoryNode
     here.load([Plain(0, "text"), Plain(1)])
     warm(here, 0, 1)
     with here.transaction() as tx:
+        something(tx)
         assert not any(gc.is_tracked(vars(tx.get(Plain, n))) for n in (0, 1))
