@@ -1,8 +1,9 @@
 """The reading half of a transaction: its identity map, and the verbs that only look.
 
 Never changes an object and knows neither begin nor end. The theory: an index key leads to one `Entry`, an entry to one
-Python object, so the same object read twice is the same Python object. What was read is remembered with its version;
-that is all a commit needs to notice that somebody else was faster.
+Python object, so the same object read twice is the same Python object. Most entries are made late (`looked`): until
+somebody needs one, the key leads to the object, and its binding to what it was made from. What was read is remembered
+with its version; that is all a commit needs to notice that somebody else was faster.
 """
 
 from __future__ import annotations
