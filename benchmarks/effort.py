@@ -20,6 +20,7 @@ class Effort:
     kills: int = 20
     pauses: int = 5
     transfers: int = 100  # the target is a p99
+    patience: int = 3  # rounds for each that counts, while the host takes the CPUs away (`calm`): 25 minutes at worst
     quick: bool = False
 
 
@@ -36,5 +37,6 @@ QUICK = Effort(
     kills=3,
     pauses=1,
     transfers=5,
+    patience=1,
     quick=True,
 )

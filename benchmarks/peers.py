@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.calm import Calm
 from benchmarks.compared import comparisons, figures
 from benchmarks.effort import FULL, QUICK, Effort
 from benchmarks.figures import Row, missed
@@ -67,12 +68,12 @@ def ask(place: Path, script: Sequence[str], out: Path, effort: Effort) -> None:
         say(f"{script[0]} took longer than {PART_S} s: its rows are missing")
 
 
-def ours(effort: Effort) -> list[Row]:
-    """halog's own figures."""
+def ours(effort: Effort) -> tuple[list[Row], Calm]:
+    """halog's own figures, and how calm it was."""
     directory = Path(tempfile.mkdtemp(prefix="halog-peers-"))
-    scene = Scene(directory)
+    scene = Scene(directory, patience=effort.patience)
     try:
-        return measure(scene, ["reads", "policies", "failover", "restore", "transfer", "freeze"], effort)
+        return measure(scene, ["reads", "policies", "failover", "restore", "transfer", "freeze"], effort), scene.calm
     finally:
         scene.close()
         shutil.rmtree(directory, ignore_errors=True)
@@ -92,12 +93,12 @@ def main(argv: Sequence[str]) -> int:
     out.unlink(missing_ok=True)
     for script in BEFORE:
         ask(place, script, out, effort)
-    own = ours(effort)
+    own, calm = ours(effort)
     for script in AFTER:
         ask(place, script, out, effort)
     lines = out.read_text().splitlines() if out.exists() else []
     rows = comparisons(own, figures(json.loads(line) for line in lines))
-    found = document(rows, time.monotonic() - begin, effort)
+    found = document(rows, time.monotonic() - begin, effort, calm)
     (ROOT / "build" / "bench-peers.json").write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found)) if args.format == "json" else show(rows, found, "peer")
     for r in missed(rows):

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import suite_commit, suite_failover, suite_objects, suite_policies, suite_restore, suite_roles
+from benchmarks.calm import Calm
 from benchmarks.effort import FULL, QUICK, Effort
 from benchmarks.figures import Row, missed
 from benchmarks.processes import ROOT, Child
@@ -97,13 +98,15 @@ def machine() -> dict[str, object]:
     return {"cpus": len(model), "cpu": model[0] if model else "", "python": platform.python_version()}
 
 
-def document(rows: list[Row], seconds: float, effort: Effort) -> dict[str, object]:
-    """What is written to build/bench.json."""
+def document(rows: list[Row], seconds: float, effort: Effort, calm: Calm) -> dict[str, object]:
+    """What is written to build/bench.json; `stolen`: the largest share of the CPUs' time the host took from a round
+    that counts, and how many more rounds were measured and do not."""
     return {
         "ok": not missed(rows),
         "quick": effort.quick,
         "seconds": round(seconds, 1),
         "machine": machine(),
+        "stolen": {"worst": round(calm.worst, 3), "again": calm.again},
         "rows": [r.to_dict() for r in rows],
     }
 
@@ -114,7 +117,7 @@ def main(argv: list[str]) -> int:
     effort = QUICK if args.quick else FULL
     directory = Path(tempfile.mkdtemp(prefix="halog-bench-"))
     begin = time.monotonic()
-    scene = Scene(directory, switch_interval_ms=args.switch_interval_ms)
+    scene = Scene(directory, switch_interval_ms=args.switch_interval_ms, patience=effort.patience)
     try:
         rows = measure(scene, args.names, effort)
     except BaseException:
@@ -125,7 +128,7 @@ def main(argv: list[str]) -> int:
         scene.close()
         if not args.keep:
             shutil.rmtree(directory, ignore_errors=True)
-    found = document(rows, time.monotonic() - begin, effort)
+    found = document(rows, time.monotonic() - begin, effort, scene.calm)
     path = ROOT / "build" / "bench.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(found, indent=1) + "\n")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.calm import Calm
 from benchmarks.processes import Child
 from halog.config import (
     ApplicationConfig,
@@ -39,8 +40,9 @@ def wait_until(what: str, holds: Callable[[], bool], seconds: float = WAIT_S) ->
 class Scene:
     """Everything a suite needs; `close` ends it all."""
 
-    def __init__(self, directory: Path, *, switch_interval_ms: float = 0.0) -> None:
+    def __init__(self, directory: Path, *, switch_interval_ms: float = 0.0, patience: int = 1) -> None:
         self.directory = directory
+        self.calm = Calm(patience)
         self.logs = directory / "logs"
         self.logs.mkdir(parents=True, exist_ok=True)
         self.switch_interval_ms = switch_interval_ms

@@ -45,7 +45,7 @@ def run(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
     for case in (SYNC, ASYNC):
         apps["A"].ask("prepare", kind=case.kind, clients=MANY)
         for clients in (1, MANY):
-            rows += _case(case, clients, raw[case.kind], apps, effort)
+            rows += _case(case, clients, raw[case.kind], apps, effort, scene)
     for child in raw.values():
         scene.end(child)
     scene.end(scene.children["raw-replica"])
@@ -61,17 +61,22 @@ def _raw(scene: Scene) -> dict[str, Child]:
     return {SYNC.kind: sync, ASYNC.kind: plain}
 
 
-def _case(case: Case, clients: int, raw: Child, apps: dict[str, Child], effort: Effort) -> list[Row]:
+def _case(case: Case, clients: int, raw: Child, apps: dict[str, Child], effort: Effort, scene: Scene) -> list[Row]:
     """Baseline, active node (threads, then tasks), client node, baseline, …: all of a round within the same seconds."""
-    results: dict[str, list[dict[str, Any]]] = {"raw": [], "A": [], "tasks": [], "client": []}
     raw.ask(case.baseline, clients=clients, seconds=WARM_S)
     apps["A"].ask("commits", kind=case.kind, clients=clients, seconds=WARM_S)
-    for _ in range(effort.runs if clients == 1 else effort.runs_of_many):
-        results["raw"].append(raw.ask(case.baseline, clients=clients, seconds=effort.seconds))
-        asked = {"kind": case.kind, "clients": clients, "seconds": effort.seconds}
-        results["A"].append(apps["A"].ask("commits", **asked))
-        results["tasks"].append(apps["A"].ask("commits_of_tasks", **asked))
-        results["client"].append(apps["client"].ask("commits", **asked))
+    asked = {"kind": case.kind, "clients": clients, "seconds": effort.seconds}
+
+    def measure(_: int) -> dict[str, dict[str, Any]]:
+        return {
+            "raw": raw.ask(case.baseline, clients=clients, seconds=effort.seconds),
+            "A": apps["A"].ask("commits", **asked),
+            "tasks": apps["A"].ask("commits_of_tasks", **asked),
+            "client": apps["client"].ask("commits", **asked),
+        }
+
+    rounds = scene.calm.rounds(effort.runs if clients == 1 else effort.runs_of_many, measure)
+    results = {who: [r[who] for r in rounds] for who in rounds[0]}
     return [
         *(_latency(case, clients, results, part) for part in (0.5, 0.99)),
         _throughput(case, clients, results, "A", ACTIVE),

@@ -22,11 +22,13 @@ def reads(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
     a = apps["A"]
     a.ask("load", kind="Kept", first=0, count=READ_OBJECTS)
     asked = {"kind": "Kept", "per_transaction": READS_EACH, "seconds": effort.read_seconds}
-    first, again, plain = [], [], []
-    for _ in range(effort.runs):
-        plain.append(a.ask("plain_reads", objects=READ_OBJECTS, seconds=effort.read_seconds / 2)["per_s"])
-        first.append(a.ask("reads", objects=READ_OBJECTS, **asked)["per_s"])
-        again.append(a.ask("reads", objects=AGAIN, **asked)["per_s"])
+
+    def measure(_: int) -> tuple[float, float, float]:
+        plain = a.ask("plain_reads", objects=READ_OBJECTS, seconds=effort.read_seconds / 2)["per_s"]
+        first = a.ask("reads", objects=READ_OBJECTS, **asked)["per_s"]
+        return plain, first, a.ask("reads", objects=AGAIN, **asked)["per_s"]
+
+    plain, first, again = zip(*scene.calm.rounds(effort.runs, measure), strict=True)
     target = Target(200_000, "value", "higher", hard=True)
     name, where = "local read in a transaction of 1,000", "the active node"
     return [
@@ -38,11 +40,13 @@ def reads(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
 def load(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
     """`node.load`; the baseline encodes the same objects with fastavro and produces one record each."""
     raw = scene.raw("raw-bulk", "raw.bulk")
-    values, baselines = [], []
-    for i in range(max(3, effort.runs - 2)):
-        baselines.append(raw.ask("bulk", count=effort.load_objects)["per_s"])
+
+    def measure(i: int) -> tuple[float, float]:
+        baseline = raw.ask("bulk", count=effort.load_objects)["per_s"]
         done = apps["A"].ask("load", kind="Spare", first=i * effort.load_objects, count=effort.load_objects)
-        values.append(done["per_s"])
+        return baseline, done["per_s"]
+
+    baselines, values = zip(*scene.calm.rounds(max(3, effort.runs - 2), measure), strict=True)
     scene.end(raw)
     target = Target(30_000, "value", "higher", hard=True)
     return [row("node.load", "objects/s", values, baselines, target=target, client_in="the active node")]

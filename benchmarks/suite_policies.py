@@ -49,21 +49,26 @@ def run(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
         raw = scene.start(f"raw-{case.kind}", "raw-pusher", bootstrap=scene.info.bootstrap, topic=case.topic, port=port)
         nodes["A"].ask("prepare", kind=case.kind, clients=MANY)
         for clients in (1, MANY):
-            rows += _case(case, clients, raw, nodes["A"], effort)
+            rows += _case(case, clients, raw, nodes["A"], effort, scene)
         scene.end(raw)
     scene.end_all()
     return rows
 
 
-def _case(case: Case, clients: int, raw: Child, active: Child, effort: Effort) -> list[Row]:
-    results: dict[str, list[dict[str, Any]]] = {"raw": [], ACTIVE: [], TASKS: []}
+def _case(case: Case, clients: int, raw: Child, active: Child, effort: Effort, scene: Scene) -> list[Row]:
     raw.ask(case.baseline, clients=clients, seconds=WARM_S)
     active.ask("commits", kind=case.kind, clients=clients, seconds=WARM_S)
-    for _ in range(effort.runs if clients == 1 else effort.runs_of_many):
-        asked = {"kind": case.kind, "clients": clients, "seconds": effort.seconds}
-        results["raw"].append(raw.ask(case.baseline, clients=clients, seconds=effort.seconds))
-        results[ACTIVE].append(active.ask("commits", **asked))
-        results[TASKS].append(active.ask("commits_of_tasks", **asked))
+    asked = {"kind": case.kind, "clients": clients, "seconds": effort.seconds}
+
+    def measure(_: int) -> dict[str, dict[str, Any]]:
+        return {
+            "raw": raw.ask(case.baseline, clients=clients, seconds=effort.seconds),
+            ACTIVE: active.ask("commits", **asked),
+            TASKS: active.ask("commits_of_tasks", **asked),
+        }
+
+    rounds = scene.calm.rounds(effort.runs if clients == 1 else effort.runs_of_many, measure)
+    results = {who: [r[who] for r in rounds] for who in rounds[0]}
     made = []
     for who in (ACTIVE, TASKS):
         title = f"{case.name}, {clients} client{'s' if clients > 1 else ''}"

@@ -35,13 +35,14 @@ def run(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
 
 
 def _cold(scene: Scene, config: Path, active: Child, effort: Effort) -> Row:
-    values, baselines = [], []
-    for i in range(effort.restores):
+    def measure(i: int) -> tuple[float, float]:
         reader = scene.raw(f"raw-consume{i}", "raw.bulk")
-        baselines.append(reader.ask("consume", topic="restore.kept.state", count=effort.restore_objects)["s"])
+        baseline = reader.ask("consume", topic="restore.kept.state", count=effort.restore_objects)["s"]
         scene.end(reader)
         _forget(scene, "B")
-        values.append(_opened(scene, config, active, f"cold{i}"))
+        return baseline, _opened(scene, config, active, f"cold{i}")
+
+    baselines, values = zip(*scene.calm.rounds(effort.restores, measure), strict=True)
     name = f"cold restore of {effort.restore_objects:,} objects of 200 bytes"
     target = Target(3, "ratio", hard=True)
     return row(name, "s", values, baselines, target=target, client_in="the fresh node")
@@ -59,16 +60,19 @@ def _opened(scene: Scene, config: Path, active: Child, process: str) -> float:
 
 def _warm(scene: Scene, config: Path, active: Child, effort: Effort) -> Row:
     """B has a full store; while it is away, `missed` single commits are made."""
-    values, baselines = [], []
-    for i in range(effort.restores):
+
+    def measure(i: int) -> tuple[float, float]:
         begin = active.ask("lsn", partition=PARTITION)
         active.ask("many", kind="Kept", clients=16, count=effort.missed)
-        values.append(_opened(scene, config, active, f"warm{i}"))
+        value = _opened(scene, config, active, f"warm{i}")
         missed = active.ask("lsn", partition=PARTITION)["lsn"] - begin["lsn"]
         reader = scene.raw(f"raw-missed{i}", "raw.bulk")
         asked = {"topic": "restore.kept.log", "count": missed, "offset": begin["next_offset"]}
-        baselines.append(reader.ask("consume", **asked)["s"])
+        baseline = reader.ask("consume", **asked)["s"]
         scene.end(reader)
+        return baseline, value
+
+    baselines, values = zip(*scene.calm.rounds(effort.restores, measure), strict=True)
     name = f"warm restart of the same, {effort.missed:,} commits missed"
     return row(name, "s", values, baselines, client_in="the restarted node")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -27,7 +28,9 @@ def verdict(row: Row) -> str:
 def show(rows: Sequence[Row], document: Mapping[str, object], beside: str = "raw") -> None:
     """Print it; `beside` heads the baselines."""
     what = "raw Kafka from Python" if beside == "raw" else "its peers"
-    table = Table(title=f"halog beside {what} ({document['seconds']} s, medians over runs)")
+    stolen: Any = document["stolen"]
+    taken = f"the host took at most {stolen['worst']:.0%} of the CPUs in a round that counts, {stolen['again']} do not"
+    table = Table(title=f"halog beside {what} ({document['seconds']} s, medians over runs; {taken})")
     table.add_column("what", overflow="fold")
     for name in ("halog", beside, "ratio"):
         table.add_column(name, justify="right", no_wrap=True)

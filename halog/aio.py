@@ -190,10 +190,8 @@ class Transaction:
         await self._settled(presented, lsn)
 
     def _commits_here(self) -> bool:
-        entries, is_active = self.sync.entries.values(), self.sync.backend.is_active
-        if len(entries) == 1:
-            return is_active(next(iter(entries)).partition)
-        return bool(entries) and all(map(is_active, {e.partition for e in entries}))
+        partitions = self.sync.partitions()
+        return bool(partitions) and all(map(self.sync.backend.is_active, partitions))
 
     async def _settled(self, presented: commits.Presented, lsn: int | None) -> None:
         if lsn is not None:

@@ -36,6 +36,7 @@ def call(tx: Reading, entry: Entry, obj: Any, name: str, args: tuple[Any, ...], 
 def _here(
     tx: Reading, entry: Entry, obj: Any, method: MethodInfo, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
+    tx.hold()  # what has no entry could be changed unsaved
     saved = tx.saved = Saved()
     saved.touch(entry)
     tx.pinned, special, tx.special = entry, tx.special, True

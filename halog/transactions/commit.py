@@ -22,6 +22,7 @@ from halog.errors import (
     RefusedError,
 )
 from halog.transactions import work
+from halog.transactions.looked import images, untouched
 from halog.transactions.space import Image
 
 if TYPE_CHECKING:
@@ -50,10 +51,14 @@ def prepare(tx: Transaction) -> Presented | None:
     """What `tx` changes, checked; it has its id then. None: it changes nothing and has ended. Raises, and has ended,
     if it cannot commit."""
     try:
-        changes, reads = work.compared(tx.entries.values())
+        if tx.looked and not untouched(tx.looked.values(), tx.given):
+            tx.hold()
+        changes, reads = work.compared(tx.held.values())
         if changes:
+            if tx.looked:
+                changes, reads = work.compared(tx.entries.values())
             return _presented(tx, changes, reads)
-        if len(reads) > 1 and not tx.local and not tx.unchanged():
+        if len(reads) + len(tx.looked) > 1 and not tx.local and not tx.unchanged():
             _validate(tx, reads)
     except HalogError as error:
         _end(tx, error)
@@ -145,13 +150,13 @@ def _validate(tx: Transaction, reads: Mapping[bytes, int]) -> None:
 
 
 def _by_partition(tx: Transaction, reads: Mapping[bytes, int]) -> Mapping[str, Mapping[bytes, int]]:
-    entries = tx.entries
-    names = {e.partition for e in entries.values()}
-    if len(names) == 1:
-        return dict.fromkeys(names, reads)
-    found: dict[str, dict[bytes, int]] = {name: {} for name in names}
+    """With what was only looked at."""
+    held = tx.held
+    found: dict[str, dict[bytes, int]] = {}
     for key, version in reads.items():
-        found[entries[key].partition][key] = version
+        found.setdefault(held[key].partition, {})[key] = version
+    for image in images(tx.given):
+        found.setdefault(image.partition, {})[image.key] = image.version
     return found
 
 

@@ -67,8 +67,11 @@ class Entry(msgspec.Struct, eq=False):  # one is made with every object read: ha
             assert image is not None
             cls, values = image.cls, image.fresh()
         self.obj = obj = _new(cls)
-        d = obj.__dict__
-        d.update(values)
+        if image is not None and image.values is values and image.flat:
+            obj.__dict__ = d = values.copy()
+        else:
+            d = obj.__dict__
+            d.update(values)
         d[BINDING] = self
 
     def detach(self) -> None:

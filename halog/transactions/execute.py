@@ -13,7 +13,7 @@ from halog.errors import NotActiveError, NotFoundError, RemoteCallError
 from halog.schema.registry import Registry
 from halog.transactions import failures, work
 from halog.transactions.context import CURRENT
-from halog.transactions.space import Route, Space
+from halog.transactions.space import Space
 from halog.transactions.writing import Transaction
 
 
@@ -55,7 +55,7 @@ def _run(tx: Transaction, partition: str, invocation: Invocation) -> Invoked:
 
 
 def _result(tx: Transaction, partition: str, invocation: Invocation) -> bytes:
-    entry = tx.entries.get(invocation.key) or tx.read(Route(invocation.key, partition))
+    entry = tx.entries.get(invocation.key) or tx.read(invocation.key, partition)
     obj = entry.get()
     if obj is None:
         raise NotFoundError(f"{tx.space.name_of(invocation.key)} does not exist", key=invocation.key)

@@ -1,12 +1,14 @@
 """The reading half of a transaction: its identity map, and the verbs that only look.
 
 Never changes an object and knows neither begin nor end. The theory: an index key leads to one `Entry`, an entry to one
-Python object, so the same object read twice is the same Python object. What was read is remembered with its version;
-that is all a commit needs to notice that somebody else was faster.
+Python object, so the same object read twice is the same Python object. Most entries are made late (`looked`): until
+somebody needs one, the key leads to the object, and its binding to what it was made from. What was read is remembered
+with its version; that is all a commit needs to notice that somebody else was faster.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
@@ -20,7 +22,8 @@ from halog.schema.reference import Ref
 from halog.transactions import calls
 from halog.transactions.calls import Saved
 from halog.transactions.entry import Entry
-from halog.transactions.space import Route, Space
+from halog.transactions.looked import Bond, Life, images
+from halog.transactions.space import Image, Route, Space
 from halog.transactions.work import cross_partition
 
 T = TypeVar("T")
@@ -65,16 +68,45 @@ class Reading:
     """Any of the above: reads take the longer way."""
     seen: object = NOTHING
     """The one of `Backend.states` during which everything was read; None: there is no such one."""
+    life: Life | None = None
+    """What objects only looked at know this transaction by."""
+    quick: Life | None = None
+    """The same while looks may be quick."""
     lag: Lag | None = None
     """How far the copy was behind at the last read, with `read="local"`."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
         self.backend: Backend = space.backend
-        self.entries: dict[bytes, Entry] = {}
         self.states = self.backend.states
+        self.held: dict[bytes, Entry] = {}
+        """Objects that have an entry, by index key: the first, those that could be changed in place, and whatever was
+        changed otherwise than by an assignment."""
+        self.looked: dict[bytes, Any] = {}
+        """All others, of which nothing but a look was wanted yet."""
+        self.given: list[Any] = []
+        """What those were given, one after the other: each one's values, and its bond."""
         self.expected: dict[bytes, int] = {}
         """Versions the initiator has read and this side has not looked at."""
+
+    @property
+    def entries(self) -> dict[bytes, Entry]:
+        """The identity map, complete."""
+        return self.hold()
+
+    def hold(self) -> dict[bytes, Entry]:
+        """Objects that were only looked at get their entries; all there are."""
+        held, self.quick = self.held, None
+        if self.looked:
+            for (key, obj), image in zip(self.looked.items(), images(self.given)):
+                entry = held[key] = Entry(self, key, image.partition, image, image.ref, obj)
+                obj.__dict__[BINDING] = entry
+            self.looked, self.given = {}, []
+        return held
+
+    def partitions(self) -> set[str]:
+        """Where it has read or changed anything."""
+        return {e.partition for e in self.held.values()} | {i.partition for i in images(self.given)}
 
     def check_open(self) -> None:
         """NoTransactionError unless the transaction is open."""
@@ -100,7 +132,7 @@ class Reading:
         seen = self.seen
         if seen is None or seen is NOTHING:
             return False
-        partition = next(iter(self.entries.values())).partition
+        partition = next(iter(self.held.values())).partition
         return self.backend.is_active(partition) and self.states.get(partition) is seen
 
     # --- verbs ---
@@ -111,23 +143,88 @@ class Reading:
         return self._find(cls, key)
 
     def _find(self, cls: type[T], key: tuple[Any, ...]) -> T | None:
+        """The first get of an object that stood still since somebody read it: one look into each of four tables, and
+        the object is made here, as in `_look`, without a call."""
         if self.state:
             self.check_open()
-        route = self._route(cls, key)
-        entry = self.entries.get(route.key)
-        if entry is None:
-            entry = self.read(route)
-        elif self.saved is not None:
-            self.saved.touch(entry)
-        obj = entry.obj
+        try:
+            route = self.space.routes[cls][key[0] if len(key) == 1 else key]
+        except (KeyError, TypeError):  # not known, or cannot be hashed: `Space.route` says what is wrong with it
+            return self._find_at(cls, self.space.route(cls, key))
+        types = route.types
+        if types is not None and type(key[0]) is not types and [*map(type, key)] != types:
+            return self._find_at(cls, self.space.route(cls, key))
+        obj = self.looked.get(route.key)
         if obj is None:
-            obj = entry.get() if entry.known or entry.ref is not None else self._learn(entry)
+            image, state, life = route.image, self.states.get(route.partition, NOTHING), self.quick
+            if image.state is not state or life is None or not image.flat or route.key in self.held:
+                return self._find_at(cls, route)
+            if state is not self.seen:
+                self.seen = None
+            self.looked[route.key] = obj = _new(image.cls)
+            obj.__dict__ = d = image.values.copy()
+            d[BINDING] = Bond(life, image)
+            self.given += d.values()
         return obj if isinstance(obj, cls) else None
+
+    def _find_at(self, cls: type[T], route: Route) -> T | None:
+        """The same, whatever is known about the object."""
+        key = route.key
+        obj = self.looked.get(key)
+        if obj is None:
+            entry = self.held.get(key)
+            if entry is None:
+                obj = self._first(route)
+            else:
+                if self.saved is not None:
+                    self.saved.touch(entry)
+                obj = self._now(entry)
+        return obj if isinstance(obj, cls) else None
+
+    def _now(self, entry: Entry) -> Any:
+        return entry.get() if entry.known or entry.ref is not None else self._learn(entry)
+
+    def _first(self, route: Route) -> Any:
+        """The object under an index key, read into the identity map; None if there is none."""
+        if self.special:
+            return self.read(route.key, route.partition).get()
+        image = self._current(route)
+        if image is None or not image.flat or not self.held:  # most that change something read one object
+            entry = Entry(self, route.key, route.partition, image, None if image is None else image.ref)
+            self.held[route.key] = entry
+            return entry.get()
+        return self._look(route.key, image)
+
+    def _look(self, key: bytes, image: Image) -> Any:
+        life = self.life
+        if life is None:
+            life = self.life = Life(weakref.ref(self), Reading, self.space, ROLLED_BACK)
+        self.quick = life
+        self.looked[key] = obj = _new(image.cls)
+        obj.__dict__ = d = image.values.copy()
+        d[BINDING] = Bond(life, image)
+        self.given += d.values()
+        return obj
+
+    def _current(self, route: Route) -> Image | None:
+        """The committed object there, or None."""
+        image, state = route.image, self.states.get(route.partition)
+        if state is not self.seen:
+            self.seen = state if self.seen is NOTHING and not self.held else None
+        if state is None or image.state is not state:
+            found = self.backend.find(route.partition, route.key)
+            if found is None:
+                return None
+            if image.found is not found:
+                image = route.image = self.space.image(found, route.partition)
+                route.key = found.key  # the very bytes the node's table has: compared by identity from now on
+            image.state = state
+        return image
 
     def _route(self, cls: type[Any], key: tuple[Any, ...]) -> Route:
         try:
             route = self.space.routes[cls][key[0] if len(key) == 1 else key]
-        except (KeyError, TypeError):  # not known, or cannot be hashed: `Space.route` says what is wrong with it
+        except (KeyError, TypeError):
             return self.space.route(cls, key)
         types = route.types
         if types is None or type(key[0]) is types or [*map(type, key)] == types:
@@ -160,7 +257,7 @@ class Reading:
         info = self.space.registry.info(ref.type_name)
         key = info.index_key_of(ref)
         obj = self._find(info.cls, info.decode_index_key(key))
-        if obj is None or self.entries[key].ref != ref.raw:
+        if obj is None or obj.__dict__[BINDING].ref != ref.raw:
             raise NotFoundError(f"{self.space.name_of(key)}: the instance this reference names is gone", key=key)
         return obj  # type: ignore[no-any-return]
 
@@ -195,9 +292,7 @@ class Reading:
     def _touched(self, entry: Entry) -> Any:
         if self.saved is not None:
             self.saved.touch(entry)
-        if not entry.known and entry.ref is None:
-            self._learn(entry)
-        return entry.get()
+        return self._now(entry)
 
     def _scanned(self, partition: str, family: bytes) -> Iterator[Found]:
         self._check_reach(family, partition)
@@ -213,39 +308,16 @@ class Reading:
 
     # --- the node ---
 
-    def read(self, route: Route) -> Entry:
-        """Read the object under an index key into the identity map."""
-        key, partition = route.key, route.partition
-        if self.special:
-            return self._add(key, partition, self._fetch(key, partition))
-        image, state = route.image, self.states.get(partition)
-        if state is not self.seen:
-            self.seen = state if self.seen is NOTHING and not self.entries else None
-        if image is None or state is None or image.state is not state:
-            found = self.backend.find(partition, key)
-            if found is None:
-                entry = self.entries[key] = Entry(self, key, partition)
-                return entry
-            if image is None or image.found is not found:
-                image = route.image = self.space.image(found)
-                route.key = found.key  # the very bytes the node's table has: compared by identity from now on
-            image.state = state
-        if image.mutable:
-            entry = self.entries[key] = Entry(self, key, partition, image, image.ref)
-            return entry
-        obj = _new(image.cls)  # what `Entry.get` would do, without two calls
-        entry = self.entries[key] = Entry(self, key, partition, image, image.ref, obj)
-        d = obj.__dict__
-        d.update(image.values)
-        d[BINDING] = entry
-        return entry
+    def read(self, key: bytes, partition: str) -> Entry:
+        """Read the object under an index key into the identity map, the longer way."""
+        return self._add(key, partition, self._fetch(key, partition))
 
     def _add(self, key: bytes, partition: str, found: Found | None, *, remember: bool = True) -> Entry:
         self.seen = None
         if self.expected:
             self._check_expected(key, found)
         space = self.space
-        image = None if found is None else space.image(found) if remember else space.decoded(found)
+        image = None if found is None else (space.image if remember else space.decoded)(found, partition)
         entry = self.entries[key] = Entry(self, key, partition, image, None if image is None else image.ref)
         if self.saved is not None:
             self.saved.touch(entry)
@@ -257,7 +329,7 @@ class Reading:
         found = self._fetch(entry.key, entry.partition)
         entry.known = True
         if found is not None:
-            entry.image = self.space.image(found)
+            entry.image = self.space.image(found, entry.partition)
             entry.ref = found.ref
         return entry.get()
 

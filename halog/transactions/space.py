@@ -23,7 +23,8 @@ from halog.schema.registry import Registry
 from halog.schema.typeinfo import TypeInfo
 
 MAX_IMAGES: Final = 100_000
-"""Decoded values kept: about 100 MB of small objects; what is beyond is decoded again."""
+"""Decoded values kept: 65 MB of objects of 200 bytes, with their places (640 bytes each, half of them the bytes and
+strings themselves; names are shared); what is beyond is decoded again."""
 MAX_ROUTES: Final = MAX_IMAGES
 """Keys whose place is remembered, each with the value last read there. Beyond that all are forgotten: a place is found
 again in some µs."""
@@ -33,20 +34,13 @@ MAX_RECORD_BYTES: Final = 5_000_000
 _BY_EQUALITY: Final = frozenset({"str", "bytes", "uuid", "date", "datetime"})
 """Kinds whose equal values always have equal bytes; `1 == True == 1.0` is why ints are compared by type too."""
 
+_ROOM: Final = object()
+"""In the place of a binding. Nothing else is this object, so an object whose every entry is its image's has none."""
+
 _PLAIN: Final = frozenset({str, int, float, bool, bytes, type(None)})
 """Types whose values come out of their bytes as they went in."""
 
-
-class Route(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; no cycles possible
-    """Where an object is: its index key and its partition."""
-
-    key: bytes
-    partition: str
-    types: type | list[type] | None = None
-    """Of the key's only part, or of all its parts, where they must be checked."""
-    image: Image | None = None
-    """What was last read there. Kept here, so that reading it again looks into one table less: with 10,000s of objects
-    every table is a cache miss or two."""
+_new = object.__new__
 
 
 class Image(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; plain values: no cycles possible
@@ -55,31 +49,64 @@ class Image(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; plain val
     A stub (`info` None) stands for a version whose value this process has not seen, only a later one.
     """
 
+    key: bytes
+    partition: str
     ref: bytes
     version: int
     info: TypeInfo | None
     values: dict[str, Any]
+    """If none of them can be changed in place: with room for a binding, last, so that a copy is an object's `__dict__`
+    but for that."""
     data: bytes
     found: Found | None = None
     """What it was decoded from: the active node hands out the same one until it changes."""
     size: int = 0
-    """Entries of an unchanged object's `__dict__`: its fields and its binding."""
+    """Entries of `values`, and so of an unchanged object's `__dict__`."""
     plain: list[type] | None = None
     """The values' types, if such values come out of their bytes as they went in; looked at when first needed."""
     mutable: bool = True
+    flat: bool = False
+    """See `TypeInfo`."""
     cls: type[Any] = object
     state: object = None
     """The one of `Backend.states` before it was last found to be current. Here, not in the route: several threads may
     put images there, and none may pass for another."""
 
     def __post_init__(self) -> None:
-        self.size = len(self.values) + 1
         if self.info is not None:
-            self.mutable, self.cls = self.info.mutable, self.info.cls
+            self.mutable, self.flat, self.cls = self.info.mutable, self.info.flat, self.info.cls
+        if not self.mutable and BINDING not in self.values:
+            self.values = _with_room(self.cls, self.values)
+        self.size = len(self.values)
 
     def fresh(self) -> dict[str, Any]:
         """Values a transaction may change."""
         return self.info.fresh(self.values) if self.info is not None and self.mutable else self.values
+
+
+def _with_room(cls: type[Any], values: dict[str, Any]) -> dict[str, Any]:
+    """See `Image.values`. Not any dict: an object's, for it shares the table of names with those of its class."""
+    made: dict[str, Any] = _new(cls).__dict__
+    for name, value in values.items():
+        made[name] = value
+    made[BINDING] = _ROOM
+    return made
+
+
+NOWHERE: Final = Image(b"", "", b"", ABSENT, None, {}, b"")
+"""Stands for no image, where one is looked for on the hot path."""
+
+
+class Route(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; no cycles possible
+    """Where an object is: its index key and its partition."""
+
+    key: bytes
+    partition: str
+    types: type | list[type] | None
+    """Of the key's only part, or of all its parts, where they must be checked."""
+    image: Image
+    """What was last read there. Kept here, so that reading it again looks into one table less: with 10,000s of objects
+    every table is a cache miss or two."""
 
 
 class Space:
@@ -134,13 +161,13 @@ class Space:
 
     # --- values ---
 
-    def image(self, found: Found) -> Image:
-        """The decoded value of a committed object, remembered."""
+    def image(self, found: Found, partition: str) -> Image:
+        """The decoded value of a committed object of this partition, remembered."""
         image = self.images.get(found.key)
         if image is not None and image.version == found.version and image.ref == found.ref:
             image.found = found
             return image
-        image = self.decoded(found)
+        image = self.decoded(found, partition)
         self._keep(found.key, image)
         return image
 
@@ -154,17 +181,17 @@ class Space:
         info = before.info
         if info is None or info.mutable or type(obj) is not before.cls:
             return None
-        values = obj.__dict__.copy()
-        del values[BINDING]
-        if values.keys() != before.values.keys():
+        now = obj.__dict__
+        if now.keys() != before.values.keys():
             return None
+        values = _with_room(before.cls, {name: now[name] for name in before.values})
         types = [*map(type, values.values())]
         if types != before.plain:
-            if before.plain is not None or not _PLAIN.issuperset(types):
+            if before.plain is not None or not _PLAIN.issuperset(types[:-1]):
                 return None
             if types != [*map(type, before.values.values())]:
                 return None
-        image = Image(before.ref, ABSENT, info, values, data)
+        image = Image(before.key, before.partition, before.ref, ABSENT, info, values, data)
         image.plain = types
         return image
 
@@ -173,13 +200,13 @@ class Space:
         image.version = version
         self._keep(key, image)
 
-    def decoded(self, found: Found) -> Image:
-        """The decoded value of a committed object, for one use."""
+    def decoded(self, found: Found, partition: str) -> Image:
+        """The decoded value of a committed object of this partition, for one use."""
         info, read = self.reader_of(found.value[:ID_BYTES])
         values = read(found.value)
         same = found.value[:ID_BYTES] == info.type_id
         data = found.value if same else info.encode_values([values[n] for n in info.fields])
-        return Image(found.ref, found.version, info, values, data, found)
+        return Image(found.key, partition, found.ref, found.version, info, values, data, found)
 
     # --- places ---
 
@@ -188,7 +215,7 @@ class Space:
         info = self.info_of(cls)
         checked = info.check_key(key)
         partition = self.backend.partition_of(info.name, info.routing_key(checked))
-        route = Route(info.index_key(checked), partition, _types_to_check(info, checked))
+        route = Route(info.index_key(checked), partition, _types_to_check(info, checked), NOWHERE)
         if checked == key:
             if sum(map(len, self.routes.values())) >= MAX_ROUTES:
                 self.forget_routes()

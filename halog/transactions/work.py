@@ -42,7 +42,7 @@ def compared(entries: Iterable[Entry]) -> tuple[dict[bytes, list[Write]], dict[b
         image, obj = e.image, e.obj
         if image is not None and obj is not None and e.ref is image.ref and not image.mutable:
             d = obj.__dict__
-            if len(d) == image.size and all(map(is_, d.values(), image.values.values())):
+            if len(d) == image.size and sum(map(is_, d.values(), image.values.values())) == image.size - 1:
                 reads[e.key] = image.version
                 continue
         if writes := e.writes():
@@ -129,7 +129,7 @@ def learn(tx: Reading, partition: str, reads: Reads, found: Iterable[Found]) -> 
         if entry is None:
             entry = tx.entries[f.key] = Entry(tx, f.key, partition, known=False)
         if _unread(entry):
-            entry.image = image = tx.space.image(f)
+            entry.image = image = tx.space.image(f, partition)
             entry.ref, entry.known = image.ref, True
     for key, version in reads:
         entry = tx.entries.get(key)
@@ -160,7 +160,8 @@ def _place(tx: Reading, key: bytes, partition: str, group: tuple[Write, ...]) ->
     entry = tx.entries.get(key)
     if entry is None:
         first = group[0]
-        image = None if first.op == CREATE else Image(first.ref, first.replaced, None, {}, b"")
+        read = first.op != CREATE
+        image = Image(key, partition, first.ref, first.replaced, None, {}, b"") if read else None
         entry = tx.entries[key] = Entry(tx, key, partition, image, known=image is not None)
     last = group[-1]
     _set(entry, None if last.value is None else last.ref, last.value)

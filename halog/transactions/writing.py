@@ -29,6 +29,7 @@ from halog.transactions import commit
 from halog.transactions.context import CURRENT, open_here, task_now
 from halog.transactions.ended import class_of, end, revive
 from halog.transactions.entry import Entry
+from halog.transactions.looked import Bond, let_go
 from halog.transactions.reading import NEW, OPEN, OUTCOMES, ROLLED_BACK, Reading
 from halog.transactions.space import Space
 from halog.transactions.token import Token
@@ -134,12 +135,17 @@ class Transaction(Reading):
         self.state = state
         if self.special:
             self.last_seen = self.seen_now()
-        for e in self.entries.values():
+        if self.looked:
+            let_go(self.looked.values())
+        if self.life is not None:
+            self.life.state = state
+        self.looked, self.given = {}, []
+        for e in self.held.values():
             obj = e.obj
             if obj is not None:
                 end(obj)
                 e.obj = None  # object and entry name each other; left so, only the garbage collector would free them
-        self.entries = {}
+        self.held = {}
         self.saved = self.pinned = None
 
     @property
@@ -243,8 +249,8 @@ class Transaction(Reading):
 
 
 def _binding(obj: Any) -> Entry | None:
-    found: Entry | None = obj.__dict__.get(BINDING) if hasattr(obj, "__dict__") else None
-    return found
+    found: Entry | Bond | None = obj.__dict__.get(BINDING) if hasattr(obj, "__dict__") else None
+    return found.entry() if isinstance(found, Bond) else found
 
 
 def _key_of(info: TypeInfo, obj: Any) -> tuple[Any, ...]:

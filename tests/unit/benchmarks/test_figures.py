@@ -67,11 +67,14 @@ def test_only_a_missed_hard_row_fails_the_command() -> None:
 
 
 def test_the_document_has_every_column() -> None:
+    from benchmarks.calm import Calm
     from benchmarks.effort import QUICK
 
-    found = json.loads(json.dumps(document([row("x", "ms", [1], [2], clients=3, client_in="here")], 1.0, QUICK)))
+    rows = [row("x", "ms", [1], [2], clients=3, client_in="here")]
+    found = json.loads(json.dumps(document(rows, 1.0, QUICK, Calm(1))))
     columns = {"name", "value", "unit", "baseline", "ratio", "target", "hard", "ok", "runs", "clients", "client_in"}
     assert found["ok"] is True
+    assert found["stolen"] == {"worst": 0.0, "again": 0}
     assert set(found["rows"][0]) == columns == set(Row.__dataclass_fields__)
 
 
