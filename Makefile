@@ -1,5 +1,6 @@
 # make setup   everything this needs, once          make check   lint, types, layers, unit, simulation (< 120 s)
-# make test    check + contract + integration + the quick faults       make demo ARGS='--all'
+# make test    check + contract + integration + the quick faults + a few tests on containers, where Docker runs
+# make demo ARGS='--all'   the main job on real flights, with real kills
 # make faults  every fault with real processes and servers, judged; writes build/faults.json (12 min)
 # make containers   the integration suite over three brokers and three ZooKeeper servers in containers (Docker)
 # make compose  the same and three nodes, to stay        make compose ARGS='down -v'
@@ -45,6 +46,7 @@ test: fresh-outcomes check
 	$(PY) -m tests.sim.run --seeds $(TEST_SEEDS) --processes $(CORES)
 	$(PYTEST) $(SLOW)
 	$(PYTEST) tests/faults -m quick_fault
+	$(CONTAINERS) -m containers
 
 containers: setup
 	@tools/docker.sh
