@@ -19,11 +19,13 @@ from halog.errors import (
     OutcomeUnknownError,
     PartitionUnavailableError,
     UnreachableError,
+    ZoneQuorumError,
 )
 from halog.ports import Channel
 from halog.runtime import frames
 from halog.runtime.failures import from_frame
 from halog.runtime.members import NodeInfo
+from halog.runtime.results import no_quorum, perhaps_done
 
 RETRY_S = 0.01
 """Pause between attempts when nothing tells us of a change: an election takes a few tens of ms."""
@@ -39,6 +41,8 @@ class Router:
         self.nodes: dict[str, NodeInfo] = {}
         self._last: dict[str, NodeInfo] = {}
         """The last registration of every node, also of those whose session ended: they may serve on."""
+        self.offline: Callable[[], str] = lambda: ""
+        """Why this very node is offline, if it is (Q1): then nothing is asked for in its name."""
 
     # --- knowledge ---
 
@@ -91,7 +95,9 @@ class Router:
         until = time.monotonic() + deadline_s
         hint: str | None = None
         unknown: HalogError | None = None
+        offline: ZoneQuorumError | None = None
         while True:
+            self._check_online(partition, unknown)
             if local():
                 raise LocalError("this node is active itself")
             target = hint or self.active(partition)
@@ -105,13 +111,20 @@ class Router:
                     e.evidence["first"] = unknown is None
                     raise
                 hint, unknown = None, e
+            except ZoneQuorumError as e:  # others may be about to take over
+                hint, offline = None, e
             except (UnreachableError, DeadlineError) as e:
                 hint = None
                 unknown = e if e.evidence.get("sent", True) else unknown
             if time.monotonic() >= until:
-                raise self._too_late(partition, deadline_s, unknown)
+                raise self._too_late(partition, deadline_s, unknown or offline)
             if hint is None:
                 self._pause(partition, seen, until)
+
+    def _check_online(self, partition: str, unknown: HalogError | None) -> None:
+        if why := self.offline():
+            error = no_quorum(self.me, why)
+            raise error if unknown is None else perhaps_done(partition, error)
 
     def epoch(self, partition: str) -> int:
         """The highest epoch number known of a partition."""
@@ -151,6 +164,8 @@ class Router:
         return reply
 
     def _too_late(self, partition: str, deadline_s: float, unknown: HalogError | None) -> HalogError:
+        if isinstance(unknown, ZoneQuorumError):
+            return unknown
         if unknown is not None:
             return OutcomeUnknownError(
                 f"partition {partition} gave no answer within {deadline_s:g} s; ask again with the same transaction id",
