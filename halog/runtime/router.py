@@ -95,7 +95,7 @@ class Router:
         until = time.monotonic() + deadline_s
         hint: str | None = None
         unknown: HalogError | None = None
-        offline: ZoneQuorumError | None = None
+        refused: float | None = None
         while True:
             self._check_online(partition, unknown)
             if local():
@@ -111,13 +111,13 @@ class Router:
                     e.evidence["first"] = unknown is None
                     raise
                 hint, unknown = None, e
-            except ZoneQuorumError as e:  # others may be about to take over
-                hint, offline = None, e
+            except ZoneQuorumError as e:
+                hint, refused = None, self._refused(partition, refused, e, unknown)
             except (UnreachableError, DeadlineError) as e:
                 hint = None
                 unknown = e if e.evidence.get("sent", True) else unknown
             if time.monotonic() >= until:
-                raise self._too_late(partition, deadline_s, unknown or offline)
+                raise self._too_late(partition, deadline_s, unknown)
             if hint is None:
                 self._pause(partition, seen, until)
 
@@ -125,6 +125,16 @@ class Router:
         if why := self.offline():
             error = no_quorum(self.me, why)
             raise error if unknown is None else perhaps_done(partition, error)
+
+    def _refused(
+        self, partition: str, first: float | None, error: ZoneQuorumError, unknown: HalogError | None
+    ) -> float:
+        """The active node is offline, and said so at `first`. Others may be about to take over, in less than an
+        attempt's time; if nobody has in twice that, nobody will."""
+        now = time.monotonic()
+        if first is not None and now - first >= 2 * self.attempt_s:
+            raise error if unknown is None else perhaps_done(partition, error)
+        return now if first is None else first
 
     def epoch(self, partition: str) -> int:
         """The highest epoch number known of a partition."""
@@ -164,8 +174,6 @@ class Router:
         return reply
 
     def _too_late(self, partition: str, deadline_s: float, unknown: HalogError | None) -> HalogError:
-        if isinstance(unknown, ZoneQuorumError):
-            return unknown
         if unknown is not None:
             return OutcomeUnknownError(
                 f"partition {partition} gave no answer within {deadline_s:g} s; ask again with the same transaction id",

@@ -1,7 +1,7 @@
 """What a node tells of itself, of its copies and of the others, in the words of `halog.events`.
 
-Of a copy's many roles operators know four: active, replica, offline, failed; only a change between those is told. Nothing is
-decided here.
+Of a copy's many roles operators know four: active, replica, offline, failed; only a change between those is told.
+Nothing is decided here.
 """
 
 from __future__ import annotations
