@@ -78,7 +78,7 @@ LEASE_AWAITED = Kind(
     "HALOG-1020", "lease awaited", WARNING, "partition {partition}: serves nothing for up to {ms} ms more: {cause}"
 )
 ZONE_LOST = Kind(
-    "HALOG-1021", "zone quorum lost", ERROR, "zone {zone}: {node} has no quorum ({have} of {needed} {of}): {cause}"
+    "HALOG-1021", "zone quorum lost", ERROR, "zone {zone}: {node} has no quorum ({have} {of}, {needed} needed): {cause}"
 )
 ZONE_BACK = Kind(
     "HALOG-1022", "zone quorum restored", INFO, "zone {zone}: {node} has a quorum again and is {state}: {cause}"

@@ -162,7 +162,13 @@ def _show(view: ZoneView) -> None:
         ]
     )
     rows = [
-        (n.node, n.votes, n.state, "" if n.needed is None else f"{n.have} of {n.needed} {n.of}", ", ".join(n.misses))
+        (
+            n.node,
+            n.votes,
+            n.state,
+            "" if n.needed is None else f"{n.have} {n.of}, {n.needed} needed",
+            ", ".join(n.misses),
+        )
         for n in view.nodes
     ]
     emit_table(["node", "votes", "state", "reaches", "misses"], rows)

@@ -81,6 +81,9 @@ class Count(msgspec.Struct, frozen=True):
     of: str
     down: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return f"{self.have} {self.of}, {self.needed} needed"
+
     @property
     def holds(self) -> bool:
         """Is there a quorum?"""

@@ -71,8 +71,7 @@ class _Standing:
         """Why the node is offline for this zone; "": it is not."""
         if self.state is not State.DISABLED:
             return ""
-        c = self.counted
-        return f"zone {self.zone.name} has no quorum here: {c.have} of {c.needed} {c.of}"
+        return f"zone {self.zone.name} has no quorum here: {self.counted}"
 
 
 class Zoning:
@@ -110,7 +109,7 @@ class Zoning:
         kind = ZONE_BACK if was is State.DISABLED else _TOLD[s.state]
         why = f"{down} down" if down else "all nodes discovered are up"
         if kind is ZONE_BACK:
-            why = f"{c.have} of {c.needed} {c.of}" + (", the quorum is switched off" if s.switch.off else "")
+            why = str(c) + (", the quorum is switched off" if s.switch.off else "")
         elif kind is ZONE_LOST:
             why = f"{why}; it serves nothing" if down else "it serves nothing"
         more = {

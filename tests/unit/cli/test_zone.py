@@ -64,13 +64,13 @@ def test_a_node_without_a_quorum_is_shown_everywhere(guarded: Cluster, halog: Ru
     shown = halog("zone", "show", "home")
     assert shown.code == 4
     assert "home: disabled" in shown.out
-    assert "C     1      disabled  1 of 2 votes  A, B" in shown.out
+    assert "C     1      disabled  1 votes, 2 needed  A, B" in shown.out
     assert "C without a quorum; missed: A, B" in halog("zone", "list").out
     status = halog("status", "--format", "json")
     assert (status.code, status.json["nodes"]["C"], status.json["zones"]["home"]) == (4, "offline", "disabled")
     assert "zone home" in halog("status").out
     nodes = halog("node", "list", "--format", "json").json
-    assert nodes[2]["why"] == "zone home has no quorum here: 1 of 2 votes"
+    assert nodes[2]["why"] == "zone home has no quorum here: 1 votes, 2 needed"
     copies = halog("partition", "show", "p-0", "--format", "json").json["copies"]
     assert next(c["error"] for c in copies if c["node"] == "C") == "its node has no quorum in one of its zones"
 

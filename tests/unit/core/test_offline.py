@@ -9,7 +9,7 @@ from halog.core.roles import Role
 from halog.core.table import SYNC, Replica
 from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, epoch, replica, table
 
-WHY = "zone main: 1 of 2 votes"
+WHY = "zone main: 1 votes, 2 needed"
 
 
 def offline(core: Core, *others: object) -> list[ev.Effect]:

@@ -209,7 +209,7 @@ def offline_restored() -> Core:
 
 def goes_offline(core: Core) -> Core:
     """Its node has no quorum in one of its zones."""
-    core.step(ev.AliveChanged(frozenset({B}), "zone main: 1 of 2 votes"))
+    core.step(ev.AliveChanged(frozenset({B}), "zone main: 1 votes, 2 needed"))
     return core
 
 
