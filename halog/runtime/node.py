@@ -192,7 +192,7 @@ class Runtime:
             self.members.tails, self.members.succeeded = host.tails, host.leasing.died
             host.host_all([vt for vt in tables.values() if self.name in vt[1].configured])
             self._asker.copies, self.states = host.copies, host.states
-            self.zoning.tend(host.copies, a.log, lambda: self.members.offline)
+            self.zoning.tend(host, lambda: self.members.offline)
             self._commits.deliveries = self._reads.deliveries = host.deliveries
             self.telling.joined(actual, self.pid, len(host.copies))
         for name in tables:

@@ -2,8 +2,9 @@
 
 The channel decides, not the registrations: a node that is cut off from everybody cannot read these, and hears within
 the non-response timeout that nobody answers. While ZooKeeper is away the channel still tells who is there, so nobody
-goes offline for that. The states and their arithmetic are `halog.core.zones`; this module keeps them, tells of their
-changes, and restores copies when the node is back.
+goes offline for that. (A registration that ZooKeeper shows to be gone counts as ever, see `members`.) The states and
+their arithmetic are `halog.core.zones`; this module keeps them, tells of their changes, and restores copies when the
+node is back.
 
 zones/<name>    ZoneSwitch as JSON, changed by compare-and-set only; absent: the quorum is as configured
 """
@@ -12,20 +13,21 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from halog.core.roles import Role
 from halog.core.zones import Count, Sight, State, Zone, count, first_state, happening, next_state
 from halog.errors import HalogError
 from halog.events import ZONE_BACK, ZONE_LOST, ZONE_PARTIAL, ZONE_SWITCHED, ZONE_WHOLE, Kind
-from halog.ports import Coordinator, Log, Versioned
+from halog.ports import Coordinator, Versioned
 from halog.runtime.zone_switch import ZoneSwitch, path_of
 
 if TYPE_CHECKING:
     from halog.config import Config
     from halog.runtime.copy import Copy
     from halog.runtime.history import History
+    from halog.runtime.host import Host
 
 logger = logging.getLogger("halog.zones")
 
@@ -81,6 +83,8 @@ class Zoning:
         self._me, self._history = me, history
         self._standings = {zone.name: _Standing(zone) for zone in zones}
         self._up: frozenset[str] = frozenset()
+        self._rebuilt: list[Copy] = []
+        """Copies that others take the place of."""
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -141,23 +145,32 @@ class Zoning:
 
     # --- coming back ---
 
-    def tend(self, copies: Mapping[str, Copy], log: Log, offline: Callable[[], str]) -> None:
+    def tend(self, host: Host, offline: Callable[[], str]) -> None:
         """Restore copies whenever this node is online, on a thread of its own: the log may be away."""
         if self.guarded:
-            work = (copies, log, offline)
+            work = (host, offline)
             self._thread = threading.Thread(target=self._tend, args=work, name="halog-zones", daemon=True)
             self._thread.start()
 
-    def _tend(self, copies: Mapping[str, Copy], log: Log, offline: Callable[[], str]) -> None:
+    def _tend(self, host: Host, offline: Callable[[], str]) -> None:
         while not self._closing.wait(LOOK_S):
-            waiting = [] if offline() else [c for c in list(copies.values()) if c.core.role is Role.OFFLINE]
-            for copy in waiting:
-                try:
-                    copy.restore(log.bounds(copy.tp)[1])
-                except HalogError as e:
-                    logger.warning("partition %s cannot be restored yet: %s", copy.name, e)
-                except Exception:
-                    logger.exception("partition %s cannot be restored yet", copy.name)
+            for copy in list(host.copies.values()):
+                if copy.core.role is Role.OFFLINE and copy not in self._rebuilt and not offline():
+                    try:
+                        self._restore(host, copy)
+                    except HalogError as e:
+                        logger.warning("partition %s cannot be restored yet: %s", copy.name, e)
+                    except Exception:
+                        logger.exception("partition %s cannot be restored yet", copy.name)
+
+    def _restore(self, host: Host, copy: Copy) -> None:
+        """From where it stood; from a snapshot, if it was offline for longer than the log is kept."""
+        start, end = host.log.bounds(copy.tp)
+        if start <= copy.core.next_offset:
+            copy.restore(end)
+        else:
+            self._rebuilt = [*(c for c in self._rebuilt if c.name != copy.name), copy]
+            host.lost(copy, f"the log was trimmed to {start} while this node was offline")
 
     def close(self) -> None:
         """Restore nothing more."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from halog.adapters.memory import MemoryLog
-from halog.config import TimingConfig, ZoneConfig, ZoneQuorumConfig
+from halog.config import SnapshotConfig, TimingConfig, ZoneConfig, ZoneQuorumConfig
 from halog.core.roles import Role
 from halog.errors import OutcomeUnknownError, PartitionUnavailableError, ZoneQuorumError
 from halog.events import Event
@@ -32,14 +32,21 @@ def make() -> Iterator[Make]:
     made: list[Cluster] = []
 
     def start(
-        zones: dict[str, ZoneConfig] | None = None, votes: dict[str, int] | None = None, **quorum: int
+        zones: dict[str, ZoneConfig] | None = None,
+        votes: dict[str, int] | None = None,
+        snapshot: SnapshotConfig = SnapshotConfig(),  # noqa: B008 - frozen
+        below_quorum: str = "refuse",
+        **quorum: int,
     ) -> Cluster:
         cluster = Cluster(3, partitions=2, registry=REGISTRY)
         made.append(cluster)
+        policy = dataclasses.replace(cluster.config.policies["test"], below_quorum=below_quorum)
         zones = zones or {"test": ZoneConfig(("A", "B", "C"), ZoneQuorumConfig(**quorum))}
         config = cluster.config
         nodes = {n: dataclasses.replace(c, votes=(votes or {}).get(n, 1)) for n, c in config.nodes.items()}
-        cluster.config = dataclasses.replace(config, zones=zones, nodes=nodes, timing=TIMING).validate()
+        cluster.config = dataclasses.replace(
+            config, zones=zones, nodes=nodes, timing=TIMING, snapshot=snapshot, policies={"test": policy}
+        ).validate()
         cluster.start()
         with cluster.client().transaction() as tx:
             tx.create(Counter("c"))
@@ -152,6 +159,56 @@ def test_a_node_that_is_cut_off_gives_up_its_roles_and_restores_what_it_missed(
     wait_until(lambda: is_online(cluster, first), "it is not restored")
     assert copy.core.chain.state.lsn > lsn
     assert add(cluster.node(first)) == 2
+
+
+@pytest.mark.feature("Q1", "P11")
+def test_one_that_was_offline_for_longer_than_the_log_is_kept_is_rebuilt(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = make(minimum_votes=2, snapshot=SnapshotConfig(every_records=5, every_ms=100, keep_records=1))
+    first = cluster.active_for(Counter, "c")
+    heal = cut(cluster, first, monkeypatch)
+    goes_offline(cluster, first)
+    old = runtime(cluster, first).copies[cluster.partition_of(Counter, "c")]
+
+    def trimmed() -> bool:
+        add(cluster.client())
+        return MemoryLog(cluster._broker).bounds(old.tp)[0] > old.core.next_offset
+
+    wait_until(trimmed, "the log is not trimmed")
+    heal()
+    wait_until(lambda: runtime(cluster, first).copies.get(old.name) not in (None, old), "it is not rebuilt")
+    cluster.settle()
+    with cluster.node(first).transaction(read="local") as tx:
+        here = tx.get(Counter, "c").value
+    assert add(cluster.client()) == here + 1
+    assert runtime(cluster, first).copies[old.name].error is None
+
+
+@pytest.mark.feature("Q1", "R7")
+def test_commits_wait_for_the_quorum_where_the_policy_says_so(make: Make) -> None:
+    """On the offline node itself; and they go on with it."""
+    cluster = make(minimum_votes=2, below_quorum="wait")
+    cluster.kill("A")
+    cluster.kill("B")
+    goes_offline(cluster, "C")
+    result: list[int] = []
+    node = cluster.node("C")
+    with pytest.raises(ZoneQuorumError):
+        add(node)  # its read does not wait
+    thread = threading.Thread(target=lambda: result.append(_create(node)))
+    thread.start()
+    thread.join(0.5)
+    assert not result
+    set_switch(runtime(cluster, "C").adapters.coordinator, "test", ZoneSwitch(off=True))
+    thread.join(10)
+    assert result == [1]
+
+
+def _create(node: Node) -> int:
+    with node.transaction() as tx:
+        tx.create(Counter("new"))
+    return 1
 
 
 @pytest.mark.feature("Q1", "N4")
