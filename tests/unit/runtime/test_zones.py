@@ -183,6 +183,7 @@ def test_one_that_was_offline_for_longer_than_the_log_is_kept_is_rebuilt(
         here = tx.get(Counter, "c").value
     assert add(cluster.client()) == here + 1
     assert runtime(cluster, first).copies[old.name].error is None
+    assert not [e for e in told(cluster) if e.code == "HALOG-1015"], "its history was never in doubt"
 
 
 @pytest.mark.feature("Q1", "R7")
