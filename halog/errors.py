@@ -20,7 +20,8 @@
     │   ├── UnreachableError      a server or a node does not answer
     │   ├── OverloadedError       a limit on work in flight is reached
     │   ├── QuorumError           too few nodes are there to hold a commit (R7)
-    │   │   └── ReplicasError     too few sync replicas are there to flush what asks for it (R6)
+    │   │   ├── ReplicasError     too few sync replicas are there to flush what asks for it (R6)
+    │   │   └── ZoneQuorumError   the node has no quorum in one of its zones (Q1)
     │   └── DeadlineError         not within the time allowed               (exit 6)
     ├── OutcomeUnknownError       it may or may not have happened; ask again by id
     ├── RefusedError              refused because it would be unsafe        (exit 5)
@@ -149,6 +150,11 @@ class QuorumError(AvailabilityError):
 
 class ReplicasError(QuorumError):
     """Nothing was done: too few sync replicas are there for what the transaction asked of them (R6)."""
+
+
+class ZoneQuorumError(QuorumError):
+    """Nothing was done: the node asked has no quorum in one of its zones and is offline (Q1); `evidence["node"]` names
+    it, `evidence["why"]` the zone."""
 
 
 class DeadlineError(AvailabilityError):

@@ -77,6 +77,15 @@ UNLOGGED_LOST = Kind(
 LEASE_AWAITED = Kind(
     "HALOG-1020", "lease awaited", WARNING, "partition {partition}: serves nothing for up to {ms} ms more: {cause}"
 )
+ZONE_LOST = Kind(
+    "HALOG-1021", "zone quorum lost", ERROR, "zone {zone}: {node} has no quorum ({have} {of}, {needed} needed): {cause}"
+)
+ZONE_BACK = Kind(
+    "HALOG-1022", "zone quorum restored", INFO, "zone {zone}: {node} has a quorum again and is {state}: {cause}"
+)
+ZONE_PARTIAL = Kind("HALOG-1023", "zone partial", WARNING, "zone {zone}: {node} misses {down}: {cause}")
+ZONE_WHOLE = Kind("HALOG-1024", "zone active", INFO, "zone {zone}: {node} misses nobody: {cause}")
+ZONE_SWITCHED = Kind("HALOG-1025", "zone quorum switched", WARNING, "zone {zone}: the quorum is {now}: {cause}")
 LOST = Kind("HALOG-1016", "events lost", WARNING, "{count} events are missing from the history: {cause}")
 
 KINDS: dict[str, Kind] = {
@@ -84,7 +93,7 @@ KINDS: dict[str, Kind] = {
     for kind in (
         CREATED, JOINED, LEFT, ADDED, REMOVED, TRANSFER, INTRUDER, TOO_FEW, ROLE, MINIMUM, PRIORITY,
         DESIGNATED, DISCARDED, DIVERGED, LOST, NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST,
-        LEASE_AWAITED,
+        LEASE_AWAITED, ZONE_LOST, ZONE_BACK, ZONE_PARTIAL, ZONE_WHOLE, ZONE_SWITCHED,
     )
 }  # fmt: skip
 """Every code that can occur."""

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "node": ("halog.cli.node:node", "Run a hosting node; list the nodes."),
     "status": ("halog.cli.status:status", "Is the cluster well? Nodes, partitions, replicas, lag."),
     "partition": ("halog.cli.loss:partition", "Where partitions live, how far copies are, who may be active."),
+    "zone": ("halog.cli.zone:zone", "Which nodes give each other a quorum, and whether they have it."),
     "get": ("halog.cli.get:get", "Show one object, by type and key."),
     "log": ("halog.cli.holds:log", "A partition's log: show it, decoded and judged; keep it from being trimmed."),
     "events": ("halog.cli.events:events", "What happened in the cluster, and because of what."),

@@ -175,7 +175,8 @@ def _say_ready(running: Node, format_: str, began: float) -> None:
 def list_(config_path: Path, format_: str, timeout_s: float, clients: bool) -> None:
     """List the configured and the registered nodes.
 
-    A node is up (it answers), silent (registered, but it does not answer) or down (not registered).
+    A node is up (it answers), offline (it answers, and has no quorum in one of its zones), silent (registered, but it
+    does not answer) or down (not registered).
 
     \b
     Examples:

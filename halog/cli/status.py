@@ -55,6 +55,7 @@ def as_json(seen: Survey) -> dict[str, Any]:
         "site": seen.site,
         "ok": not seen.degraded,
         "nodes": {n.node: n.state for n in seen.nodes},
+        "zones": zones_of(seen),
         "partitions": len(seen.partitions),
         "without_active": [p.partition for p in seen.partitions if p.active is None],
         "replicas": {"configured": configured_replicas(seen), "present": present_replicas(seen)},
@@ -70,6 +71,14 @@ def worst_of(seen: Survey) -> dict[str, Any] | None:
         return None
     partition, copy = max(told, key=lambda pair: (pair[1].lag_records or 0, pair[1].lag_ms or 0.0))
     return {"partition": partition, "node": copy.node, "records": copy.lag_records, "ms": copy.lag_ms}
+
+
+def zones_of(seen: Survey) -> dict[str, str]:
+    """The worst that a node says of each zone (`halog zone list`)."""
+    from halog.cli.zone_views import worst
+
+    names = dict.fromkeys(zone for n in seen.nodes for zone in n.zones)
+    return {name: worst(n.zones[name] for n in seen.nodes if name in n.zones) for name in names}
 
 
 def configured_replicas(seen: Survey) -> int:
@@ -92,6 +101,7 @@ def show(seen: Survey) -> None:
         [
             ("cluster", f"{seen.cluster} at site {seen.site}: {'degraded' if seen.degraded else 'ok'}"),
             ("nodes", f"{up} of {len(hosting)} up" + (f", clients: {clients}" if clients else "")),
+            *[(f"zone {name}", state) for name, state in zones_of(seen).items() if state == "disabled"],
             ("partitions", f"{active} of {len(seen.partitions)} with an active node"),
             ("replicas", f"{present_replicas(seen)} of {configured_replicas(seen)}"),
             ("worst lag", _lag_text(worst_of(seen))),

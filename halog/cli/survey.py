@@ -25,10 +25,15 @@ if TYPE_CHECKING:
 NODE_ANSWER_S = 1.0
 """A node that takes longer to describe itself is shown as silent; others suspect it after 0.6 s."""
 
-UP, SILENT, DOWN, CLIENT = "up", "silent", "down", "client"
+UP, OFFLINE, SILENT, DOWN, CLIENT = "up", "offline", "silent", "down", "client"
 OK, NO_ACTIVE, NO_QUORUM, TOO_FEW = "ok", "no active", "no quorum", "replicas missing"
 
 _LEADING = frozenset(role.value for role in LEADING)
+
+_OUT = {
+    Role.FAILED.value: "its history is not the log's",
+    Role.OFFLINE.value: "its node has no quorum in one of its zones",
+}
 
 Said = Mapping[str, Any]
 """What a node answered to `Status`, or {"error": why}."""
@@ -69,7 +74,7 @@ class PartitionView(msgspec.Struct, frozen=True):
 
 
 class NodeView(msgspec.Struct, frozen=True):
-    """One node: configured, registered, or both."""
+    """One node: configured, registered, or both. `zones`: how it stands in each of them (Q1)."""
 
     node: str
     state: str
@@ -80,6 +85,7 @@ class NodeView(msgspec.Struct, frozen=True):
     active: int
     replicas: int
     why: str | None = None
+    zones: dict[str, str] = {}
 
 
 class Survey(msgspec.Struct, frozen=True):
@@ -141,10 +147,12 @@ def _node_view(name: str, info: NodeInfo | None, said: Said) -> NodeView:
         return NodeView(name, DOWN, None, None, None, None, 0, 0, "not registered")
     roles = [copy["role"] for copy in said.get("copies", ())]
     leading = sum(_leads(role) for role in roles)
-    state = CLIENT if not info.hosts else SILENT if "error" in said else UP
+    offline = said.get("offline")
+    state = CLIENT if not info.hosts else SILENT if "error" in said else OFFLINE if offline else UP
     return NodeView(
         name, state, info.address or None, info.pid, info.version, said.get("session"),
-        leading, len(roles) - leading, said.get("error"),
+        leading, len(roles) - leading, said.get("error") or offline,
+        {zone["zone"]: zone["state"] for zone in said.get("zones", ())},
     )  # fmt: skip
 
 
@@ -191,7 +199,7 @@ def _copy_view(
     copy = next((c for c in answer.get("copies", ()) if c["partition"] == table.name), None)
     if copy is None:
         return CopyView(node, kind, "none", None, None, None, "the node holds no copy")
-    error = copy["error"] or ("its history is not the log's" if copy["role"] == Role.FAILED.value else None)
+    error = copy["error"] or _OUT.get(copy["role"])
     figures = copy["lsn"], copy["lag_records"], copy["lag_ms"]
     return CopyView(node, kind, copy["role"], *figures, error, copy.get("discarded_objects", 0))
 

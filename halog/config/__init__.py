@@ -20,6 +20,7 @@ from halog.config.model import (
     SnapshotConfig,
     TimingConfig,
     ZoneConfig,
+    ZoneQuorumConfig,
 )
 from halog.config.read import load_config, parse_config
 
@@ -34,6 +35,7 @@ __all__ = [
     "SnapshotConfig",
     "TimingConfig",
     "ZoneConfig",
+    "ZoneQuorumConfig",
     "load_config",
     "parse_config",
 ]

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from halog.config.zones import PATTERN, matching, quorum_problems
 from halog.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
 """Names become topic and znode names. Kafka allows 249 characters; 100 leave room for prefix and suffix."""
 NAMED: Final = "1 to 100 of A-Z a-z 0-9 . _ -"
-PATTERN: Final = frozenset("*?[]")
 MIN_SLOTS_PER_PARTITION: Final = 10
 """As `mappers.consistent_hash` refuses it: below, shares differ by more than 10 %."""
 MAX_RING_SIZE: Final = 1 << 24
@@ -92,6 +92,8 @@ def _types(config: Config) -> Problems:
 def _entry_types(where: str, entry: Any) -> Problems:
     for key, hint in typing.get_type_hints(type(entry)).items():
         value = getattr(entry, key)
+        if dataclasses.is_dataclass(value):
+            yield from _entry_types(f"{where}.{key}", value)
         allowed = typing.get_args(hint) if typing.get_origin(hint) is not tuple else (tuple,)
         kinds = tuple(typing.get_origin(k) or k for k in (allowed or (hint,)))
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
@@ -159,9 +161,14 @@ def _zones(config: Config) -> Problems:
             yield key, "names a node twice"
         for node in zone.nodes:
             if PATTERN & set(node):
-                yield key, f"{node!r} is a pattern; only names are taken for now, since placement order follows them"
+                if not matching(node, config.nodes):
+                    yield key, f"{node!r} matches none of [nodes]: {', '.join(config.nodes)}"
             elif node not in config.nodes:
                 yield key, f"{node!r} is not in [nodes]" + _near(node, config.nodes)
+    for name, entry in config.nodes.items():
+        if entry.votes < 0:
+            yield f"nodes.{name}.votes", f"must not be negative, is {entry.votes}"
+    yield from quorum_problems(config)
 
 
 def _near(name: str, known: Mapping[str, Any]) -> str:
@@ -177,8 +184,8 @@ def _policy(config: Config, key: str, policy: PolicyConfig) -> Problems:
         if getattr(policy, name) < 0:
             yield f"{key}.{name}", "must not be negative"
     copies = 1 + policy.sync_replicas + policy.async_replicas
-    if zone is not None and copies > len(zone.nodes):
-        have = f"zone {policy.zone!r} has {len(zone.nodes)}"
+    if zone is not None and copies > (nodes := len(config.nodes_of(policy.zone))):
+        have = f"zone {policy.zone!r} has {nodes}"
         yield f"{key}.sync_replicas", f"an active and its replicas need {copies} nodes, {have}"
     yield from _safety(key, policy, copies)
     if not 1 <= policy.partitions <= MAX_PARTITIONS:

@@ -12,6 +12,7 @@ from typing import Final
 
 from halog.config.check import first_problem
 from halog.config.write import toml_lines
+from halog.config.zones import expanded
 
 DEFAULT_RING_SIZE: Final = 65_536
 """Shares differ by less than 1 % up to 655 partitions; see `mappers.consistent_hash`."""
@@ -45,10 +46,26 @@ class ApplicationConfig:
 
 
 @dataclass(frozen=True)
+class ZoneQuorumConfig:
+    """`[zones.NAME.quorum]`: what a node of the zone must reach, itself counted, to do anything (Q1). At most one."""
+
+    minimum_votes: int | None = None  # no quorum unless somebody asks for one: the log prevents two actives by itself
+    percentage: int | None = None  # 1 to 100, of the votes of all configured nodes of the zone
+    minimum_active_remote_nodes: int | None = None  # nodes of the zone beside the one that counts
+
+    @property
+    def given(self) -> dict[str, int]:
+        """The kinds that are asked for."""
+        return {key: value for key, value in vars(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
 class ZoneConfig:
-    """`[zones.NAME]`: nodes that give each other redundancy, in placement order."""
+    """`[zones.NAME]`: nodes that give each other redundancy, in placement order: names, or patterns such as `rack1-*`
+    (`Config.nodes_of` says which they are)."""
 
     nodes: tuple[str, ...]
+    quorum: ZoneQuorumConfig = ZoneQuorumConfig()
 
 
 @dataclass(frozen=True)
@@ -76,6 +93,7 @@ class NodeConfig:
 
     data_dir: Path
     address: str = "127.0.0.1:0"  # loopback, any free port: nothing is reachable from outside unless somebody says so
+    votes: int = 1  # in the quorums of its zones: all weigh the same unless somebody says so; 0 only looks on
 
 
 @dataclass(frozen=True)
@@ -144,6 +162,10 @@ class Config:
     def zone_of(self, policy: str) -> ZoneConfig:
         """The zone a policy places its partitions in."""
         return self.zones[self.policies[policy].zone]
+
+    def nodes_of(self, zone: str) -> tuple[str, ...]:
+        """The nodes of a zone, each once; those a pattern names in the order of `[nodes]`."""
+        return expanded(self.zones[zone].nodes, self.nodes)
 
     def is_client(self, node: str) -> bool:
         """Whether a node of this name is a client: in no zone, without a data directory."""

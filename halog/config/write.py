@@ -30,11 +30,15 @@ def toml_lines(config: Config) -> Iterator[str]:
 
 
 def _toml_table(name: str, values: Mapping[str, Any]) -> Iterator[str]:
+    tables = {key: value for key, value in values.items() if dataclasses.is_dataclass(value)}
     yield f"[{name}]"
     for key, value in values.items():
-        if value is not None:
+        if value is not None and key not in tables:
             yield f"{_toml_key(key)} = {_toml_value(value)}"
     yield ""
+    for key, table in tables.items():
+        if any(value is not None for value in vars(table).values()):
+            yield from _toml_table(f"{name}.{_toml_key(key)}", vars(table))
 
 
 def _toml_key(key: str) -> str:

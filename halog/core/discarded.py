@@ -8,13 +8,15 @@ Bounded; tells, and decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
+from halog.core import records
 from halog.core.events import Tell
 from halog.core.outcomes import Outcomes
+from halog.core.writer import InFlight
 from halog.events import DISCARDED, ITEMS
 
 KEEP = 10_000
@@ -39,6 +41,12 @@ class Discarded:
 
     def __bool__(self) -> bool:
         return bool(self._left)
+
+    def in_flight(self, queue: Iterable[InFlight], epoch: int, now: int, why: str) -> None:
+        """What the log has not acknowledged when an epoch ends may be discarded with it."""
+        for item in queue:
+            if type(item.record) is records.Commit and item.record.changes:
+                self.left(item.tx, epoch, item.lsn, now, why)
 
     def left(self, tx: bytes, epoch: int, lsn: int, now: int, why: str) -> None:
         """`tx` was to be `lsn` of an epoch that ended, or that readers skipped it in."""

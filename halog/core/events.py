@@ -45,7 +45,8 @@ class TableSeen(msgspec.Struct, frozen=True):
 
 
 class AliveChanged(msgspec.Struct, frozen=True):
-    """The incarnations this node believes to be up (itself included), and why it changed."""
+    """The incarnations this node believes to be up, and why it changed. Itself included, unless it is offline for want
+    of a quorum in one of its zones (Q1)."""
 
     members: frozenset[Member]
     why: str = ""
@@ -63,6 +64,10 @@ class LogEnd(msgspec.Struct, frozen=True):
 
 class Taken(msgspec.Struct, frozen=True):
     """A batch of the log was taken: everything accepted so far is visible here, though perhaps not stored yet."""
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """This node is back in its zones' quorums: the copy is to be brought up to where the log ends now (P11)."""
 
 
 class LogLost(msgspec.Struct, frozen=True):
@@ -206,9 +211,9 @@ class Ticked(msgspec.Struct, frozen=True):
 
 
 Event = (
-    TableSeen | AliveChanged | EntriesRead | LogEnd | Taken | LogLost | Submitted | BarrierAsked | Asked | Appended
-    | AppendFailed | ReplicaAck | FlushAsked | Flushed | Pushed | PositionAsked | PositionTold | CasDone | Renewed
-    | Died | SessionLost | HandOverAsked | Ticked
+    TableSeen | AliveChanged | EntriesRead | LogEnd | Taken | Restored | LogLost | Submitted | BarrierAsked | Asked
+    | Appended | AppendFailed | ReplicaAck | FlushAsked | Flushed | Pushed | PositionAsked | PositionTold | CasDone
+    | Renewed | Died | SessionLost | HandOverAsked | Ticked
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from halog.core import events as ev
 from halog.core.ids import EpochId, Member
-from halog.core.roles import Role
+from halog.core.roles import OUT, Role
 from halog.core.settings import Sync
 from halog.core.table import ASYNC, Replica
 
@@ -116,6 +116,6 @@ class Following:
         s, active = p.chain.state, p.table.active
         if p.leading is not None or active is None or active == p.me or not s.opened:
             return None
-        if p.role is Role.LOADING or p.role is Role.FAILED or s.epoch != p.table.epoch or active not in p.alive:
+        if p.role is Role.LOADING or p.role in OUT or s.epoch != p.table.epoch or active not in p.alive:
             return None
         return active

@@ -25,7 +25,7 @@ from halog.core.judging import became_of
 from halog.core.leading import Leading
 from halog.core.lease import Predecessor
 from halog.core.outcomes import Outcomes
-from halog.core.roles import CLAIMANT, LEADING, Role, next_role
+from halog.core.roles import CLAIMANT, LEADING, OUT, Role, next_role
 from halog.core.settings import Settings, Sync
 from halog.core.table import PartitionTable
 from halog.core.tail import Tail
@@ -73,7 +73,8 @@ class Partition:
             ev.EntriesRead: self._entries_read,
             ev.LogEnd: self._log_end,
             ev.Taken: self.following.taken,
-            ev.LogLost: self._log_lost,
+            ev.Restored: self._restored,
+            ev.LogLost: lambda e: self.lost(e.why),
             ev.Submitted: self._submitted,
             ev.BarrierAsked: self._barrier_asked,
             ev.Asked: lambda e: self.out.append(ev.Reply(e.token, became_of(self, e))),
@@ -111,13 +112,6 @@ class Partition:
         """A number for the next question to the coordinator or the peers, so that late answers are recognised."""
         self.round += 1
         return self.round
-
-    def _in_flight(self, why: str) -> None:
-        """What the log has not acknowledged when an epoch ends may be discarded with it."""
-        assert self.leading is not None
-        for item in self.leading.writer.queue:
-            if type(item.record) is records.Commit and item.record.changes:
-                self.discarded.left(item.tx, self.leading.epoch.number, item.lsn, self.now, why)
 
     def _passed_over(self, record: records.Record) -> None:
         """A record that counts for nobody. One copy tells: all read it."""
@@ -159,7 +153,7 @@ class Partition:
     @property
     def eligible(self) -> bool:
         """May this copy take part in an election as a candidate?"""
-        if self.role is Role.LOADING or self.role is Role.FAILED or self.me.node not in self.table.configured:
+        if self.role is Role.LOADING or self.role in OUT or self.me.node not in self.table.configured:
             return False
         return priority(self.table, self.me.node) != NEVER
 
@@ -171,7 +165,7 @@ class Partition:
     def step_down(self, happening: str, why: str) -> None:
         """Stop claiming or writing; from here on learn what happened from the log like everybody else."""
         if self.leading is not None:
-            self._in_flight(why)
+            self.discarded.in_flight(self.leading.writer.queue, self.leading.epoch.number, self.now, why)
             if self.unlogged:
                 self.tail.keep((item.record for item in self.leading.writer.queue), self.chain.state)
             self.leading.abandon(why)
@@ -209,6 +203,9 @@ class Partition:
     def _alive_changed(self, e: ev.AliveChanged) -> None:
         gone = self.alive - e.members
         self.alive = e.members
+        if self.me not in e.members and self.role not in OUT:
+            self.step_down("offline", e.why)
+            self.out.append(ev.StopReading())
         if self.table.active in gone:
             self.campaign.witnessed(e.why)
         if self.leading is not None:
@@ -264,7 +261,7 @@ class Partition:
     def _unasked(self, offset: int) -> bool:
         """The rest of a batch fetched before `StopReading`: the active learns these from its acknowledgements. What
         comes behind a dropped entry is dropped too, until a new `Read` brings that entry again: else a hole."""
-        if self.leading is not None and self.role is not Role.VERIFYING:
+        if (self.leading is not None and self.role is not Role.VERIFYING) or self.role is Role.OFFLINE:
             if self.dropped < self.next_offset:
                 self.dropped = offset
             return True
@@ -300,8 +297,11 @@ class Partition:
             self.following.acknowledge()
             self.campaign.consider()
 
-    def _log_lost(self, e: ev.LogLost) -> None:
-        self.lost(e.why)
+    def _restored(self, e: ev.Restored) -> None:
+        """Never on from what it held: first whatever the log has got meanwhile (Q1, P11)."""
+        if self.role is Role.OFFLINE and self.me in self.alive:
+            self.become("restored", "this node is back in its zones' quorums")
+            self.out.append(ev.Read(self.next_offset))
 
     def lost(self, why: str) -> None:
         """This copy cannot go on."""

@@ -55,7 +55,7 @@ def partition_name(policy: str, index: int) -> str:
 def planned_tables(config: Config) -> Iterable[PartitionTable]:
     """Every partition of every policy, as the configuration places it; log ids are drawn anew."""
     for name, policy in config.policies.items():
-        nodes = config.zones[policy.zone].nodes
+        nodes = config.nodes_of(policy.zone)
         copies = 1 + policy.sync_replicas + policy.async_replicas
         for i in range(policy.partitions):
             yield PartitionTable(

@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 from halog.backend import Work
 from halog.core import events as ev
-from halog.errors import NotActiveError, OutcomeUnknownError, OverloadedError, QuorumError
+from halog.errors import NotActiveError, OutcomeUnknownError, OverloadedError, QuorumError, ZoneQuorumError
 from halog.runtime import frames
 from halog.runtime.asking import Asker, Waiter
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
-from halog.runtime.results import clock_behind, to_error
+from halog.runtime.results import clock_behind, perhaps_done, to_error
 
 RETRY_S = 0.002
 """Pause before a commit is tried again after this node stopped being active: the election moves on meanwhile."""
@@ -66,6 +66,8 @@ class Commits:
             except (OverloadedError, QuorumError) as e:
                 waits = isinstance(e, OverloadedError) or self._waits(partition)
                 if not waits or time.monotonic() >= until:
+                    if isinstance(e, ZoneQuorumError) and not first:  # said by one who does not know
+                        raise perhaps_done(partition, e) from e
                     raise
                 time.sleep(OVERLOADED_S)
                 continue

@@ -28,6 +28,7 @@ from halog.core.table import ASYNC, PartitionTable
 from halog.errors import HalogError, LogError, StoreError
 from halog.events import DIVERGED
 from halog.ports import Entry, LogSession, TopicPartition
+from halog.runtime.answers import Answer, tell_all as _tell
 from halog.runtime.clock import monotonic_ms
 from halog.runtime.failures import ours
 from halog.runtime.lateness import Lateness
@@ -40,16 +41,6 @@ from halog.runtime.surroundings import CopyPolicy, Surroundings
 logger = logging.getLogger("halog.partition")
 
 _ACTIVE, _VERIFYING = Role.ACTIVE, Role.VERIFYING  # looked at with every read: a global costs a third of an enum's
-Answer = Callable[[ev.Result], None]
-
-
-def _tell(due: Sequence[tuple[Answer, ev.Result]]) -> None:
-    """One who cannot take his answer does not keep the others from theirs."""
-    for answer, result in due:
-        try:
-            answer(result)
-        except Exception:
-            logger.exception("an answer could not be given")
 
 
 class Copy:
@@ -121,6 +112,13 @@ class Copy:
             self.objects.begin(outcomes, last_offset)
             self.core = Partition(self.node.me, version, table, state, next_offset, outcomes, settings, monotonic_ms())
             self.node.follow(self.tp, next_offset)
+            self._loaded()
+
+    def restore(self, end: int) -> None:
+        """Back in its zones' quorums: take part again once everything below `end`, where the log ends, is here."""
+        with self.lock:
+            self._end = end
+            self.post(ev.Restored())
             self._loaded()
 
     # --- events ---

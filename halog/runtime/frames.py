@@ -39,6 +39,13 @@ class KeepAlive(_Frame):
     tails: dict[str, int]
 
 
+class Offline(_Frame):
+    """Instead of KeepAlive: I am reached, and have no quorum in one of my zones (Q1); take me for down."""
+
+    sent_ms: int
+    why: str
+
+
 class Acks(_Frame):
     """(partition, epoch, lsn, applied, flushed): a replica has everything up to lsn: applied, or held only; and up to
     flushed on its disk."""
@@ -90,7 +97,7 @@ class Died(_Frame):
     secret: bytes
 
 
-Control = Hello | KeepAlive | Acks | Flush | Push | AskPosition | Told | Goodbye | Died
+Control = Hello | KeepAlive | Offline | Acks | Flush | Push | AskPosition | Told | Goodbye | Died
 
 
 # --- requests and replies ---

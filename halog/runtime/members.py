@@ -4,8 +4,10 @@ A member is up while it is registered and heard: its frames arrive within the no
 it stands. A broken connection is tried once more at once; a refused attempt means the process is gone. The first sign
 wins and a wrong one costs a moment, because the log arbitrates. A registration that vanishes counts after a grace only,
 so that a restarting ZooKeeper does not start elections, and only while our own session can see it come back; then it
-counts although the member still talks: one that cannot reach ZooKeeper can change no node list. This module never
-decides who is active.
+counts although the member still talks: one that cannot reach ZooKeeper can change no node list.
+
+A node that is *offline*, for want of a quorum in one of its zones (Q1), says so instead of keeping alive: others still
+reach it, and do not take it for up; nor does it take itself for up. This module never decides who is active.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Callable
 import msgspec
 
 from halog.core.ids import Member
+from halog.core.zones import Sight
 from halog.errors import FrameError, HalogError, UnreachableError
 from halog.ports import Channel, Peer
 from halog.runtime import frames
@@ -56,7 +59,7 @@ class _Link:
     """What is known of one other hosting node."""
 
     __slots__ = (
-        "dialled_ms", "dialling", "down_before", "heard_ms", "info", "left", "lost", "peer", "retry_ms",
+        "dialled_ms", "dialling", "down_before", "heard_ms", "info", "left", "lost", "offline", "peer", "retry_ms",
         "unregistered_ms", "up",
     )  # fmt: skip
 
@@ -70,11 +73,19 @@ class _Link:
         """For how long we have seen it unregistered."""
         self.dialling = False
         self.up = False
+        """Is it registered and heard?"""
+        self.offline = ""
+        """Why it says that it is, if it does."""
         self.down_before = False
         """Was it up, and then not? What comes up for the first time tells so itself."""
         self.left = False
         self.lost = ""
         """Why it went down last."""
+
+    @property
+    def present(self) -> bool:
+        """Up for everybody, not only reached?"""
+        return self.up and not self.offline
 
 
 class Membership:
@@ -105,6 +116,10 @@ class Membership:
         """Told of each node that is up again, or no more, by itself: (node, up, why)."""
         self.succeeded: Callable[[Member], None] = lambda member: None
         """Told of each run whose data directory another run has opened."""
+        self.judge: Callable[[Sight], str] = lambda sight: ""
+        """Why this node is offline, given whom it sees; "": it is not (Q1)."""
+        self.offline = ""
+        """What `judge` said last."""
         self._sent_ms = 0
         self._ticked_ms = monotonic_ms()
         self._alive = frozenset({me.member})
@@ -136,17 +151,26 @@ class Membership:
             self._dial_soon(name)
         self._publish()
 
-    def heard(self, node: str, incarnation: int) -> None:
-        """A frame of this member arrived."""
+    def heard(self, node: str, incarnation: int, offline: str | None = None) -> None:
+        """A frame of this member arrived. `offline`: why it says that it is offline; "": it says that it is not."""
         link = self.links.get(node)
         if link is None or link.info.incarnation != incarnation:
             return
         link.heard_ms = monotonic_ms()
-        if not link.up and link.peer is not None and not link.left and not self._expired(link):
-            link.up = True
-            if link.down_before:
-                self.noticed(node, True, "it answers again")
-            self._publish()
+        came = not link.up and link.peer is not None and not link.left and not self._expired(link)
+        if came or (offline is not None and offline != link.offline):
+            self._heard_news(link, link.up or came, link.offline if offline is None else offline)
+
+    def _heard_news(self, link: _Link, up: bool, offline: str) -> None:
+        before = link.present
+        if before and offline:
+            link.lost, link.down_before = f"it is offline: {offline}", True
+        link.up, link.offline = up, offline
+        if link.present and not before and link.down_before:
+            self.noticed(link.info.name, True, "it answers again")
+        elif before and not link.present:
+            self.noticed(link.info.name, False, link.lost)
+        self._publish()
 
     def said_goodbye(self, node: str, incarnation: int) -> None:
         """The member leaves on purpose."""
@@ -183,12 +207,16 @@ class Membership:
                 link.heard_ms = max(link.heard_ms, now)
         if now - self._sent_ms >= self.keep_alive_ms:
             self._sent_ms = now
-            self.broadcast(frames.encode(frames.KeepAlive(now, self.tails())))
+            self.broadcast(self._sign_of_life())
         seeing = self.coordinated()
         for link in list(self.links.values()):
             missing = link.info.name not in self.registered
             link.unregistered_ms = link.unregistered_ms + (0 if slept else passed) if missing and seeing else 0
             self._check(link, now)
+
+    def _sign_of_life(self) -> bytes:
+        now = monotonic_ms()
+        return frames.encode(frames.Offline(now, self.offline) if self.offline else frames.KeepAlive(now, self.tails()))
 
     def _expired(self, link: _Link) -> bool:
         return link.unregistered_ms > self.registration_grace_ms and link.info.name not in self.registered
@@ -243,7 +271,7 @@ class Membership:
         link.dialled_ms = monotonic_ms()  # not before: a slow dial says nothing of how long a connection lasts
         try:
             peer.send(self.hello)
-            peer.send(frames.encode(frames.KeepAlive(monotonic_ms(), self.tails())))
+            peer.send(self._sign_of_life())
         except UnreachableError:
             return None, BREAKS
         return peer, ""
@@ -301,22 +329,32 @@ class Membership:
 
     def _down(self, link: _Link, why: str) -> None:
         if link.up:
+            told = link.left or not link.present  # else it told so itself
             link.lost = why  # before it is down: whoever publishes first says why
             link.up, link.down_before = False, True
-            if not link.left:  # else it told so itself
+            if not told:
                 self.noticed(link.info.name, False, why)
             self._publish()
 
     def _publish(self) -> None:
-        """Tell who is gone one by one, each with its own cause; then who has come."""
+        """Tell who is gone one by one, each with its own cause, this node first: it is not to stand for who went with
+        its quorum. Then who has come."""
         with self._notify:
-            links = dict(self.links)
-            alive = frozenset({self.me.member, *(link.info.member for link in links.values() if link.up)})
-            for m in sorted(self._told - alive):
-                self._tell(self._told - {m}, self._lost(links[m.node], m))
+            links, me, was = dict(self.links), self.me.member, self.offline
+            self.offline = self.judge(_sight(links))
+            present = {link.info.member for link in links.values() if link.present}
+            alive = frozenset(present if self.offline else present | {me})
+            for m in sorted(self._told - alive, key=lambda m: (m != me, m)):
+                self._tell(self._told - {m}, self.offline if m == me else self._lost(links[m.node], m))
             if alive != self._told:
-                came = sorted(alive - self._told - {self.me.member})
+                came = sorted(alive - self._told - {me})
                 self._tell(alive, "; ".join(f"{m.node} answers" for m in came))
+        if bool(was) != bool(self.offline) and not self.closed:
+            self.broadcast(self._sign_of_life())
+
+    def look(self) -> None:
+        """What `judge` goes by may have changed."""
+        self._publish()
 
     def _tell(self, alive: frozenset[Member], why: str) -> None:
         self._told = self._alive = alive
@@ -328,6 +366,7 @@ class Membership:
 
     @property
     def alive(self) -> frozenset[Member]:
+        """Who is up, this node included unless it is offline."""
         return self._alive
 
     def close(self) -> None:
@@ -337,3 +376,9 @@ class Membership:
         for link in list(self.links.values()):
             if link.peer is not None:
                 link.peer.close()
+
+
+def _sight(links: dict[str, _Link]) -> Sight:
+    """Whom the channel says is there: it, not a registration, tells a node that is cut off from everybody."""
+    reached = frozenset(name for name, link in links.items() if link.up)
+    return Sight(frozenset(links), reached, frozenset(name for name in reached if links[name].present))

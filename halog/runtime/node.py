@@ -41,6 +41,7 @@ from halog.runtime.service import Execute, Service
 from halog.runtime.telling import Telling
 from halog.runtime.views import view
 from halog.runtime.witness import Witness
+from halog.runtime.zoning import Zoning, zones_of
 from mappers.base import Mapper
 
 logger = logging.getLogger("halog.node")
@@ -171,6 +172,11 @@ class Runtime:
         )
         self.members.noticed = self.telling.noticed
         self.members.coordinated = lambda: self.session_state is SessionState.CONNECTED
+        self.zoning = Zoning(self.name, zones_of(c, self.name) if host is not None else [], self.telling.history)
+        self.zoning.watch(a.coordinator, self.members.look)
+        self.members.judge = self.zoning.judge
+        self.router.offline = lambda: self.members.offline
+        self.members.look()
         self.service = Service(hello, self.members, host, self._execute, self.status, c.nodes, self.telling)
         a.channel.introduce(frames.encode(hello))
         address = node_config.address if node_config is not None else "127.0.0.1:0"
@@ -186,6 +192,7 @@ class Runtime:
             self.members.tails, self.members.succeeded = host.tails, host.leasing.died
             host.host_all([vt for vt in tables.values() if self.name in vt[1].configured])
             self._asker.copies, self.states = host.copies, host.states
+            self.zoning.tend(host, lambda: self.members.offline)
             self._commits.deliveries = self._reads.deliveries = host.deliveries
             self.telling.joined(actual, self.pid, len(host.copies))
         for name in tables:
@@ -209,6 +216,7 @@ class Runtime:
         members = getattr(self, "members", None)
         if members is not None:
             members.close()
+            self.zoning.close()
         if self.host is not None:
             self.host.close()
         self._unregister()
@@ -325,6 +333,8 @@ class Runtime:
             "hosts": self.host is not None,
             "session": self.session_state.value,
             "alive": sorted(m.node for m in self.members.alive),
+            "offline": self.members.offline or None,
+            "zones": self.zoning.view(),
             "events_dropped": self.telling.history.dropped,
             "copies": [view(c) for c in list(self.copies.values())],
         }

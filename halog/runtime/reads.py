@@ -93,7 +93,7 @@ class Reads:
     def fetch_local(self, partition: str, keys: Sequence[bytes]) -> tuple[Sequence[Found | None], Lag] | None:
         """See Backend."""
         copy = self._asker.copies.get(partition)
-        if copy is None or copy.error is not None:
+        if copy is None or copy.error is not None or self._asker.router.offline():
             return None
         return [copy.objects.find(k) for k in keys], copy.lag()
 
@@ -119,14 +119,16 @@ class Reads:
     def scan_local(self, partition: str, prefix: bytes) -> Iterator[Found] | None:
         """See Backend."""
         copy = self._asker.copies.get(partition)
-        return None if copy is None or copy.error is not None else copy.objects.scan(prefix)
+        gone = copy is None or copy.error is not None or self._asker.router.offline()
+        return None if copy is None or gone else copy.objects.scan(prefix)
 
     # --- positions ---
 
     def reach(self, partition: str, lsn: int, *, local: bool) -> None:
         """See Backend."""
         copy, limit_s = self._asker.copies.get(partition), self._asker.call_s
-        if copy is not None and copy.error is None and (local or copy.serving):
+        here = copy is not None and copy.error is None and not self._asker.router.offline()
+        if copy is not None and here and (local or copy.serving):
             if not copy.wait_for(lsn, limit_s):
                 at = f"this node's copy of {partition} is at lsn {copy.core.chain.state.lsn}"
                 said = f"{at}, and did not reach lsn {lsn} within {limit_s:g} s"

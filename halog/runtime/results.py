@@ -44,6 +44,19 @@ def to_error(result: ev.Result, partition: str) -> errors.HalogError:
             return errors.OutcomeUnknownError(f"unexpected result {result!r}", partition=partition)
 
 
+def no_quorum(node: str, why: str) -> errors.ZoneQuorumError:
+    """Of a node that is offline; `why` names the zone and what it lacks."""
+    return errors.ZoneQuorumError(f"node {node} is offline: {why}; nothing was done", node=node, why=why)
+
+
+def perhaps_done(partition: str, error: errors.HalogError) -> errors.OutcomeUnknownError:
+    """An earlier attempt went out, and the node that is asked now does nothing."""
+    return errors.OutcomeUnknownError(
+        f"commit in {partition} unsettled: it was under way when there was a quorum; now {error.message}",
+        partition=partition,
+    )
+
+
 def clock_behind(error: errors.OutcomeUnknownError) -> errors.ConflictError:
     """A new id refused as expired: it was never sent before, so nothing happened. Ids grow from the horizon on now."""
     return errors.ConflictError(

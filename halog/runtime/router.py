@@ -19,11 +19,13 @@ from halog.errors import (
     OutcomeUnknownError,
     PartitionUnavailableError,
     UnreachableError,
+    ZoneQuorumError,
 )
 from halog.ports import Channel
 from halog.runtime import frames
 from halog.runtime.failures import from_frame
 from halog.runtime.members import NodeInfo
+from halog.runtime.results import no_quorum, perhaps_done
 
 RETRY_S = 0.01
 """Pause between attempts when nothing tells us of a change: an election takes a few tens of ms."""
@@ -39,6 +41,8 @@ class Router:
         self.nodes: dict[str, NodeInfo] = {}
         self._last: dict[str, NodeInfo] = {}
         """The last registration of every node, also of those whose session ended: they may serve on."""
+        self.offline: Callable[[], str] = lambda: ""
+        """Why this very node is offline, if it is (Q1): then nothing is asked for in its name."""
 
     # --- knowledge ---
 
@@ -91,7 +95,9 @@ class Router:
         until = time.monotonic() + deadline_s
         hint: str | None = None
         unknown: HalogError | None = None
+        refused: float | None = None
         while True:
+            self._check_online(partition, unknown)
             if local():
                 raise LocalError("this node is active itself")
             target = hint or self.active(partition)
@@ -105,6 +111,8 @@ class Router:
                     e.evidence["first"] = unknown is None
                     raise
                 hint, unknown = None, e
+            except ZoneQuorumError as e:
+                hint, refused = None, self._refused(partition, refused, e, unknown)
             except (UnreachableError, DeadlineError) as e:
                 hint = None
                 unknown = e if e.evidence.get("sent", True) else unknown
@@ -112,6 +120,21 @@ class Router:
                 raise self._too_late(partition, deadline_s, unknown)
             if hint is None:
                 self._pause(partition, seen, until)
+
+    def _check_online(self, partition: str, unknown: HalogError | None) -> None:
+        if why := self.offline():
+            error = no_quorum(self.me, why)
+            raise error if unknown is None else perhaps_done(partition, error)
+
+    def _refused(
+        self, partition: str, first: float | None, error: ZoneQuorumError, unknown: HalogError | None
+    ) -> float:
+        """The active node is offline, and said so at `first`. Others may be about to take over, in less than an
+        attempt's time; if nobody has in twice that, nobody will."""
+        now = time.monotonic()
+        if first is not None and now - first >= 2 * self.attempt_s:
+            raise error if unknown is None else perhaps_done(partition, error)
+        return now if first is None else first
 
     def epoch(self, partition: str) -> int:
         """The highest epoch number known of a partition."""

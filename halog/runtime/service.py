@@ -19,7 +19,7 @@ from halog.ports import Peer
 from halog.runtime import frames
 from halog.runtime.copy import Copy
 from halog.runtime.failures import to_frame
-from halog.runtime.results import to_error
+from halog.runtime.results import no_quorum, to_error
 
 if TYPE_CHECKING:
     from halog.runtime.host import Host
@@ -113,8 +113,11 @@ class Service:
         if isinstance(frame, frames.Goodbye):
             self.members.said_goodbye(*member)
             return
-        self.members.heard(*member)
-        if self.host is not None:
+        if isinstance(frame, frames.Offline):
+            self.members.heard(*member, frame.why)
+            return
+        self.members.heard(*member, "" if isinstance(frame, frames.KeepAlive) else None)
+        if self.host is not None and not self.members.offline:
             self.host.control(member, frame)
 
     def _died(self, member: Member, secret: bytes) -> None:
@@ -147,6 +150,7 @@ class Service:
     def _active(self, partition: str, least: int = 0) -> Copy:
         """The copy, if it is active here, and has lsn `least`: one that does not get there may have been replaced
         without knowing it, and then somebody else has it."""
+        self._online()
         copy = None if self.host is None else self.host.copies.get(partition)
         if copy is None or not copy.serving:
             active = None if self.host is None else self.host.router.active(partition)
@@ -154,6 +158,10 @@ class Service:
         if not copy.wait_for(least, WAIT_S, logged=True):
             raise NotActiveError(f"{self.hello.node} does not have lsn {least} of {partition}", partition=partition)
         return copy
+
+    def _online(self) -> None:
+        if self.members.offline:
+            raise no_quorum(self.hello.node, self.members.offline)
 
     def _fetch(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.Fetch)
@@ -183,6 +191,7 @@ class Service:
 
     def _scan(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.Scan)
+        self._online()
         if r.local and self.host is not None and r.partition in self.host.copies:
             copy = self.host.copies[r.partition]
         else:

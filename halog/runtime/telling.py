@@ -1,7 +1,7 @@
 """What a node tells of itself, of its copies and of the others, in the words of `halog.events`.
 
-Of a copy's many roles operators know three: active, replica, failed; only a change between those is told. Nothing is
-decided here.
+Of a copy's many roles operators know four: active, replica, offline, failed; only a change between those is told.
+Nothing is decided here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ INTRUDERS = 20
 """So many are told in that time, whatever they call themselves: names are cheap. The others are counted."""
 
 _LEADS = {role.value for role in LEADING}
-_SHOWN = {**dict.fromkeys(_LEADS, "active"), Role.FAILED.value: "failed"}
+_SHOWN = {**dict.fromkeys(_LEADS, "active"), Role.FAILED.value: "failed", Role.OFFLINE.value: "offline"}
 REPLICA = "replica"
 
 
@@ -53,6 +53,8 @@ class Telling:
         """A copy's role, if operators know the difference."""
         now = _SHOWN.get(role, REPLICA)
         was = self._roles.get(copy.name, REPLICA)
+        if now == "offline" and was == REPLICA:
+            return  # that its node has no quorum is told of the zone, not of every copy
         self._roles[copy.name] = now
         if now != was:
             s, table = copy.core.chain.state, copy.core.table

@@ -22,12 +22,16 @@ class Members:
         self.world = world
         self.doubts: set[tuple[str, str]] = set()
         """(who, whom): `who` takes `whom` for dead, rightly or not."""
+        self.offline: set[Member] = set()
+        """Who has no quorum in a zone, and says so (Q1)."""
+        self.owes: dict[Member, int] = {}
+        """Up to where the log must be read by one that came back, before it takes part."""
         self.views: dict[Member, frozenset[Member]] = {}
 
     def changed(self, name: str) -> None:
         """Something about `name` changed: everybody notices, each at its own time, `name` itself at once."""
         for p in self.world.processes():
-            self.world.engine.at(self.world.nature.delay(self.world.nature.notice), self._look, p)
+            self.world.engine.at(self.world.nature.delay(self.world.nature.notice), self.look, p)
 
     def doubt(self, who: str, whom: str) -> None:
         self.doubts.add((who, whom))
@@ -37,7 +41,7 @@ class Members:
         self.doubts.add((who, whom))
         process = self.world.nodes[who].process
         if process is not None:
-            self._look(process)
+            self.look(process)
 
     def trust(self, who: str, whom: str) -> None:
         self.doubts.discard((who, whom))
@@ -55,12 +59,14 @@ class Members:
     def _look_again(self, who: str) -> None:
         process = self.world.nodes[who].process
         if process is not None:
-            self.world.engine.at(self.world.nature.delay(self.world.nature.notice), self._look, process)
+            self.world.engine.at(self.world.nature.delay(self.world.nature.notice), self.look, process)
 
-    def _look(self, p: Process) -> None:
+    def look(self, p: Process) -> None:
+        """Whom it believes to be up, from now on."""
         if not p.alive:
             return
         up = frozenset(q.me for q in self.world.processes() if q is p or (p.name, q.name) not in self.doubts)
+        up -= self.offline
         if self.views.get(p.me) != up:
             self.views[p.me] = up
             p.deliver(ev.AliveChanged(up, "view"))

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from halog.core.roles import TRANSITIONS
-from tests.sim import leases, reader
+from tests.sim import leases, reader, zones
 from tests.sim.coverage import edge_name
 from tests.sim.run import run_seed
 from tests.sim.world import is_grouped
@@ -58,6 +58,7 @@ INTERESTING = [
     "answer TooFew", "acknowledged by a quorum", "group changed", "no quorum",
     "told under a lease", "active cut off", "handed over under a lease", "heir killed under a lease",
     "lease awaited",
+    "offline", "restored behind another active",
     "barrier Happened", "barrier NotServing", "a plain read would be old",
     "answer Conflicted", "answer Duplicated", "answer NotHappened", "answer Expired",
     "added", "removed", "too few replicas", "transfer requested", "discarded transactions",
@@ -70,7 +71,8 @@ def seen() -> Counter[str]:
     counts: Counter[str] = Counter()
     grouped = [n for n in range(SEEDS, 4 * SEEDS) if is_grouped(n)]
     read = [n for n in range(SEEDS, 4 * SEEDS) if n in reader.SEEDS or n in leases.SEEDS]
-    for seed in [*range(SEEDS), *RARE_SEEDS, *grouped, *read]:
+    zoned = [n for n in range(SEEDS, 8 * SEEDS) if n in zones.SEEDS]
+    for seed in dict.fromkeys([*range(SEEDS), *RARE_SEEDS, *grouped, *read, *zoned]):
         outcome = run_seed(seed)
         assert not outcome.failure, f"{outcome.failure}\n  python -m tests.sim.run --seed {seed} -v"
         counts.update(outcome.counts)

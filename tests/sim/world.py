@@ -15,7 +15,7 @@ from halog.core.roles import Role
 from halog.core.settings import Settings, Sync
 from halog.core.table import SYNC, Group, PartitionTable
 from halog.core.tail import holders
-from tests.sim import faults, leases
+from tests.sim import faults, leases, zones
 from tests.sim.checks import Checks
 from tests.sim.client import Client, Request, Transaction
 from tests.sim.coordinator import FakeCoordinator
@@ -262,6 +262,7 @@ class World:
             if self.nodes[n].process is None:
                 faults.restart(self, n, False)
         self.members.doubts.clear()
+        zones.all_back(self)
         if is_grouped(self.seed):  # the operators too: everybody as usual, and no waiting for the dead
             left, quorum = len(self.nodes) - len(self.gone), self.coordinator.table.quorum
             self.coordinator.regroup(Group(required=left if left < quorum else 0))

@@ -170,7 +170,7 @@ WRONG: list[tuple[str, str, str, str]] = [
     ('modules = ["fleet.model"]', 'modules = ["fleet/model"]', "application.modules", "no module name"),
     ('nodes = ["A", "B", "C"]', "nodes = []", "zones.main.nodes", "at least one"),
     ('nodes = ["A", "B", "C"]', 'nodes = ["A", "A", "B", "C"]', "zones.main.nodes", "twice"),
-    ('nodes = ["A", "B", "C"]', 'nodes = ["A", "B*", "C"]', "zones.main.nodes", "is a pattern"),
+    ('nodes = ["A", "B", "C"]', 'nodes = ["A", "x*", "C"]', "zones.main.nodes", "matches none of [nodes]: A, B, C"),
     ('nodes = ["A", "B", "C"]', 'nodes = ["A", "B", "D"]', "zones.main.nodes", "'D' is not in"),
     (
         'nodes = ["A", "B", "C"]',

@@ -36,6 +36,7 @@ replication_factor = {copies}
 modules = ["{module}"]
 [zones.home]
 nodes = [{zone}]
+{zone_quorum}
 [policies.p]
 zone = "home"
 partitions = {partitions}
@@ -84,6 +85,7 @@ class Cluster:
         quorum: bool = False,
         stay_ms: int = 30_000,
         lease_ms: int = 0,
+        zone_quorum: str = "",
     ) -> None:
         self.site, self.directory, self.nodes = site, directory, nodes
         self.name = f"it{uuid.uuid4().hex[:10]}"
@@ -93,7 +95,7 @@ class Cluster:
             "zone": ", ".join(f'"{n}"' for n in nodes), "partitions": partitions, "sync": sync, "async_": async_,
             "every": every, "keep": keep, "silent_ms": silent_ms, "session_ms": SESSION_MS,
             "local_sync": local_sync, "remote_sync": remote_sync, "quorum": str(quorum).lower(), "stay_ms": stay_ms,
-            "lease_ms": lease_ms,
+            "lease_ms": lease_ms, "zone_quorum": f"[zones.home.quorum]\n{zone_quorum}" if zone_quorum else "",
         }  # fmt: skip
         self.processes: dict[str, Process] = {}
         self.helpers: list[Process] = []

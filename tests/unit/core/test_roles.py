@@ -199,9 +199,25 @@ def handing_epoch_ended() -> Core:
     return core
 
 
+def offline_restored() -> Core:
+    core = goes_offline(Core().active())
+    core.alive()
+    core.step(ev.Restored())
+    assert core.of(ev.Read)
+    return core
+
+
+def goes_offline(core: Core) -> Core:
+    """Its node has no quorum in one of its zones."""
+    core.step(ev.AliveChanged(frozenset({B}), "zone main: 1 votes, 2 needed"))
+    return core
+
+
 def in_role(role: Role) -> Core:
     """A core in `role`."""
     core = Core()
+    if role is Role.OFFLINE:
+        return goes_offline(core.loaded())
     make = getattr(core, role.value, None)
     if make is None:
         return core if role is Role.LOADING else core.loaded()
@@ -213,6 +229,8 @@ def take(role: Role, happening: str) -> Core:
         core = in_role(role)
         core.step(ev.LogLost("trimmed away"))
         return core
+    if happening == "offline":
+        return goes_offline(in_role(role))
     return globals()[f"{role.value}_{happening.replace(' ', '_')}"]()  # type: ignore[no-any-return]
 
 

@@ -1,0 +1,197 @@
+"""`halog zone list|show|quorum`: which nodes give each other a quorum, whether they have it, and switching it off."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from halog.cli.group import reason_option
+from halog.cli.options import config_option, timeout_option
+from halog.cli.output import emit, emit_json, emit_table, format_option
+from halog.cli.status import DEGRADED_EXIT
+from halog.cli.talk import echo_facts
+
+if TYPE_CHECKING:
+    from halog.cli.connection import Connection
+    from halog.cli.zone_views import ZoneView
+
+
+@click.group()
+def zone() -> None:
+    """Availability zones: their nodes, and their quorum.
+
+    \b
+    Examples:
+      halog zone list
+      halog zone show west
+      halog zone quorum west --off --reason "the other rack is being moved"
+    """
+
+
+@zone.command("list")
+@config_option
+@format_option
+@timeout_option
+def list_(config_path: Path, format_: str, timeout_s: float) -> None:
+    """List zones with their state, quorum and nodes.
+
+    Exit code 4 if one of them is partial (a node is missed), disabled (a node has no quorum) or unknown.
+
+    \b
+    Examples:
+      halog zone list
+      halog zone list --format json
+    """
+    import msgspec
+
+    from halog.cli.connection import connect
+
+    with connect(config_path, timeout_s) as connection:
+        views = _views(connection, list(connection.config.zones))
+    rows = [(v.zone, v.state, _quorum(v), ", ".join(n.node for n in v.nodes), _missed(v)) for v in views]
+    emit(format_, [msgspec.to_builtins(v) for v in views], ["zone", "state", "quorum", "nodes", ""], rows)
+    _exit(views)
+
+
+@zone.command("show")
+@click.argument("name", metavar="ZONE")
+@config_option
+@format_option
+@timeout_option
+def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
+    """Show one zone, and how each of its nodes stands in it.
+
+    Exit code 4 if it is partial, disabled or unknown.
+
+    \b
+    Examples:
+      halog zone show west
+      halog zone show west --format json
+    """
+    import msgspec
+
+    from halog.cli.connection import connect
+
+    with connect(config_path, timeout_s) as connection:
+        _known(connection, name)
+        (view,) = _views(connection, [name])
+    if format_ == "json":
+        emit_json(msgspec.to_builtins(view))
+    else:
+        _show(view)
+    _exit([view])
+
+
+@zone.command("quorum")
+@click.argument("name", metavar="ZONE")
+@click.option("--off/--on", "off", default=None, help="Switch it off: no node goes offline for this zone; or on again.")
+@reason_option
+@config_option
+@format_option
+@timeout_option
+def quorum(name: str, off: bool | None, reason: str, config_path: Path, format_: str, timeout_s: float) -> None:
+    """Show whether a zone's quorum is on; switch it off, or on again.
+
+    Effective at once, and until it is switched back; no node need be up. Nodes that are offline for want of it come
+    back. With it off, each side of a network that is cut in two goes on with what it reaches; at one site the log
+    still lets only one of them commit. Refused with exit code 5 where the configuration gives the zone no quorum.
+
+    \b
+    Examples:
+      halog zone quorum west
+      halog zone quorum west --off --reason "two machines burnt down"
+      halog zone quorum west --on
+    """
+    import msgspec
+
+    from halog.cli.connection import connect
+    from halog.errors import RefusedError
+    from halog.runtime.zone_switch import ZoneSwitch, read_switch, set_switch
+
+    with connect(config_path, timeout_s) as connection:
+        _known(connection, name)
+        demand = _demand(connection, name)
+        if off is None:
+            switch = read_switch(connection.coordinator, name)
+        elif not demand:
+            raise RefusedError(f"zone {name} has no quorum: give it one in [zones.{name}.quorum] first", zone=name)
+        else:
+            wanted = ZoneSwitch(off, reason, time.time_ns() // 1_000_000)
+            switch = set_switch(connection.coordinator, name, wanted)
+    if format_ == "json":
+        emit_json({"zone": name, "quorum": demand or None, **msgspec.to_builtins(switch)})
+    else:
+        how = _switched(switch.reason, switch.since_ms) if switch.off else ""
+        echo_facts([("zone", name), ("quorum", f"{demand or 'none'}{how}")])
+
+
+def _views(connection: Connection, names: list[str]) -> list[ZoneView]:
+    from halog.cli.survey import ask_nodes
+    from halog.cli.zone_views import zone_view
+    from halog.runtime.zone_switch import read_switch
+
+    said = ask_nodes(connection)
+    return [zone_view(connection.config, n, said, read_switch(connection.coordinator, n)) for n in names]
+
+
+def _demand(connection: Connection, name: str) -> str:
+    from halog.runtime.zoning import zones_of
+
+    config = connection.config
+    return next(z.demand for z in zones_of(config, config.nodes_of(name)[0]) if z.name == name)
+
+
+def _known(connection: Connection, name: str) -> None:
+    from halog.errors import ConfigError
+
+    if name not in connection.config.zones:
+        known = ", ".join(connection.config.zones) or "none"
+        raise ConfigError(f"{connection.config.source}: there is no zone {name} in [zones]; known are {known}")
+
+
+def _show(view: ZoneView) -> None:
+    echo_facts(
+        [
+            ("zone", f"{view.zone}: {view.state}"),
+            ("quorum", _quorum(view)),
+            ("policies", ", ".join(view.policies) or "none"),
+        ]
+    )
+    rows = [
+        (
+            n.node,
+            n.votes,
+            n.state,
+            "" if n.needed is None else f"{n.have} {n.of}, {n.needed} needed",
+            ", ".join(n.misses),
+        )
+        for n in view.nodes
+    ]
+    emit_table(["node", "votes", "state", "reaches", "misses"], rows)
+
+
+def _quorum(view: ZoneView) -> str:
+    if view.quorum is None:
+        return "none"
+    return view.quorum + (_switched(view.reason, view.since_ms) if view.off else "")
+
+
+def _switched(reason: str | None, since_ms: int | None) -> str:
+    since = datetime.fromtimestamp((since_ms or 0) / 1000, UTC).isoformat(timespec="seconds")
+    return f" (switched off since {since}{f': {reason}' if reason else ''})"
+
+
+def _missed(view: ZoneView) -> str:
+    disabled = [n.node for n in view.nodes if n.state == "disabled"]
+    missed = sorted({m for n in view.nodes for m in n.misses})
+    said = [f"{', '.join(disabled)} without a quorum"] if disabled else []
+    return "; ".join([*said, *([f"missed: {', '.join(missed)}"] if missed else [])])
+
+
+def _exit(views: list[ZoneView]) -> None:
+    if not all(v.ok for v in views):
+        raise click.exceptions.Exit(DEGRADED_EXIT)

@@ -1,0 +1,55 @@
+"""Availability zones in a configuration: which nodes a zone has, and what speaks against its quorum (P5, Q1).
+
+Never counts who is up; that is `halog.core.zones`. The theory: a quorum that no set of nodes can reach, or that a node
+alone always has, is a mistake, and is found here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from halog.config.model import Config
+
+PATTERN: Final = frozenset("*?[]")
+"""No node's name has any of them."""
+
+
+def matching(pattern: str, names: Iterable[str]) -> list[str]:
+    """The names a pattern stands for, in their order; upper and lower case differ."""
+    return [name for name in names if fnmatchcase(name, pattern)]
+
+
+def expanded(entries: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
+    """Names and patterns as names, each once, at its first place."""
+    known = list(names)
+    found = (matching(entry, known) if PATTERN & set(entry) else [entry] for entry in entries)
+    return tuple(dict.fromkeys(name for some in found for name in some))
+
+
+def quorum_problems(config: Config) -> Iterator[tuple[str, str]]:
+    """(key, reason) of every quorum that cannot be meant."""
+    for name, zone in config.zones.items():
+        given = zone.quorum.given
+        if len(given) > 1:
+            first, second, *_ = given
+            yield f"zones.{name}.quorum.{second}", f"excludes {first}: a zone has one kind of quorum"
+        for key, value in given.items():
+            nodes = [n for n in config.nodes_of(name) if n in config.nodes]
+            why = _wrong(key, value, len(nodes), sum(config.nodes[n].votes for n in nodes))
+            if why:
+                yield f"zones.{name}.quorum.{key}", why
+
+
+def _wrong(kind: str, value: int, nodes: int, votes: int) -> str:
+    if kind == "minimum_active_remote_nodes":
+        if nodes < 2:
+            return "needs a zone of two nodes or more: a node has no remote ones here"
+        return "" if 1 <= value < nodes else f"must be 1 to {nodes - 1} (the zone has {nodes} nodes), is {value}"
+    if votes < 1:
+        return "needs votes, and no node of the zone has any"
+    if kind == "minimum_votes":
+        return "" if 1 <= value <= votes else f"must be 1 to {votes} (the votes of all its nodes), is {value}"
+    return "" if 1 <= value <= 100 else f"must be 1 to 100, is {value}"

@@ -1,0 +1,119 @@
+"""The node quorum of an availability zone, as one of its nodes sees it (Q1): a table of states, and arithmetic.
+
+ACTIVE    all nodes discovered are up, and there is a quorum
+PARTIAL   some discovered node is down, and there is a quorum
+DISABLED  there is no quorum: this node serves nothing, and refuses keep-alives
+
+A quorum is about whom a node *reaches*: a node that is itself offline for want of a quorum still votes, or nodes that
+lost each other could never come back. *Up* is who is reached and not offline; only that tells ACTIVE from PARTIAL.
+A zone without a quorum, or whose quorum is switched off, is never DISABLED. No clock, no I/O.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+import msgspec
+
+
+class State(enum.Enum):
+    """How a node stands in one of its zones; see the module."""
+
+    ACTIVE = "active"
+    PARTIAL = "partial"
+    DISABLED = "disabled"
+
+
+TRANSITIONS: dict[State, dict[str, State]] = {
+    State.ACTIVE: {"a node down": State.PARTIAL, "quorum lost": State.DISABLED},
+    State.PARTIAL: {"all nodes up": State.ACTIVE, "quorum lost": State.DISABLED},
+    State.DISABLED: {"quorum back, a node down": State.PARTIAL, "quorum back, all nodes up": State.ACTIVE},
+}
+
+
+def next_state(state: State, happening: str) -> State:
+    """The table's answer; AssertionError naming both where it has none."""
+    try:
+        return TRANSITIONS[state][happening]
+    except KeyError:
+        raise AssertionError(f"no transition from {state.value!r} on {happening!r}") from None
+
+
+class Zone(msgspec.Struct, frozen=True):
+    """A zone as configured: its nodes with their votes, and at most one of the three demands (0: not asked for)."""
+
+    name: str
+    votes: Mapping[str, int]
+    minimum_votes: int = 0
+    percentage: int = 0
+    minimum_remote: int = 0
+
+    @property
+    def guarded(self) -> bool:
+        """Has it a quorum?"""
+        return bool(self.minimum_votes or self.percentage or self.minimum_remote)
+
+    @property
+    def demand(self) -> str:
+        """Its quorum in words; "" if it has none."""
+        if self.percentage:
+            return f"{self.percentage} % of {sum(self.votes.values())} votes"
+        if self.minimum_votes:
+            return f"{self.minimum_votes} of {sum(self.votes.values())} votes"
+        return f"{self.minimum_remote} remote nodes" if self.minimum_remote else ""
+
+
+class Sight(msgspec.Struct, frozen=True):
+    """What a node knows of the others, itself left out: whose address it has known, whom it hears, and who of them is
+    not offline."""
+
+    discovered: frozenset[str] = frozenset()
+    reached: frozenset[str] = frozenset()
+    up: frozenset[str] = frozenset()
+
+
+class Count(msgspec.Struct, frozen=True):
+    """A zone counted by one of its nodes: what it has, what it needs (0: nothing), of what; and who is down."""
+
+    have: int
+    needed: int
+    of: str
+    down: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.have} {self.of}, {self.needed} needed"
+
+    @property
+    def holds(self) -> bool:
+        """Is there a quorum?"""
+        return self.have >= self.needed
+
+
+def count(zone: Zone, me: str, sight: Sight) -> Count:
+    """What `me`, one of the zone's nodes, has of its quorum. Others than the zone's nodes do not count."""
+    others = [n for n in zone.votes if n != me]
+    reached = [n for n in others if n in sight.reached]
+    down = tuple(n for n in others if n in sight.discovered and n not in sight.up)
+    if zone.minimum_remote:
+        return Count(len(reached), zone.minimum_remote, "remote nodes", down)
+    have = sum(zone.votes[n] for n in (me, *reached))
+    share = -(-zone.percentage * sum(zone.votes.values()) // 100)  # rounded up
+    return Count(have, zone.minimum_votes or share, "votes", down)
+
+
+def first_state(zone: Zone, *, off: bool) -> State:
+    """Of a node that starts: it has reached nobody yet."""
+    return State.DISABLED if zone.guarded and not off else State.ACTIVE
+
+
+def happening(state: State, counted: Count, *, off: bool) -> str | None:
+    """What this count means in `state`; None: nothing new. `off`: the quorum is switched off."""
+    whole = not counted.down
+    if not counted.holds and not off:
+        return None if state is State.DISABLED else "quorum lost"
+    if state is State.DISABLED:
+        return f"quorum back, {'all nodes up' if whole else 'a node down'}"
+    if whole == (state is State.ACTIVE):
+        return None
+    return "all nodes up" if whole else "a node down"

@@ -1,0 +1,21 @@
+"""Answers of a copy to those who wait for them. They leave after its lock was released; nothing is decided here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from halog.core import events as ev
+
+logger = logging.getLogger("halog.partition")
+
+Answer = Callable[[ev.Result], None]
+
+
+def tell_all(due: Sequence[tuple[Answer, ev.Result]]) -> None:
+    """One who cannot take his answer does not keep the others from theirs."""
+    for answer, result in due:
+        try:
+            answer(result)
+        except Exception:
+            logger.exception("an answer could not be given")

@@ -1,0 +1,64 @@
+"""A zone's quorum switched off, and on again, while the cluster runs (Q1): what stands in `zones/<name>`.
+
+Compare-and-set like everything in the coordinator; nobody need be up. Who is in the zone hears of it by its watch.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from halog.errors import CoordinatorError, RefusedError, VersionError
+from halog.ports import Coordinator, UnknownResult
+
+ATTEMPTS = 20
+"""Two operators at once are rare; twenty turns of theirs never happen."""
+
+
+class ZoneSwitch(msgspec.Struct, frozen=True):
+    """How a zone's quorum stands. `since_ms`: since 1970, by the clock of who switched it; 0: it never was."""
+
+    off: bool = False
+    reason: str = ""
+    since_ms: int = 0
+
+    def to_bytes(self) -> bytes:
+        """The znode's content."""
+        return msgspec.json.encode(self)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> ZoneSwitch:
+        """Decode; fields of newer versions are passed over. CoordinatorError for anything else."""
+        try:
+            return msgspec.json.decode(data, type=ZoneSwitch)
+        except msgspec.MsgspecError as e:
+            raise CoordinatorError(f"a znode below zones/ holds no switch: {e}") from e
+
+
+def path_of(zone: str) -> str:
+    """Where the zone's switch is."""
+    return f"zones/{zone}"
+
+
+def read_switch(coordinator: Coordinator, zone: str) -> ZoneSwitch:
+    """As it stands now."""
+    found = coordinator.get(path_of(zone))
+    return ZoneSwitch() if found is None else ZoneSwitch.from_bytes(found.data)
+
+
+def set_switch(coordinator: Coordinator, zone: str, switch: ZoneSwitch) -> ZoneSwitch:
+    """Set it, unless it stands that way already; returns what stands. RefusedError if others change it all the time."""
+    path = path_of(zone)
+    for _ in range(ATTEMPTS):
+        found = coordinator.get(path)
+        known = ZoneSwitch() if found is None else ZoneSwitch.from_bytes(found.data)
+        if known.off == switch.off:
+            return known
+        try:
+            if found is not None:
+                coordinator.set(path, switch.to_bytes(), found.version)
+                return switch
+            if coordinator.create(path, switch.to_bytes()):
+                return switch
+        except (VersionError, UnknownResult):
+            coordinator.sync(path)  # if it landed, the next turn finds it as it is to be
+    raise RefusedError(f"the switch of zone {zone} changes too often to be changed; try again", zone=zone)

@@ -1,0 +1,146 @@
+"""Real nodes really killed and frozen: a zone's quorum, what is left without one, and what comes back (Q1, P5, P11)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from halog.errors import AvailabilityError, OutcomeUnknownError, ZoneQuorumError
+from halog.runtime.open import Node
+from tests.integration.cluster.checker import check
+from tests.integration.cluster.fleet import Aircraft
+from tests.integration.cluster.harness import Cluster, Make
+from tests.integration.cluster.processes import wait
+from tests.integration.cluster.test_kill import whole_again
+
+pytestmark = pytest.mark.timeout(240)
+TWO = "minimum_votes = 2"
+SOON_S = 10.0
+"""Silence is noticed after 1.5 s here; the rest is a busy machine."""
+
+
+def halog(cluster: Cluster, *args: str) -> tuple[int, Any]:
+    """A command of an operator, in a process of its own: exit code and document."""
+    argv = [sys.executable, "-m", "halog.cli.main", *args, "--config", str(cluster.toml), "--format", "json"]
+    ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.stdout, ran.stderr
+    return ran.returncode, json.loads(ran.stdout)
+
+
+def land(node: Node, tail: str = "N1") -> int:
+    with node.transaction():
+        return node.get(Aircraft, tail).land(10)
+
+
+def begun(make: Make, **options: Any) -> tuple[Cluster, Node, str, list[str]]:
+    """A whole cluster, its client, the active node, and the others."""
+    cluster = make(nodes="ABC", partitions=1, sync=1, async_=1, **options)
+    cluster.start()
+    cluster.whole()
+    node = cluster.client()
+    with node.transaction():
+        node.create(Aircraft(tail="N1"))
+    active = cluster.table("p-0").active
+    assert active is not None
+    return cluster, node, active.node, [n for n in "ABC" if n != active.node]
+
+
+def standing(cluster: Cluster, node: str) -> str:
+    _, seen = halog(cluster, "zone", "show", "home")
+    return str(next(n["state"] for n in seen["nodes"] if n["node"] == node))
+
+
+@pytest.mark.feature("Q1", "P5", "P11")
+def test_two_of_three_killed_the_third_serves_nothing_until_one_is_back(make: Make) -> None:
+    """The one that is left is the active one; it has the log and ZooKeeper, and no quorum of its zone."""
+    cluster, node, last, others = begun(make, zone_quorum=TWO)
+    assert halog(cluster, "zone", "show", "home")[0] == 0
+    cluster.kill(others[0])
+    assert land(node) == 1, "two votes are enough"
+    assert standing(cluster, last) == "partial"
+    cluster.kill(others[1])
+    wait(lambda: standing(cluster, last) == "disabled", "the last one has no quorum", SOON_S)
+    began = time.monotonic()
+    with pytest.raises(
+        ZoneQuorumError, match=f"node {last} is offline: zone home has no quorum here: 1 votes, 2 needed"
+    ):
+        land(node)
+    assert time.monotonic() - began < SOON_S
+    code, zone = halog(cluster, "zone", "show", "home")
+    assert (code, zone["state"]) == (4, "disabled")
+    assert {n["node"]: n["state"] for n in zone["nodes"]} == {last: "disabled", others[0]: "down", others[1]: "down"}
+    assert cluster.copies(last)["p-0"]["role"] == "offline"
+    cluster.start([others[0]])
+    wait(lambda: standing(cluster, last) == "partial", "the quorum is back", SOON_S)
+    assert land(node) == 2
+    cluster.start([others[1]])
+    whole_again(cluster)
+    assert land(node) == 3
+    codes = [e["code"] for e in halog(cluster, "events")[1] if e["by"] == last and e["more"].get("zone") == "home"]
+    assert codes.index("HALOG-1023") < codes.index("HALOG-1021") < len(codes) - 1 - codes[::-1].index("HALOG-1022")
+    check(cluster)
+
+
+@pytest.mark.feature("Q1", "P11", "N4")
+def test_two_of_three_frozen_the_third_goes_offline_and_nobody_loses_anything(make: Make) -> None:
+    """Silence is enough; what wakes up finds everything as it is, and each landing that was told stands once."""
+    cluster, node, last, others = begun(make, zone_quorum=TWO)
+    told, unknown = 0, 0
+    for other in others:
+        cluster.freeze(other)
+    until = time.monotonic() + SOON_S
+    while time.monotonic() < until:
+        try:
+            land(node)
+            told += 1
+        except OutcomeUnknownError:
+            unknown += 1
+        except ZoneQuorumError:
+            break
+    assert time.monotonic() < until, "it commits for ever"
+    for other in others:
+        cluster.wake(other)
+    wait(lambda: standing(cluster, last) != "disabled", "the quorum is back", SOON_S)
+    whole_again(cluster)
+    with node.transaction():
+        landings = node.get(Aircraft, "N1").landings
+    assert told <= landings <= told + unknown
+    check(cluster)
+
+
+@pytest.mark.feature("Q1", "O1")
+def test_an_operator_switches_the_quorum_off_and_the_last_one_goes_on(make: Make) -> None:
+    cluster, node, last, others = begun(make, zone_quorum=TWO)
+    for other in others:
+        cluster.kill(other)
+    wait(lambda: standing(cluster, last) == "disabled", "the last one has no quorum", SOON_S)
+    reason = "two machines burnt down"
+    assert halog(cluster, "zone", "quorum", "home", "--off", "--reason", reason)[1]["off"] is True
+    wait(lambda: standing(cluster, last) == "partial", "it goes on", SOON_S)
+    assert _landed(node) == 1
+    assert halog(cluster, "zone", "quorum", "home", "--on")[1]["off"] is False
+    wait(lambda: standing(cluster, last) == "disabled", "it is offline again", SOON_S)
+    with pytest.raises(ZoneQuorumError):
+        land(node)
+    switched = [(e["more"]["now"], e["cause"]) for e in halog(cluster, "events")[1] if e["code"] == "HALOG-1025"]
+    assert switched == [("off", reason), ("on", "asked for")]
+    cluster.start(others)
+    whole_again(cluster)
+    assert _landed(node) == 2
+    check(cluster)
+
+
+def _landed(node: Node) -> int:
+    """The last one is about to open its epoch: callers wait, or hear that nobody serves yet."""
+    until = time.monotonic() + SOON_S
+    while True:
+        try:
+            return land(node)
+        except AvailabilityError:
+            assert time.monotonic() < until
+            time.sleep(0.05)

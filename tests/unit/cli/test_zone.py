@@ -1,0 +1,130 @@
+"""zone list|show|quorum, and what status says of zones, against a cluster on the memory adapters (Q1, P5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from halog.cli.zone_views import worst
+from tests.unit.cli import conftest
+from tests.unit.cli.conftest import Cluster, wait_until
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """Three nodes; two votes are needed in zone home, none in zone pair."""
+    more = "[zones.home.quorum]\nminimum_votes = 2\n[zones.pair]\nnodes = ['[AB]']\n[policies.p]"
+    monkeypatch.setattr(conftest, "TOML", conftest.TOML.replace("[policies.p]", more))
+    yield from conftest.cluster.__wrapped__(tmp_path, monkeypatch)  # type: ignore[attr-defined]
+
+
+def alone(cluster: Cluster) -> None:
+    """C is left, and knows it."""
+    for name in "AB":
+        cluster.stop(name)
+    wait_until(lambda: cluster.nodes["C"].runtime.members.offline)
+
+
+@pytest.mark.feature("Q1", "P5", "O1")
+def test_zones_are_listed_with_their_state_and_quorum(guarded: Cluster, halog: Run) -> None:
+    ran = halog("zone", "list", "--format", "json")
+    assert ran.code == 0, ran
+    assert [(z["zone"], z["state"], z["quorum"], z["off"]) for z in ran.json] == [
+        ("home", "active", "2 of 3 votes", False),
+        ("pair", "active", None, False),
+    ]
+    assert [n["node"] for n in ran.json[1]["nodes"]] == ["A", "B"]
+    shown = halog("zone", "list")
+    assert "home  active  2 of 3 votes  A, B, C" in shown.out
+
+
+@pytest.mark.feature("Q1", "O1")
+def test_a_zone_that_misses_a_node_is_partial_and_exits_4(guarded: Cluster, halog: Run) -> None:
+    guarded.stop("C")
+    wait_until(lambda: halog("zone", "show", "home", "--format", "json").json["state"] == "partial")
+    ran = halog("zone", "show", "home", "--format", "json")
+    assert ran.code == 4
+    assert [(n["node"], n["state"], n["have"], n["misses"]) for n in ran.json["nodes"]] == [
+        ("A", "partial", 2, ["C"]),
+        ("B", "partial", 2, ["C"]),
+        ("C", "down", None, []),
+    ]
+    assert (ran.json["policies"], ran.json["quorum"]) == (["p"], "2 of 3 votes")
+    assert halog("zone", "show", "pair").code == 0
+
+
+@pytest.mark.feature("Q1", "O1", "O2")
+def test_a_node_without_a_quorum_is_shown_everywhere(guarded: Cluster, halog: Run) -> None:
+    alone(guarded)
+    shown = halog("zone", "show", "home")
+    assert shown.code == 4
+    assert "home: disabled" in shown.out
+    assert "C     1      disabled  1 votes, 2 needed  A, B" in shown.out
+    assert "C without a quorum; missed: A, B" in halog("zone", "list").out
+    status = halog("status", "--format", "json")
+    assert (status.code, status.json["nodes"]["C"], status.json["zones"]["home"]) == (4, "offline", "disabled")
+    assert "zone home" in halog("status").out
+    nodes = halog("node", "list", "--format", "json").json
+    assert nodes[2]["why"] == "zone home has no quorum here: 1 votes, 2 needed"
+    copies = halog("partition", "show", "p-0", "--format", "json").json["copies"]
+    assert next(c["error"] for c in copies if c["node"] == "C") == "its node has no quorum in one of its zones"
+
+
+@pytest.mark.feature("Q1", "O1")
+def test_a_quorum_is_switched_off_and_on(guarded: Cluster, halog: Run) -> None:
+    alone(guarded)
+    ran = halog("zone", "quorum", "home", "--off", "--reason", "two racks burnt", "--format", "json")
+    assert (ran.code, ran.json["off"], ran.json["reason"]) == (0, True, "two racks burnt"), ran
+    assert ran.json["since_ms"] > 0
+    wait_until(lambda: not guarded.nodes["C"].runtime.members.offline)
+    shown = halog("zone", "show", "home")
+    assert "2 of 3 votes (switched off since 20" in shown.out
+    assert "two racks burnt" in shown.out
+    again = halog("zone", "quorum", "home", "--off", "--reason", "another", "--format", "json")
+    assert again.json["reason"] == "two racks burnt", "it is off already"
+    assert halog("zone", "quorum", "home", "--on").code == 0
+    wait_until(lambda: guarded.nodes["C"].runtime.members.offline)
+    assert halog("zone", "quorum", "home").out.splitlines()[1].endswith("2 of 3 votes")
+
+
+@pytest.mark.feature("Q1", "O1")
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (("show", "hmoe"), 2, "there is no zone hmoe in [zones]; known are home, pair"),
+        (("quorum", "hmoe", "--off"), 2, "there is no zone hmoe"),
+        (("quorum", "pair", "--off"), 5, "zone pair has no quorum: give it one in [zones.pair.quorum]"),
+        (("quorum", "home", "--maybe"), 2, "No such option"),
+    ],
+)
+def test_what_is_refused_is_one_line(guarded: Cluster, halog: Run, args: tuple[str, ...], code: int, said: str) -> None:
+    ran = halog("zone", *args)
+    assert (ran.code, said in ran.err) == (code, True), ran
+    assert guarded.tree.children("zones") == []
+
+
+@pytest.mark.feature("Q1")
+@pytest.mark.parametrize(
+    ("states", "state"),
+    [
+        (["active", "partial", "down"], "partial"),
+        (["active", "disabled", "partial"], "disabled"),
+        (["down", "silent"], "unknown"),
+        (["active", "silent"], "active"),
+    ],
+)
+def test_a_zone_is_as_bad_as_its_worst_node_says(states: list[str], state: str) -> None:
+    assert worst(states) == state
+
+
+@pytest.mark.feature("O1")
+def test_a_zone_of_which_nobody_tells_is_unknown_and_exits_4(cluster: Cluster, halog: Run) -> None:
+    for name in "ABC":
+        cluster.stop(name)
+    ran = halog("zone", "list", "--format", "json")
+    assert (ran.code, ran.json[0]["state"]) == (4, "unknown")
