@@ -77,6 +77,10 @@ UNLOGGED_LOST = Kind(
 LEASE_AWAITED = Kind(
     "HALOG-1020", "lease awaited", WARNING, "partition {partition}: serves nothing for up to {ms} ms more: {cause}"
 )
+MIGRATION = Kind(
+    "HALOG-1021", "migration", INFO, "partition {partition}: moves to {to}, with {sync} sync replicas: {cause}"
+)
+MIGRATED = Kind("HALOG-1022", "migrated", INFO, "partition {partition}: is on {to} now: {cause}")
 LOST = Kind("HALOG-1016", "events lost", WARNING, "{count} events are missing from the history: {cause}")
 
 KINDS: dict[str, Kind] = {
@@ -84,7 +88,7 @@ KINDS: dict[str, Kind] = {
     for kind in (
         CREATED, JOINED, LEFT, ADDED, REMOVED, TRANSFER, INTRUDER, TOO_FEW, ROLE, MINIMUM, PRIORITY,
         DESIGNATED, DISCARDED, DIVERGED, LOST, NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST,
-        LEASE_AWAITED,
+        LEASE_AWAITED, MIGRATION, MIGRATED,
     )
 }  # fmt: skip
 """Every code that can occur."""
