@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("halog.cli.doctor:doctor", "Check what halog needs: Java, jars, disk, servers and their settings."),
     "node": ("halog.cli.node:node", "Run a hosting node; list the nodes."),
     "status": ("halog.cli.status:status", "Is the cluster well? Nodes, partitions, replicas, lag."),
-    "partition": ("halog.cli.loss:partition", "Where partitions live, how far copies are, who may be active."),
+    "partition": ("halog.cli.migrate:partition", "Where partitions live and move to, how far copies are."),
     "get": ("halog.cli.get:get", "Show one object, by type and key."),
     "log": ("halog.cli.holds:log", "A partition's log: show it, decoded and judged; keep it from being trimmed."),
     "events": ("halog.cli.events:events", "What happened in the cluster, and because of what."),

@@ -194,7 +194,7 @@ class Migrating:
         if p.table.target is None:
             return None
         after = next_table(p.table, self._ready())
-        if after is None or (after.configured != p.table.configured and not self._confirmed()):
+        if after is None or (set(after.configured) != set(p.table.configured) and not self._confirmed()):
             return None
         return after
 

@@ -151,9 +151,8 @@ def test_every_migration_ends_and_each_step_changes_one_member(data: st.DataObje
         if t == before:  # the active node's other work: the node list, then the role
             at = new[0] if new[0] in t.node_list else t.active.node
             t = msgspec.structs.replace(t, active=members[at])
-        t = msgspec.structs.replace(
-            t, replicas=arrange(t.configured, t.active.node, members.values(), t.sync_replicas)
-        )
+        at = t.active.node if t.active else ""
+        t = msgspec.structs.replace(t, replicas=arrange(t.configured, at, members.values(), t.sync_replicas))
     assert (t.configured, t.sync_replicas) == (new, target.sync_replicas)
     assert set(t.node_list) == set(new)
     assert t.quorum == (majority(len(new)) if quorum else 0)
