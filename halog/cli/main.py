@@ -33,6 +33,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("halog.cli.export:export", "Write objects to a file of JSON lines."),
     "import": ("halog.cli.import_:import_", "Create the objects of such a file."),
     "failover": ("halog.cli.failover:failover", "Make another node active for a partition, without loss."),
+    "drain": ("halog.cli.drain:drain", "Move every copy off a node, under traffic."),
+    "safe-to-stop": ("halog.cli.safe_to_stop:safe_to_stop", "Prove that nodes may stop without stopping a partition."),
     "version": ("halog.cli.version:version", "Print the versions of halog and of what it runs on."),
 }
 

@@ -202,7 +202,7 @@ class Leading:
 
     def replica_ack(self, e: ev.ReplicaAck) -> None:
         """S5: counts for this epoch and a living incarnation only."""
-        if e.epoch != self.epoch or e.member not in self.p.alive:
+        if e.epoch != self.epoch or e.member not in self.p.alive or not self._hosts(e.member):
             return
         if not e.applied and self.p.settings.remote_sync is not Sync.NO_SYNC:
             return  # memory is not what this policy asks for (R6)
@@ -234,14 +234,22 @@ class Leading:
     def _listed(self) -> set[Member]:
         return {r.member for r in self.p.table.replicas}
 
+    def _hosts(self, m: Member) -> bool:
+        """Has it a copy, as the table says? One that moved away and comes back begins with an empty one."""
+        table = self.p.table
+        return m.node in table.configured or m.node in table.hosts
+
+    def _forget(self, m: Member) -> None:
+        self.writer.acks.pop(m, None)
+        self.writer.demands.flushed.pop(m, None)
+        self._heard.pop(m, None)
+        self.applied.pop(m, None)
+        self.silent.discard(m)
+
     def members_changed(self, gone: frozenset[Member], why: str) -> None:
         self.hand_over.members_gone(gone)
         for m in gone:
-            self.writer.acks.pop(m, None)
-            self.writer.demands.flushed.pop(m, None)
-            self._heard.pop(m, None)
-            self.applied.pop(m, None)
-            self.silent.discard(m)
+            self._forget(m)
             self.node_list.because(m, why)
         for m in self.p.alive:
             self._heard.setdefault(m, self.awake_ms)
@@ -340,6 +348,8 @@ class Leading:
     def _settled(self) -> None:
         self.sync.settled(self.p.table)
         self.migrating.settled()
+        for m in [m for m in self.writer.acks if not self._hosts(m)]:
+            self._forget(m)
         self._count()
         self.p.out += self.node_list.changed(self.p.table)
         self._wait_set()

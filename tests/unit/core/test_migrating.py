@@ -219,6 +219,20 @@ def test_one_that_leaves_is_told_of() -> None:
     assert [(t.node, t.cause) for t in removed] == [("C", "the partition has moved")]
 
 
+def test_what_a_copy_said_that_is_gone_counts_for_nobody() -> None:
+    """C leaves and comes back: its new copy is empty, though it is the same run of the node."""
+    core = Core(configured=("A", "B", "C")).with_sync_replica()
+    core.acked_by(C, 1)
+    core.cas_ok()
+    moved(core, target=Target(("A", "B"), 1))
+    core.cas_ok()
+    core.acked_by(C, 1)
+    moved(core, target=Target(("A", "B", "C"), 1))
+    assert core.of(ev.SetTable) == [], "it has said nothing since"
+    core.acked_by(C, 1)
+    assert core.one(ev.SetTable).table.configured == ("A", "B", "C")
+
+
 def test_a_quorum_confirms_what_was_given_out_before_the_group_changes() -> None:
     """Else two changes in a row could leave a commit with nodes that are no members any more."""
     core = Core(quorum=2, settings=Settings(min_stay_ms=0)).with_sync_replica()
@@ -230,6 +244,7 @@ def test_a_quorum_confirms_what_was_given_out_before_the_group_changes() -> None
     core.acked_by(D, 2)
     assert core.of(ev.SetTable) == [], "neither B nor C has confirmed the commit in flight"
     core.acked_by(B, 2)
+    core.step(ev.Ticked(), after_ms=20)
     grown = core.one(ev.SetTable).table
     assert (grown.configured, grown.quorum) == (("D", "B", "A", "C"), 3)
 
