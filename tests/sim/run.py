@@ -18,7 +18,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import Progress
 
-from tests.sim import leases
+from tests.sim import leases, moves
 from tests.sim.away import log_away
 from tests.sim.faults import FAULTS, regroup
 from tests.sim.world import World, is_away, is_grouped, is_less
@@ -62,6 +62,8 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
         world.engine.at(60.0 + world.operator.random() * (length - 60.0), log_away, world)
     if world.leased:
         length += leases.prepare(world, length)
+    if moves.is_moving(seed):
+        moves.prepare(world, length)
     world.engine.at(length, _end_faults, world)
     world.fault_phase_ms = length
     return world
