@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from tests.mutants import asked, leases, mutants, policies, reads, unlogged  # noqa: F401 - they register themselves
+from tests.mutants import asked, leases, moves, mutants, policies, reads, unlogged  # noqa: F401 - they register themselves
 from tests.mutants.registry import MUTANTS
 from tests.sim.run import run_seed
 

@@ -146,6 +146,7 @@ def check_step(checks: Checks, old: PartitionTable, new: PartitionTable) -> None
         demand(new.quorum == majority(len(after)), f"P12: a quorum of {new.quorum} among {after}")
         demand(old.quorum + new.quorum > len(before | after), f"R7: two quorums may miss each other: {before} {after}")
         have = {m.node for m in checks.last if m.node in after and checks.held.lsn(m) >= checks.acknowledged}
+        have |= {new.active.node}  # it gave all of it out, and may not have read it back yet
         meets = len(have) + new.quorum > len(after)
         demand(meets, f"R7: lsn {checks.acknowledged} is with {have} only, a quorum of {after} may miss it")
         checks.world.cover.hit("a quorum's group changed")

@@ -7,12 +7,15 @@ from collections import Counter
 import pytest
 
 from halog.core.roles import TRANSITIONS
-from tests.sim import leases, reader
+from tests.sim import leases, moves, reader
 from tests.sim.coverage import edge_name
 from tests.sim.run import run_seed
 from tests.sim.world import is_grouped
 
 SEEDS = 500
+
+MOVED = 250
+"""Histories in which operators move the partition (P12); they are histories of their own."""
 
 RARE_SEEDS = [
     700, 913, 2792,  # verifying: epoch ended
@@ -60,6 +63,8 @@ INTERESTING = [
     "lease awaited",
     "barrier Happened", "barrier NotServing", "a plain read would be old",
     "answer Conflicted", "answer Duplicated", "answer NotHappened", "answer Expired",
+    "migration wished", "migrated", "migration refused", "placed anew", "copy dropped", "a node left",
+    "a quorum's group changed",
     "added", "removed", "too few replicas", "transfer requested", "discarded transactions",
 ]  # fmt: skip
 
@@ -70,7 +75,8 @@ def seen() -> Counter[str]:
     counts: Counter[str] = Counter()
     grouped = [n for n in range(SEEDS, 4 * SEEDS) if is_grouped(n)]
     read = [n for n in range(SEEDS, 4 * SEEDS) if n in reader.SEEDS or n in leases.SEEDS]
-    for seed in [*range(SEEDS), *RARE_SEEDS, *grouped, *read]:
+    moved = moves.SEEDS[:MOVED]
+    for seed in [*range(SEEDS), *RARE_SEEDS, *grouped, *read, *moved]:
         outcome = run_seed(seed)
         assert not outcome.failure, f"{outcome.failure}\n  python -m tests.sim.run --seed {seed} -v"
         counts.update(outcome.counts)
@@ -80,6 +86,11 @@ def seen() -> Counter[str]:
 @pytest.mark.feature("P1", "P10", "R1")
 def test_no_promise_is_broken_in_any_seed(seen: Counter[str]) -> None:
     assert seen["elections"] > SEEDS
+
+
+@pytest.mark.feature("P12")
+def test_partitions_move_through_every_fault(seen: Counter[str]) -> None:
+    assert seen["migrated"] > MOVED
 
 
 @pytest.mark.parametrize(
