@@ -86,6 +86,10 @@ ZONE_BACK = Kind(
 ZONE_PARTIAL = Kind("HALOG-1023", "zone partial", WARNING, "zone {zone}: {node} misses {down}: {cause}")
 ZONE_WHOLE = Kind("HALOG-1024", "zone active", INFO, "zone {zone}: {node} misses nobody: {cause}")
 ZONE_SWITCHED = Kind("HALOG-1025", "zone quorum switched", WARNING, "zone {zone}: the quorum is {now}: {cause}")
+MIGRATION = Kind(
+    "HALOG-1026", "migration", INFO, "partition {partition}: moves to {to}, with {sync} sync replicas: {cause}"
+)
+MIGRATED = Kind("HALOG-1027", "migrated", INFO, "partition {partition}: is on {to} now: {cause}")
 LOST = Kind("HALOG-1016", "events lost", WARNING, "{count} events are missing from the history: {cause}")
 
 KINDS: dict[str, Kind] = {
@@ -93,7 +97,7 @@ KINDS: dict[str, Kind] = {
     for kind in (
         CREATED, JOINED, LEFT, ADDED, REMOVED, TRANSFER, INTRUDER, TOO_FEW, ROLE, MINIMUM, PRIORITY,
         DESIGNATED, DISCARDED, DIVERGED, LOST, NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST,
-        LEASE_AWAITED, ZONE_LOST, ZONE_BACK, ZONE_PARTIAL, ZONE_WHOLE, ZONE_SWITCHED,
+        LEASE_AWAITED, ZONE_LOST, ZONE_BACK, ZONE_PARTIAL, ZONE_WHOLE, ZONE_SWITCHED, MIGRATION, MIGRATED,
     )
 }  # fmt: skip
 """Every code that can occur."""

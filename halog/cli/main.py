@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("halog.cli.doctor:doctor", "Check what halog needs: Java, jars, disk, servers and their settings."),
     "node": ("halog.cli.node:node", "Run a hosting node; list the nodes."),
     "status": ("halog.cli.status:status", "Is the cluster well? Nodes, partitions, replicas, lag."),
-    "partition": ("halog.cli.loss:partition", "Where partitions live, how far copies are, who may be active."),
+    "partition": ("halog.cli.migrate:partition", "Where partitions live and move to, how far copies are."),
     "zone": ("halog.cli.zone:zone", "Which nodes give each other a quorum, and whether they have it."),
     "get": ("halog.cli.get:get", "Show one object, by type and key."),
     "log": ("halog.cli.holds:log", "A partition's log: show it, decoded and judged; keep it from being trimmed."),
@@ -34,6 +34,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("halog.cli.export:export", "Write objects to a file of JSON lines."),
     "import": ("halog.cli.import_:import_", "Create the objects of such a file."),
     "failover": ("halog.cli.failover:failover", "Make another node active for a partition, without loss."),
+    "drain": ("halog.cli.drain:drain", "Move every copy off a node, under traffic."),
+    "safe-to-stop": ("halog.cli.safe_to_stop:safe_to_stop", "Prove that nodes may stop without stopping a partition."),
     "version": ("halog.cli.version:version", "Print the versions of halog and of what it runs on."),
 }
 

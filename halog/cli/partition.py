@@ -98,7 +98,7 @@ def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
     if format_ == "json":
         group = msgspec.to_builtins(table.group)
         place = {"topic": table.topic, "index": table.index, "log_id": table.log_id}
-        emit_json({**as_json(view), **place, "quorum": table.quorum, "group": group})
+        emit_json({**as_json(view), **place, "quorum": table.quorum, "group": group, **_moving_json(table)})
         return
     _show_facts(table, view)
     _show_copies(view.copies)
@@ -115,9 +115,26 @@ def _show_facts(table: PartitionTable, view: PartitionView) -> None:
             ("active", view.active),
             ("configured", ", ".join(view.configured)),
             ("missing", ", ".join(view.missing) or "none"),
+            *_moving(table),
             ("nodes needed", _needed(table)),
         ]
     )
+
+
+def _moving_json(table: PartitionTable) -> dict[str, object]:
+    from halog.core.migrating import left
+
+    target = table.target
+    return {"target": None if target is None else list(target.nodes), "still_to_do": list(left(table))}
+
+
+def _moving(table: PartitionTable) -> list[tuple[str, object]]:
+    """Where it is moving to, and what is left to do."""
+    from halog.core.migrating import left
+
+    if table.target is None:
+        return []
+    return [("moves to", ", ".join(table.target.nodes)), ("still to do", "; ".join(left(table)))]
 
 
 def _needed(table: PartitionTable) -> str:

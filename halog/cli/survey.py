@@ -182,7 +182,7 @@ def partition_view(
 
 
 def _nodes_of(table: PartitionTable) -> list[str]:
-    return list(dict.fromkeys((*table.node_list, *table.configured)))
+    return list(dict.fromkeys((*table.node_list, *table.hosts)))
 
 
 def _copy_view(

@@ -39,7 +39,8 @@ def counts(table: PartitionTable, node: str) -> bool:
 
 def rank(table: PartitionTable, node: str) -> tuple[int, int]:
     """The lower, the more this node is to be active, among nodes that hold the same (Q2)."""
-    return -priority(table, node), table.configured.index(node)
+    placed = table.configured
+    return -priority(table, node), placed.index(node) if node in placed else len(placed)
 
 
 def could_fork(table: PartitionTable, required: int) -> bool:

@@ -18,12 +18,13 @@ from halog.core.group import counts, needed
 from halog.core.handover import HandOver
 from halog.core.ids import EpochId, Member
 from halog.core.lease import Lease
-from halog.core.nodelist import NodeList
+from halog.core.migrating import Migrating
+from halog.core.nodelist import NodeList, migration_told
 from halog.core.returning import Returning
 from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.syncset import SyncSet
-from halog.core.table import SYNC, Replica
+from halog.core.table import SYNC, PartitionTable, Replica
 from halog.core.writer import Writer
 from halog.events import NO_QUORUM
 
@@ -40,7 +41,7 @@ class Leading:
         self.sync = SyncSet(p.table)
         self.cas_round = 0
         """The compare-and-set under way, or 0."""
-        self.proposal: tuple[Replica, ...] = ()
+        self.proposal = p.table
         self.verify_to = -1
         self.silent: set[Member] = set()
         """Living members whose copy acknowledges nothing new, though there is: commits wait no longer."""
@@ -54,6 +55,7 @@ class Leading:
         self.asking = Asking(self)
         self.barriers = Barriers(self)
         self.lease = Lease(self)
+        self.migrating = Migrating(self)
 
     def begin(self) -> None:
         self._count()
@@ -200,7 +202,7 @@ class Leading:
 
     def replica_ack(self, e: ev.ReplicaAck) -> None:
         """S5: counts for this epoch and a living incarnation only."""
-        if e.epoch != self.epoch or e.member not in self.p.alive:
+        if e.epoch != self.epoch or e.member not in self.p.alive or not self._hosts(e.member):
             return
         if not e.applied and self.p.settings.remote_sync is not Sync.NO_SYNC:
             return  # memory is not what this policy asks for (R6)
@@ -232,14 +234,22 @@ class Leading:
     def _listed(self) -> set[Member]:
         return {r.member for r in self.p.table.replicas}
 
+    def _hosts(self, m: Member) -> bool:
+        """Has it a copy, as the table says? One that moved away and comes back begins with an empty one."""
+        table = self.p.table
+        return m.node in table.configured or m.node in table.hosts
+
+    def _forget(self, m: Member) -> None:
+        self.writer.acks.pop(m, None)
+        self.writer.demands.flushed.pop(m, None)
+        self._heard.pop(m, None)
+        self.applied.pop(m, None)
+        self.silent.discard(m)
+
     def members_changed(self, gone: frozenset[Member], why: str) -> None:
         self.hand_over.members_gone(gone)
         for m in gone:
-            self.writer.acks.pop(m, None)
-            self.writer.demands.flushed.pop(m, None)
-            self._heard.pop(m, None)
-            self.applied.pop(m, None)
-            self.silent.discard(m)
+            self._forget(m)
             self.node_list.because(m, why)
         for m in self.p.alive:
             self._heard.setdefault(m, self.awake_ms)
@@ -283,8 +293,13 @@ class Leading:
             self.p.table, self._usable(), self.writer.acks, self.writer.last_lsn, self._wanted_sync()
         )
         self._wait_set()
-        if replicas is not None and not (self.p.unlogged and self.writer.unlogged and self._drops_one(replicas)):
-            self._set(replicas)
+        if replicas is not None:
+            table: PartitionTable | None = msgspec.structs.replace(self.p.table, replicas=replicas)
+        elif (table := self.migrating.due()) is not None:
+            for m in self._listed() - {r.member for r in table.replicas}:
+                self.node_list.because(m, "the partition has moved")
+        if table is not None and not (self.p.unlogged and self.writer.unlogged and self._drops_one(table.replicas)):
+            self._set(table)
 
     def _drops_one(self, replicas: tuple[Replica, ...]) -> bool:
         """One that may hold what the log lacks must stay in the table until the log has it (E2)."""
@@ -294,13 +309,13 @@ class Leading:
         """As many as the policy says, or more where an override needs more acknowledgements."""
         return max(self.p.table.sync_replicas, self.writer.quorum)
 
-    def _set(self, replicas: tuple[Replica, ...]) -> None:
+    def _set(self, table: PartitionTable) -> None:
         p = self.p
-        self.sync.proposed(replicas)
+        self.sync.proposed(table.replicas)
         self._wait_set()
         self.cas_round = p.next_round()
-        p.out.append(ev.SetTable(self.cas_round, p.version, msgspec.structs.replace(p.table, replicas=replicas)))
-        self.proposal = replicas
+        p.out.append(ev.SetTable(self.cas_round, p.version, table))
+        self.proposal = table
 
     def _wait_set(self) -> None:
         self.writer.wait_set = self.sync.wait_set()
@@ -315,7 +330,8 @@ class Leading:
         p = self.p
         if e.result is ev.Cas.OK:
             if e.version > p.version:
-                p.version, p.table = e.version, msgspec.structs.replace(p.table, replicas=self.proposal)
+                p.out += migration_told(p.table, self.proposal)
+                p.version, p.table = e.version, self.proposal
             self._settled()
         else:
             self.sync.unknown()
@@ -331,6 +347,9 @@ class Leading:
 
     def _settled(self) -> None:
         self.sync.settled(self.p.table)
+        self.migrating.settled()
+        for m in [m for m in self.writer.acks if not self._hosts(m)]:
+            self._forget(m)
         self._count()
         self.p.out += self.node_list.changed(self.p.table)
         self._wait_set()

@@ -13,7 +13,7 @@ from halog.core.events import Tell
 from halog.core.group import LEVELS, could_fork, priority
 from halog.core.ids import Member
 from halog.core.table import SYNC, PartitionTable, Replica
-from halog.events import ADDED, DESIGNATED, MINIMUM, PRIORITY, REMOVED, TOO_FEW
+from halog.events import ADDED, DESIGNATED, MIGRATED, MIGRATION, MINIMUM, PRIORITY, REMOVED, TOO_FEW
 
 
 class NodeList:
@@ -66,12 +66,23 @@ def _added(replica: Replica) -> Tell:
 
 
 def told_by(me: Member, alive: frozenset[Member], before: PartitionTable, now: PartitionTable) -> Iterator[Tell]:
-    """An operator may have changed the group: the active tells it, or if there is none the first that is up."""
-    if now.group != before.group:
+    """An operator may have changed the group, or where the partition is to be: the active tells it, or if there is none
+    the first that is up."""
+    if now.group != before.group or now.target != before.target:
         up = {m.node for m in alive}
         first = [*([now.active.node] if now.active else []), *now.configured]
         if next((n for n in first if n in up), None) == me.node:
             yield from group_changes(before, now)
+            yield from migration_told(before, now)
+
+
+def migration_told(before: PartitionTable, now: PartitionTable) -> Iterator[Tell]:
+    """A migration began, is to go elsewhere, or is over."""
+    if now.target is not None and now.target != before.target:
+        nodes = ", ".join(now.target.nodes)
+        yield Tell(MIGRATION, "", "an operator's command", {"to": nodes, "sync": now.target.sync_replicas})
+    elif now.target is None and before.target is not None:
+        yield Tell(MIGRATED, "", "every copy is where it is to be", {"to": ", ".join(now.configured)})
 
 
 def group_changes(before: PartitionTable, now: PartitionTable) -> Iterator[Tell]:

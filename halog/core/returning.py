@@ -13,6 +13,7 @@ from halog.core import events as ev
 from halog.core.election import NEVER
 from halog.core.group import priority, rank
 from halog.core.ids import Member
+from halog.core.migrating import preferred
 from halog.core.roles import Role
 
 if TYPE_CHECKING:
@@ -43,13 +44,25 @@ class Returning:
         p, table, me = self.p, self.p.table, self.p.me.node
         self._listed_at = {r.member: self._listed_at.get(r.member, now) for r in table.replicas}
         unfit = priority(table, me) == NEVER
-        stay = (p.settings.drain_ms if unfit else p.settings.min_stay_ms) * self._patience
+        moving = table.target is not None and not unfit
+        stay = (p.settings.drain_ms if unfit or moving else p.settings.min_stay_ms) * self._patience
         if p.role is not Role.ACTIVE or not stay or now - self._moved_at < stay or table.group.designated == me:
             return None  # the others of a designated node may not even go on alone
+        if moving:
+            return self._to_new_home(could_take_over)
         for r in sorted(table.replicas, key=lambda r: rank(table, r.node)):
             stayed = now - self._listed_at[r.member] >= stay
             better = unfit or (stayed and rank(table, r.node) < rank(table, me))
             if better and priority(table, r.node) != NEVER and could_take_over(r.member):
                 why = f"{me} is not to be active" if unfit else f"{r.node} is preferred, and is back"
                 return ev.HandOverAsked(OWN, r.node, why)
+        return None
+
+    def _to_new_home(self, could_take_over: Callable[[Member], bool]) -> ev.HandOverAsked | None:
+        """A migration gives the role once, to the node that is to keep it, as soon as that can take it."""
+        table, me = self.p.table, self.p.me.node
+        best = preferred(table)
+        for r in table.replicas:
+            if r.node == best and could_take_over(r.member):
+                return ev.HandOverAsked(OWN, r.node, f"{me} moves {table.name} to {r.node}")
         return None

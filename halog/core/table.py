@@ -47,6 +47,14 @@ class Group(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     designated_reason: str = ""
 
 
+class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a partition is moving to (P12); see `halog.core.migrating`."""
+
+    nodes: tuple[str, ...]
+    """In priority order."""
+    sync_replicas: int
+
+
 class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the cluster has agreed on for one partition."""
 
@@ -57,7 +65,8 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     index: int
     policy: str
     configured: tuple[str, ...]
-    """Nodes in priority order, as placed. The group quorum counts (R7); P10 and R4 shrink `replicas`, never this."""
+    """Nodes in priority order, as placed. The group quorum counts (R7); P10 and R4 shrink `replicas`, never this. Only
+    a migration changes it, by one node at a time."""
     sync_replicas: int
     quorum: int = 0
     """Nodes that must have a commit, the active included, as the policy has it (R7); 0: no commit waits for more than
@@ -66,10 +75,19 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Does the acknowledgement of a node that can never be active count (Q2)?"""
     group: Group = Group()
     config_version: int = 0
+    """How often operators placed it anew; 0: it is where the configuration of its first node placed it."""
     epoch: EpochId = NO_EPOCH
     active: Member | None = None
     replicas: tuple[Replica, ...] = ()
     """The current node list behind the active, in priority order."""
+    target: Target | None = None
+    """The placement it is moving to; None: it is where it is to be."""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The nodes that have a copy, or are to make one."""
+        wanted = () if self.target is None else self.target.nodes
+        return (*self.configured, *(n for n in wanted if n not in self.configured))
 
     @property
     def sync_set(self) -> frozenset[Member]:

@@ -129,10 +129,15 @@ def check_mapping(coordinator: Coordinator, config: Config, policy: str) -> None
         )
 
 
+PLACED = ("configured", "sync_replicas", "quorum")
+"""What an operator may have changed since (P12): then the table wins. But whether there is a quorum stays as it was."""
+
+
 def _check(config: Config, planned: PartitionTable, table: PartitionTable) -> None:
-    for field in ("topic", "index", "configured", "sync_replicas", "quorum", "count_never"):
+    for field in ("topic", "index", *PLACED, "count_never"):
         want, have = getattr(planned, field), getattr(table, field)
-        if want != have:
+        moved = table.config_version > 0 and field in PLACED and (field != "quorum" or bool(want) == bool(have))
+        if want != have and not moved:
             raise ConfigError(
                 f"{config.source}: partition {table.name} was created with {field} {have}, this configuration says "
                 f"{want}; change the configuration back or use another cluster name",

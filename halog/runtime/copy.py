@@ -67,8 +67,9 @@ class Copy:
         self._keeps_before = self._policy.before_images
         self.early = self._policy.local_sync is Sync.NO_SYNC
         """Are commits answered by the replicas rather than by the log?"""
-        self._unstorable = False
-        self._token = 0
+        self._unstorable, self._token = False, 0
+        self.ended = False
+        """Hosted here no more: nothing reaches its core."""
         self._inbox: deque[ev.Event] = deque()
         self._busy = False
         self.began_at = 0
@@ -139,7 +140,7 @@ class Copy:
     def _post(self, event: ev.Event, now: int = 0) -> None:
         inbox = self._inbox
         inbox.append(event)
-        if self._busy:
+        if self._busy or self.ended:
             return
         self._busy = True
         now = now or monotonic_ms()

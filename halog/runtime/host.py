@@ -14,12 +14,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
 from halog.core import events as ev
-from halog.core.chain import ChainState
 from halog.core.ids import EpochId, Member
-from halog.core.outcomes import Outcomes
 from halog.core.settings import Settings
 from halog.core.table import PartitionTable
-from halog.errors import CoordinatorError, DivergedError, HalogError, LogError, VersionError
+from halog.errors import CoordinatorError, HalogError, VersionError
 from halog.ports import Coordinator, Log, LogSession, LogTail, TopicPartition, UnknownResult
 from halog.runtime import frames
 from halog.runtime.control import Control
@@ -29,8 +27,7 @@ from halog.runtime.flushing import FlushedStore
 from halog.runtime.groups import Overrides
 from halog.runtime.leasing import Leasing
 from halog.runtime.members import Membership
-from halog.runtime.objects import StoredPosition
-from halog.runtime.position import ahead, confirmed
+from halog.runtime.placing import Placing
 from halog.runtime.pushes import Pushes
 from halog.runtime.reader import LogReader
 from halog.runtime.refreshing import Refreshing
@@ -47,15 +44,6 @@ SNAPSHOT_CHECK_S = 0.5
 
 ERROR_PAUSE_S = 0.1
 """Between attempts at what is not to be had just now: a server that is back is found within this."""
-
-REBUILD_S = 0.2
-"""Before a copy is rebuilt, and between attempts."""
-
-HOSTED_AT_ONCE = 4
-"""Copies opened side by side at start: beyond that two cores only take turns."""
-
-NEVER = 1 << 62
-"""An end no log reaches: a copy that is not to be loaded waits for it."""
 
 TICK_S = 0.02
 """Deadlines are in tens of ms; a tick costs about 3 µs a copy."""
@@ -87,7 +75,7 @@ class Host:
         self.leasing = Leasing(coordinator, self.copies, self.run)
         self.renew_lease = self.leasing.renew
         self.members: Membership
-        self._lost_at: dict[str, int] = {}  # partition → the offset its copy was rebuilt for last
+        self.placing = Placing(self)
         self._executor = ThreadPoolExecutor(8, thread_name_prefix="halog-work")
         self._on_disk = ThreadPoolExecutor(1, thread_name_prefix="halog-disk")  # slow: it keeps no claim waiting
         self._session: LogSession
@@ -120,7 +108,7 @@ class Host:
         self.members = members
         self._session, self._tail = self.log.session(), Tails(*(made.result() for made in self._tails_made))
         prompt = LogReader(self._tail.prompt, self.by_tp.get, self._flush_acks)
-        self._tail_thread = self._spawn("tail", lambda: self._forever(prompt.turn))
+        self._tail_thread = self.spawn("tail", lambda: self._forever(prompt.turn))
         for name, turn in (
             ("deliveries", lambda: self.deliveries.run(self._closing)),
             ("patient-tail", LogReader(self._tail.patient, self.by_tp.get).turn),
@@ -130,15 +118,20 @@ class Host:
             ("flushes", self.store.run),
             ("refresh", lambda: self._refreshing.turn(self._closing)),
             ("overrides", lambda: self._overrides.turn(self._closing)),
+            ("placing", lambda: self.placing.turn(self._closing)),
         ):
-            self._spawn(name, partial(self._forever, turn))
+            self.spawn(name, partial(self._forever, turn))
 
-    def _spawn(self, name: str, work: Callable[[], None]) -> threading.Thread:
+    def spawn(self, name: str, work: Callable[[], None]) -> threading.Thread:
         """A thread that `close` waits for."""
         thread = threading.Thread(target=work, name=f"halog-{name}", daemon=True)
         thread.start()
         self._threads.append(thread)
         return thread
+
+    def pause(self, seconds: float) -> bool:
+        """Wait, unless the node closes; does it?"""
+        return self._closing.wait(seconds)
 
     def run(self, work: Callable[[], None]) -> None:
         """Do something that may block on another thread."""
@@ -150,50 +143,12 @@ class Host:
         if not self._closing.is_set():
             self._on_disk.submit(_logged, work)
 
-    def host_all(self, tables: Sequence[tuple[int, PartitionTable]]) -> None:
-        """Host these partitions, several at a time: each waits for the log's answers more than it works."""
-        with ThreadPoolExecutor(HOSTED_AT_ONCE, thread_name_prefix="halog-host") as pool:
-            list(pool.map(lambda vt: self.host(*vt), tables))
-
-    def host(self, version: int, table: PartitionTable) -> None:
-        """Begin to host a partition: warm from the store, else from the state topic, then the log."""
-        copy = Copy(self, version, table)
-        stored = copy.objects.load_position()
-        if stored is not None and (error := ahead(self.log, copy, stored)) is not None:
-            self._keep_as_it_is(copy, stored, error)
-            return
-        state, next_offset, outcomes, last_offset = self._position(copy, table)
-        end = self.log.bounds(copy.tp)[1]
-        self.by_tp[copy.tp] = copy
-        copy.start(state, next_offset, outcomes, last_offset, end)
-        self.copies[copy.name] = copy
-        copy.post(ev.AliveChanged(self.members.alive))
-        known = self.router.tables.get(copy.name)
-        if known is not None:
-            copy.post(ev.TableSeen(*known))
-
-    def _keep_as_it_is(self, copy: Copy, stored: StoredPosition, error: LogError) -> None:
-        """Hosted, but taking no part in anything, with the reason in its status."""
-        copy.start(stored.state, stored.next_offset, copy.objects.load_outcomes(), stored.last_offset, NEVER)
-        self.copies[copy.name] = copy
-        copy.fail(error)
-
-    def _position(self, copy: Copy, table: PartitionTable) -> tuple[ChainState, int, Outcomes, int]:
-        """Where to go on: the store's position if the log still confirms it, else what a snapshot holds."""
-        stored = copy.objects.load_position()
-        if stored is not None and confirmed(self.log, copy, stored):
-            return stored.state, stored.next_offset, copy.objects.load_outcomes(), stored.last_offset
-        if stored is not None:
-            logger.warning("partition %s: the local store is not of this log; rebuilding it", copy.name)
-        copy.objects.drop()
-        empty = ChainState(bytes.fromhex(table.log_id), self.site)
-        return self.snapshots.restore(copy, table.policy, empty)
-
     def close(self) -> None:
         """Stop the threads; nothing is handed over here."""
         self._closing.set()
         self.states.clear()
         self.store.wake()
+        self.placing.stir()
         for thread in self._threads:
             thread.join(5)
         for pool in (self._executor, self._on_disk):
@@ -253,7 +208,7 @@ class Host:
                 return
             self._ending = session
         logger.warning("the producer session ends: %s", why)
-        self._spawn("session", lambda: self._renew(session, why))
+        self.spawn("session", lambda: self._renew(session, why))
 
     def _renew(self, session: LogSession, why: str) -> None:
         self._ended(session, why)
@@ -302,6 +257,7 @@ class Host:
         copy = self.copies.get(name)
         if copy is not None:
             copy.post(ev.TableSeen(version, table))
+        self.placing.stir()
 
     def alive_changed(self, members: frozenset[Member], why: str) -> None:
         """The members this node believes to be up changed."""
@@ -349,32 +305,7 @@ class Host:
         self.telling.told(copy, effect)
 
     def lost(self, copy: Copy, why: str) -> None:
-        """The copy cannot go on from what it holds: drop it and rebuild it from the state topic and the log. If that
-        led to the same place before, the log is what is wrong."""
-        at = copy.core.next_offset
-        if self._lost_at.get(copy.name) == at:
-            copy.error = DivergedError(f"at offset {at}, also when rebuilt: {why}", partition=copy.name, offset=at)
-            logger.error("partition %s stops: %s", copy.name, copy.error)
-            return
-        self._lost_at[copy.name] = at
-        self._spawn(f"rebuild-{copy.name}", lambda: self._rebuild(copy))
-
-    def _rebuild(self, copy: Copy) -> None:
-        """Until it is there again: log or coordinator may be away for now."""
-        while not self._closing.wait(REBUILD_S):
-            try:
-                copy.save()
-                if (error := ahead(self.log, copy, copy.objects.load_position())) is not None:
-                    copy.fail(error)
-                    return
-                with copy.lock:
-                    self.copies.pop(copy.name, None)
-                    self.by_tp.pop(copy.tp, None)
-                    copy.objects.drop()
-                self.host(*self.router.tables[copy.name])
-                return
-            except Exception as e:
-                logger.warning("partition %s cannot be rebuilt yet: %s", copy.name, e)
+        self.placing.lost(copy, why)
 
     def tails(self) -> dict[str, int]:
         """Last committed lsn of every partition this node is active for."""

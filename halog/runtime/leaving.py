@@ -24,7 +24,7 @@ def hand_over_all(host: Host, deadline_s: float) -> None:
             waiting.append(waiter)
     for waiter in waiting:
         waiter.wait(until - time.monotonic())
-    while waiting and time.monotonic() < until and any(_ours(host, c) for c in host.copies.values()):
+    while waiting and time.monotonic() < until and any(_ours(host, c) for c in list(host.copies.values())):
         time.sleep(LOOK_S)
 
 

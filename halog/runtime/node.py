@@ -100,7 +100,7 @@ class Runtime:
         self.deadline_s = config.timing.call_deadline_ms / 1000
         self._asker = Asker(name, self.router, {}, self.deadline_s)
         self._commits = Commits(self._asker, self.location, self._waits_for_quorum)
-        self.operators = Operators(self._asker)
+        self.operators = Operators(self._asker, config, adapters.coordinator)
         self.new_transaction_id = self._commits.new_id
         self.commit, self.begin_commit = self._commits.commit, self._commits.begin
         self.follow_up = self._commits.follow_up
@@ -190,7 +190,7 @@ class Runtime:
         if host is not None:
             host.start(self.members)
             self.members.tails, self.members.succeeded = host.tails, host.leasing.died
-            host.host_all([vt for vt in tables.values() if self.name in vt[1].configured])
+            host.placing.begin(list(tables.values()))
             self._asker.copies, self.states = host.copies, host.states
             self.zoning.tend(host, lambda: self.members.offline)
             self._commits.deliveries = self._reads.deliveries = host.deliveries

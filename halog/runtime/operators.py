@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from halog.config import Config
 from halog.core import events as ev
 from halog.errors import ConfigError, RefusedError
+from halog.ports import Coordinator
 from halog.runtime import frames
 from halog.runtime.asking import Asker
+from halog.runtime.migration import migrate, wait_until_there
 from halog.runtime.results import to_error
 from halog.runtime.service import settled
 
@@ -13,8 +18,8 @@ from halog.runtime.service import settled
 class Operators:
     """Part of a running node."""
 
-    def __init__(self, asker: Asker) -> None:
-        self._asker = asker
+    def __init__(self, asker: Asker, config: Config, coordinator: Coordinator) -> None:
+        self._asker, self._config, self._coordinator = asker, config, coordinator
 
     def outcome(self, partition: str, tx: bytes, attempt: int) -> str:
         """What became of a transaction attempted under epoch number `attempt`: "happened", "did not happen",
@@ -39,3 +44,25 @@ class Operators:
             result = self._asker.wait(lambda answer: copy.hand_over(to, answer, "asked for on this node"))
             if not isinstance(result, ev.Happened):
                 raise to_error(result, partition)
+
+    def migrate(
+        self,
+        partition: str,
+        nodes: Sequence[str],
+        sync_replicas: int | None = None,
+        *,
+        replace: bool = False,
+        wait_s: float = 0.0,
+    ) -> None:
+        """Move a partition to `nodes`, the preferred one first, while it works (P12). Without `sync_replicas` as many
+        as now, if there are nodes enough; `replace` gives up a migration under way for this one.
+
+        Returns once the wish is set; the nodes do the rest by themselves. With `wait_s`, seconds, once it is done:
+        DeadlineError if it is not by then. RefusedError names what speaks against it, and changes nothing.
+        """
+        self._asker.check_open()
+        router = self._asker.router
+        up = [info.name for info in router.nodes.values() if info.hosts]
+        wished, target = migrate(self._coordinator, self._config, up, partition, nodes, sync_replicas, replace=replace)
+        if wait_s > 0:
+            wait_until_there(router, wished, target, wait_s)

@@ -57,7 +57,8 @@ class Tails:
                 self.prompt.follow(copy.tp, at)
 
     def _fits(self, copy: Copy) -> bool:
-        return copy.core.role is not Role.FOLLOWING or copy.core.following.is_async is (copy.tp in self._patiently)
+        core = copy.core
+        return copy.ended or core.role is not Role.FOLLOWING or core.following.is_async is (copy.tp in self._patiently)
 
     def close(self) -> None:
         """Close both."""

@@ -17,7 +17,16 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from tests.mutants import asked, leases, mutants, policies, reads, unlogged, zones  # noqa: F401 - they register themselves
+from tests.mutants import (  # noqa: F401 - they register themselves
+    asked,
+    leases,
+    moves,
+    mutants,
+    policies,
+    reads,
+    unlogged,
+    zones,
+)
 from tests.mutants.registry import MUTANTS
 from tests.sim.run import run_seed
 

@@ -18,7 +18,7 @@ from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.table import PartitionTable
 from halog.events import DISCARDED, UNLOGGED_LOST
-from tests.sim import asked, leases, zones
+from tests.sim import asked, leases, moves, zones
 from tests.sim.store import Held
 from tests.sim.twin import Accepted, history
 from tests.sim.violation import demand
@@ -235,6 +235,7 @@ class Checks:
             if self.epoch is not None:
                 had_it_all = {old.active} if new.active is None else set()
                 self._sync_set_changed(old.sync_set, new.sync_set - had_it_all)
+        moves.check_step(self, old, new)
         nodes = [r.node for r in new.replicas] + ([new.active.node] if new.active else [])
         demand(len(set(nodes)) == len(nodes), f"a node stands twice in the node list: {nodes}")
         if new.epoch != old.epoch or self.epoch is not None:
@@ -252,6 +253,12 @@ class Checks:
         told, need = len(p.partition.campaign.told), needed(table, p.name)
         demand(told >= need, f"Q2: {p.name} was elected by {told} nodes, {need} are needed")
         demand(priority(table, p.name) != NEVER, f"Q2: {p.name} never is to be active")
+
+    def dropped(self, member: Member) -> None:
+        """Its copy is no more: whatever comes next begins with nothing."""
+        self.held.epoch_over(member)
+        self.sealed.pop(member, None)
+        self.flushed.pop(member, None)
 
     def table_restored(self) -> None:
         """The znode was put back by hand: it says nothing until the next claim."""

@@ -117,7 +117,11 @@ class FakeCoordinator:
 
     def regroup(self, group: Group) -> None:
         """An operator changes the group, by compare-and-set like everybody (Q2, Q3)."""
-        self.values.append(msgspec.structs.replace(self.table, group=group))
+        self.put(msgspec.structs.replace(self.table, group=group))
+
+    def put(self, table: PartitionTable) -> None:
+        """An operator sets the table."""
+        self.values.append(table)
         self.checks.table_set(self.values[-2], self.values[-1])
         self._announce()
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.sim.node import Process
     from tests.sim.world import World
 
-SEEDS = range(6, 1 << 20, 17)
+SEEDS = range(6, 1 << 21, 17)
 SETTINGS: Final[dict[str, Any]] = {"lease_ms": 400, "lease_drift_percent": 4, "commit_deadline_ms": 1_500}
 """Longer than it takes to be replaced; and, as in production, shorter than a writer's patience with the log."""
 DRIFT: Final = 0.03

@@ -76,7 +76,7 @@ class Process:
         self.unreached = False
         """Do clients pass it over?"""
         self.alive, self.paused = True, False
-        self.woke_leading = False
+        self.woke_leading = self.fresh = False
         self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.copy = Copy(node.disk)
         self.shown: dict[bytes, tuple[int, int, bytes | None]] = {}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.sim.node import Process
     from tests.sim.world import World
 
-SEEDS = range(2, 1 << 20, 13)
+SEEDS = range(2, 1 << 21, 13)
 EVERY_MS = (1.0, 40.0)
 
 

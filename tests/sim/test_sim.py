@@ -7,12 +7,15 @@ from collections import Counter
 import pytest
 
 from halog.core.roles import TRANSITIONS
-from tests.sim import leases, reader, zones
+from tests.sim import leases, moves, reader, zones
 from tests.sim.coverage import edge_name
 from tests.sim.run import run_seed
 from tests.sim.world import is_grouped
 
 SEEDS = 500
+
+MOVED = 250
+"""Histories in which operators move the partition (P12); they are histories of their own."""
 
 RARE_SEEDS = [
     700, 913, 2792,  # verifying: epoch ended
@@ -61,6 +64,8 @@ INTERESTING = [
     "offline", "restored behind another active",
     "barrier Happened", "barrier NotServing", "a plain read would be old",
     "answer Conflicted", "answer Duplicated", "answer NotHappened", "answer Expired",
+    "migration wished", "migrated", "migration refused", "placed anew", "copy dropped", "a node left",
+    "a quorum's group changed",
     "added", "removed", "too few replicas", "transfer requested", "discarded transactions",
 ]  # fmt: skip
 
@@ -72,7 +77,8 @@ def seen() -> Counter[str]:
     grouped = [n for n in range(SEEDS, 4 * SEEDS) if is_grouped(n)]
     read = [n for n in range(SEEDS, 4 * SEEDS) if n in reader.SEEDS or n in leases.SEEDS]
     zoned = [n for n in range(SEEDS, 8 * SEEDS) if n in zones.SEEDS]
-    for seed in dict.fromkeys([*range(SEEDS), *RARE_SEEDS, *grouped, *read, *zoned]):
+    moved = moves.SEEDS[:MOVED]
+    for seed in dict.fromkeys([*range(SEEDS), *RARE_SEEDS, *grouped, *read, *zoned, *moved]):
         outcome = run_seed(seed)
         assert not outcome.failure, f"{outcome.failure}\n  python -m tests.sim.run --seed {seed} -v"
         counts.update(outcome.counts)
@@ -82,6 +88,11 @@ def seen() -> Counter[str]:
 @pytest.mark.feature("P1", "P10", "R1")
 def test_no_promise_is_broken_in_any_seed(seen: Counter[str]) -> None:
     assert seen["elections"] > SEEDS
+
+
+@pytest.mark.feature("P12")
+def test_partitions_move_through_every_fault(seen: Counter[str]) -> None:
+    assert seen["migrated"] > MOVED
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from halog.core.roles import Role
 from halog.core.settings import Settings, Sync
 from halog.core.table import SYNC, Group, PartitionTable
 from halog.core.tail import holders
-from tests.sim import faults, leases, zones
+from tests.sim import faults, leases, moves, zones
 from tests.sim.checks import Checks
 from tests.sim.client import Client, Request, Transaction
 from tests.sim.coordinator import FakeCoordinator
@@ -60,7 +60,7 @@ def is_grouped(seed: int) -> bool:
     return seed % 11 == GROUPED
 
 
-UNLOGGED_SEEDS = range(5, 1 << 20, 7)
+UNLOGGED_SEEDS = range(5, 1 << 21, 7)
 """In these histories commits do not wait for the log (R6: local NO_SYNC)."""
 
 
@@ -122,8 +122,9 @@ class World:
         self.nature = Nature(self.engine.rng, calm=calm)
         self.checks = Checks(self)
         self.log = FakeLog(self.engine, self.nature, self.cover)
-        quorum = majority(len(names)) if grouped else 0
-        table = PartitionTable("p", LOG_ID.hex(), "t", 0, "policy", tuple(names), sync_replicas, quorum)
+        home = moves.first_home(seed, names)
+        quorum = majority(len(home)) if grouped else 0
+        table = PartitionTable("p", LOG_ID.hex(), "t", 0, "policy", home, sync_replicas, quorum)
         self.coordinator = FakeCoordinator(self.engine, self.nature, self.cover, self.checks, table)
         self.members = Members(self)
         self.cuts: set[tuple[str, str]] = set()
@@ -263,7 +264,9 @@ class World:
                 faults.restart(self, n, False)
         self.members.doubts.clear()
         zones.all_back(self)
-        if is_grouped(self.seed):  # the operators too: everybody as usual, and no waiting for the dead
+        if moves.is_moving(self.seed):
+            moves.last_wish(self)
+        elif is_grouped(self.seed):  # the operators too: everybody as usual, and no waiting for the dead
             left, quorum = len(self.nodes) - len(self.gone), self.coordinator.table.quorum
             self.coordinator.regroup(Group(required=left if left < quorum else 0))
         if self.unlogged:
@@ -288,12 +291,12 @@ class World:
         if active.partition.leading is not None and active.partition.leading.writer.queue:
             return "the log has not all of it"
         table = self.coordinator.table
-        if set(table.node_list) != set(self.nodes) - self.gone:
-            return f"the node list is {table.node_list}"
+        if elsewhere := moves.elsewhere(self):
+            return elsewhere
         sync = max(table.sync_replicas, needed(table, active.name) - 1)
         if sum(r.kind == SYNC for r in table.replicas) != min(sync, len(table.replicas)):
             return f"the sync set is {table.sync_set}"
-        for p in self.processes():
+        for p in moves.copies(self):
             if p.partition.chain.state.lsn != active.partition.chain.state.lsn or p.copy.hash != active.copy.hash:
                 return f"{p.name} is at {p.partition.chain.state.lsn}, not {active.partition.chain.state.lsn}"
             if p.shown:

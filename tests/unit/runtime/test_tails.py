@@ -37,7 +37,7 @@ class Rig:
         self.prompt, self.patient = Tail(), Tail()
         self.tails = Tails(self.prompt, self.patient)  # type: ignore[arg-type]
         self.core = SimpleNamespace(role=Role.FOLLOWING, following=SimpleNamespace(is_async=False), next_offset=5)
-        self.copy: Any = SimpleNamespace(core=self.core, lock=threading.RLock(), tp=TP)
+        self.copy: Any = SimpleNamespace(core=self.core, lock=threading.RLock(), tp=TP, ended=False)
         self.tails.follow(TP, 5)
 
     @property

@@ -1,0 +1,88 @@
+"""`halog drain`: move every copy off a node, so that it can be taken away (P12, X4)."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from halog.cli.migrate import ask, timeout_option, wait_for, wait_option
+from halog.cli.options import config_option
+from halog.cli.output import emit_json, emit_table, format_option
+from halog.cli.safe_to_stop import REFUSED_EXIT, check_known
+from halog.cli.talk import say
+
+if TYPE_CHECKING:
+    from halog.cli.connection import Connection
+    from halog.core.draining import Move
+
+
+@click.command()
+@click.argument("node")
+@click.option("--allow-fewer", is_flag=True, help="Where no other node is without a copy, go on with one copy less.")
+@click.option("--dry-run", is_flag=True, help="Show what would move, and why; change nothing.")
+@wait_option
+@timeout_option
+@config_option
+@format_option
+def drain(
+    node: str, allow_fewer: bool, dry_run: bool, wait: bool, timeout_s: float, config_path: Path, format_: str
+) -> None:
+    """Move every partition's copy off a node, to nodes of the zone that have none.
+
+    Under traffic, partition by partition as `halog partition migrate` does; the node goes on running, empty. If one
+    partition cannot move, nothing is changed, the table says why, and the exit code is 5.
+
+    \b
+    Examples:
+      halog drain A --dry-run
+      halog drain A
+      halog drain A --allow-fewer --timeout 600
+    """
+    from halog.cli.connection import connect
+
+    with connect(config_path, timeout_s) as connection:
+        check_known(connection, (node,))
+        moves = _plan(connection, node, allow_fewer=allow_fewer)
+        stuck = [m for m in moves if m.target is None]
+        began, done = time.monotonic(), False
+        if not dry_run and not stuck:
+            wishes = [ask(connection, m.partition, m.target.nodes, m.target.sync_replicas) for m in moves if m.target]
+            if wait:
+                wait_for(connection, wishes, timeout_s)
+                done = True
+        ms = round((time.monotonic() - began) * 1000)
+    _show(node, stuck or moves, ms, done=done, format_=format_)
+    if stuck:
+        say(f"halog: {len(stuck)} of {len(moves)} partitions cannot leave {node}; nothing was changed")
+        raise click.exceptions.Exit(REFUSED_EXIT)
+    if done:
+        say(f"{node} hosts nothing now, after {ms} ms")
+
+
+def _plan(connection: Connection, node: str, *, allow_fewer: bool) -> list[Move]:
+    from halog.core.draining import plan
+
+    config = connection.config
+    zones = {name: config.zones[policy.zone].nodes for name, policy in config.policies.items()}
+    up = [info.name for info in connection.nodes.values() if info.hosts]
+    return plan(connection.tables, node, zones, up, allow_fewer=allow_fewer)
+
+
+def _show(node: str, moves: list[Move], ms: int, *, done: bool, format_: str) -> None:
+    if format_ == "json":
+        emit_json({"node": node, "done": done, "ms": ms, "moves": [_as_json(m) for m in moves]})
+        return
+    rows = [(m.partition, ", ".join(m.before), _to(m), m.why) for m in moves]
+    emit_table(["partition", "from", "to", "why"], rows)
+
+
+def _to(move: Move) -> str:
+    return "" if move.target is None else ", ".join(move.target.nodes)
+
+
+def _as_json(move: Move) -> dict[str, object]:
+    to, sync = (None, None) if move.target is None else (list(move.target.nodes), move.target.sync_replicas)
+    return {"partition": move.partition, "from": list(move.before), "to": to, "sync_replicas": sync, "why": move.why}

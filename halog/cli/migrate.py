@@ -1,0 +1,148 @@
+"""`halog partition migrate`: move a partition to other nodes while it works (P12)."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+import halog.cli.loss  # noqa: F401 - its commands belong to the same group
+from halog.cli.options import config_option
+from halog.cli.output import emit_json, format_option
+from halog.cli.partition import partition
+from halog.cli.talk import progress, say
+
+if TYPE_CHECKING:
+    from halog.cli.connection import Connection
+    from halog.core.table import PartitionTable, Target
+
+TIMEOUT_S = 120.0
+"""How long to wait for a migration: a copy is made at some 100,000 records a second, and a node may be starting."""
+
+
+class Nodes(click.ParamType[tuple[str, ...]]):
+    """Node names, separated by commas."""
+
+    name = "nodes"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        return tuple(name.strip() for name in str(value).split(",") if name.strip())
+
+
+wait_option = click.option(
+    "--wait/--no-wait", default=True, show_default=True, help="Wait until it is done, or only until it is set."
+)
+timeout_option = click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.05),
+    default=TIMEOUT_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="Wait no longer (exit 6); the nodes go on by themselves.",
+)
+
+
+@partition.command("migrate")
+@click.argument("name", metavar="PARTITION")
+@click.option("--nodes", type=Nodes(), required=True, metavar="C,B", help="Its new nodes, the preferred one first.")
+@click.option("--sync", type=click.IntRange(min=0), default=None, help="Sync replicas; without it as many as now.")
+@click.option("--replace", is_flag=True, help="Give up a migration under way for this one.")
+@wait_option
+@timeout_option
+@config_option
+@format_option
+def migrate_(
+    name: str,
+    nodes: tuple[str, ...],
+    sync: int | None,
+    replace: bool,
+    wait: bool,
+    timeout_s: float,
+    config_path: Path,
+    format_: str,
+) -> None:
+    """Move a partition to other nodes, under traffic and without loss.
+
+    The new nodes copy it first; then the role goes to the preferred one by a planned hand-over, and nodes that are not
+    named delete their copies. What is to be stands in ZooKeeper: whatever node dies, and whether or not this command
+    still waits, the others go on. Refused with exit code 5, and nothing changed, where it could not end well.
+
+    \b
+    Examples:
+      halog partition migrate flights-3 --nodes C,B
+      halog partition migrate flights-3 --nodes C,B,A --sync 2
+      halog partition migrate flights-3 --nodes A,B --replace --no-wait
+    """
+    from halog.cli.connection import connect
+
+    with connect(config_path, timeout_s) as connection:
+        was, began = connection.table(name), time.monotonic()
+        wished, target = ask(connection, name, nodes, sync, replace=replace)
+        table = wait_for(connection, [(wished, target)], timeout_s)[0] if wait else wished
+        ms = round((time.monotonic() - began) * 1000)
+    _show(was, table, target, ms, format_)
+
+
+def ask(
+    connection: Connection, name: str, nodes: tuple[str, ...], sync: int | None = None, *, replace: bool = False
+) -> tuple[PartitionTable, Target]:
+    """Set the wish; see `halog.runtime.migration.migrate`."""
+    from halog.runtime.migration import migrate
+
+    up = [info.name for info in connection.nodes.values() if info.hosts]
+    return migrate(connection.coordinator, connection.config, up, name, nodes, sync, replace=replace)
+
+
+def wait_for(
+    connection: Connection, wishes: list[tuple[PartitionTable, Target]], timeout_s: float
+) -> list[PartitionTable]:
+    """Wait for all of them, and show what is left to do."""
+    from halog.runtime.migration import wait_until_there
+
+    until, said = time.monotonic() + timeout_s, ""
+    tables = []
+    with progress() as bar:
+        task = bar.add_task("partitions moved", total=len(wishes), note="")
+        for wished, target in wishes:
+
+            def tell(left: tuple[str, ...], name: str = wished.name) -> None:
+                nonlocal said
+                note = f"{name}: {'; '.join(left)}" if left else f"{name}: a node becomes active"
+                bar.update(task, note=note)
+                if bar.disable and note != said:
+                    say(note)
+                said = note
+
+            left_s = max(0.0, until - time.monotonic())
+            tables.append(wait_until_there(connection.router, wished, target, left_s, tell))
+            bar.advance(task)
+    return tables
+
+
+def _show(was: PartitionTable, table: PartitionTable, target: Target, ms: int, format_: str) -> None:
+    from halog.core.migrating import left
+    from halog.runtime.migration import is_there
+
+    there = is_there(table, target)
+    if format_ == "json":
+        emit_json(
+            {
+                "partition": table.name, "from": list(was.configured), "to": list(target.nodes),
+                "sync_replicas": target.sync_replicas, "done": there, "still_to_do": list(left(table)),
+                "active": None if table.active is None else table.active.node, "ms": ms,
+            }
+        )  # fmt: skip
+    elif there:
+        click.echo(f"partition {table.name}: moved from {', '.join(was.configured)} to {_to(target)} in {ms} ms")
+    else:
+        click.echo(f"partition {table.name}: moves from {', '.join(was.configured)} to {_to(target)}")
+        say(f"still to do: {'; '.join(left(table)) or 'a node becomes active'}")
+
+
+def _to(target: Target) -> str:
+    return f"{', '.join(target.nodes)} with {target.sync_replicas} sync"

@@ -1,0 +1,69 @@
+"""Where the copies of a node go that is to be emptied (P12, X4): a plan, made before anything is changed.
+
+A node's place in a node list goes to another node of the zone that runs and has no copy, to the one with the fewest
+copies first: roles and load stay as evenly spread as they were. Where there is no such node the list may get shorter,
+if the operator allows that; a partition is never left without a node. Arithmetic only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from halog.core.migrating import why_not
+from halog.core.table import PartitionTable, Target
+
+
+class Move(NamedTuple):
+    """One partition's part of the plan. `target` is None where it cannot move; `why` says in either case why so."""
+
+    partition: str
+    before: tuple[str, ...]
+    target: Target | None
+    why: str
+
+
+def plan(
+    tables: Iterable[PartitionTable],
+    node: str,
+    zones: Mapping[str, Sequence[str]],
+    up: Collection[str],
+    *,
+    allow_fewer: bool = False,
+) -> list[Move]:
+    """What is to be done so that `node` hosts nothing. `zones`: policy → nodes that may host it; `up`: who runs."""
+    tables = list(tables)
+    load = Counter(n for t in tables for n in _wanted(t).nodes)
+    moves = []
+    for t in tables:
+        if node in t.hosts:
+            move = _move(t, node, [n for n in zones.get(t.policy, ()) if n in up and n != node], load, allow_fewer)
+            load.update((move.target or _wanted(t)).nodes)
+            load.subtract(_wanted(t).nodes)
+            moves.append(move)
+    return moves
+
+
+def _wanted(table: PartitionTable) -> Target:
+    return table.target or Target(table.configured, table.sync_replicas)
+
+
+def _move(table: PartitionTable, node: str, able: Sequence[str], load: Counter[str], allow_fewer: bool) -> Move:
+    now = _wanted(table)
+    if node not in now.nodes:
+        return Move(table.name, table.configured, now, f"it is moving away from {node} already")
+    free = [n for n in able if n not in now.nodes]
+    if free:
+        to = min(free, key=lambda n: load[n])
+        nodes = tuple(to if n == node else n for n in now.nodes)
+        why = f"{to} has no copy of it, and the fewest copies in all"
+    elif allow_fewer and len(now.nodes) > 1:
+        nodes = tuple(n for n in now.nodes if n != node)
+        why = "no other node that runs is without a copy: one copy less"
+    else:
+        more = "; --allow-fewer goes on with one copy less" if len(now.nodes) > 1 else ""
+        return Move(table.name, table.configured, None, f"no other node of its zone runs and is without a copy{more}")
+    target = Target(nodes, min(now.sync_replicas, len(nodes) - 1))
+    refused = why_not(table, target)
+    return Move(table.name, table.configured, None if refused else target, refused or why)

@@ -1,0 +1,215 @@
+"""Moving a partition to other nodes while it works (P12): make before break, one compare-and-set after the other.
+
+The wish stands in the znode (`PartitionTable.target`), so that whoever is active goes on with it, whoever else died. A
+node that is to come makes a copy and follows the log, counted by nobody. Once it is close behind it becomes one of the
+configured nodes, and with that an ordinary replica. When every wanted node is in the node list, with as many sync
+replicas among them as are wanted, the role goes to the preferred one by a planned hand-over, and the others leave.
+
+The law that keeps a quorum one (R7): the configured nodes change by one at a time, so that any two quorums, before and
+after, have a node in common; and not before a quorum of the present ones has confirmed all that was given out before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from halog.core.election import NEVER
+from halog.core.group import majority, priority
+from halog.core.ids import Member
+from halog.core.table import SYNC, PartitionTable, Target
+from halog.core.tail import holders
+
+if TYPE_CHECKING:
+    from halog.core.leading import Leading
+
+
+# --- the wish ---
+
+
+def why_not(table: PartitionTable, target: Target, *, replace: bool = False) -> str | None:
+    """What speaks against moving to `target`, or None. `replace`: give up a migration under way for it."""
+    nodes, name = target.nodes, table.name
+    twice = sorted({n for n in nodes if nodes.count(n) > 1})
+    if not nodes:
+        return f"{name} needs at least one node: name those that shall host it, the preferred one first"
+    if twice:
+        return f"{', '.join(twice)} is named twice for {name}: name each node once, the preferred one first"
+    if not 0 <= target.sync_replicas < len(nodes):
+        most = len(nodes) - 1
+        return f"{name} on {', '.join(nodes)} can have {most} sync replicas at most, not {target.sync_replicas}"
+    if all(priority(table, n) == NEVER for n in nodes):
+        return f"{', '.join(nodes)} have priority never for {name}: nobody could be active; raise one of them first"
+    if held := _overridden(table):
+        return f"{name} cannot move while {held}: take that back first (`halog partition require|designate`)"
+    if table.target is not None and table.target != target and not replace:
+        return f"{name} is moving to {', '.join(table.target.nodes)} already; --replace gives that up for this"
+    return None
+
+
+def moving(table: PartitionTable, target: Target) -> PartitionTable:
+    """The table with that wish; unchanged if it stands there, or is fulfilled."""
+    wished = _with(table, target)
+    as_it_is = table.target is None and table.sync_replicas == target.sync_replicas and _fulfilled(wished)
+    return table if as_it_is or target == table.target else wished
+
+
+def assigned(table: PartitionTable, target: Target) -> PartitionTable:
+    """The table as if the partition had always been there: where none of its nodes is up, nobody could move it. What
+    the log has is all there is then, and whoever can read the log may win an election (E2)."""
+    quorum = majority(len(target.nodes)) if table.quorum else 0
+    placed = _with(table, None)
+    return msgspec.structs.replace(
+        placed, configured=target.nodes, sync_replicas=target.sync_replicas, quorum=quorum, active=None, replicas=()
+    )
+
+
+def why_not_assigned(table: PartitionTable, target: Target) -> str | None:
+    """What speaks against `assigned`, or None."""
+    away = ", ".join(table.configured)
+    if table.quorum:
+        return f"none of {away} is running, and {table.name} asks for a quorum of them: start a majority first"
+    if wanted := holders(table):
+        names = ", ".join(sorted(m.node for m in wanted))
+        return (
+            f"none of {away} is running, and {names} may have commits of {table.name} that its log lacks: start one of "
+            f"them, or give that up with `halog partition accept-loss {table.name}`"
+        )
+    return None
+
+
+def _with(table: PartitionTable, target: Target | None) -> PartitionTable:
+    return msgspec.structs.replace(table, target=target, config_version=table.config_version + 1)
+
+
+# --- its steps ---
+
+
+def preferred(table: PartitionTable) -> str | None:
+    """The node that is to be active when the migration is over: by priority, then by place."""
+    assert table.target is not None
+    able = [n for n in table.target.nodes if priority(table, n) != NEVER]
+    return max(able, key=lambda n: priority(table, n), default=None)
+
+
+def next_table(table: PartitionTable, ready: Collection[str]) -> PartitionTable | None:
+    """The table after the next step; None: nothing can be done just now. `ready`: nodes whose copy is close behind."""
+    target = table.target
+    if target is None or _overridden(table):
+        return None
+    members = list(table.configured)
+    joining = [n for n in target.nodes if n not in members and n in ready]
+    leaving = [n for n in members if n not in target.nodes and _may_leave(table, n)]
+    if joining:
+        members.append(joining[0])
+    elif leaving:
+        members.remove(leaving[-1])
+    after = _placed(table, members, target)
+    if _fulfilled(after):
+        return msgspec.structs.replace(after, target=None, sync_replicas=target.sync_replicas)
+    return None if after == table else after
+
+
+def _placed(table: PartitionTable, members: Sequence[str], target: Target) -> PartitionTable:
+    """The wanted nodes first, as wanted, then those that are to leave."""
+    wanted = [n for n in target.nodes if n in members]
+    levels = {n: level for n, level in table.group.priorities.items() if n in members or n in target.nodes}
+    return msgspec.structs.replace(
+        table,
+        configured=(*wanted, *(n for n in members if n not in wanted)),
+        sync_replicas=max(table.sync_replicas, target.sync_replicas),
+        quorum=majority(len(members)) if table.quorum else 0,
+        replicas=tuple(r for r in table.replicas if r.node in members),
+        group=msgspec.structs.replace(table.group, priorities=levels),
+    )
+
+
+def _overridden(table: PartitionTable) -> str:
+    """A migration stands still while one of these holds: they say how many nodes, and which, an operator relies on."""
+    group = table.group
+    if group.designated:
+        return f"{group.designated} is designated"
+    return f"{group.required} nodes are required" if group.required else ""
+
+
+def _is_whole(table: PartitionTable) -> bool:
+    """Is every wanted node in the node list, and are there as many sync replicas among them as wanted?"""
+    assert table.target is not None
+    nodes = table.target.nodes
+    have = sum(r.kind == SYNC and r.node in nodes for r in table.replicas)
+    there = table.active is not None and all(n in table.configured and n in table.node_list for n in nodes)
+    return there and have >= table.target.sync_replicas
+
+
+def _may_leave(table: PartitionTable, node: str) -> bool:
+    """The active node hands over before; see `returning.py`."""
+    return _is_whole(table) and table.active is not None and table.active.node != node
+
+
+def _fulfilled(table: PartitionTable) -> bool:
+    """Is it as wanted, the role included?"""
+    target = table.target
+    assert target is not None
+    at_home = table.active is not None and table.active.node == preferred(table)
+    return table.configured == target.nodes and at_home and _is_whole(table) and not _overridden(table)
+
+
+def left(table: PartitionTable) -> tuple[str, ...]:
+    """What a migration still has to do, for people; empty: none is under way."""
+    target = table.target
+    if target is None:
+        return ()
+    if held := _overridden(table):
+        return (f"it stands still while {held}",)
+    steps = [f"{n} makes its copy" for n in target.nodes if n not in table.configured]
+    steps += [f"{n} catches up" for n in target.nodes if n in table.configured and n not in table.node_list]
+    if table.active is None:
+        steps.append("a node becomes active")
+    elif (best := preferred(table)) is not None and table.active.node != best:
+        steps.append(f"{table.active.node} hands over to {best}")
+    steps += [f"{n} leaves" for n in table.configured if n not in target.nodes]
+    return tuple(steps) or ("the last step is confirmed",)
+
+
+# --- who does them ---
+
+
+class Migrating:
+    """Of one epoch."""
+
+    def __init__(self, leading: Leading) -> None:
+        self._leading = leading
+        self._since: int | None = None
+        """What was given out when the next step was first due: a quorum is to confirm it before."""
+
+    def settled(self) -> None:
+        """The znode holds something new."""
+        self._since = None
+
+    def due(self) -> PartitionTable | None:
+        """The table to set next, if it is time."""
+        p = self._leading.p
+        if p.table.target is None:
+            return None
+        after = next_table(p.table, self._ready())
+        if after is None or (set(after.configured) != set(p.table.configured) and not self._confirmed()):
+            return None
+        return after
+
+    def _ready(self) -> set[str]:
+        """Nodes that would be in the node list within milliseconds."""
+        leading, p = self._leading, self._leading.p
+        near = leading.writer.last_lsn - p.settings.ready_lag
+        return {m.node for m in self._up() if leading.writer.acks.get(m, -1) >= max(0, near)}
+
+    def _up(self) -> frozenset[Member]:
+        return self._leading.p.alive - self._leading.silent
+
+    def _confirmed(self) -> bool:
+        writer = self._leading.writer
+        if self._since is None:
+            self._since = writer.last_lsn
+        since = self._since
+        return sum(writer.acks.get(m, -1) >= since for m in writer.counted) >= writer.quorum

@@ -1,0 +1,121 @@
+"""What an operator asks for when a partition is to move (P12): the wish is checked, set by compare-and-set, watched.
+
+The nodes do the rest by themselves, whether or not the one who asked still waits (`halog.core.migrating`). Only where
+none of a partition's nodes is running there is nobody who could move it: then it is placed anew at once, and comes back
+from the log (P1).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+
+from halog.config import Config
+from halog.core.migrating import assigned, left, moving, why_not, why_not_assigned
+from halog.core.table import PartitionTable, Target
+from halog.errors import DeadlineError, RefusedError
+from halog.ports import Coordinator
+from halog.runtime.groups import change_table
+from halog.runtime.router import Router
+
+LOOK_S = 0.1
+"""How often whoever waits looks for progress: a step takes some ms, copying as long as the data asks for."""
+
+
+def migrate(
+    coordinator: Coordinator,
+    config: Config,
+    up: Collection[str],
+    partition: str,
+    nodes: Sequence[str],
+    sync_replicas: int | None = None,
+    *,
+    replace: bool = False,
+) -> tuple[PartitionTable, Target]:
+    """Have `partition` move to `nodes`, the preferred one first (P12). `up`: the registered nodes. Without
+    `sync_replicas` as many as now, if there are nodes enough. Returns the table as set, and what was asked for.
+
+    RefusedError names what speaks against it, ConfigError a partition that does not exist; then nothing was changed.
+    """
+
+    def change(table: PartitionTable) -> PartitionTable:
+        target = _target(table, nodes, sync_replicas)
+        _refuse(table, _why_not_nodes(config, table, nodes, up) or why_not(table, target, replace=replace))
+        if any(n in up for n in table.configured):
+            return moving(table, target)
+        _refuse(table, why_not_assigned(table, target))
+        return assigned(table, target)
+
+    table = change_table(coordinator, partition, change)
+    return table, _target(table, nodes, sync_replicas)
+
+
+def _target(table: PartitionTable, nodes: Sequence[str], sync_replicas: int | None) -> Target:
+    now = table.sync_replicas if table.target is None else table.target.sync_replicas
+    return Target(tuple(nodes), max(0, min(now, len(nodes) - 1)) if sync_replicas is None else sync_replicas)
+
+
+def _refuse(table: PartitionTable, reason: str | None) -> None:
+    if reason is not None:
+        raise RefusedError(reason, partition=table.name)
+
+
+def _why_not_nodes(config: Config, table: PartitionTable, nodes: Sequence[str], up: Collection[str]) -> str | None:
+    """Nodes that do not exist, or may not host this partition, or of which none is there."""
+    policy = config.policies.get(table.policy)
+    if policy is None:
+        return f"{config.source} knows no policy {table.policy}: use the configuration the cluster runs with"
+    zone = config.zones[policy.zone].nodes
+    for node in nodes:
+        if node not in config.nodes:
+            return f"there is no node {node}; {config.source} has {', '.join(config.nodes)}"
+        if node not in zone:
+            return (
+                f"{node} is not in zone {policy.zone} of policy {table.policy} ({', '.join(zone)}): "
+                "it may not host its partitions"
+            )
+    if nodes and not any(n in up for n in nodes):
+        return f"none of {', '.join(nodes)} is running: start one of them first"
+    return None
+
+
+def wait_until_there(
+    router: Router,
+    wished: PartitionTable,
+    target: Target,
+    timeout_s: float,
+    progress: Callable[[tuple[str, ...]], None] = lambda left: None,
+) -> PartitionTable:
+    """Wait until a partition is where it is to be; `wished` and `target` as `migrate` returned them. `progress` is told
+    what is left whenever it looks.
+
+    RefusedError if somebody wished something else meanwhile, DeadlineError (exit code 6) after `timeout_s` seconds: it
+    goes on by itself.
+    """
+    until, name = time.monotonic() + timeout_s, wished.name
+    while True:
+        known = router.tables.get(name)
+        table = wished if known is None or known[1].config_version < wished.config_version else known[1]
+        if table.config_version > wished.config_version:
+            where = table.configured if table.target is None else table.target.nodes
+            raise RefusedError(
+                f"{name} goes to {', '.join(where)} instead: somebody asked for that meanwhile", partition=name
+            )
+        if is_there(table, target):
+            return table
+        progress(left(table))
+        if time.monotonic() >= until:
+            raise DeadlineError(
+                f"{name} is not yet on {', '.join(target.nodes)} after {timeout_s:g} s: "
+                f"{', '.join(left(table)) or 'no node is active for it'}; it goes on by itself, see "
+                f"`halog partition show {name}`",
+                partition=name,
+            )
+        with router.changed:
+            router.changed.wait(min(LOOK_S, max(0.0, until - time.monotonic())))
+
+
+def is_there(table: PartitionTable, target: Target) -> bool:
+    """Is the wish fulfilled?"""
+    wished = (table.configured, table.sync_replicas, table.target) == (target.nodes, target.sync_replicas, None)
+    return wished and table.active is not None and table.active.node in target.nodes

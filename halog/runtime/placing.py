@@ -1,0 +1,195 @@
+"""Which partitions this node has a copy of: it opens them, rebuilds them, and lets go of those that moved away (P12).
+
+The partition tables say it (`PartitionTable.hosts`), and they change while the node runs. A copy is dropped, with its
+data, only when the newest table known here names this node no more: the log has what the others need. A copy that
+stopped with an error is kept as it is, since it may hold what the log has lost. This module decides nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from halog.core import events as ev
+from halog.core.chain import ChainState
+from halog.core.outcomes import Outcomes
+from halog.core.roles import CLAIMANT
+from halog.core.table import PartitionTable
+from halog.errors import DivergedError, LogError
+from halog.runtime.copy import Copy
+from halog.runtime.objects import StoredPosition
+from halog.runtime.position import ahead, confirmed
+
+if TYPE_CHECKING:
+    from halog.runtime.host import Host
+
+logger = logging.getLogger("halog.host")
+
+HOSTED_AT_ONCE = 4
+"""Copies opened side by side: beyond that two cores only take turns."""
+
+NEVER = 1 << 62
+"""An end no log reaches: a copy that is not to be loaded waits for it."""
+
+REBUILD_S = 0.2
+"""Before a copy is rebuilt, and between attempts."""
+
+LOOK_S = 0.5
+"""How often all tables are looked at, if nothing tells of a change: a copy that is still leading, or could not be
+opened, is met again."""
+
+
+def is_host(table: PartitionTable, node: str) -> bool:
+    """Does the table name this node, for now or for later?"""
+    return node in table.hosts or node in table.node_list
+
+
+class Placing:
+    """Of one host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._stirred, self._begun = threading.Event(), threading.Event()
+        self._lost_at: dict[str, int] = {}
+        """Partition → the offset its copy was rebuilt for last."""
+        self._rebuilt: set[str] = set()
+        """Partitions whose copy is being rebuilt, on a thread of its own."""
+
+    # --- all of them ---
+
+    def begin(self, tables: Sequence[tuple[int, PartitionTable]]) -> None:
+        """Host what these tables place here, and delete what is left of what they do not."""
+        me = self._host.me.node
+        self._open_all([vt for vt in tables if is_host(vt[1], me)])
+        for version, table in tables:
+            if not is_host(table, me):
+                self._delete_left(version, table)
+        self._begun.set()
+
+    def _open_all(self, tables: Sequence[tuple[int, PartitionTable]]) -> None:
+        """Several at a time: each waits for the log's answers more than it works."""
+        with ThreadPoolExecutor(HOSTED_AT_ONCE, thread_name_prefix="halog-host") as pool:
+            list(pool.map(lambda vt: self._open(*vt), tables))
+
+    def _delete_left(self, version: int, table: PartitionTable) -> None:
+        """The partition moved away while this node was down."""
+        copy = Copy(self._host, version, table)
+        stored = copy.objects.load_position()
+        if stored is not None and ahead(self._host.log, copy, stored) is None:
+            logger.info("partition %s: hosted here no more; its copy is deleted", table.name)
+            copy.objects.drop()
+
+    def stir(self) -> None:
+        """A table changed."""
+        self._stirred.set()
+
+    def turn(self, closing: threading.Event) -> None:
+        """One look at all tables."""
+        self._stirred.wait(LOOK_S)
+        self._stirred.clear()
+        if closing.is_set() or not self._begun.is_set():
+            return
+        host, missing = self._host, []
+        for name, (version, table) in list(host.router.tables.items()):
+            copy = host.copies.get(name)
+            if is_host(table, host.me.node):
+                if copy is None and name not in self._rebuilt:
+                    missing.append((version, table))
+            elif copy is not None:
+                self._let_go(copy, version)
+        self._open_all(missing)
+
+    # --- one of them ---
+
+    def _open(self, version: int, table: PartitionTable) -> None:
+        """Begin to host a partition: warm from the store, else from the state topic, then the log."""
+        host = self._host
+        copy = Copy(host, version, table)
+        stored = copy.objects.load_position()
+        if stored is not None and (error := ahead(host.log, copy, stored)) is not None:
+            self._keep_as_it_is(copy, stored, error)
+            return
+        state, next_offset, outcomes, last_offset = self._position(copy, table)
+        end = host.log.bounds(copy.tp)[1]
+        host.by_tp[copy.tp] = copy
+        copy.start(state, next_offset, outcomes, last_offset, end)
+        host.copies[copy.name] = copy
+        copy.post(ev.AliveChanged(host.members.alive))
+        known = host.router.tables.get(copy.name)
+        if known is not None:
+            copy.post(ev.TableSeen(*known))
+
+    def _keep_as_it_is(self, copy: Copy, stored: StoredPosition, error: LogError) -> None:
+        """Hosted, but taking no part in anything, with the reason in its status."""
+        copy.start(stored.state, stored.next_offset, copy.objects.load_outcomes(), stored.last_offset, NEVER)
+        self._host.copies[copy.name] = copy
+        copy.fail(error)
+
+    def _position(self, copy: Copy, table: PartitionTable) -> tuple[ChainState, int, Outcomes, int]:
+        """Where to go on: the store's position if the log still confirms it, else what a snapshot holds."""
+        host, stored = self._host, copy.objects.load_position()
+        if stored is not None and confirmed(host.log, copy, stored):
+            return stored.state, stored.next_offset, copy.objects.load_outcomes(), stored.last_offset
+        if stored is not None:
+            logger.warning("partition %s: the local store is not of this log; rebuilding it", copy.name)
+        copy.objects.drop()
+        empty = ChainState(bytes.fromhex(table.log_id), host.site)
+        return host.snapshots.restore(copy, table.policy, empty)
+
+    def _let_go(self, copy: Copy, version: int) -> None:
+        """The table names this node no more. An epoch of its own that is still under way ends first."""
+        host = self._host
+        with copy.lock:
+            core = copy.core
+            if copy.error is not None or core.leading is not None or core.role in CLAIMANT or core.version < version:
+                return
+            copy.ended = True
+            host.copies.pop(copy.name, None)
+            host.by_tp.pop(copy.tp, None)
+            host.unfollow(copy.tp)
+            copy.objects.drop()
+        copy.leave()
+        self._lost_at.pop(copy.name, None)
+        logger.info("partition %s: hosted here no more; its copy is deleted", copy.name)
+
+    # --- one that cannot go on ---
+
+    def lost(self, copy: Copy, why: str) -> None:
+        """The copy cannot go on from what it holds: drop it and rebuild it from the state topic and the log. If that
+        led to the same place before, the log is what is wrong."""
+        at = copy.core.next_offset
+        if self._lost_at.get(copy.name) == at:
+            copy.error = DivergedError(f"at offset {at}, also when rebuilt: {why}", partition=copy.name, offset=at)
+            logger.error("partition %s stops: %s", copy.name, copy.error)
+            return
+        self._lost_at[copy.name] = at
+        self._rebuilt.add(copy.name)
+        self._host.spawn(f"rebuild-{copy.name}", lambda: self._rebuild(copy))
+
+    def _rebuild(self, copy: Copy) -> None:
+        """Until it is there again: log or coordinator may be away for now."""
+        while not self._host.pause(REBUILD_S):
+            try:
+                if self._rebuild_once(copy):
+                    break
+            except Exception as e:
+                logger.warning("partition %s cannot be rebuilt yet: %s", copy.name, e)
+        self._rebuilt.discard(copy.name)
+
+    def _rebuild_once(self, copy: Copy) -> bool:
+        host = self._host
+        copy.save()
+        if (error := ahead(host.log, copy, copy.objects.load_position())) is not None:
+            copy.fail(error)
+            return True
+        with copy.lock:
+            host.copies.pop(copy.name, None)
+            host.by_tp.pop(copy.tp, None)
+            copy.objects.drop()
+        version, table = host.router.tables[copy.name]
+        if is_host(table, host.me.node):
+            self._open(version, table)
+        return True

@@ -1,0 +1,94 @@
+"""A partition moves to another node while applications write to it: A, B becomes C, B (P12)."""
+
+from __future__ import annotations
+
+import pytest
+
+from halog.errors import RefusedError
+from tests.integration.cluster.checker import check
+from tests.integration.cluster.harness import Cluster, Make
+from tests.integration.cluster.load import Load
+from tests.integration.cluster.processes import wait
+
+pytestmark = [pytest.mark.timeout(240), pytest.mark.feature("P12")]
+
+P = "p-0"
+
+
+@pytest.fixture
+def spare(make: Make) -> Cluster:
+    """Three nodes, each partition on two of them: p-0 on A and B."""
+    cluster = make(partitions=3, async_=0)
+    cluster.start()
+    cluster.whole()
+    assert cluster.table(P).node_list == ("A", "B")
+    return cluster
+
+
+def moved(cluster: Cluster, to: tuple[str, ...]) -> bool:
+    table = cluster.table(P)
+    return table.target is None and table.configured == table.node_list == to
+
+
+def test_a_partition_moves_under_load_and_the_old_node_keeps_nothing(spare: Cluster) -> None:
+    """C is active, B its sync replica; callers got no error, nothing is lost or doubled, and A, restarted with the file
+    that places the partition there, starts all the same and still has no copy."""
+    operators = spare.client().runtime.operators
+    with Load(spare.client(), "move") as load:
+        operators.migrate(P, ("C", "B"), wait_s=60)
+        assert moved(spare, ("C", "B"))
+        assert [r.kind for r in spare.table(P).replicas] == ["sync"]
+        wait(lambda: P not in spare.copies("A"), "A lets go of its copy")
+        load.flows()
+        assert f"partition {P}: hosted here no more" in spare.log_of("A")
+        spare.kill("A")
+        load.flows()
+        spare.start(["A"])
+        wait(lambda: all(spare.complete(t) for t in spare.tables()), "every node list is complete again")
+        assert P not in spare.copies("A")
+        assert set(spare.copies("A")) == {t.name for t in spare.tables() if "A" in t.configured}
+        load.flows()
+    assert load.errors == []
+    check(spare, load)
+
+
+def test_a_migration_survives_its_active_node_and_the_new_one(make: Make) -> None:
+    """Both are killed half-way, one after the other: commits go on, and once the nodes are back it is completed by
+    whoever is active then."""
+    spare = make(partitions=1, async_=0)
+    spare.start()
+    spare.whole()
+    operators = spare.client().runtime.operators
+    with Load(spare.client(), "half") as load:
+        spare.freeze("C")  # it cannot make its copy
+        operators.migrate(P, ("C", "B"))
+        wait(lambda: spare.table(P).target is not None, "the wish is set")
+        spare.kill("A")
+        load.flows()
+        spare.kill("C")
+        load.flows()
+        assert spare.table(P).target is not None
+        with pytest.raises(RefusedError, match="moving to C, B already"):
+            operators.migrate(P, ("B",))
+        spare.start(["C", "A"])
+        wait(lambda: moved(spare, ("C", "B")), "it is completed", 60)
+        wait(lambda: P not in spare.copies("A"), "A lets go of its copy")
+        load.flows()
+    assert load.errors == []
+    check(spare, load)
+
+
+def test_there_and_back_with_a_quorum(make: Make) -> None:
+    """A group of two whose commits need both, moved to a third node and back; each acknowledged commit is there."""
+    cluster = make(partitions=3, async_=0, quorum=True)
+    cluster.start()
+    cluster.whole()
+    operators = cluster.client().runtime.operators
+    with Load(cluster.client(), "quorum") as load:
+        for to in (("C", "B"), ("A", "C"), ("A", "B")):
+            operators.migrate(P, to, wait_s=60)
+            assert moved(cluster, to)
+            assert cluster.table(P).quorum == 2
+            load.flows()
+    assert load.errors == []
+    check(cluster, load)

@@ -1,0 +1,103 @@
+"""partition migrate, drain and safe-to-stop, against a cluster on the memory adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.conftest import wait_until
+
+Run = Callable[..., Any]
+
+
+@pytest.mark.feature("P12", "O1")
+def test_a_partition_is_moved_and_shown_where_it_is(cluster: Any, halog: Run) -> None:
+    """p-0 is on A, B, C: it shall be on C and B only."""
+    ran = halog("partition", "migrate", "p-0", "--nodes", "C,B", "--timeout", 30, "--format", "json")
+    assert ran.code == 0, ran
+    assert ran.json["done"] is True
+    assert (ran.json["from"], ran.json["to"], ran.json["active"]) == (["A", "B", "C"], ["C", "B"], "C")
+    assert "hands over to C" in ran.err, "progress is talk"
+    shown = halog("partition", "show", "p-0", "--format", "json").json
+    assert (shown["configured"], shown["target"], shown["still_to_do"]) == (["C", "B"], None, [])
+    wait_until(lambda: "p-0" not in cluster.nodes["A"].runtime.copies)
+
+
+@pytest.mark.feature("P12", "O1")
+def test_without_waiting_the_nodes_go_on_by_themselves(cluster: Any, halog: Run) -> None:
+    ran = halog("partition", "migrate", "p-1", "--nodes", "A, B", "--sync", 1, "--no-wait")
+    assert ran.code == 0, ran
+    assert "moves from B, C, A to A, B with 1 sync" in ran.out, ran
+    assert "still to do: " in ran.err
+    assert "C leaves" in ran.err
+    wait_until(lambda: next(t for t in cluster.tables() if t.name == "p-1").configured == ("A", "B"))
+
+
+@pytest.mark.feature("P12", "O1")
+def test_a_migration_that_takes_too_long_is_a_timeout_and_goes_on(cluster: Any, halog: Run) -> None:
+    assert halog("partition", "migrate", "p-0", "--nodes", "A,B", "--timeout", 30).code == 0
+    cluster.stop("C")
+    ran = halog("partition", "migrate", "p-0", "--nodes", "C,B", "--timeout", "0.3")
+    assert ran.code == 6, ran
+    assert "C makes its copy" in ran.err
+    cluster.start("C")
+    wait_until(lambda: next(t for t in cluster.tables() if t.name == "p-0").node_list == ("C", "B"), 20)
+
+
+@pytest.mark.feature("P12", "O1")
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (("p-0", "--nodes", "X,B"), 5, "there is no node X; "),
+        (("p-0", "--nodes", ","), 5, "needs at least one node"),
+        (("p-0", "--nodes", "B,B"), 5, "B is named twice"),
+        (("p-0", "--nodes", "B,C", "--sync", "2"), 5, "1 sync replicas at most, not 2"),
+        (("p-9", "--nodes", "B"), 2, "there is no partition p-9"),
+        (("p-0",), 2, "Missing option '--nodes'"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    cluster: Any, halog: Run, args: tuple[str, ...], code: int, said: str
+) -> None:
+    before = halog("partition", "show", "p-0", "--format", "json").json["configured"]
+    ran = halog("partition", "migrate", *args)
+    assert (ran.code, said in ran.err) == (code, True), ran
+    assert halog("partition", "show", "p-0", "--format", "json").json["configured"] == before
+
+
+@pytest.mark.feature("X4", "O1")
+def test_a_node_is_drained_as_the_dry_run_said(cluster: Any, halog: Run) -> None:
+    """Of p-0, on A and B, C takes A's place; all others have a copy everywhere."""
+    assert halog("partition", "migrate", "p-0", "--nodes", "A,B", "--timeout", 30).code == 0
+    stuck = halog("drain", "A")
+    assert stuck.code == 5, stuck
+    assert "p-0" not in stuck.out, "only what cannot move"
+    assert "--allow-fewer" in stuck.out
+    dry = halog("drain", "A", "--allow-fewer", "--dry-run", "--format", "json").json
+    assert dry["done"] is False
+    assert {m["partition"]: m["to"] for m in dry["moves"]}["p-0"] == ["C", "B"]
+    assert next(t for t in cluster.tables() if t.name == "p-0").configured == ("A", "B"), "nothing was changed"
+    ran = halog("drain", "A", "--allow-fewer", "--timeout", 60, "--format", "json")
+    assert ran.code == 0, ran
+    assert [(m["partition"], m["to"]) for m in ran.json["moves"]] == [(m["partition"], m["to"]) for m in dry["moves"]]
+    assert all("A" not in t.hosts for t in cluster.tables())
+    wait_until(lambda: not cluster.nodes["A"].runtime.copies)
+    assert halog("drain", "A", "--format", "json").json["moves"] == []
+
+
+@pytest.mark.feature("X4", "O1")
+def test_one_node_of_three_may_stop_and_two_may_not(cluster: Any, halog: Run) -> None:
+    """Each partition has an active node, a sync and an async replica."""
+    one = halog("safe-to-stop", "A", "--format", "json")
+    assert (one.code, one.json["safe"]) == (0, True), one
+    assert len(one.json["partitions"]) == 6
+    two = halog("safe-to-stop", "A", "B")
+    assert two.code == 5, two
+    assert "only C (async) would be left" in two.out
+    assert "not safe" in two.err
+    assert halog("safe-to-stop", "X").code == 2
+    cluster.stop("B")
+    wait_until(lambda: all(len(t.replicas) == 1 for t in cluster.tables()))
+    assert halog("safe-to-stop", "C").code == 0, "the sync replica is another one now"

@@ -1,0 +1,55 @@
+"""Where the copies of a node go that is to be emptied (P12, X4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from halog.core.draining import Move, plan
+from halog.core.table import Group, PartitionTable, Target
+from tests.unit.core.kit import table
+
+pytestmark = pytest.mark.feature("X4", "P12")
+
+ZONES = {"q": ("A", "B", "C", "D")}
+
+
+def on(name: str, *nodes: str, sync: int = 1, **more: Any) -> PartitionTable:
+    return table(name=name, configured=nodes, sync=sync, **more)
+
+
+def test_each_copy_goes_to_the_emptiest_node_without_one_and_takes_its_place() -> None:
+    """C has two copies and D none: D gets the first two, then C is as good."""
+    tables = [on("a", "A", "B"), on("b", "B", "A"), on("c", "C", "B"), on("d", "C", "B"), on("e", "A", "C")]
+    moves = plan(tables, "A", ZONES, "ABCD")
+    assert [(m.partition, m.target) for m in moves] == [
+        ("a", Target(("D", "B"), 1)), ("b", Target(("B", "D"), 1)), ("e", Target(("D", "C"), 1)),
+    ]  # fmt: skip
+
+
+def test_only_nodes_that_run_and_are_in_the_zone_are_chosen() -> None:
+    (move,) = plan([on("a", "A", "B")], "A", {"q": ("A", "B", "C")}, "ABD")
+    assert (move.target, "--allow-fewer" in move.why) == (None, True)
+
+
+def test_a_list_gets_shorter_only_where_that_is_allowed() -> None:
+    tables = [on("a", "A", "B", "C", sync=2)]
+    (stuck,) = plan(tables, "A", ZONES, "ABC")
+    assert stuck.target is None
+    (fewer,) = plan(tables, "A", ZONES, "ABC", allow_fewer=True)
+    assert fewer.target == Target(("B", "C"), 1)
+    (last,) = plan([on("a", "A", sync=0)], "A", ZONES, "A", allow_fewer=True)
+    assert last == Move("a", ("A",), None, "no other node of its zone runs and is without a copy")
+
+
+def test_what_moves_away_already_goes_on_and_what_is_overridden_stays() -> None:
+    tables = [
+        on("a", "A", "B", target=Target(("C", "B"), 1)),
+        on("b", "A", "B", group=Group(required=1)),
+        on("c", "C", "B", target=Target(("A", "B"), 1)),
+    ]
+    leaving, held, coming = plan(tables, "A", ZONES, "ABCD")
+    assert leaving.target == Target(("C", "B"), 1)
+    assert (held.target, "1 nodes are required" in held.why) == (None, True)
+    assert (coming.target, "--replace" in coming.why) == (None, True)

@@ -1,0 +1,46 @@
+"""May nodes stop: what a partition needs to survive it (X4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from halog.core.stopping import ACTIVE, CLOSE, CopyFact, judge
+from halog.core.table import ASYNC, SYNC, Group
+from tests.unit.core.kit import table
+
+pytestmark = pytest.mark.feature("X4")
+
+LEVEL = (CopyFact("A", ACTIVE, 0), CopyFact("B", SYNC, 0), CopyFact("C", ASYNC, 0))
+
+
+@pytest.mark.parametrize(
+    ("stopping", "changes", "copies", "heir", "why"),
+    [
+        ("A", {}, LEVEL, "B", "B takes over, it has everything, without a sync replica until one is back"),
+        ("B", {}, LEVEL, "A", "A stays active, without a sync replica until one is back"),
+        ("C", {}, LEVEL, "A", "A stays active"),
+        ("BC", {}, LEVEL, "A", "A stays active, without a sync replica until one is back"),
+        ("AB", {}, LEVEL, "", "only C (async) would be left, and no commit waits for an async replica"),
+        ("AB", {"sync": 0}, LEVEL, "C", "C takes over, it has everything"),
+        ("ABC", {}, LEVEL, "", "no copy would be left"),
+        ("A", {}, LEVEL[:1], "", "no copy would be left"),
+        ("A", {"group": Group(priorities={"B": 0})}, LEVEL, "", "only B (sync) would be left, with priority never"),
+        ("A", {}, (LEVEL[0], CopyFact("B", SYNC, CLOSE + 1)), "", "B is 1,001 records behind"),
+        ("A", {}, (LEVEL[0], CopyFact("B", SYNC, CLOSE)), "B", "B takes over"),
+        ("C", {}, LEVEL[1:], "", "it has no active node now"),
+        ("A", {"quorum": 2}, LEVEL, "B", "B takes over"),
+        ("AC", {"quorum": 2}, LEVEL, "", "1 nodes would be left, commits and elections need 2"),
+        ("AC", {"quorum": 2, "group": Group(required=1)}, LEVEL, "B", "B takes over"),
+        ("C", {"quorum": 2, "group": Group(priorities={"B": 0})}, LEVEL, "", "1 nodes would be left"),
+        ("A", {"configured": ("A", "B"), "quorum": 2, "group": Group(designated="B")}, LEVEL[:2], "B", "B takes over"),
+        ("A", {"configured": ("A", "C")}, LEVEL[:2], "", "no copy would be left"),
+    ],
+)
+def test_it_is_safe_if_somebody_is_left_who_has_everything_and_a_quorum(
+    stopping: str, changes: dict[str, Any], copies: tuple[CopyFact, ...], heir: str, why: str
+) -> None:
+    verdict = judge(table(**changes), stopping, copies)
+    assert (verdict.safe, verdict.heir) == (bool(heir), heir), verdict
+    assert why in verdict.why
