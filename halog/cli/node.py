@@ -154,15 +154,15 @@ def _modules_beside(config: Config) -> None:
 
 def _say_ready(running: Node, format_: str, began: float) -> None:
     described = running.runtime.status()
-    copies = len(running.runtime.copies)
+    copies, offline = len(running.runtime.copies), described["offline"]
     ms = round((time.monotonic() - began) * 1000)
     if format_ == "json":
         echo_line({"node": described["node"], "address": described["address"], "pid": described["pid"],
-                   "partitions": copies, "ready_ms": ms})  # fmt: skip
+                   "partitions": copies, "ready_ms": ms, **({"offline": offline} if offline else {})})  # fmt: skip
     else:
         click.echo(
             f"node {described['node']} is up at {described['address']} (pid {described['pid']}), hosting {copies} "
-            f"partitions, after {ms} ms"
+            f"partitions, after {ms} ms" + (f"; offline: {offline}" if offline else "")
         )
     sys.stdout.flush()
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from halog.core.roles import Role
 from halog.core.zones import Count, Sight, State, Zone, count, first_state, happening, next_state
-from halog.errors import HalogError
+from halog.errors import CoordinatorError, HalogError
 from halog.events import ZONE_BACK, ZONE_LOST, ZONE_PARTIAL, ZONE_SWITCHED, ZONE_WHOLE, Kind
 from halog.ports import Coordinator, Versioned
-from halog.runtime.zone_switch import ZoneSwitch, path_of
+from halog.runtime.zone_switch import ZoneSwitch, path_of, read_switch
 
 if TYPE_CHECKING:
     from halog.config import Config
@@ -53,20 +53,13 @@ def zones_of(config: Config, node: str) -> list[Zone]:
 class _Standing:
     """This node in one of its zones."""
 
-    __slots__ = ("counted", "state", "switch", "version", "zone")
+    __slots__ = ("counted", "state", "switch", "zone")
 
     def __init__(self, zone: Zone) -> None:
         self.zone = zone
-        self.switch, self.version = ZoneSwitch(), -1
+        self.switch = ZoneSwitch()
         self.state = first_state(zone, off=False)
         self.counted = Count(0, 0, "votes", ())
-
-    def take(self, found: Versioned | None) -> bool:
-        """Is this a newer switch than the one known?"""
-        if found is None or found.version <= self.version:
-            return False
-        self.switch, self.version = ZoneSwitch.from_bytes(found.data), found.version
-        return True
 
     @property
     def why(self) -> str:
@@ -84,7 +77,7 @@ class Zoning:
         self._standings = {zone.name: _Standing(zone) for zone in zones}
         self._up: frozenset[str] = frozenset()
         self._rebuilt: list[Copy] = []
-        """Copies that others take the place of."""
+        """Copies that others are to take the place of."""
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -119,7 +112,6 @@ class Zoning:
         more = {
             "zone": s.zone.name, "state": s.state.value, "have": c.have, "needed": c.needed, "of": c.of, "down": down,
         }  # fmt: skip
-        logger.log(logging.WARNING, "zone %s: %s, was %s: %s", s.zone.name, s.state.value, was.value, why)
         self._history.tell(kind, why, more=more)
 
     # --- the switch ---
@@ -128,14 +120,17 @@ class Zoning:
         """Know how the switches stand now, and call `changed` when one moves."""
         for name, s in self._standings.items():
             if s.zone.guarded:
-                s.take(coordinator.get(path_of(name)))
+                s.switch = read_switch(coordinator, name)
                 s.state = first_state(s.zone, off=s.switch.off)
                 coordinator.watch(path_of(name), lambda _, found, name=name: self._moved(name, found, changed))  # type: ignore[misc]
 
     def _moved(self, name: str, found: Versioned | None, changed: Callable[[], None]) -> None:
         s = self._standings[name]
         was = s.switch.off
-        if not s.take(found):
+        try:
+            s.switch = ZoneSwitch() if found is None else ZoneSwitch.from_bytes(found.data)
+        except CoordinatorError as e:
+            logger.error("zone %s: its quorum stays %s: %s", name, "off" if was else "on", e)
             return
         first = min({self._me} | (self._up & set(s.zone.votes)))
         if first == self._me and was != s.switch.off:  # one tells
@@ -154,6 +149,7 @@ class Zoning:
 
     def _tend(self, host: Host, offline: Callable[[], str]) -> None:
         while not self._closing.wait(LOOK_S):
+            self._rebuilt = [copy for copy in self._rebuilt if host.copies.get(copy.name) is copy]
             for copy in list(host.copies.values()):
                 if copy.core.role is Role.OFFLINE and copy not in self._rebuilt and not offline():
                     try:
@@ -169,7 +165,7 @@ class Zoning:
         if start <= copy.core.next_offset:
             copy.restore(end)
         else:
-            self._rebuilt = [*(c for c in self._rebuilt if c.name != copy.name), copy]
+            self._rebuilt.append(copy)
             host.lost(copy, f"the log was trimmed to {start} while this node was offline")
 
     def close(self) -> None:

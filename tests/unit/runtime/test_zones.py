@@ -358,3 +358,19 @@ def test_a_client_hears_unavailable_as_ever_where_no_node_says_that_it_is_offlin
         cluster.kill(name)
     with pytest.raises((PartitionUnavailableError, OutcomeUnknownError)):
         add(client)
+
+
+@pytest.mark.feature("Q1")
+def test_a_switch_that_vanishes_is_on_again_and_one_that_cannot_be_read_changes_nothing(make: Make) -> None:
+    """A ZooKeeper that was put back to another day may know less."""
+    cluster = make(minimum_votes=2)
+    cluster.kill("A")
+    cluster.kill("B")
+    tree = runtime(cluster, "C").adapters.coordinator
+    set_switch(tree, "test", ZoneSwitch(off=True))
+    wait_until(lambda: is_online(cluster, "C") and state(cluster, "C") == "partial", "C does not go on")
+    tree.set("zones/test", b"no switch", 0)
+    assert add(cluster.client()) == 1
+    assert not runtime(cluster, "C").members.offline
+    assert tree.delete("zones/test")
+    goes_offline(cluster, "C")
