@@ -203,7 +203,7 @@ class Checks:
 
     def _quorum_has(self, p: Process, lsn: int, digest: bytes) -> None:
         """R7: so many nodes of the group, the active included, had what it acknowledges (some may have died since)."""
-        table = p.partition.table
+        table = moves.known_table(self, p)
         need = needed(table, p.name)
         others = [m for m in self.last if m.node != p.name and counts(table, m.node)]
         have = 1 + len({m.node for m in others if self._has(m, lsn, digest)})
