@@ -131,12 +131,12 @@ def drop(w: World, p: Process) -> None:
 # --- what must hold ---
 
 
-def known_table(checks: Checks, p: Process) -> PartitionTable:
-    """By which an acknowledgement is judged: where its own last step has landed and it does not know that yet, one that
-    left with it may have dropped its copy."""
+def judging(checks: Checks, p: Process) -> tuple[PartitionTable, ...]:
+    """By which of them an acknowledgement may be enough: the table the active node knows; or, where its own step has
+    landed and it does not know that yet, the next, since one that left with it may have dropped its copy."""
     now, table = checks.world.coordinator.table, p.partition.table
     stepped = is_moving(checks.world.seed) and (now.epoch, now.group) == (table.epoch, table.group)
-    return now if stepped and set(now.configured) < set(table.configured) else table
+    return (table, now) if stepped and set(now.configured) < set(table.configured) else (table,)
 
 
 def check_step(checks: Checks, old: PartitionTable, new: PartitionTable) -> None:
