@@ -97,15 +97,15 @@ def preferred(table: PartitionTable) -> str | None:
 def next_table(table: PartitionTable, ready: Collection[str]) -> PartitionTable | None:
     """The table after the next step; None: nothing can be done just now. `ready`: nodes whose copy is close behind."""
     target = table.target
-    if target is None or _overridden(table):
+    if target is None or not is_moving(table):
         return None
     members = list(table.configured)
     joining = [n for n in target.nodes if n not in members and n in ready]
     leaving = [n for n in members if n not in target.nodes and _may_leave(table, n)]
     if joining:
         members.append(joining[0])
-    elif leaving:
-        members.remove(leaving[-1])
+    elif leaving:  # the dead first: while they are members a quorum needs more of the living
+        members.remove(min(leaving, key=lambda n: n in table.node_list))
     after = _placed(table, members, target)
     if _fulfilled(after):
         return msgspec.structs.replace(after, target=None, sync_replicas=target.sync_replicas)
@@ -132,6 +132,11 @@ def _overridden(table: PartitionTable) -> str:
     if group.designated:
         return f"{group.designated} is designated"
     return f"{group.required} nodes are required" if group.required else ""
+
+
+def is_moving(table: PartitionTable) -> bool:
+    """Is a migration under way that does not stand still?"""
+    return table.target is not None and not _overridden(table)
 
 
 def _is_whole(table: PartitionTable) -> bool:

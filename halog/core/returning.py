@@ -13,7 +13,7 @@ from halog.core import events as ev
 from halog.core.election import NEVER
 from halog.core.group import priority, rank
 from halog.core.ids import Member
-from halog.core.migrating import preferred
+from halog.core.migrating import is_moving, preferred
 from halog.core.roles import Role
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Returning:
         p, table, me = self.p, self.p.table, self.p.me.node
         self._listed_at = {r.member: self._listed_at.get(r.member, now) for r in table.replicas}
         unfit = priority(table, me) == NEVER
-        moving = table.target is not None and not unfit
+        moving = is_moving(table) and not unfit
         stay = (p.settings.drain_ms if unfit or moving else p.settings.min_stay_ms) * self._patience
         if p.role is not Role.ACTIVE or not stay or now - self._moved_at < stay or table.group.designated == me:
             return None  # the others of a designated node may not even go on alone

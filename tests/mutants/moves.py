@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from halog.core import migrating as module
-from halog.core.leading import Leading
-from halog.core.migrating import Migrating
 from halog.core.returning import Returning
 from halog.core.table import PartitionTable
 from tests.mutants.registry import mutant, patch
@@ -26,12 +26,6 @@ def nodes_leave_before_others_have_come() -> None:
     patch(module, "_is_whole", lambda table: table.active is not None)
 
 
-@mutant("R7", GROUPED)
-def a_group_changed_before_it_has_confirmed() -> None:
-    """One member after the other, and nobody looks who has what was committed."""
-    patch(Migrating, "_confirmed", lambda self: True)
-
-
 @mutant("R7", SEEDS)
 def a_quorum_of_the_old_size() -> None:
     """The number stays, whatever the group is."""
@@ -43,10 +37,21 @@ def a_quorum_of_the_old_size() -> None:
     real = patch(module, "_placed", placed)
 
 
-@mutant("S3", SEEDS)
-def acknowledgements_of_a_copy_that_is_gone() -> None:
-    """A node that comes back is taken for as level as it was when it left."""
-    patch(Leading, "_hosts", lambda self, m: True)
+@mutant("R7", GROUPED)
+def the_living_leave_before_the_dead() -> None:
+    """Until a group of two has one that is dead."""
+
+    def next_table(table: PartitionTable, ready: Collection[str]) -> PartitionTable | None:
+        after: PartitionTable | None = real(table, ready)
+        left = [n for n in table.configured if after is not None and n not in after.configured]
+        up = [n for n in table.configured if table.target and n not in table.target.nodes and n in table.node_list]
+        spared = [n for n in up if table.active is not None and n != table.active.node]
+        if after is None or not left or left[0] in up or not spared:
+            return after
+        members = [n for n in table.configured if n != spared[0]]
+        return module._placed(table, members, table.target)
+
+    real = patch(module, "next_table", next_table)
 
 
 @mutant("P12", SEEDS)

@@ -203,10 +203,12 @@ class Checks:
 
     def _quorum_has(self, p: Process, lsn: int, digest: bytes) -> None:
         """R7: so many nodes of the group, the active included, had what it acknowledges (some may have died since)."""
-        table = p.partition.table
-        need = needed(table, p.name)
-        others = [m for m in self.last if m.node != p.name and counts(table, m.node)]
-        have = 1 + len({m.node for m in others if self._has(m, lsn, digest)})
+        for table in moves.judging(self, p):
+            need = needed(table, p.name)
+            others = [m for m in self.last if m.node != p.name and counts(table, m.node)]
+            have = 1 + len({m.node for m in others if self._has(m, lsn, digest)})
+            if have >= need:
+                break
         demand(have >= need, f"R7: lsn {lsn} was acknowledged by {p.me.node}: {have} nodes hold it, {need} are needed")
         if need > 1:
             self.world.cover.hit("acknowledged by a quorum")

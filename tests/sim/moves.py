@@ -10,6 +10,8 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from halog.core.group import majority
 from halog.core.migrating import assigned, moving, why_not, why_not_assigned
 from halog.core.roles import CLAIMANT
@@ -71,7 +73,8 @@ def last_wish(w: World) -> None:
     if not left:
         nodes = tuple(living)
         w.checks.given_up()
-        w.coordinator.put(assigned(table, Target(nodes, min(1, len(nodes) - 1))))
+        placed = assigned(table, Target(nodes, min(1, len(nodes) - 1)))
+        w.coordinator.put(msgspec.structs.replace(placed, group=Group()))
     elif len(left) < table.quorum:
         w.coordinator.regroup(Group(required=len(left)))
     else:
@@ -126,6 +129,14 @@ def drop(w: World, p: Process) -> None:
 
 
 # --- what must hold ---
+
+
+def judging(checks: Checks, p: Process) -> tuple[PartitionTable, ...]:
+    """By which of them an acknowledgement may be enough: the table the active node knows; or, where its own step has
+    landed and it does not know that yet, the next, since one that left with it may have dropped its copy."""
+    now, table = checks.world.coordinator.table, p.partition.table
+    stepped = is_moving(checks.world.seed) and (now.epoch, now.group) == (table.epoch, table.group)
+    return (table, now) if stepped and set(now.configured) < set(table.configured) else (table,)
 
 
 def check_step(checks: Checks, old: PartitionTable, new: PartitionTable) -> None:

@@ -70,7 +70,7 @@ def test_what_cannot_be_is_refused_in_one_line(
 @pytest.mark.feature("X4", "O1")
 def test_a_node_is_drained_as_the_dry_run_said(cluster: Any, halog: Run) -> None:
     """Of p-0, on A and B, C takes A's place; all others have a copy everywhere."""
-    assert halog("partition", "migrate", "p-0", "--nodes", "A,B", "--timeout", 30).code == 0
+    assert halog("partition", "migrate", "p-0", "--nodes", "A,B", "--timeout", 60).code == 0
     stuck = halog("drain", "A")
     assert stuck.code == 5, stuck
     assert "p-0" not in stuck.out, "only what cannot move"
@@ -83,7 +83,7 @@ def test_a_node_is_drained_as_the_dry_run_said(cluster: Any, halog: Run) -> None
     assert ran.code == 0, ran
     assert [(m["partition"], m["to"]) for m in ran.json["moves"]] == [(m["partition"], m["to"]) for m in dry["moves"]]
     assert all("A" not in t.hosts for t in cluster.tables())
-    wait_until(lambda: not cluster.nodes["A"].runtime.copies)
+    wait_until(lambda: not cluster.nodes["A"].runtime.copies, 30)
     assert halog("drain", "A", "--format", "json").json["moves"] == []
 
 

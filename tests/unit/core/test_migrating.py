@@ -257,3 +257,18 @@ def test_a_set_whose_result_is_unknown_is_sent_again() -> None:
     assert core.of(ev.Refresh)
     core.step(ev.TableSeen(core.p.version, core.p.table))
     assert core.one(ev.SetTable).version == first.version
+
+
+def test_the_dead_leave_before_the_living() -> None:
+    """Else a group of the last living and the dead would have no quorum left to let the dead go."""
+    group = table(
+        configured=("B", "A", "D"), quorum=2, epoch=epoch(1), active=B, replicas=(Replica("A", 1, SYNC),),
+        target=Target(("B",), 0),
+    )  # fmt: skip
+    after = next_table(group, {"A"})
+    assert after is not None
+    assert after.configured == ("B", "A")
+    dead_first = msgspec.structs.replace(group, configured=("B", "D", "A"))
+    after = next_table(dead_first, {"A"})
+    assert after is not None
+    assert after.configured == ("B", "A")
