@@ -66,7 +66,7 @@ def _plan(connection: Connection, node: str, *, allow_fewer: bool) -> list[Move]
     from halog.core.draining import plan
 
     config = connection.config
-    zones = {name: config.zones[policy.zone].nodes for name, policy in config.policies.items()}
+    zones = {name: config.nodes_of(policy.zone) for name, policy in config.policies.items()}
     up = [info.name for info in connection.nodes.values() if info.hosts]
     return plan(connection.tables, node, zones, up, allow_fewer=allow_fewer)
 

@@ -295,7 +295,7 @@ class Leading:
         self._wait_set()
         if replicas is not None:
             table: PartitionTable | None = msgspec.structs.replace(self.p.table, replicas=replicas)
-        elif (table := self.migrating.due()) is not None:
+        elif (table := None if self.hand_over.now else self.migrating.due()) is not None:
             for m in self._listed() - {r.member for r in table.replicas}:
                 self.node_list.because(m, "the partition has moved")
         if table is not None and not (self.p.unlogged and self.writer.unlogged and self._drops_one(table.replicas)):

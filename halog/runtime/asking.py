@@ -26,9 +26,9 @@ class Asker:
             raise ClosedError(f"node {self.name} is closed")
 
     def serving(self, partition: str) -> Copy | None:
-        """This node's copy, if it is active."""
+        """This node's copy, if it is active and the node is not offline (Q1): its copies hear of that one by one."""
         copy = self.copies.get(partition)
-        return copy if copy is not None and copy.serving else None
+        return copy if copy is not None and copy.serving and not self.router.offline() else None
 
     def ask(self, partition: str, frame: frames.Request, until: float | None = None) -> frames.Reply | None:
         """Ask the active node; None if that is this very node by now."""

@@ -124,7 +124,7 @@ class Membership:
         self._ticked_ms = monotonic_ms()
         self._alive = frozenset({me.member})
         self._notify = threading.Lock()
-        self._told: frozenset[Member] = frozenset()
+        self._told = self._alive
         self.closed = False
 
     # --- sources of knowledge ---

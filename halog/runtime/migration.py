@@ -65,7 +65,7 @@ def _why_not_nodes(config: Config, table: PartitionTable, nodes: Sequence[str], 
     policy = config.policies.get(table.policy)
     if policy is None:
         return f"{config.source} knows no policy {table.policy}: use the configuration the cluster runs with"
-    zone = config.zones[policy.zone].nodes
+    zone = config.nodes_of(policy.zone)
     for node in nodes:
         if node not in config.nodes:
             return f"there is no node {node}; {config.source} has {', '.join(config.nodes)}"

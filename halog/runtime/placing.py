@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from halog.core import events as ev
 from halog.core.chain import ChainState
 from halog.core.outcomes import Outcomes
-from halog.core.roles import CLAIMANT
+from halog.core.roles import CLAIMANT, Role
 from halog.core.table import PartitionTable
 from halog.errors import DivergedError, LogError
 from halog.runtime.copy import Copy
@@ -36,6 +36,9 @@ NEVER = 1 << 62
 
 REBUILD_S = 0.2
 """Before a copy is rebuilt, and between attempts."""
+
+_KEPT = CLAIMANT | {Role.FAILED}
+"""What a copy does that is not let go of now: it is about to lead, or its rebuild decides what becomes of it."""
 
 LOOK_S = 0.5
 """How often all tables are looked at, if nothing tells of a change: a copy that is still leading, or could not be
@@ -117,7 +120,8 @@ class Placing:
         host.by_tp[copy.tp] = copy
         copy.start(state, next_offset, outcomes, last_offset, end)
         host.copies[copy.name] = copy
-        copy.post(ev.AliveChanged(host.members.alive))
+        with copy.lock:  # whoever publishes another view meanwhile posts it behind this one
+            copy.post(ev.AliveChanged(host.members.alive))
         known = host.router.tables.get(copy.name)
         if known is not None:
             copy.post(ev.TableSeen(*known))
@@ -144,7 +148,9 @@ class Placing:
         host = self._host
         with copy.lock:
             core = copy.core
-            if copy.error is not None or core.leading is not None or core.role in CLAIMANT or core.version < version:
+            if copy.error is not None or core.leading is not None or core.role in _KEPT or core.version < version:
+                return
+            if is_host(core.table, host.me.node):  # wished back since that look at the tables
                 return
             copy.ended = True
             host.copies.pop(copy.name, None)

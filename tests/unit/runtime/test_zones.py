@@ -136,6 +136,24 @@ def test_the_last_of_three_serves_nothing_until_another_one_is_back(make: Make) 
     assert add(cluster.client()) == 3
 
 
+@pytest.mark.feature("Q1", "P11")
+def test_one_that_never_reached_anybody_serves_nothing_either(make: Make) -> None:
+    """It was offline before it had told its copies who is up: they are to hear that it is not."""
+    cluster = make(minimum_votes=2)
+    for name in "ABC":
+        cluster.kill(name)
+    cluster.restart("C")
+    goes_offline(cluster, "C")
+    copies = runtime(cluster, "C").copies
+    wait_until(lambda: copies and {c.core.role for c in copies.values()} == {Role.OFFLINE}, "a copy is not offline")
+    with pytest.raises(ZoneQuorumError, match="node C is offline"):
+        add(cluster.node("C"))
+    cluster.restart("A")
+    cluster.settle()
+    assert is_online(cluster, "C")
+    assert add(cluster.client()) == 1
+
+
 @pytest.mark.feature("Q1", "P11", "P10")
 def test_a_node_that_is_cut_off_gives_up_its_roles_and_restores_what_it_missed(
     make: Make, monkeypatch: pytest.MonkeyPatch
