@@ -30,8 +30,8 @@ def safe_to_stop(nodes: tuple[str, ...], config_path: Path, format_: str, timeou
     """Prove that these nodes may stop, all of them at once.
 
     For every partition they host: a node is left that may be active, has everything that was acknowledged, and finds
-    the quorum it needs. Asks every node now; what fails a moment later is not foreseen. Exit code 0: safe; 5: it is
-    not, and the table says why.
+    the quorum it needs; and no node is left offline because its zone has too few. Asks every node now; what fails a
+    moment later is not foreseen. Exit code 0: safe; 5: it is not, and the table says why.
 
     \b
     Examples:
@@ -69,13 +69,35 @@ def check_known(connection: Connection, nodes: Collection[str]) -> None:
 
 
 def judge_all(connection: Connection, stopping: set[str]) -> list[Verdict]:
-    """Every partition these nodes host."""
+    """Every partition hosted by these nodes, and by those that would be offline without them (Q1)."""
     from halog.cli.survey import survey
     from halog.core.stopping import judge
 
+    falling = offline_then(connection, stopping)
+    gone = stopping | falling.keys()
     views = {v.partition: v for v in survey(connection).partitions}
-    hosted = [t for t in connection.tables if stopping & {*t.hosts, *t.node_list}]
-    return [judge(t, stopping, _facts(views[t.name])) for t in hosted]
+    hosted = [t for t in connection.tables if gone & {*t.hosts, *t.node_list}]
+    verdicts = [judge(t, gone, _facts(views[t.name])) for t in hosted]
+    if not falling:
+        return verdicts
+    said = "; ".join(f"{node} would be offline, {why}" for node, why in sorted(falling.items()))
+    return [v if v.safe else v._replace(why=f"{said}: {v.why}") for v in verdicts]
+
+
+def offline_then(connection: Connection, stopping: set[str]) -> dict[str, str]:
+    """The nodes that stay and lose the quorum of a zone when `stopping` stop, each with what it lacks."""
+    from halog.core.zones import Sight, count
+    from halog.runtime.zone_switch import read_switch
+    from halog.runtime.zoning import zones_of
+
+    left = frozenset(n for n, info in connection.nodes.items() if info.hosts) - stopping
+    falling: dict[str, str] = {}
+    for node in left:
+        for zone in zones_of(connection.config, node):
+            counted = count(zone, node, Sight(reached=left - {node}))
+            if zone.guarded and not counted.holds and not read_switch(connection.coordinator, zone.name).off:
+                falling[node] = f"zone {zone.name} has {counted} then"
+    return falling
 
 
 def _facts(view: PartitionView) -> Iterator[CopyFact]:

@@ -103,7 +103,11 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (*(() if self.active is None else (self.active.node,)), *(r.node for r in self.replicas))
 
     def to_bytes(self) -> bytes:
-        return msgspec.json.encode(self)
+        """As the znode holds it. Without `target` unless it moves: nodes that know no migrations can read it then."""
+        fields = msgspec.to_builtins(self)
+        if self.target is None:
+            del fields["target"]
+        return msgspec.json.encode(fields)
 
     @staticmethod
     def from_bytes(data: bytes) -> PartitionTable:

@@ -88,7 +88,7 @@ def test_keys_spread_over_all_partitions_and_every_process_finds_them_alike(clus
     for partition in cluster.partitions():
         leader = cluster.table(partition).node_list[0]
         for stored in cluster.stored(leader, partition):
-            aircraft = node.space.decoded(stored).values
+            aircraft = node.space.decoded(stored, partition).values
             if aircraft["tail"] in found and "landings" in aircraft:
                 found[aircraft["tail"]].add(partition)
     assert found == {t: {p} for t, p in wanted.items()}

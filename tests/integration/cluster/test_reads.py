@@ -35,7 +35,7 @@ def landings(node: Node, reply: frames.Reply) -> int | None:
     """Of an aircraft that a node sent; None: it sent none."""
     if not isinstance(reply, frames.Objects) or reply.items[0] is None:
         return None
-    return int(node.space.decoded(reply.items[0]).values["landings"])
+    return int(node.space.decoded(reply.items[0], "p-0").values["landings"])
 
 
 @pytest.mark.feature("R5", "P10")

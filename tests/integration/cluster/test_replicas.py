@@ -78,9 +78,13 @@ def test_an_object_that_contradicts_the_log_is_discarded_on_the_async_replica(ma
     cluster = make(partitions=1)
     for other in "AB":
         cluster.launch(other)
-    with joined(cluster, "C", ASYNC) as node, node.transaction() as tx:
-        tx.create(Aircraft("N1"))
-        tx.create(Aircraft("N2"))
+    with joined(cluster, "C", ASYNC) as node:
+        with node.transaction() as tx:
+            tx.create(Aircraft("N1"))
+            tx.create(Aircraft("N2"))
+        lsn = tx.lsn
+        assert lsn is not None
+        wait(lambda: node.runtime.copies[P].has(lsn), "the async replica has them")
     _damage(cluster, "N1")
     with joined(cluster, "C", ASYNC):
         client = cluster.client()

@@ -128,3 +128,17 @@ def test_a_zone_of_which_nobody_tells_is_unknown_and_exits_4(cluster: Cluster, h
         cluster.stop(name)
     ran = halog("zone", "list", "--format", "json")
     assert (ran.code, ran.json[0]["state"]) == (4, "unknown")
+
+
+@pytest.mark.feature("X4", "Q1")
+def test_no_node_may_stop_whose_zone_would_have_too_few(guarded: Cluster, halog: Run) -> None:
+    """One of three may; once another is down, the third would be alone in its zone, and offline."""
+    assert halog("safe-to-stop", "A").code == 0
+    guarded.stop("B")
+    wait_until(lambda: all(len(t.replicas) == 1 for t in guarded.tables()))
+    ran = halog("safe-to-stop", "A", "--format", "json")
+    assert ran.code == 5, ran
+    lost = {p["why"] for p in ran.json["partitions"] if not p["safe"]}
+    assert all("C would be offline, zone home has 1 votes, 2 needed then" in why for why in lost), lost
+    assert halog("zone", "quorum", "home", "--off").code == 0
+    assert halog("safe-to-stop", "A").code == 0, "switched off, nobody goes offline"
