@@ -102,18 +102,15 @@ class Node:
 
     async def _run(self, func: Callable[[Transaction], Awaitable[R]], retries: int, durability: Durability | None) -> R:
         settled: dict[str, int] = {}
-        attempt = 0
+        attempts = retry.Attempts(retries)
         while True:
             try:
                 async with Transaction(self, self.sync.begin(settled, durability)) as tx:
                     return await func(tx)
             except ConflictError as error:
-                if attempt >= retries:
-                    error.evidence["attempts"] = attempt + 1
-                    raise
+                seconds = attempts.failed(error)
                 retry.remember(settled, error)
-            await asyncio.sleep(retry.pause(attempt))
-            attempt += 1
+            await asyncio.sleep(seconds)
 
     async def load(self, objects: Iterable[Any], *, batch: int = BATCH, duplicates: Duplicates = "raise") -> Loaded:
         """Create many objects fast; see `halog.Node.load`. The iterable is read on a thread."""
@@ -163,6 +160,9 @@ class Transaction:
             return
         presented = commits.prepare(tx)  # from here on every other verb is refused
         if presented is None:
+            return
+        if presented.works is not None:
+            await self._settle(presented)
             return
         assert tx.id is not None
         mail = self._node.mailbox()

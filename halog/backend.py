@@ -114,12 +114,14 @@ class Backend(Protocol):
         """The same, missing nothing that was answered to anybody before this call, as the active node may say under its
         lease; None if it has none just now. RefusedError if the partition's policy has no leases (R5)."""
 
-    def fetch_local(self, partition: str, keys: Sequence[bytes]) -> tuple[Sequence[Found | None], Lag] | None:
-        """The same from this node's own copy, with its lag; None if this node holds no copy."""
+    def fetch_local(
+        self, partition: str, keys: Sequence[bytes], *, after: int = 0
+    ) -> tuple[Sequence[Found | None], Lag] | None:
+        """The same from this node's own copy, once it has `after`, with its lag; None if this node holds no copy, or
+        one that is not complete yet. DeadlineError if it does not get there in time."""
 
-    def reach(self, partition: str, lsn: int, *, local: bool) -> None:
-        """Wait until reads of the active node (`local`: of this node's copy, where it has one) are no older than `lsn`.
-        DeadlineError if they do not get there in time."""
+    def reach(self, partition: str, lsn: int) -> None:
+        """Wait until reads of the active node are no older than `lsn`. DeadlineError if that takes too long."""
 
     def barrier(self, partition: str) -> int:
         """The lsn that reads must have (`least`) to miss nothing that was answered to anybody before this call: known
@@ -128,13 +130,18 @@ class Backend(Protocol):
     def scan(self, partition: str, prefix: bytes, *, least: int = 0) -> Iterator[Found]:
         """Committed objects of the active node whose index key starts with `prefix` (a type family)."""
 
-    def scan_local(self, partition: str, prefix: bytes) -> Iterator[Found] | None:
-        """The same from this node's own copy; None if this node holds no copy."""
+    def scan_local(self, partition: str, prefix: bytes, *, after: int = 0) -> Iterator[Found] | None:
+        """The same from this node's own copy, as `fetch_local`."""
 
     def commit(self, partition: str, tx: bytes, work: Work) -> int:
         """Commit; the lsn. ConflictError (evidence: settled_lsn), DuplicateKeyError, RecordTooLargeError, RefusedError,
         ReplicasError: nothing happened. OutcomeUnknownError only when the deadline passed without an answer. The same
         `tx` never happens twice."""
+
+    def commit_over(self, tx: bytes, works: Mapping[str, Work]) -> Mapping[str, int]:
+        """Commit over several partitions, all or nothing (D4): in each a lsn that shows it, once nothing prepared up to
+        there is in doubt. Raises what `commit` does, with `evidence["partition"]`; LockedError (a ConflictError): an
+        object is held by another such transaction."""
 
     def begin_commit(self, partition: str, tx: bytes, work: Work, done: Callable[[int | None], bool]) -> bool:
         """Commit without waiting, where this very node is active: `done` is called once, on any thread, with the lsn,
@@ -144,8 +151,9 @@ class Backend(Protocol):
     def follow_up(self) -> None:
         """Give the answers that have come to those commits, on this thread, without waiting; the rest come later."""
 
-    def validate(self, partition: str, reads: Collection[tuple[bytes, int]]) -> None:
-        """ConflictError unless every version read still holds on the active node (read-only transactions)."""
+    def validate(self, partition: str, reads: Collection[tuple[bytes, int]], *, least: int = 0) -> None:
+        """ConflictError unless every version read still holds on the active node, which has lsn `least` (read-only
+        transactions)."""
 
     def invoke(self, partition: str, invocation: Invocation) -> Invoked:
         """Run a method on the active node. A repeated call starts from the same `work`, so it has no effect twice."""

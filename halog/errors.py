@@ -6,12 +6,13 @@
     │   └── SchemaChangedError    a stored definition this one cannot read
     ├── TransactionError          the transaction did not happen
     │   ├── ConflictError         a version read no longer holds; retry
+    │   │   └── LockedError       held by a transaction over several partitions that is not decided yet; retry
     │   ├── DuplicateKeyError     the key exists
     │   ├── NotFoundError         the key or reference does not exist
     │   ├── FieldTypeError        a value that does not fit its annotation
     │   ├── UnknownTypeError      a type nobody declared or bound
     │   ├── RecordTooLargeError   the commit record exceeds the limit (R8)
-    │   ├── CrossPartitionError   objects of several partitions in one transaction
+    │   ├── CrossPartitionError   a method that reaches beyond its object's partition
     │   └── NoTransactionError    used outside a transaction, or after its end
     ├── RemoteCallError           a method raised on the active node
     ├── AvailabilityError         not now                                   (exit 3)
@@ -90,6 +91,11 @@ class ConflictError(TransactionError):
     """
 
 
+class LockedError(ConflictError):
+    """A transaction over several partitions that is not decided yet holds the object (T5); `evidence["tx"]` names it.
+    Waited for already; running the transaction again is safe."""
+
+
 class DuplicateKeyError(TransactionError):
     """An object with this key exists."""
 
@@ -111,7 +117,7 @@ class RecordTooLargeError(TransactionError):
 
 
 class CrossPartitionError(TransactionError):
-    """The transaction touches objects of more than one partition; names both."""
+    """A method touches an object of another partition than its own; names both."""
 
 
 class NoTransactionError(TransactionError):

@@ -2,8 +2,8 @@
 
 confluent's consumer serves one caller at a time: an assignment beside a waiting `poll` waits for it, and may starve. So
 only the polling thread touches the consumer. `follow` and `unfollow` note what is wanted; the next poll, at most one
-slice later, seats it; what arrives of a place that is not seated yet is dropped. Never resets an offset: out of range
-is an `OutOfRange`, told once.
+slice later, seats it (at once where it followed nothing); what arrives of a place that is not seated yet is dropped.
+Never resets an offset: out of range is an `OutOfRange`, told once.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class KafkaTail:
         self._moved: set[TopicPartition] = set()
         self._later: deque[LogError] = deque()
         self._woken = threading.Event()
+        self._stirred = threading.Event()  # a place moved
         self._closed = False
         try:
             self._consumer.list_topics(timeout=kafka_conf.ADMIN_S)  # warm: a cold assign wastes 0.5 s
@@ -70,6 +71,7 @@ class KafkaTail:
             self._check()
             self._places[tp] = _Place(offset)
             self._moved.add(tp)
+        self._stirred.set()
 
     def unfollow(self, tp: TopicPartition) -> None:
         with self._lock:
@@ -131,6 +133,10 @@ class KafkaTail:
     def _fetch(self, deadline: float, limit: int) -> list[Any]:
         """One message, waited for a slice at most, and whatever else is there already."""
         wait = 0.0 if self._later else min(SLICE_S, max(0.0, deadline - time.monotonic()))
+        if wait and not self._assigned:  # nothing can come: what is followed now is seated at once
+            self._stirred.wait(wait)
+            wait = 0.0
+        self._stirred.clear()
         first = self._consumer.poll(wait)
         if first is None:
             return []

@@ -41,7 +41,7 @@ def discarded(judged: Iterable[Judged]) -> Iterator[Left]:
         elif record is not None and item.verdict in _COUNTED:
             if isinstance(record, records.EpochOpened):
                 led = record.header.epoch.number
-            elif isinstance(record, records.Commit):
+            elif isinstance(record, records.Commit) or (isinstance(record, records.Outcome) and record.commit):
                 happened[record.header.tx] = record.header.lsn
     for item, record in passed:
         yield Left(item, _outcome(record.header, happened, led))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from halog.cli.migrate import ask, timeout_option, wait_for, wait_option
+from halog.cli.migrate import ask, patience_option, wait_for, wait_option
 from halog.cli.options import config_option
 from halog.cli.output import emit_json, emit_table, format_option
 from halog.cli.safe_to_stop import REFUSED_EXIT, check_known
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--allow-fewer", is_flag=True, help="Where no other node is without a copy, go on with one copy less.")
 @click.option("--dry-run", is_flag=True, help="Show what would move, and why; change nothing.")
 @wait_option
-@timeout_option
+@patience_option
 @config_option
 @format_option
 def drain(
@@ -63,12 +63,15 @@ def drain(
 
 
 def _plan(connection: Connection, node: str, *, allow_fewer: bool) -> list[Move]:
+    from halog.cli.survey import CLIENT, DOWN, UP, survey
     from halog.core.draining import plan
 
     config = connection.config
     zones = {name: config.nodes_of(policy.zone) for name, policy in config.policies.items()}
-    up = [info.name for info in connection.nodes.values() if info.hosts]
-    return plan(connection.tables, node, zones, up, allow_fewer=allow_fewer)
+    seen = survey(connection).nodes
+    serve = [n.node for n in seen if n.state == UP]
+    registered = [n.node for n in seen if n.state not in (DOWN, CLIENT)]
+    return plan(connection.tables, node, zones, serve, registered, allow_fewer=allow_fewer)
 
 
 def _show(node: str, moves: list[Move], ms: int, *, done: bool, format_: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 import halog.cli.loss  # noqa: F401 - its commands belong to the same group
-from halog.cli.options import config_option
+from halog.cli.options import config_option, timeout_after
 from halog.cli.output import emit_json, format_option
 from halog.cli.partition import partition
 from halog.cli.talk import progress, say
@@ -36,15 +36,7 @@ class Nodes(click.ParamType[tuple[str, ...]]):
 wait_option = click.option(
     "--wait/--no-wait", default=True, show_default=True, help="Wait until it is done, or only until it is set."
 )
-timeout_option = click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(min=0.05),
-    default=TIMEOUT_S,
-    show_default=True,
-    metavar="SECONDS",
-    help="Wait no longer (exit 6); the nodes go on by themselves.",
-)
+patience_option = timeout_after(TIMEOUT_S, "Wait no longer (exit 6); the nodes go on by themselves.")
 
 
 @partition.command("migrate")
@@ -53,7 +45,7 @@ timeout_option = click.option(
 @click.option("--sync", type=click.IntRange(min=0), default=None, help="Sync replicas; without it as many as now.")
 @click.option("--replace", is_flag=True, help="Give up a migration under way for this one.")
 @wait_option
-@timeout_option
+@patience_option
 @config_option
 @format_option
 def migrate_(

@@ -27,14 +27,18 @@ def config_option(command: F) -> F:
     )(command)
 
 
-def timeout_option(command: F) -> F:
-    """`--timeout`: how long to wait for an answer."""
+def timeout_after(default_s: float, help_: str) -> Callable[[F], F]:
+    """`--timeout`, with another default."""
     return click.option(
         "--timeout",
         "timeout_s",
         type=click.FloatRange(min=0.05),
-        default=TIMEOUT_S,
+        default=default_s,
         show_default=True,
         metavar="SECONDS",
-        help="Give up (exit 3 or 6) after this long.",
-    )(command)
+        help=help_,
+    )
+
+
+timeout_option = timeout_after(TIMEOUT_S, "Give up (exit 3 or 6) after this long.")
+"""`--timeout`: how long to wait for an answer."""

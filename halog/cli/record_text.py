@@ -56,7 +56,8 @@ def _body(record: records.Record, definitions: Definitions) -> dict[str, Any]:
             return body if origin is None else {**body, "origin": {"epoch": origin.epoch.number, "lsn": origin.lsn}}
         case records.Prepare():
             plain = {"first": record.first, "participants": list(record.participants), "digest": record.digest.hex()}
-            return {**plain, "changes": [_change(c, definitions) for c in record.changes]}
+            reads = [{"key": key.hex(), "version": version} for key, version in record.reads]
+            return {**plain, "changes": [_change(c, definitions) for c in record.changes], "reads": reads}
         case records.EpochStarted():
             return {"parent": {"epoch": record.parent_epoch.number, "lsn": record.parent_lsn}}
         case records.EpochOpened():

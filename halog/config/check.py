@@ -18,7 +18,15 @@ from halog.config.zones import PATTERN, matching, quorum_problems
 from halog.errors import ConfigError
 
 if TYPE_CHECKING:
-    from halog.config.model import ApplicationConfig, Config, LimitsConfig, PolicyConfig, SiteConfig, TimingConfig
+    from halog.config.model import (
+        ApplicationConfig,
+        Config,
+        LimitsConfig,
+        NodeConfig,
+        PolicyConfig,
+        SiteConfig,
+        TimingConfig,
+    )
 
 NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
 """Names become topic and znode names. Kafka allows 249 characters; 100 leave room for prefix and suffix."""
@@ -71,7 +79,7 @@ def _problems(config: Config) -> Problems:
         yield from _policy(config, f"policies.{name}", policy)
     yield from _bindings(config)
     for name, node in config.nodes.items():
-        yield from _address(f"nodes.{name}.address", node.address)
+        yield from _node(f"nodes.{name}", node)
     yield from _same_data_dir(config)
     yield from _positive(config)
     yield from _timing(config.timing)
@@ -165,10 +173,15 @@ def _zones(config: Config) -> Problems:
                     yield key, f"{node!r} matches none of [nodes]: {', '.join(config.nodes)}"
             elif node not in config.nodes:
                 yield key, f"{node!r} is not in [nodes]" + _near(node, config.nodes)
-    for name, entry in config.nodes.items():
-        if entry.votes < 0:
-            yield f"nodes.{name}.votes", f"must not be negative, is {entry.votes}"
     yield from quorum_problems(config)
+
+
+def _node(key: str, node: NodeConfig) -> Problems:
+    yield from _address(f"{key}.address", node.address)
+    if node.votes < 0:
+        yield f"{key}.votes", f"must not be negative, is {node.votes}"
+    if node.failure_domain and not is_name(node.failure_domain):
+        yield f"{key}.failure_domain", f"must be {NAMED}, is {node.failure_domain[:110]!r}"
 
 
 def _near(name: str, known: Mapping[str, Any]) -> str:

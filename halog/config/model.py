@@ -94,6 +94,7 @@ class NodeConfig:
     data_dir: Path
     address: str = "127.0.0.1:0"  # loopback, any free port: nothing is reachable from outside unless somebody says so
     votes: int = 1  # in the quorums of its zones: all weigh the same unless somebody says so; 0 only looks on
+    failure_domain: str = ""  # what fails as one: a rack, a host; without one each node is its own, as on one rack
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,9 @@ class TimingConfig:
     append_deadline_ms: int = 5_000  # an append the log does not answer ends the epoch: longer than a broker's restart
     call_deadline_ms: int = 15_000  # a commit or call waits through a failover (under 1 s) and a broker's restart
     attempt_timeout_ms: int = 1_000  # one request to a node that does not answer; longer than a takeover takes
+    doubt_timeout_ms: int = (
+        2_000  # a transaction over several partitions undecided so long is aborted: a failover is over
+    )
     store_flush_ms: int = 1_000  # a machine that lost power reads a second of the log again; a flush takes some ms
     min_stay_ms: int = (
         30_000  # a role returns to a preferred node that is back so long: reads are warm, flapping is rare
@@ -120,6 +124,7 @@ class LimitsConfig:
     max_record_bytes: int = 5_000_000  # R8: one encoded commit record; Kafka's limits are raised to fit
     max_in_flight: int = 4_096  # commits of one partition waiting for acknowledgement: far above what clients queue
     max_in_flight_bytes: int = 32_000_000  # the same in bytes: six of the largest records
+    max_outcomes: int = 10_000  # D5: decisions of transactions over several partitions remembered, per partition
     store_flush_changes: int = 10_000  # or so many objects and index entries: a few MB of small ones
     max_frame_bytes: int = 16_000_000  # node channel: three of the largest records with their envelope
 

@@ -6,10 +6,12 @@ question may be lost, and so may be its answer.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from halog.core import events as ev
 from halog.core.durability import Durability, why_not
+from halog.core.ids import Member
 
 if TYPE_CHECKING:
     from halog.core.leading import Leading
@@ -61,14 +63,27 @@ class Asking:
         known[e.member] = e.flushed
         return True
 
+    def have_flushed(self, members: Iterable[Member], upto: int) -> bool:
+        """Have all of them everything up to `upto` on their disks? If not they are asked, now and then."""
+        flushed = self._leading.writer.demands.flushed
+        late = [m for m in members if flushed.get(m, 0) < upto]
+        if late and self._may_ask():
+            self._send(late, upto)
+        return not late
+
+    def _may_ask(self) -> bool:
+        return self._p.now - self._asked_at >= self._p.settings.ack_every_ms
+
     def _ask(self) -> None:
-        p, writer = self._p, self._leading.writer
+        writer = self._leading.writer
         upto, flushed = writer.demands.upto, writer.demands.flushed
-        to = sorted(m.node for m in writer.wait_set if m in p.alive and flushed.get(m, 0) < upto)
+        self._send([m for m in writer.wait_set if m in self._p.alive and flushed.get(m, 0) < upto], upto)
+
+    def _send(self, to: Sequence[Member], upto: int) -> None:
         if to:
-            self._asked_at = p.now
-            p.out.append(ev.AskFlush(tuple(to), self._leading.epoch, upto))
+            self._asked_at = self._p.now
+            self._p.out.append(ev.AskFlush(tuple(sorted(m.node for m in to)), self._leading.epoch, upto))
 
     def ticked(self) -> None:
-        if self._leading.writer.asked and self._p.now - self._asked_at >= self._p.settings.ack_every_ms:
+        if self._leading.writer.asked and self._may_ask():
             self._ask()

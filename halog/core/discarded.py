@@ -9,15 +9,19 @@ Bounded; tells, and decides nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from halog.core import records
 from halog.core.events import Tell
 from halog.core.outcomes import Outcomes
+from halog.core.roles import Role
 from halog.core.writer import InFlight
 from halog.events import DISCARDED, ITEMS
+
+if TYPE_CHECKING:
+    from halog.core.partition import Partition
 
 KEEP = 10_000
 """Ids waited for per partition: more than may be in flight. What comes beyond is in the log's own list only."""
@@ -65,3 +69,14 @@ class Discarded:
             for i in range(0, len(found), ITEMS):
                 part = found[i : i + ITEMS]
                 yield Tell(DISCARDED, "", why, {"count": len(part), "of_epoch": epoch, "transactions": part})
+
+
+def passed_over(p: Partition, record: records.Record) -> None:
+    """A record that counts for nobody. One copy tells: all read it."""
+    if type(record) is not records.Commit or not record.changes or p.role is Role.LOADING:
+        return
+    teller = p.table.replicas[0].member if p.table.replicas else p.table.active
+    if teller == p.me:
+        why = "its record landed behind a higher epoch, or did not continue its own"
+        h = record.header
+        p.discarded.left(h.tx, h.epoch.number, h.lsn, p.now, why)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from halog.core.migrating import why_not
+from halog.core.migrating import why_not, why_not_assigned
 from halog.core.table import PartitionTable, Target
 
 
@@ -29,16 +29,21 @@ def plan(
     node: str,
     zones: Mapping[str, Sequence[str]],
     up: Collection[str],
+    registered: Collection[str],
     *,
     allow_fewer: bool = False,
 ) -> list[Move]:
-    """What is to be done so that `node` hosts nothing. `zones`: policy → nodes that may host it; `up`: who runs."""
+    """What is to be done so that `node` hosts nothing. `zones`: policy → nodes that may host it; `up`: who serves, and
+    may get more; `registered`: who runs, and could move what it has."""
     tables = list(tables)
     load = Counter(n for t in tables for n in _wanted(t).nodes)
     moves = []
     for t in tables:
         if node in t.hosts:
-            move = _move(t, node, [n for n in zones.get(t.policy, ()) if n in up and n != node], load, allow_fewer)
+            able = [n for n in zones.get(t.policy, ()) if n in up and n != node]
+            move = _move(t, node, able, load, allow_fewer)
+            if move.target is not None and not any(n in registered for n in t.configured):
+                move = _checked(t, move.target, move.why, why_not_assigned(t, move.target))
             load.update((move.target or _wanted(t)).nodes)
             load.subtract(_wanted(t).nodes)
             moves.append(move)
@@ -65,5 +70,8 @@ def _move(table: PartitionTable, node: str, able: Sequence[str], load: Counter[s
         more = "; --allow-fewer goes on with one copy less" if len(now.nodes) > 1 else ""
         return Move(table.name, table.configured, None, f"no other node of its zone runs and is without a copy{more}")
     target = Target(nodes, min(now.sync_replicas, len(nodes) - 1))
-    refused = why_not(table, target)
+    return _checked(table, target, why, why_not(table, target))
+
+
+def _checked(table: PartitionTable, target: Target, why: str, refused: str | None) -> Move:
     return Move(table.name, table.configured, None if refused else target, refused or why)

@@ -94,6 +94,8 @@ class Demands:
 
     def __init__(self) -> None:
         self.flushed: dict[Member, int] = {}
+        self.leaving: frozenset[str] = frozenset()
+        """Nodes whose copies are about to be dropped: what is on their disks counts for nobody."""
         self.early = 0
         """The last lsn that is not to wait for the log."""
         self.wanted: dict[int, _Wanted] = {}
@@ -124,7 +126,8 @@ class Demands:
 
     def count(self, members: Iterable[Member]) -> None:
         """Note what `members`, whom commits wait for, have flushed."""
-        for replicas, lsn in enumerate(sorted((self.flushed.get(m, 0) for m in members), reverse=True), 1):
+        stay = (m for m in members if m.node not in self.leaving)
+        for replicas, lsn in enumerate(sorted((self.flushed.get(m, 0) for m in stay), reverse=True), 1):
             self._had[replicas] = max(lsn, self._had.get(replicas, 0))
 
     def granted(self, upto: int) -> list[tuple[int, list[int]]]:

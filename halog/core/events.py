@@ -12,10 +12,18 @@ from typing import Any
 
 import msgspec
 
+from halog.core.ballots import (
+    AskDecision as AskDecision,
+    Confirmed as Confirmed,
+    DecideAsked as DecideAsked,
+    PrepareAsked as PrepareAsked,
+    Spread as Spread,
+)
 from halog.core.cas import Cas as Cas
 from halog.core.chain import ChainState
 from halog.core.durability import Durability
 from halog.core.ids import EpochId, Member, Position
+from halog.core.ledger import Applied
 from halog.core.records import Change, Record
 from halog.core.results import (
     Busy as Busy,
@@ -23,8 +31,10 @@ from halog.core.results import (
     Duplicated as Duplicated,
     Expired as Expired,
     Happened as Happened,
+    Locked as Locked,
     NotHappened as NotHappened,
     NotServing as NotServing,
+    Otherwise as Otherwise,
     Refused as Refused,
     Result as Result,
     TooFew as TooFew,
@@ -213,7 +223,7 @@ class Ticked(msgspec.Struct, frozen=True):
 Event = (
     TableSeen | AliveChanged | EntriesRead | LogEnd | Taken | Restored | LogLost | Submitted | BarrierAsked | Asked
     | Appended | AppendFailed | ReplicaAck | FlushAsked | Flushed | Pushed | PositionAsked | PositionTold | CasDone
-    | Renewed | Died | SessionLost | HandOverAsked | Ticked
+    | Renewed | Died | SessionLost | HandOverAsked | PrepareAsked | DecideAsked | Confirmed | Ticked
 )  # fmt: skip
 
 
@@ -248,7 +258,7 @@ class Apply(msgspec.Struct):
     """Apply accepted records, one after the other in the log, storing `state` and `next_offset` behind the last with
     them. (It grows while the step that makes it goes on.)"""
 
-    records: list[Record]
+    records: list[Applied]
     state: ChainState
     next_offset: int
 
@@ -365,5 +375,5 @@ class Tell(msgspec.Struct, frozen=True):
 
 Effect = (
     Append | EndSession | Read | StopReading | Apply | Show | Keep | Save | Flush | Reply | SetTable | Renew | Refresh
-    | AskPositions | TellPosition | SendAck | AskFlush | Push | RoleChanged | Tell
+    | AskPositions | TellPosition | SendAck | AskFlush | Push | RoleChanged | Tell | Spread | AskDecision
 )  # fmt: skip

@@ -18,6 +18,10 @@ from halog.core.table import ASYNC, Replica
 if TYPE_CHECKING:
     from halog.core.partition import Partition
 
+RECENTLY_MS = 1_000
+"""What pushes or questions for the disk came in this time, others are expected behind: a partition at rest reads as
+one that is not pushed to, which costs the log a fifth of the requests."""
+
 
 class Following:
     """Of one copy."""
@@ -30,15 +34,32 @@ class Following:
         """Everything up to this lsn is on the disk, for certain; is on its way there (0: nothing is)."""
         self._asked: tuple[int, int] | None = None
         """The first and the last lsn that is to be on the disk, and is not."""
+        self._told_at = self._asked_at = now - RECENTLY_MS
+        """When it last told what it holds; when it was last asked for its disk, or read a vote."""
+        self._votes = 0
 
     @property
     def is_async(self) -> bool:
         """Does the node list say that no commit waits for this copy?"""
         return Replica(self.p.me.node, self.p.me.incarnation, ASYNC) in self.p.table.replicas
 
+    @property
+    def is_patient(self) -> bool:
+        """Does nobody wait for what this copy reads? Commits wait for what it holds, as long as it is pushed to; what a
+        push left out the log brings a moment later."""
+        if self.is_async:
+            return True
+        p = self.p
+        if p.chain.state.epoch.number <= p.held.sealed or p.now - self._asked_at < RECENTLY_MS or p.ledger.undecided:
+            return False
+        return p.now - self._told_at < RECENTLY_MS
+
     def taken(self, e: ev.Taken) -> None:
         """A batch of the log was taken."""
         p = self.p
+        votes = len(p.ledger.undecided) + len(p.ledger.decided)
+        if votes != self._votes:  # others are expected behind, and they are acknowledged when they are read
+            self._votes, self._asked_at = votes, p.now
         self._tell_held()
         self._flush()
         waited_for = not self.is_async and p.chain.state.lsn > p.held.told
@@ -60,6 +81,7 @@ class Following:
             return
         active = self._listener() if p.held.run else None
         if active is not None and (lsn := p.held.news(p.chain.state)):
+            self._told_at = p.now
             p.out.append(ev.SendAck(active.node, p.chain.state.epoch, lsn, applied=False))
 
     def acknowledge(self, repeat: bool = False) -> None:
@@ -85,6 +107,7 @@ class Following:
             if e.lsn <= self._flushed:
                 self.acknowledge(repeat=True)  # what told that was lost
                 return
+            self._asked_at = self.p.now
             first, last = self._asked or (e.lsn, e.lsn)
             self._asked = min(first, e.lsn), max(last, e.lsn)
             self._flush()

@@ -6,6 +6,8 @@ The group is never smaller than what is configured: a node list that shrinks (R4
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from halog.core.election import HIGHEST, NEVER, NORMAL
@@ -72,15 +74,16 @@ def counted(table: PartitionTable) -> list[str]:
 
 def why_not_priority(table: PartitionTable, node: str, level: int) -> str | None:
     """What speaks against this priority of `node` (Q2), or None."""
-    group = table.group
-    if node not in table.configured:
-        return f"{node} is not in the group of {table.name}: {', '.join(table.configured)}"
+    group, members = table.group, table.hosts
+    if node not in members:
+        return f"{node} is not in the group of {table.name}: {', '.join(members)}"
     if level != NEVER:
         return None
     after = msgspec.structs.replace(
         table, group=msgspec.structs.replace(group, priorities={**group.priorities, node: level})
     )
-    if all(priority(after, n) == NEVER for n in table.configured):
+    groups = [table.configured] + ([] if table.target is None else [table.target.nodes])
+    if any(all(priority(after, n) == NEVER for n in nodes) for nodes in groups):
         return f"{node} is the last node of {table.name} that may be active; raise another one first"
     if group.designated == node:
         return f"{node} is designated for {table.name}; take that back first"
@@ -88,7 +91,17 @@ def why_not_priority(table: PartitionTable, node: str, level: int) -> str | None
     if len(counted(after)) < need:
         left = ", ".join(counted(after))
         return f"without {node} only {left} of {table.name} would count, {need} are needed: nothing could be committed"
-    return None
+    return None if table.target is None else why_no_quorum(after, table.target.nodes)
+
+
+def why_no_quorum(table: PartitionTable, nodes: Sequence[str]) -> str | None:
+    """Why these nodes, once they are the group, could commit nothing (R7); None: they could."""
+    able = [n for n in nodes if table.count_never or priority(table, n) != NEVER]
+    if not table.quorum or len(able) >= majority(len(nodes)):
+        return None
+    count, need = ", ".join(able) or "none", majority(len(nodes))
+    group = ", ".join(nodes)
+    return f"only {count} of {group} would count for {table.name}, {need} are needed: nothing could be committed"
 
 
 def why_not_designated(table: PartitionTable, node: str) -> str | None:

@@ -13,12 +13,18 @@ if TYPE_CHECKING:
 def became_of(p: Partition, e: ev.Asked) -> ev.Result:
     """The answer of this copy. Where reads may rest on a lease only the active node says "happened": to whoever holds
     one, the commit may not be visible yet."""
-    lsn, leading = p.outcomes.get(e.tx), p.leading
+    lsn, leading, decision = p.outcomes.get(e.tx), p.leading, p.ledger.decided.get(e.tx)
+    if lsn is None and decision is not None and decision.commit:
+        lsn = decision.lsn  # the ledger remembers its own for longer
     if lsn is not None:
         told = leading is not None or not p.settings.lease_ms
         return ev.Happened(lsn) if told else ev.Unknown("only the active node may say")
     if leading is not None and (acknowledged := leading.acknowledged(e.tx)):
         return ev.Happened(acknowledged)
+    if e.tx in p.ledger.undecided:
+        return ev.Unknown("it is in doubt: its first partition says what becomes of it")
+    if decision is not None:
+        return ev.NotHappened()
     if p.outcomes.expired(e.tx):
         return ev.Expired(p.outcomes.horizon)
     if p.chain.state.led > e.attempt and (leading is None or not leading.knows(e.tx)):

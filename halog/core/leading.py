@@ -25,6 +25,7 @@ from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.syncset import SyncSet
 from halog.core.table import SYNC, PartitionTable, Replica
+from halog.core.voting import Voting
 from halog.core.writer import Writer
 from halog.events import NO_QUORUM
 
@@ -38,6 +39,7 @@ class Leading:
     def __init__(self, p: Partition, epoch: EpochId, group: NodeList) -> None:
         self.p, self.epoch, self.node_list = p, epoch, group
         self.writer = Writer(p.chain, p.outcomes, p.settings, p.next_offset, p.tag)
+        self.votes = Voting(self.writer, p.ledger, p.table.name, p.now)
         self.sync = SyncSet(p.table)
         self.cas_round = 0
         """The compare-and-set under way, or 0."""
@@ -131,6 +133,7 @@ class Leading:
             or e.tag != head.tag
             or e.offset != writer.expected
             or len(writer.queue) < e.count
+            or writer.flying_votes
         ):
             return False
         self.p.next_offset = e.offset + e.count
@@ -141,7 +144,7 @@ class Leading:
         return True
 
     def _logged(self, offset: int) -> None:
-        item = self.writer.logged(offset + 1, self.p.out)
+        item = self.writer.logged(offset + 1, self.p.out, self.p.now)
         self.p.next_offset = offset + 1
         self.writer.settle(self.p.out)
         if self.barriers.waiting:
@@ -181,7 +184,7 @@ class Leading:
         head = self.writer.head()
         if head is None or head.digest != digest:
             return False
-        self.writer.logged(self.p.next_offset, self.p.out, own=False)
+        self.writer.logged(self.p.next_offset, self.p.out, self.p.now, own=False)
         self.writer.settle(self.p.out)
         if self.barriers.waiting:
             self.barriers.progress()
@@ -282,6 +285,8 @@ class Leading:
         order = [up[n] for n in p.table.configured if n in up]
         if self.writer.quorum:  # those who count first: async ones acknowledge late
             order.sort(key=lambda m: not counts(p.table, m.node))
+        if (target := p.table.target) is not None:  # a migration is over once the wanted nodes have what is wanted
+            order.sort(key=lambda m: m.node not in target.nodes)
         near = self.writer.last_lsn - p.settings.ready_lag
         return [m for m in order if m in listed or (acks.get(m, -1) >= near and m in acks)]
 
@@ -387,6 +392,8 @@ class Leading:
             self._reconcile()
             self.asking.ticked()
             self.lease.ticked()
+            self.votes.ticked(now, self.p.out, serving=self.p.serving)
+            self.p.tag = self.writer.tag
             self.p.out += self.node_list.ticked(now, self.p.settings.silent_ms)
             to = self.returning.due(self.awake_ms, self.could_take_over)
             if to is not None:

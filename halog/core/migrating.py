@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from halog.core.election import NEVER
-from halog.core.group import majority, priority
+from halog.core.group import majority, priority, why_no_quorum
 from halog.core.ids import Member
 from halog.core.table import SYNC, PartitionTable, Target
 from halog.core.tail import holders
@@ -42,10 +42,15 @@ def why_not(table: PartitionTable, target: Target, *, replace: bool = False) -> 
         return f"{name} on {', '.join(nodes)} can have {most} sync replicas at most, not {target.sync_replicas}"
     if all(priority(table, n) == NEVER for n in nodes):
         return f"{', '.join(nodes)} have priority never for {name}: nobody could be active; raise one of them first"
-    if held := _overridden(table):
+    if too_few := why_no_quorum(table, nodes):
+        return too_few
+    if held := overridden(table):
         return f"{name} cannot move while {held}: take that back first (`halog partition require|designate`)"
     if table.target is not None and table.target != target and not replace:
-        return f"{name} is moving to {', '.join(table.target.nodes)} already; --replace gives that up for this"
+        return (
+            f"{name} is moving to {', '.join(table.target.nodes)} already; `halog partition migrate --replace` "
+            "gives that up for this"
+        )
     return None
 
 
@@ -58,11 +63,13 @@ def moving(table: PartitionTable, target: Target) -> PartitionTable:
 
 def assigned(table: PartitionTable, target: Target) -> PartitionTable:
     """The table as if the partition had always been there: where none of its nodes is up, nobody could move it. What
-    the log has is all there is then, and whoever can read the log may win an election (E2)."""
+    the log has is all there is then, and whoever can read the log may win an election (E2).
+
+    It still names who was active: he may be alive and only have lost his session, so that his lease is waited for (R5),
+    and he gives the role away if he comes back first."""
     quorum = majority(len(target.nodes)) if table.quorum else 0
-    placed = _with(table, None)
     return msgspec.structs.replace(
-        placed, configured=target.nodes, sync_replicas=target.sync_replicas, quorum=quorum, active=None, replicas=()
+        _with(table, target), configured=target.nodes, sync_replicas=target.sync_replicas, quorum=quorum, replicas=()
     )
 
 
@@ -126,7 +133,7 @@ def _placed(table: PartitionTable, members: Sequence[str], target: Target) -> Pa
     )
 
 
-def _overridden(table: PartitionTable) -> str:
+def overridden(table: PartitionTable) -> str:
     """A migration stands still while one of these holds: they say how many nodes, and which, an operator relies on."""
     group = table.group
     if group.designated:
@@ -136,7 +143,7 @@ def _overridden(table: PartitionTable) -> str:
 
 def is_moving(table: PartitionTable) -> bool:
     """Is a migration under way that does not stand still?"""
-    return table.target is not None and not _overridden(table)
+    return table.target is not None and not overridden(table)
 
 
 def _is_whole(table: PartitionTable) -> bool:
@@ -158,7 +165,7 @@ def _fulfilled(table: PartitionTable) -> bool:
     target = table.target
     assert target is not None
     at_home = table.active is not None and table.active.node == preferred(table)
-    return table.configured == target.nodes and at_home and _is_whole(table) and not _overridden(table)
+    return table.configured == target.nodes and at_home and _is_whole(table) and not overridden(table)
 
 
 def left(table: PartitionTable) -> tuple[str, ...]:
@@ -166,7 +173,7 @@ def left(table: PartitionTable) -> tuple[str, ...]:
     target = table.target
     if target is None:
         return ()
-    if held := _overridden(table):
+    if held := overridden(table):
         return (f"it stands still while {held}",)
     steps = [f"{n} makes its copy" for n in target.nodes if n not in table.configured]
     steps += [f"{n} catches up" for n in target.nodes if n in table.configured and n not in table.node_list]
@@ -188,10 +195,12 @@ class Migrating:
         self._leading = leading
         self._since: int | None = None
         """What was given out when the next step was first due: a quorum is to confirm it before."""
+        self._left_at = 0
+        """The same, when somebody was first to leave: those who stay are to flush it before."""
 
     def settled(self) -> None:
         """The znode holds something new."""
-        self._since = None
+        self._since, self._leading.writer.demands.leaving = None, frozenset()
 
     def due(self) -> PartitionTable | None:
         """The table to set next, if it is time."""
@@ -201,7 +210,16 @@ class Migrating:
         after = next_table(p.table, self._ready())
         if after is None or (set(after.configured) != set(p.table.configured) and not self._confirmed()):
             return None
-        return after
+        leaving = frozenset(p.table.hosts) - frozenset(after.hosts)
+        return None if leaving and not self._flushed_without(leaving) else after
+
+    def _flushed_without(self, leaving: frozenset[str]) -> bool:
+        """Whatever the disks of those who leave were asked to keep (R6), the sync replicas that stay have on theirs."""
+        leading = self._leading
+        if leading.writer.demands.leaving != leaving:
+            leading.writer.demands.leaving, self._left_at = leaving, leading.writer.last_lsn
+        stay = [r.member for r in leading.p.table.replicas if r.kind == SYNC and r.node not in leaving]
+        return leading.asking.have_flushed(stay, self._left_at)
 
     def _ready(self) -> set[str]:
         """Nodes that would be in the node list within milliseconds."""

@@ -15,16 +15,18 @@ from typing import Any
 from halog.core import events as ev, records
 from halog.core.candidate import Campaign
 from halog.core.chain import Chain, ChainState, Verdict
-from halog.core.discarded import Discarded
+from halog.core.discarded import Discarded, passed_over
 from halog.core.election import NEVER
 from halog.core.following import Following
 from halog.core.group import priority
-from halog.core.held import MAX_BYTES, Held
+from halog.core.held import Held
 from halog.core.ids import Member, Position, digest
 from halog.core.judging import became_of
 from halog.core.leading import Leading
 from halog.core.lease import Predecessor
+from halog.core.ledger import Applied, Decided, Ledger
 from halog.core.outcomes import Outcomes
+from halog.core.positions import position_asked
 from halog.core.roles import CLAIMANT, LEADING, OUT, Role, next_role
 from halog.core.settings import Settings, Sync
 from halog.core.table import PartitionTable
@@ -46,8 +48,10 @@ class Partition:
         outcomes: Outcomes,
         settings: Settings,
         now: int,
+        ledger: Ledger | None = None,
     ) -> None:
         self.me, self.settings, self.outcomes = me, settings, outcomes
+        self.ledger = ledger or Ledger()
         self.version, self.table = table_version, table
         self.chain = Chain(chain)
         self.next_offset = next_offset
@@ -84,13 +88,16 @@ class Partition:
             ev.FlushAsked: self.following.flush_asked,
             ev.Flushed: self.following.flushed,
             ev.Pushed: self.following.pushed,
-            ev.PositionAsked: self._position_asked,
+            ev.PositionAsked: lambda e: position_asked(self, e),
             ev.PositionTold: self.campaign.position_told,
             ev.CasDone: self._cas_done,
             ev.Renewed: self._of_lease,
             ev.SessionLost: self._of_lease,
             ev.Died: self.campaign.died,
             ev.HandOverAsked: self._hand_over_asked,
+            ev.PrepareAsked: self._vote_asked,
+            ev.DecideAsked: self._vote_asked,
+            ev.Confirmed: self._confirmed,
             ev.Ticked: self._ticked,
         }
 
@@ -112,16 +119,6 @@ class Partition:
         """A number for the next question to the coordinator or the peers, so that late answers are recognised."""
         self.round += 1
         return self.round
-
-    def _passed_over(self, record: records.Record) -> None:
-        """A record that counts for nobody. One copy tells: all read it."""
-        if type(record) is not records.Commit or not record.changes or self.role is Role.LOADING:
-            return
-        teller = self.table.replicas[0].member if self.table.replicas else self.table.active
-        if teller == self.me:
-            why = "its record landed behind a higher epoch, or did not continue its own"
-            h = record.header
-            self.discarded.left(h.tx, h.epoch.number, h.lsn, self.now, why)
 
     @property
     def position(self) -> Position:
@@ -248,9 +245,9 @@ class Partition:
             self.tail.opened(record.header.epoch)
             self._apply(record)
         elif verdict is Verdict.SKIPPED:
-            self._passed_over(record)
+            passed_over(self, record)
         else:
-            self._passed_over(record)
+            passed_over(self, record)
             self._epoch_over()
             self.out.append(ev.Keep(self.chain.state, self.next_offset))
         if self.role in CLAIMANT:
@@ -272,7 +269,11 @@ class Partition:
             return
         if type(record) is records.Commit:
             self.outcomes.add(record.header.tx, record.header.lsn)
-        self._apply(record)
+            self._apply(record)
+        else:
+            self._apply(meant := self.ledger.accepted(record, self.next_offset - 1))
+            if type(meant) is Decided and meant.commit is not None:
+                self.outcomes.add(record.header.tx, record.header.lsn)
         if self.held.run:
             self.held.accepted(self.chain.state)
         if self.tail.run:
@@ -282,7 +283,7 @@ class Partition:
             self.predecessor.handed_over(record.header.epoch)
             self.campaign.handed_over()
 
-    def _apply(self, record: records.Record) -> None:
+    def _apply(self, record: Applied) -> None:
         """Records that came together, one behind the other, are applied together."""
         last = self.out[-1] if self.out else None
         if type(last) is ev.Apply and last.next_offset == self.next_offset - 1:
@@ -327,6 +328,18 @@ class Partition:
         else:
             self.out.append(ev.Reply(e.token, ev.NotServing(self._hint())))
 
+    def _vote_asked(self, e: ev.PrepareAsked | ev.DecideAsked) -> None:
+        known = e.epoch if isinstance(e, ev.PrepareAsked) else 0
+        if self.serving and self.chain.state.epoch.number >= known:
+            self._leader().votes.asked(e, self.now, self.out)
+            self.tag = self._leader().writer.tag
+        else:
+            self.out.append(ev.Reply(e.token, ev.NotServing(self._hint())))
+
+    def _confirmed(self, e: ev.Confirmed) -> None:
+        if self.leading is not None:
+            self.leading.votes.confirmed(e)
+
     def _barrier_asked(self, e: ev.BarrierAsked) -> None:
         if self.serving:
             self._leader().barriers.asked(e.token)
@@ -363,23 +376,6 @@ class Partition:
             self.out.append(ev.Reply(e.token, ev.NotServing(self._hint())))
 
     # --- the rest ---
-
-    def _position_asked(self, e: ev.PositionAsked) -> None:
-        self.seal()
-        willing = self.eligible and self.now >= self.campaign.not_before
-        self.out.append(ev.TellPosition(e.node, e.round, self.position, willing, self._tail_told()))
-
-    def _tail_told(self) -> tuple[bytes, ...] | None:
-        """What goes with a position. None from one that may acknowledge more, or has more than a frame takes."""
-        if self.role is not Role.FOLLOWING and self.role is not Role.ELECTING:
-            return None
-        if not self.unlogged:
-            return ()
-        if self.tail.run or not self.held.joined(self.chain.state):
-            tail = tuple(records.encode(record) for record in self.tail.run)
-        else:
-            tail = tuple(held.data for held in self.held.run)
-        return tail if sum(map(len, tail)) <= MAX_BYTES else None
 
     def seal(self) -> None:
         """A position is about to be published, or stood on: nothing more of the epochs known now is held (E1)."""

@@ -78,7 +78,8 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 class Prepare(msgspec.Struct, frozen=True):
-    """A participant's vote in a transaction over several partitions (T1)."""
+    """A participant's vote in a transaction over several partitions (T1): what it read here, (key, version), and would
+    change here."""
 
     header: Header
     first: str
@@ -86,6 +87,7 @@ class Prepare(msgspec.Struct, frozen=True):
     mapper_version: int
     digest: bytes
     changes: tuple[Change, ...]
+    reads: tuple[tuple[bytes, int], ...] = ()
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -152,6 +154,11 @@ _CHANGE = {
     ],
 }
 _CHANGES = {"name": "changes", "type": {"type": "array", "items": _CHANGE}}
+_READ = {
+    "type": "record",
+    "name": "Read",
+    "fields": [{"name": "key", "type": "bytes"}, {"name": "version", "type": "long"}],
+}
 
 _BODIES: dict[type[Any], tuple[int, list[dict[str, Any]]]] = {
     EpochStarted: (1, [{"name": "parent", "type": _EPOCH_AT}]),
@@ -165,6 +172,7 @@ _BODIES: dict[type[Any], tuple[int, list[dict[str, Any]]]] = {
             {"name": "mapper_version", "type": "long"},
             {"name": "digest", "type": "bytes"},
             _CHANGES,
+            {"name": "reads", "type": {"type": "array", "items": _READ}},
         ],
     ),
     Outcome: (5, [{"name": "commit", "type": "boolean"}]),
@@ -207,7 +215,8 @@ def _body_out(record: Record) -> dict[str, Any]:
             return {"lineage": [_flat(e, n) for e, n in record.lineage]}
         case Prepare():
             plain = {n: getattr(record, n) for n in ("first", "participants", "mapper_version", "digest")}
-            return {**plain, "changes": [_change_out(c) for c in record.changes]}
+            reads = [{"key": key, "version": version} for key, version in record.reads]
+            return {**plain, "changes": [_change_out(c) for c in record.changes], "reads": reads}
         case SiteSwitched():
             return {"to": record.to, "lineage_head": _flat(*record.lineage_head)}
         case _:
@@ -255,9 +264,9 @@ def _body_in(cls: type[Any], header: Header, d: dict[str, Any]) -> Record:
     if cls is EpochOpened:
         return EpochOpened(header, tuple(_epoch_at(e) for e in d["lineage"]))
     if cls is Prepare:
-        return Prepare(
-            header, d["first"], tuple(d["participants"]), d["mapper_version"], d["digest"], _changes_in(d["changes"])
-        )
+        reads = tuple((r["key"], r["version"]) for r in d["reads"])
+        plain = (d["first"], tuple(d["participants"]), d["mapper_version"], d["digest"])
+        return Prepare(header, *plain, _changes_in(d["changes"]), reads)
     if cls is SiteSwitched:
         return SiteSwitched(header, d["to"], _epoch_at(d["lineage_head"]))
     result: Record = cls(header, *(d[n] for n in cls.__struct_fields__ if n != "header"))

@@ -30,6 +30,19 @@ class Duplicated(msgspec.Struct, frozen=True):
     key: bytes
 
 
+class Locked(msgspec.Struct, frozen=True):
+    """Nothing was done: `key` is held by `tx`, a transaction over several partitions that is not decided yet."""
+
+    key: bytes
+    tx: bytes
+
+
+class Otherwise(msgspec.Struct, frozen=True):
+    """The transaction was decided the other way, at `lsn`."""
+
+    lsn: int
+
+
 class TooLarge(msgspec.Struct, frozen=True):
     """The encoded record has `size` bytes, over `limit`."""
 
@@ -79,5 +92,5 @@ class Refused(msgspec.Struct, frozen=True):
 
 Result = (
     Happened | NotHappened | Conflicted | Duplicated | TooLarge | NotServing | Busy | TooFew | Expired | Unknown
-    | Refused
+    | Refused | Locked | Otherwise
 )  # fmt: skip

@@ -66,6 +66,9 @@ LEADING = frozenset({Role.ACTIVE, Role.VERIFYING, Role.DRAINING, Role.HANDING})
 OUT = frozenset({Role.OFFLINE, Role.FAILED})
 """Roles in which this copy takes part in nothing."""
 
+INCOMPLETE = frozenset({Role.LOADING, Role.OFFLINE})
+"""Roles in which this copy has not yet read what the log had before: it shows nobody anything (P11)."""
+
 CLAIMANT = frozenset({Role.CLAIMING, Role.STARTING, Role.OPENING})
 """Roles between winning an election and serving."""
 

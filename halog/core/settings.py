@@ -66,6 +66,12 @@ class Settings(msgspec.Struct, frozen=True):
     wait before they serve in the place of one that is merely cut off."""
     lease_drift_percent: int = 1
     """How far two clocks may part while a lease lasts. A quartz is off by 0.01 %, and slewed by 0.05 %."""
+    doubt_ms: int = 2_000
+    """A transaction over several partitions undecided for so long is aborted, unless it turns out to be decided (D5):
+    far longer than a decision takes, longer than a failover, and as long as its objects may be locked in vain."""
+    max_outcomes: int = 10_000
+    """Decisions of such transactions remembered per partition (D5): a second and more of the fastest, for callers that
+    ask for half a minute at most."""
     max_record_bytes: int = 5_000_000
     """R8."""
     max_in_flight: int = 4_096

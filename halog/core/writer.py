@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -21,12 +21,18 @@ from halog.core import events as ev, records
 from halog.core.chain import Chain
 from halog.core.durability import Demands, Durability
 from halog.core.early import EARLY, as_logged
-from halog.core.ids import ABSENT, Member, barrier_id, digest
+from halog.core.ids import ABSENT, NO_TX, Member, barrier_id, digest
+from halog.core.ledger import Applied, Locks
 from halog.core.outcomes import Outcomes
 from halog.core.settings import Settings
 
+if TYPE_CHECKING:
+    from halog.core.voting import Voting
+
 NOBODY: Final = 0
 """The token of what no caller waits for."""
+
+Asks = TypeVar("Asks", ev.Submitted, ev.PrepareAsked)
 
 
 class InFlight(msgspec.Struct, eq=False, gc=False):  # gc: no cycles possible
@@ -44,6 +50,8 @@ class InFlight(msgspec.Struct, eq=False, gc=False):  # gc: no cycles possible
     """Was it acknowledged before the log had it?"""
     early: bool = False
     """May it be, whatever the policy says?"""
+    vote: bool = False
+    """Is it of a transaction over several partitions? Then the log is waited for, here and by all behind it."""
 
 
 class Writer:
@@ -79,6 +87,11 @@ class Writer:
         """So many at the head of `queue` are answered and visible."""
         self.short: ev.TooFew | None = None
         """What a new commit is told while too few are there."""
+        self.votes: Voting | None = None
+        self.flying_votes = 0
+        """So many of `queue` are no commits of one partition."""
+        self.locks = Locks()
+        """What transactions over several partitions hold, as soon as their `Prepare` was appended."""
 
     # --- commits ---
 
@@ -86,8 +99,10 @@ class Writer:
         """Validate and append, or answer at once."""
         refusal = self._known(e) or self.short or self._conflict(e)
         if type(refusal) is ev.Conflicted and refusal.expected >= EARLY:
-            e = self._read_early(e)
+            e = self.as_read(e)
             refusal = self._conflict(e)
+        if self.locks and refusal is None:
+            refusal = self.locks.against(e.reads, e.changes)
         refusal = refusal or self.full()
         if refusal is not None:
             if not isinstance(refusal, _Joined):
@@ -115,7 +130,17 @@ class Writer:
             self.demands.want(item.lsn, durability.flushed, *item.tokens)
             item.tokens.clear()
 
-    def _read_early(self, e: ev.Submitted) -> ev.Submitted:
+    def header(self, tx: bytes = NO_TX) -> records.Header:
+        """Of the next record."""
+        state = self.chain.state
+        return records.Header(state.log_id, state.epoch, self.last_lsn + 1, self.last_hash, tx)
+
+    def refused(self, e: ev.PrepareAsked) -> ev.Result | None:
+        """Why these objects cannot be locked now."""
+        e = self.as_read(e)
+        return self.short or self._conflict(e) or self.locks.against(e.reads, e.changes) or self.full()
+
+    def as_read(self, e: Asks) -> Asks:
         """It read what the log did not have then: versions of this epoch are lsns now, or in flight."""
         number = self.chain.state.epoch.number
         reads = [(key, as_logged(version, number)) for key, version in e.reads]
@@ -133,6 +158,14 @@ class Writer:
     def append(self, record: records.Record, now: int, out: list[ev.Effect]) -> None:
         """Append a record of the protocol's own (it continues the chain)."""
         self._append(record, records.encode(record), now, [], out)
+
+    def append_vote(self, record: records.Record, data: bytes, now: int, token: int, out: list[ev.Effect]) -> InFlight:
+        """Append a record of a transaction over several partitions; `token` waits as that of a commit does."""
+        self._append(record, data, now, [], out)
+        item = self.queue[-1]
+        item.vote, item.tokens = True, [token] if token else []
+        self.flying_votes += 1
+        return item
 
     def append_nothing(self, now: int, out: list[ev.Effect]) -> None:
         """Append a commit that changes nothing, and that nobody waits for (`halog.core.barriers`)."""
@@ -166,7 +199,7 @@ class Writer:
             if replicas:
                 self._want(lsn, replicas, e.token)
             else:
-                self._park(lsn, e.token)
+                self.park(lsn, e.token)
             return _JOINED
         return ev.Expired(self.outcomes.horizon) if self.outcomes.expired(e.tx) else None
 
@@ -186,7 +219,7 @@ class Writer:
         self.asked = True
         self.demands.want(lsn, replicas, token)
 
-    def _park(self, lsn: int, token: int) -> None:
+    def park(self, lsn: int, token: int) -> None:
         """Answer `token` with `lsn` once the replicas have it; `waiting` stays in order of lsn."""
         for i, (at, tokens) in enumerate(self.waiting):
             if at == lsn:
@@ -197,7 +230,7 @@ class Writer:
                 return
         self.waiting.append((lsn, [token]))
 
-    def _conflict(self, e: ev.Submitted) -> ev.Result | None:
+    def _conflict(self, e: ev.Submitted | ev.PrepareAsked) -> ev.Result | None:
         """Versions are checked against committed and in-flight changes."""
         overlay, found = self.overlay, e.found
         for key, version in e.reads:
@@ -226,7 +259,7 @@ class Writer:
     def head(self) -> InFlight | None:
         return self.queue[0] if self.queue else None
 
-    def logged(self, next_offset: int, out: list[ev.Effect], *, own: bool = True) -> InFlight:
+    def logged(self, next_offset: int, out: list[ev.Effect], now: int = 0, *, own: bool = True) -> InFlight:
         """The head of the queue is in the log: it is part of history, visible, and answered once the replicas have it.
         `own`: extend the chain here (not when the chain itself read the record)."""
         item = self.queue.popleft()
@@ -235,9 +268,13 @@ class Writer:
         if own:
             self.chain.accept(item.record, item.digest)
         self.expected = next_offset
+        meant: Applied = item.record
         if item.tx in self.by_tx:
             self._remember(item, item.record)
-        out.append(ev.Apply([item.record], self.chain.state, next_offset))
+        elif item.vote and self.votes is not None:
+            self.flying_votes -= 1
+            meant = self.votes.logged(item, next_offset - 1, now, out)
+        out.append(ev.Apply([meant], self.chain.state, next_offset))
         return item
 
     def logged_run(self, count: int, next_offset: int, out: list[ev.Effect]) -> None:
@@ -303,7 +340,7 @@ class Writer:
         log is waited for by all behind it."""
         items: list[InFlight] = []
         for item in islice(self.queue, self.shown, None):
-            if item.lsn > upto or not (self.early or item.early):
+            if item.lsn > upto or item.vote or not (self.early or item.early):
                 break
             items.append(item)
         self.shown += len(items)

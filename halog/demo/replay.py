@@ -1,18 +1,17 @@
 """Replays rows as transactions, from several threads, and notes every answer in the journal.
 
 A landing is two transactions, `Flight` + `Aircraft`, then the `Airport`; anything else is one. Never batches rows. All
-rows of one tail number go through one thread, in file order; their airports through a second set of threads, one per
-airport, because rivals for Chicago would mostly run again. A conflict is run again by halog's decorated form; an
-unknown outcome is asked after by its id until it is known, and only what did not happen is run again.
+rows of one tail number are done one after the other, in file order, and so are those of one airport, by a second set of
+threads: rivals for Chicago would mostly run again. A conflict is run again by the decorated form; an unknown outcome
+is asked after by its id until it is known, and only what did not happen is run again.
 """
 
 from __future__ import annotations
 
 import functools
-import queue
 import threading
 import time
-import zlib
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -23,11 +22,11 @@ from halog.demo.rows import Row
 from halog.errors import AvailabilityError, ConflictError, OutcomeUnknownError
 from halog.transactions import Node, Transaction
 
-WORKERS = 16
+WORKERS = 24
 """Threads for flights, and again for airports: a commit waits for the log and a replica, not for a processor. More in
 flight also means more records per produce request and fetch, which is most of what a broker's processor is used for."""
 QUEUE_ROWS = 500
-"""Rows waiting for one thread: a thread held up by a failover must not hold up the others at once."""
+"""Rows waiting, for each thread: those held up by a failover must not hold up the others at once."""
 RETRIES = 100
 """Runs after a conflict; while a partition fails over, one and the same transaction may meet itself more than once."""
 GIVE_UP_S = 60.0
@@ -73,29 +72,58 @@ class Gate:
 
 
 class Lines:
-    """Threads, each with a line of rows; rows of one name always stand in the same line."""
+    """Rows of one name are done one after the other, in order; of different names by as many threads as there are."""
 
     def __init__(self, work: Callable[[Row], None], count: int, guarded: Callable[[Callable[[], None]], None]) -> None:
         self._work, self._guarded = work, guarded
-        self._lines: list[queue.Queue[Row | None]] = [queue.Queue(QUEUE_ROWS) for _ in range(count)]
-        self._threads = [threading.Thread(target=self._serve, args=(line,), daemon=True) for line in self._lines]
+        self._room = threading.Semaphore(count * QUEUE_ROWS)
+        self._changed = threading.Condition()
+        self._lines: dict[str, deque[Row]] = {}
+        """The rows that wait, of names that a thread has taken on or is to take on."""
+        self._ready: deque[str] = deque()
+        self._ended = False
+        self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(count)]
         for thread in self._threads:
             thread.start()
 
     def put(self, name: str, row: Row) -> None:
         """Wait for a place, then stand in line."""
-        self._lines[zlib.crc32(name.encode()) % len(self._lines)].put(row)
+        self._room.acquire()
+        with self._changed:
+            line = self._lines.get(name)
+            if line is not None:
+                line.append(row)
+                return
+            self._lines[name] = deque((row,))
+            self._ready.append(name)
+            self._changed.notify()
 
     def finish(self) -> None:
         """Nothing more comes; everything in line is done when it returns."""
-        for line in self._lines:
-            line.put(None)
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
         for thread in self._threads:
             thread.join()
 
-    def _serve(self, line: queue.Queue[Row | None]) -> None:
-        while (row := line.get()) is not None:
-            self._guarded(functools.partial(self._work, row))
+    def _serve(self) -> None:
+        while (name := self._next_name()) is not None:
+            while (row := self._next_row(name)) is not None:
+                self._guarded(functools.partial(self._work, row))
+                self._room.release()
+
+    def _next_name(self) -> str | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or self._ended)
+            return self._ready.popleft() if self._ready else None
+
+    def _next_row(self, name: str) -> Row | None:
+        with self._changed:
+            line = self._lines[name]
+            if line:
+                return line.popleft()
+            del self._lines[name]
+            return None
 
 
 class Replay:

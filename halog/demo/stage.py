@@ -154,7 +154,8 @@ class Stage:
     def start_node(self, name: str) -> Child:
         """Start a node process, or start it again on its data."""
         argv = ["halog.cli.main", "node", "start", "--config", str(self.config_path), "--name", name]
-        child = self.nodes[name] = Child(name, [*argv, "--log-level", "info"], self.run_dir)
+        with _undivided():
+            child = self.nodes[name] = Child(name, [*argv, "--log-level", "info"], self.run_dir)
         self.scene.nodes[name] = NodeScene("starting", child.pid)
         return child
 
@@ -168,8 +169,9 @@ class Stage:
             allowed=allowed,
             sabotaged=sabotaged,
         )
-        child = Child("client", ["halog.demo.client", msgspec.json.encode(order).decode()], self.run_dir, pipes=True)
-        self.reports = ClientReports(child, self.scene)
+        argv = ["halog.demo.client", msgspec.json.encode(order).decode()]
+        with _undivided():
+            self.reports = ClientReports(Child("client", argv, self.run_dir, pipes=True), self.scene)
 
     def journal(self, name: str) -> Path:
         """Where a journal is kept."""
@@ -262,6 +264,20 @@ def prepared(directory: Path | None) -> Path:
             found=foreign[:5],
         )
     return path
+
+
+@contextlib.contextmanager
+def _undivided() -> Any:
+    """A signal that comes while a process is started is heard once it is known: else nobody would end it."""
+    heard: list[int] = []
+    before = {n: signal.signal(n, lambda number, _: heard.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        for number in heard:
+            signal.raise_signal(number)
 
 
 @contextlib.contextmanager

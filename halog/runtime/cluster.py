@@ -7,19 +7,23 @@ partitions/<name>    PartitionTable as JSON, changed by compare-and-set only
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable
 
 import msgspec
 
-from halog.config import Config
+from halog.config import Config, PolicyConfig
 from halog.core.group import majority
 from halog.core.planner import place
+from halog.core.spreading import Zone, spread
 from halog.core.table import PartitionTable
 from halog.errors import ConfigError, CoordinatorError, DuplicateNodeError
 from halog.ports import Coordinator, Log
 from halog.runtime.members import NodeInfo
+
+logger = logging.getLogger("halog.cluster")
 
 EVENTS_KEPT_MS = 30 * 24 * 3_600_000
 """The event history: long enough to ask about last month."""
@@ -55,20 +59,30 @@ def partition_name(policy: str, index: int) -> str:
 def planned_tables(config: Config) -> Iterable[PartitionTable]:
     """Every partition of every policy, as the configuration places it; log ids are drawn anew."""
     for name, policy in config.policies.items():
-        nodes = config.nodes_of(policy.zone)
         copies = 1 + policy.sync_replicas + policy.async_replicas
-        for i in range(policy.partitions):
+        for i, nodes in enumerate(_placed(config, policy, copies)):
             yield PartitionTable(
                 name=partition_name(name, i),
                 log_id=uuid.uuid4().hex,
                 topic=log_topic(config, name),
                 index=i,
                 policy=name,
-                configured=place(i, nodes, copies),
+                configured=nodes,
                 sync_replicas=policy.sync_replicas,
                 quorum=majority(copies) if policy.quorum else 0,
                 count_never=policy.count_never,
             )
+
+
+def _placed(config: Config, policy: PolicyConfig, copies: int) -> list[tuple[str, ...]]:
+    """The nodes of each partition of a new policy. Without failure domains the partitions of a node that dies fall to
+    all others alike; with them they are apart, and even."""
+    nodes = config.nodes_of(policy.zone)
+    domains = {n: config.nodes[n].failure_domain for n in nodes}
+    if not any(domains.values()):
+        return [place(i, nodes, copies) for i in range(policy.partitions)]
+    nobody: dict[str, tuple[str, ...]] = {str(i): () for i in range(policy.partitions)}
+    return list(spread(nobody, copies, Zone(nodes, nodes, domains)).values())
 
 
 def create_topics(log: Log, coordinator: Coordinator, config: Config) -> None:
@@ -93,7 +107,7 @@ def create_tables(
     for name in config.policies:
         coordinator.create(f"policies/{name}", mapping(config, name))
         check_mapping(coordinator, config, name)
-    tables = {}
+    tables, elsewhere = {}, 0
     for planned in planned_tables(config):
         path = f"partitions/{planned.name}"
         if coordinator.create(path, planned.to_bytes()):
@@ -103,7 +117,15 @@ def create_tables(
             raise CoordinatorError(f"znode {path} vanished while the cluster was set up")
         table = PartitionTable.from_bytes(found.data)
         _check(config, planned, table)
+        elsewhere += table.configured != planned.configured
         tables[table.name] = (found.version, table)
+    if elsewhere:
+        logger.info(
+            "%d of %d partitions are not where a new cluster would have them: moved, or the zone's nodes have "
+            "changed; they stay where they are",
+            elsewhere,
+            len(tables),
+        )
     return tables
 
 
@@ -129,20 +151,37 @@ def check_mapping(coordinator: Coordinator, config: Config, policy: str) -> None
         )
 
 
-PLACED = ("configured", "sync_replicas", "quorum")
-"""What an operator may have changed since (P12): then the table wins. But whether there is a quorum stays as it was."""
-
-
 def _check(config: Config, planned: PartitionTable, table: PartitionTable) -> None:
-    for field in ("topic", "index", *PLACED, "count_never"):
-        want, have = getattr(planned, field), getattr(table, field)
-        moved = table.config_version > 0 and field in PLACED and (field != "quorum" or bool(want) == bool(have))
-        if want != have and not moved:
+    """Where a partition is, and with how many nodes once it was moved (P12), the table says alone. ConfigError for
+    anything else that differs, and for a host that this configuration does not have."""
+    zone = config.policies[table.policy].zone
+    away = [n for n in table.hosts if n not in config.nodes_of(zone)]
+    if away:
+        raise ConfigError(
+            f"{config.source}: {', '.join(away)} has a copy of partition {table.name} and is not in zone {zone}; put "
+            "it back, or empty it with `halog drain` before you take it out",
+            partition=table.name,
+            nodes=away,
+        )
+    for field in ("topic", "index", "sync_replicas", "quorum", "count_never", "copies"):
+        want, have = _setting(planned, field), _setting(table, field)
+        # An operator may have changed these since; but whether there is a quorum stays as it was.
+        may_move = field in ("sync_replicas", "copies") or (field == "quorum" and bool(want) == bool(have))
+        if want != have and not (table.config_version and may_move):
             raise ConfigError(
                 f"{config.source}: partition {table.name} was created with {field} {have}, this configuration says "
-                f"{want}; change the configuration back or use another cluster name",
+                f"{want}; {_REMEDY.get(field, 'change the configuration back')} or use another cluster name",
                 partition=table.name,
             )
+
+
+_REMEDY = dict.fromkeys(
+    ("copies", "sync_replicas"), "change the configuration back, let `halog plan apply` with this one bring them there,"
+)
+
+
+def _setting(table: PartitionTable, field: str) -> object:
+    return len(table.configured) if field == "copies" else getattr(table, field)
 
 
 def register(coordinator: Coordinator, info: NodeInfo, wait_s: float) -> None:

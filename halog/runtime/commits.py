@@ -8,15 +8,29 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Final, NoReturn
 
 from halog.backend import Work
 from halog.core import events as ev
-from halog.errors import NotActiveError, OutcomeUnknownError, OverloadedError, QuorumError, ZoneQuorumError
+from halog.errors import (
+    ClosedError,
+    HalogError,
+    LockedError,
+    NotActiveError,
+    OutcomeUnknownError,
+    OverloadedError,
+    PartitionUnavailableError,
+    QuorumError,
+    ZoneQuorumError,
+)
 from halog.runtime import frames
 from halog.runtime.asking import Asker, Waiter
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
-from halog.runtime.results import clock_behind, perhaps_done, to_error
+from halog.runtime.results import clock_behind, closed_meanwhile, perhaps_done, to_error
+
+PERHAPS: Final = 0
+"""No lsn: it may be in the log, and is to be asked for again."""
 
 RETRY_S = 0.002
 """Pause before a commit is tried again after this node stopped being active: the election moves on meanwhile."""
@@ -47,7 +61,7 @@ class Commits:
             self._unsent.add(tx)
             return tx
 
-    def _catch_up(self, stamp: int) -> None:
+    def catch_up(self, stamp: int) -> None:
         """Give ids above `stamp` from now on, whatever this machine's clock says."""
         with self._lock:
             self._stamp = max(self._stamp, stamp)
@@ -58,35 +72,44 @@ class Commits:
         if self._asker.closed and not first:
             raise OutcomeUnknownError("the node was closed while this commit was under way")
         self._asker.check_open()
-        until = time.monotonic() + self._asker.call_s
+        until, locked = time.monotonic() + self._asker.call_s, 0.0
         self._unsent.discard(tx)
+        perhaps = False
         while True:
             try:
                 lsn = self._once(partition, tx, work, until)
-            except (OverloadedError, QuorumError) as e:
-                waits = isinstance(e, OverloadedError) or self._waits(partition)
-                if not waits or time.monotonic() >= until:
-                    if isinstance(e, ZoneQuorumError) and not first:  # said by one who does not know
-                        raise perhaps_done(partition, e) from e
-                    raise
-                time.sleep(OVERLOADED_S)
+            except (OverloadedError, QuorumError, LockedError) as e:
+                locked = locked or time.monotonic() + self._asker.locked_s
+                self._wait_out(partition, e, locked if isinstance(e, LockedError) else until, first=first)
                 continue
             except OutcomeUnknownError as e:
                 if first and e.evidence.get("expired") and e.evidence.get("first", True):
-                    self._catch_up(e.evidence["horizon"])
+                    self.catch_up(e.evidence["horizon"])
                     raise clock_behind(e) from None
                 raise
-            if lsn is not None:
+            except (ClosedError, PartitionUnavailableError, NotActiveError) as e:
+                _give_up(partition, e, perhaps=perhaps, first=first)
+            if lsn:
                 return lsn
-            first = False
+            first, perhaps = False, perhaps or lsn is PERHAPS
+
+    def _wait_out(self, partition: str, error: HalogError, until: float, *, first: bool) -> None:
+        """A moment, if there may be another attempt; else raises what the last one met."""
+        waits = isinstance(error, OverloadedError | LockedError) or self._waits(partition)
+        if not waits or time.monotonic() >= until:
+            if isinstance(error, ZoneQuorumError) and not first:  # said by one who does not know
+                raise perhaps_done(partition, error) from error
+            raise error
+        time.sleep(OVERLOADED_S)
 
     def _once(self, partition: str, tx: bytes, work: Work, until: float) -> int | None:
-        """One attempt here or elsewhere; None: the active moved here or away meanwhile, go round again."""
+        """One attempt here or elsewhere. None: this node is active no more, and nothing happened, go round again;
+        PERHAPS: the same, and the log may have it."""
         copy = self._asker.serving(partition)
         if copy is None:
             reply = self._asker.ask(partition, frames.Submit(partition, tx, work), until)
             if reply is None:
-                return None
+                return PERHAPS
             assert isinstance(reply, frames.Committed)
             return reply.lsn
         result = self._here(copy, tx, work, until)
@@ -97,7 +120,7 @@ class Commits:
         if not again or time.monotonic() >= until or self._asker.closed:
             raise error
         time.sleep(RETRY_S)
-        return None
+        return PERHAPS if isinstance(error, OutcomeUnknownError) else None
 
     def _here(self, copy: Copy, tx: bytes, work: Work, until: float) -> ev.Result | None:
         waiter = Waiter()
@@ -128,3 +151,12 @@ class Commits:
         """See Backend."""
         if self.deliveries is not None:
             self.deliveries.turn()
+
+
+def _give_up(partition: str, error: HalogError, *, perhaps: bool, first: bool) -> NoReturn:
+    """There will be no other attempt: raises `error`, or that it is unknown what became of an earlier one."""
+    if isinstance(error, ClosedError) and not first:
+        raise closed_meanwhile(partition) from error
+    if perhaps:
+        raise perhaps_done(partition, error) from error
+    raise error

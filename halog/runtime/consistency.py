@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from halog.backend import Found
 from halog.core import records
 from halog.core.ids import ABSENT
+from halog.core.ledger import Applied, Decided
 
 logger = logging.getLogger("halog.partition")
 
@@ -24,11 +25,12 @@ class Consistency:
         self.discarded = 0
 
     def check(
-        self, accepted: Sequence[records.Record], held: Callable[[Iterable[bytes]], Mapping[bytes, Found | None]]
+        self, accepted: Sequence[Applied], held: Callable[[Iterable[bytes]], Mapping[bytes, Found | None]]
     ) -> None:
         """Count and name the objects that exist although a record creates them, or have another version than the one it
         replaces. One that is newer than the record is not wrong: a restore begins with such."""
-        changes = [(r.header.lsn, c) for r in accepted if type(r) is records.Commit for c in r.changes]
+        made = [r.commit if type(r) is Decided else r for r in accepted]
+        changes = [(r.header.lsn, c) for r in made if type(r) is records.Commit for c in r.changes]
         found = held({c.key for _, c in changes})
         versions = {key: ABSENT if f is None else f.version for key, f in found.items()}
         for lsn, c in changes:

@@ -10,16 +10,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from halog.backend import Found, Lag, Work
+from halog.backend import Work
 from halog.core import events as ev
 from halog.core.chain import ChainState
-from halog.core.early import EARLY, as_logged
 from halog.core.outcomes import Outcomes
 from halog.core.partition import Partition
 from halog.core.roles import Role
@@ -31,27 +30,23 @@ from halog.ports import Entry, LogSession, TopicPartition
 from halog.runtime.answers import Answer, tell_all as _tell
 from halog.runtime.clock import monotonic_ms
 from halog.runtime.failures import ours
-from halog.runtime.lateness import Lateness
 from halog.runtime.objects import ObjectTable
 from halog.runtime.presented import presented
 from halog.runtime.reports import Report, events_of
-from halog.runtime.results import to_error
+from halog.runtime.showing import Showing
 from halog.runtime.surroundings import CopyPolicy, Surroundings
 
 logger = logging.getLogger("halog.partition")
 
-_ACTIVE, _VERIFYING = Role.ACTIVE, Role.VERIFYING  # looked at with every read: a global costs a third of an enum's
 
-
-class Copy:
+class Copy(Showing):
     """One partition on this node."""
 
     def __init__(self, node: Surroundings, version: int, table: PartitionTable) -> None:
-        self.node, self.name = node, table.name
+        lock = threading.RLock()
+        super().__init__(table.name, ObjectTable(node.store, bytes.fromhex(table.log_id), lock), lock)
+        self.node = node
         self.tp = TopicPartition(table.topic, table.index)
-        self.lock = threading.RLock()
-        self.progress = threading.Condition(self.lock)
-        self.objects = ObjectTable(node.store, bytes.fromhex(table.log_id), self.lock)
         self.error: LogError | StoreError | None = None
         self.session: LogSession | None = None
         self.answers: dict[int, Answer] = {}
@@ -61,10 +56,9 @@ class Copy:
         """Delivery reports not yet given to the core."""
         self._served = False
         """The thread that submits will poll for its delivery itself."""
-        self._lateness = Lateness()
         self._table = (version, table)
         self._policy = node.policies.get(table.policy, CopyPolicy())
-        self._keeps_before = self._policy.before_images
+        self.keeps_before = self._policy.before_images
         self.early = self._policy.local_sync is Sync.NO_SYNC
         """Are commits answered by the replicas rather than by the log?"""
         self._unstorable, self._token = False, 0
@@ -94,6 +88,8 @@ class Copy:
             ev.TellPosition: lambda e: node.tell_position(self.name, e),
             ev.SendAck: lambda e: node.send_ack(self.name, e),
             ev.AskFlush: lambda e: node.ask_flush(self.name, e),
+            ev.Spread: lambda e: node.spread(self, e),
+            ev.AskDecision: lambda e: node.ask_decision(self, e),
             ev.Push: lambda e: node.push(self.name, e),
             ev.RoleChanged: self._role_changed,
             ev.Tell: self._tell,
@@ -110,8 +106,9 @@ class Copy:
         )
         with self.lock:
             self._end, self.began_at = end, next_offset
-            self.objects.begin(outcomes, last_offset)
-            self.core = Partition(self.node.me, version, table, state, next_offset, outcomes, settings, monotonic_ms())
+            ledger, now = self.objects.load_ledger(), monotonic_ms()
+            self.objects.begin(outcomes, last_offset, ledger)
+            self.core = Partition(self.node.me, version, table, state, next_offset, outcomes, settings, now, ledger)
             self.node.follow(self.tp, next_offset)
             self._loaded()
 
@@ -138,9 +135,12 @@ class Copy:
             self._stop(error)
 
     def _post(self, event: ev.Event, now: int = 0) -> None:
+        if self.ended:
+            self._dismiss(ev.NotServing(None))
+            return
         inbox = self._inbox
         inbox.append(event)
-        if self._busy or self.ended:
+        if self._busy:
             return
         self._busy = True
         now = now or monotonic_ms()
@@ -187,16 +187,20 @@ class Copy:
         self.progress.notify_all()
 
     def tick(self) -> None:
-        """Time passes: deadlines are looked at, and the store is given what was taken since."""
+        """Time passes: deadlines are looked at."""
         self.post(ev.Ticked())
-        self.save()
 
     def leave(self) -> None:
         """The node closes: store what was taken, and tell whoever still waits that nobody will answer."""
         self.save()
         with self.lock:
-            left, self.answers = self.answers, {}
-        _tell([(answer, ev.Unknown("the node closed before the answer came")) for answer in left.values()])
+            self._dismiss(ev.Unknown("the node closed before the answer came"))
+            due, self._due = self._due, []
+        _tell(due)
+
+    def _dismiss(self, result: ev.Result) -> None:
+        left, self.answers = self.answers, {}
+        self._due += [(answer, result) for answer in left.values()]
 
     def save(self) -> None:
         """Store what was taken. A store that fails ends this copy."""
@@ -210,7 +214,7 @@ class Copy:
 
     def _loaded(self) -> None:
         if self.core.role is Role.LOADING and self.core.next_offset >= self._end:
-            self._post(ev.LogEnd())
+            self._post_safely(ev.LogEnd())
 
     def fail(self, error: LogError | StoreError) -> None:
         """What this copy must read cannot be read."""
@@ -311,7 +315,7 @@ class Copy:
         it."""
         durability = work.durability
         with self.lock:
-            changes, found = presented(work, self.objects, keeps_before=self._keeps_before)
+            changes, found = presented(work, self.objects, keeps_before=self.keeps_before)
             served = not (self.early or (durability is not None and durability.early))
             asked = ev.Submitted(self._expect(answer), tx, work.reads, changes, found, epoch, durability)
             tag = self._ask(asked, served=served)
@@ -321,13 +325,14 @@ class Copy:
 
     def barrier(self, answer: Answer) -> int:
         """Ask for the lsn that reads must have to miss nothing answered before now (R5). Returns as `submit` does."""
-        return self._question(answer, ev.BarrierAsked, served=not self.early)
+        return self.question(answer, ev.BarrierAsked, served=not self.early)
 
     def ask_outcome(self, tx: bytes, attempt: int, answer: Answer) -> None:
         """What became of a transaction?"""
-        self._question(answer, lambda token: ev.Asked(token, tx, attempt), served=False)
+        self.question(answer, lambda token: ev.Asked(token, tx, attempt), served=False)
 
-    def _question(self, answer: Answer, asked: Callable[[int], ev.Event], *, served: bool) -> int:
+    def question(self, answer: Answer, asked: Callable[[int], ev.Event], *, served: bool) -> int:
+        """Ask the core with a token of its own; `asked` is called with the lock held. Returns as `submit` does."""
         with self.lock:
             tag = self._ask(asked(self._expect(answer)), served=served)
             due, self._due = self._due, []
@@ -348,51 +353,3 @@ class Copy:
         with self.lock:
             token = self._expect(answer)
         self.post(ev.HandOverAsked(token, to, why))
-
-    def validate(self, reads: Collection[tuple[bytes, int]]) -> None:
-        """ConflictError unless every version still holds."""
-        with self.lock:
-            changed = self.objects.first_changed(reads)
-            if changed is not None and changed[1] >= EARLY:
-                number = self.core.chain.state.epoch.number
-                changed = self.objects.first_changed([(key, as_logged(read, number)) for key, read in reads])
-        if changed is not None:
-            raise to_error(ev.Conflicted(*changed), self.name)
-
-    @property
-    def serving(self) -> bool:
-        """Active now, as far as this node knows."""
-        role = self.core.role
-        return role is _ACTIVE or role is _VERIFYING
-
-    @property
-    def leased(self) -> bool:
-        """May this node read its copy without asking anybody? To be looked at behind the value was taken (R5)."""
-        leading = self.core.leading
-        return leading is not None and self.serving and monotonic_ms() < leading.lease.ends
-
-    def find_leased(self, keys: Sequence[bytes]) -> list[Found | None] | None:
-        """The objects under these index keys, if nobody need be asked: taken in one epoch, whose lease lasts still."""
-        leading = self.core.leading
-        found = [self.objects.find(k) for k in keys]
-        return found if self.leased and leading is self.core.leading else None
-
-    def has(self, lsn: int) -> bool:
-        """Is everything up to `lsn` visible here, and in the log? (What is shown before that may be lost, and its lsn
-        given again.)"""
-        return self.core.chain.state.lsn >= lsn
-
-    def wait_for(self, lsn: int, timeout_s: float, *, logged: bool = False) -> bool:
-        """Wait until `lsn` is visible here; `logged`: until this copy `has` it."""
-        if lsn <= 0:
-            return True
-        with self.lock:  # what the core has accepted is shown before the lock is released
-            return self.progress.wait_for(lambda: self.has(lsn) if logged else self.core.visible >= lsn, timeout_s)
-
-    def heard_tail(self, lsn: int) -> None:
-        """The active told its last lsn."""
-        self._lateness.heard(lsn, self.core.chain.state.lsn)
-
-    def lag(self) -> Lag:
-        """How far behind the active this copy is, as far as it knows; ms since it was last known to be level."""
-        return Lag(0, 0.0) if self.serving else self._lateness.lag(self.core.chain.state.lsn)

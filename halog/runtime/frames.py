@@ -133,6 +133,37 @@ class Submit(_Frame):
     epoch: int = 0
 
 
+class Prepare(_Frame):
+    """Vote on `work`, a part of transaction `tx` over `participants` (T1). Answered with Committed: the log has it."""
+
+    partition: str
+    tx: bytes
+    first: str
+    participants: tuple[str, ...]
+    digest: bytes
+    work: Work
+    epoch: int = 0
+
+
+class Decide(_Frame):
+    """Commit or abort `tx`: as its first partition decides it (`decides`), or as that has decided. Answered with
+    OutcomeIs: "committed", "aborted", "expired", or "unknown": ask again."""
+
+    partition: str
+    tx: bytes
+    commit: bool
+    decides: bool
+    participants: tuple[str, ...] = ()
+
+
+class Votes(_Frame):
+    """What is in doubt in a partition, how `ids` were decided there, and the `latest` decisions."""
+
+    partition: str
+    ids: list[bytes]
+    latest: int = 0
+
+
 class Reach(_Frame):
     """Is everything up to `lsn` visible there? Answered with Valid when it is."""
 
@@ -158,6 +189,8 @@ class Validate(_Frame):
 
     partition: str
     reads: list[tuple[bytes, int]]
+    least: int = 0
+    """As in Fetch."""
 
 
 class Invoke(_Frame):
@@ -186,7 +219,10 @@ class Status(_Frame):
     """Everything an operator sees of a node."""
 
 
-Request = Fetch | Leased | Reach | Scan | Barrier | Submit | Validate | Invoke | AskOutcome | HandOver | Status
+Request = (
+    Fetch | Leased | Reach | Scan | Barrier | Submit | Validate | Invoke | AskOutcome | HandOver | Status
+    | Prepare | Decide | Votes
+)  # fmt: skip
 
 
 class Objects(_Frame):
@@ -216,10 +252,29 @@ class Answered(_Frame):
 
 
 class OutcomeIs(_Frame):
-    """Reply to AskOutcome: "happened" (with lsn), "did not happen", "expired" or "unknown"."""
+    """Reply to AskOutcome: "happened" (with lsn), "did not happen", "expired" or "unknown"; and to Decide."""
 
     outcome: str
     lsn: int
+
+
+class Doubt(msgspec.Struct, array_like=True, frozen=True):
+    """A transaction in doubt, as one participant knows it."""
+
+    tx: bytes
+    first: str
+    participants: tuple[str, ...]
+    digest: bytes
+    lsn: int
+    reads: int
+    changes: int
+
+
+class VotesAre(_Frame):
+    """Reply to Votes. `decided`: (id, committed, lsn)."""
+
+    doubts: list[Doubt]
+    decided: list[tuple[bytes, bool, int]]
 
 
 class StatusIs(_Frame):
@@ -236,7 +291,7 @@ class Failed(_Frame):
     evidence: dict[str, object]
 
 
-Reply = Objects | Unleased | Committed | Valid | Answered | OutcomeIs | StatusIs | Failed
+Reply = Objects | Unleased | Committed | Valid | Answered | OutcomeIs | VotesAre | StatusIs | Failed
 
 _ENCODER = msgspec.msgpack.Encoder()
 _INCOMING = msgspec.msgpack.Decoder(Control | Request)

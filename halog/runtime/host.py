@@ -15,6 +15,7 @@ from functools import partial
 
 from halog.core import events as ev
 from halog.core.ids import EpochId, Member
+from halog.core.roles import Role
 from halog.core.settings import Settings
 from halog.core.table import PartitionTable
 from halog.errors import CoordinatorError, HalogError, VersionError
@@ -32,12 +33,16 @@ from halog.runtime.pushes import Pushes
 from halog.runtime.reader import LogReader
 from halog.runtime.refreshing import Refreshing
 from halog.runtime.router import Router
+from halog.runtime.settling import Settling
 from halog.runtime.snapshots import Snapshots
 from halog.runtime.surroundings import CopyPolicy
 from halog.runtime.tails import Tails
 from halog.runtime.telling import Telling
 
 logger = logging.getLogger("halog.host")
+
+Ack = tuple[str, EpochId, int, bool, int]
+"""Partition, epoch, lsn, applied, flushed."""
 
 SNAPSHOT_CHECK_S = 0.5
 """How often each copy is looked at for a snapshot that is due."""
@@ -47,6 +52,10 @@ ERROR_PAUSE_S = 0.1
 
 TICK_S = 0.02
 """Deadlines are in tens of ms; a tick costs about 3 µs a copy."""
+
+SAVE_TICKS = 5
+"""The store is given what was taken every so many ticks (100 ms): a write costs tens of µs, however little is in it,
+and what is not stored is in the log."""
 
 
 class Host:
@@ -74,6 +83,8 @@ class Host:
         self.control = Control(self.copies).take
         self.leasing = Leasing(coordinator, self.copies, self.run)
         self.renew_lease = self.leasing.renew
+        self.settling = Settling()
+        self.spread, self.ask_decision = self.settling.spread, self.settling.ask_decision
         self.members: Membership
         self.placing = Placing(self)
         self._executor = ThreadPoolExecutor(8, thread_name_prefix="halog-work")
@@ -85,8 +96,9 @@ class Host:
         self._overrides = Overrides(coordinator, lambda: list(self.copies.values()))
         self._tail: Tails
         self._tails_made: list[Future[LogTail]] = []
-        self._acks: dict[str, list[tuple[str, EpochId, int, bool, int]]] = {}
-        self._tail_thread: threading.Thread | None = None
+        self._ticks = 0
+        self._collecting = threading.local()
+        """`acks`: of a thread that sends acknowledgements to the same node together."""
         self._threads: list[threading.Thread] = []
         self._closing = threading.Event()
         self._pushes = Pushes(lambda node, frame: self.members.offer(node, frame), settings.max_record_bytes)
@@ -108,10 +120,10 @@ class Host:
         self.members = members
         self._session, self._tail = self.log.session(), Tails(*(made.result() for made in self._tails_made))
         prompt = LogReader(self._tail.prompt, self.by_tp.get, self._flush_acks)
-        self._tail_thread = self.spawn("tail", lambda: self._forever(prompt.turn))
+        self.spawn("tail", lambda: self._forever(prompt.turn))
         for name, turn in (
             ("deliveries", lambda: self.deliveries.run(self._closing)),
-            ("patient-tail", LogReader(self._tail.patient, self.by_tp.get).turn),
+            ("patient-tail", LogReader(self._tail.patient, self.by_tp.get, self._flush_acks).turn),
             ("members", lambda: members.turn(self._closing, TICK_S)),
             ("ticks", self._tick),
             ("snapshots", self._take_snapshots),
@@ -153,6 +165,7 @@ class Host:
             thread.join(5)
         for pool in (self._executor, self._on_disk):
             pool.shutdown(wait=True, cancel_futures=True)
+        self.settling.close()
         self.snapshots.close()
         for copy in self.copies.values():
             copy.leave()
@@ -182,12 +195,17 @@ class Host:
 
     def _tick(self) -> None:
         if not self._closing.wait(TICK_S):
+            self._ticks += 1
+            saves = self._ticks % SAVE_TICKS == 0
             for copy in list(self.copies.values()):
                 try:
                     copy.tick()
                     self._tail.place(copy)
+                    if saves:
+                        copy.save()
                 except Exception:  # of this copy only
                     logger.exception("partition %s goes on after an error", copy.name)
+            self._flush_acks()
 
     # --- what copies ask ---
 
@@ -278,10 +296,11 @@ class Host:
         self._pushes.add(partition, effect)
 
     def send_ack(self, partition: str, effect: ev.SendAck) -> None:
-        """Acknowledgements found while a batch of the log is read leave in one frame at its end."""
+        """Acknowledgements found while a batch of the log is read, or in one tick, leave in one frame at its end."""
         item = (partition, effect.epoch, effect.lsn, effect.applied, effect.flushed)
-        if threading.current_thread() is self._tail_thread:
-            self._acks.setdefault(effect.to, []).append(item)
+        acks: dict[str, list[Ack]] | None = getattr(self._collecting, "acks", None)
+        if acks is not None:
+            acks.setdefault(effect.to, []).append(item)
         else:
             self.members.send(effect.to, frames.encode(frames.Acks([item])))
 
@@ -291,13 +310,15 @@ class Host:
             self.members.send(node, frame)
 
     def _flush_acks(self) -> None:
-        if self._acks:
-            due, self._acks = self._acks, {}
-            for to, items in due.items():
-                self.members.send(to, frames.encode(frames.Acks(items)))
+        due: dict[str, list[Ack]] = getattr(self._collecting, "acks", {})
+        self._collecting.acks = {}
+        for to, items in due.items():
+            self.members.send(to, frames.encode(frames.Acks(items)))
 
     def role_changed(self, copy: Copy, role: str, why: str) -> None:
         logger.info("partition %s: %s (%s)", copy.name, role, why)
+        if role in _STANDING:
+            self._tail.hurry(copy)
         self.telling.role_changed(copy, role, why)
         self.router.nudge()
 
@@ -310,6 +331,9 @@ class Host:
     def tails(self) -> dict[str, int]:
         """Last committed lsn of every partition this node is active for."""
         return {c.name: c.core.chain.state.lsn for c in list(self.copies.values()) if c.serving}
+
+
+_STANDING = (Role.ELECTING.value, Role.CLAIMING.value)
 
 
 def _logged(work: Callable[[], None]) -> None:

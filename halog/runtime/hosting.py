@@ -45,6 +45,8 @@ def core_settings(c: Config) -> Settings:
         discarded_ms=c.timing.call_deadline_ms + c.timing.append_deadline_ms,
         min_stay_ms=c.timing.min_stay_ms,
         silent_ms=c.timing.non_response_timeout_ms * 5 // 2,  # a node's silence is judged first, then its copy's
+        doubt_ms=c.timing.doubt_timeout_ms,
+        max_outcomes=c.limits.max_outcomes,
         max_record_bytes=c.limits.max_record_bytes,
         max_in_flight=c.limits.max_in_flight,
         max_in_flight_bytes=c.limits.max_in_flight_bytes,

@@ -27,6 +27,7 @@ from halog.errors import HalogError, UnknownTypeError
 from halog.ports import Channel, Coordinator, Log, SessionState, Store, TopicPartition, UnknownResult, Versioned
 from halog.runtime import cluster, frames
 from halog.runtime.asking import Asker
+from halog.runtime.ballots import Ballots
 from halog.runtime.commits import Commits
 from halog.runtime.copy import Copy
 from halog.runtime.history import History
@@ -38,6 +39,7 @@ from halog.runtime.operators import Operators
 from halog.runtime.reads import Reads
 from halog.runtime.router import Router
 from halog.runtime.service import Execute, Service
+from halog.runtime.spanning import Spanning
 from halog.runtime.telling import Telling
 from halog.runtime.views import view
 from halog.runtime.witness import Witness
@@ -98,12 +100,16 @@ class Runtime:
         self._counts = itertools.count((self.incarnation << 22) + 1)  # threads take theirs one by one
         self._nodes_lock = threading.Lock()
         self.deadline_s = config.timing.call_deadline_ms / 1000
-        self._asker = Asker(name, self.router, {}, self.deadline_s)
+        doubt_s = config.timing.doubt_timeout_ms / 1000
+        self._asker = Asker(name, self.router, {}, self.deadline_s, 2 * doubt_s)
         self._commits = Commits(self._asker, self.location, self._waits_for_quorum)
         self.operators = Operators(self._asker, config, adapters.coordinator)
         self.new_transaction_id = self._commits.new_id
         self.commit, self.begin_commit = self._commits.commit, self._commits.begin
         self.follow_up = self._commits.follow_up
+        self._ballots = Ballots(self._asker)
+        self._spanning = Spanning(self._asker, self._ballots, self._waits_for_quorum, self._commits.catch_up, doubt_s)
+        self.commit_over = self._spanning.commit
         reads = self._reads = Reads(self._asker, execute, self._waits_for_quorum, self._lease_ms)
         self.fetch, self.fetch_local, self.reach, self.barrier = (
             reads.fetch, reads.fetch_local, reads.reach, reads.barrier,
@@ -190,10 +196,11 @@ class Runtime:
         if host is not None:
             host.start(self.members)
             self.members.tails, self.members.succeeded = host.tails, host.leasing.died
+            host.settling.ballots = self._ballots
             host.placing.begin(list(tables.values()))
             self._asker.copies, self.states = host.copies, host.states
             self.zoning.tend(host, lambda: self.members.offline)
-            self._commits.deliveries = self._reads.deliveries = host.deliveries
+            self._commits.deliveries = self._reads.deliveries = self._ballots.deliveries = host.deliveries
             self.telling.joined(actual, self.pid, len(host.copies))
         for name in tables:
             a.coordinator.watch(f"partitions/{name}", self._table_changed)
@@ -213,6 +220,7 @@ class Runtime:
         if hand_over and self.host is not None:
             hand_over_all(self.host, self.config.timing.close_deadline_ms / 1000)
         self._asker.closed = True
+        self._spanning.close()
         members = getattr(self, "members", None)
         if members is not None:
             members.close()
@@ -320,7 +328,9 @@ class Runtime:
         copy = self._asker.copies.get(partition)
         if copy is not None and copy.serving:
             objects = copy.objects
-            return objects.cache.get(key) or objects.find(key)
+            found = objects.cache.get(key)
+            if found is not None or not copy.core.ledger.locks:
+                return found or objects.find(key)
         return self.fetch(partition, (key,))[0]
 
     def status(self) -> dict[str, object]:

@@ -3,14 +3,15 @@
 `items_for` turns an accepted record into the store's objects; it is the only function that does, for active, replica,
 restore and merge alike, so live and replay cannot drift. It is blind (it reads nothing), so replay runs at the log's
 speed. Values stay encoded. Objects, outcomes and position go to the store in one atomic write, behind: a record
-taken is visible at once and stored with the next `save`, some ms later (decision 6). Whoever reads the store saves
-first, so nobody sees it lag; a process that dies reads the rest again from the log.
+taken is visible at once and stored with the next `save`, some ms later (decision 6). Who reads one key looks among
+what waits first, and who scans the store saves first, so nobody sees it lag; a process that dies reads the rest again.
 
 Keys, all behind the 8 first bytes of the log id, so that another history's leftovers are never taken for ours:
     k <index key>        lsn (8), reference (24), encoded value
     t <lsn>              outcomes from that lsn on, as many as were stored together: each lsn (8), transaction id (16)
     x <lsn> <index key>  deleted at lsn (until a snapshot has passed it)
-    p                    position: chain state, next offset, outcome horizon
+    p                    position: chain state, next offset, horizons
+    q, o                 transactions over several partitions: see `halog.runtime.ledgers`
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 
 import msgspec
 
@@ -27,17 +29,23 @@ from halog.core import records
 from halog.core.caches import make_room
 from halog.core.chain import ChainState
 from halog.core.early import early_version
-from halog.core.ids import ABSENT, REF_BYTES, TX_BYTES
+from halog.core.ids import ABSENT, TX_BYTES
+from halog.core.ledger import Applied, Decided, Ledger, Prepared
 from halog.core.outcomes import Outcomes
-from halog.errors import StoreError
 from halog.ports import Snapshot, Store
+from halog.runtime import ledgers
 from halog.runtime.consistency import Consistency
+from halog.runtime.stored import (
+    StoredPosition as StoredPosition,
+    pack_object as pack_object,
+    unpack_object as unpack_object,
+    unpack_position,
+)
 
 PREFIX_BYTES = 8
 CACHE_OBJECTS = 200_000
 """Entries kept decoded-ready in memory per partition; about 100 MB at 200 bytes each over a dozen busy partitions."""
 
-_HEAD = struct.Struct(f">Q{REF_BYTES}s")
 _LSN = struct.Struct(">Q")
 _OUTCOME = struct.Struct(f">Q{TX_BYTES}s")
 _OUTCOMES_EACH = 1_000
@@ -52,33 +60,9 @@ SAVE_AT = 1_000
 Item = tuple[bytes, bytes | None]
 
 
-class StoredPosition(msgspec.Struct, frozen=True):
-    """What stands under `p`."""
-
-    state: ChainState
-    next_offset: int
-    last_offset: int
-    """Offset of the last accepted record: its hash in the log must be the chain's, else this copy is foreign."""
-    horizon: bytes
-
-
-_POSITION = msgspec.msgpack.Decoder(StoredPosition)
-
-
-def pack_object(lsn: int, ref: bytes, value: bytes) -> bytes:
-    """An object as stored and as written to the state topic."""
-    return _HEAD.pack(lsn, ref) + value
-
-
 def _last_lsn(block: bytes) -> int:
     lsn: int = _OUTCOME.unpack_from(block, len(block) - _OUTCOME.size)[0]
     return lsn
-
-
-def unpack_object(key: bytes, data: bytes) -> Found:
-    """The inverse of `pack_object`."""
-    lsn, ref = _HEAD.unpack_from(data)
-    return Found(ref, lsn, data[_HEAD.size :], key)
 
 
 class ObjectTable:
@@ -94,6 +78,7 @@ class ObjectTable:
         self._early: dict[bytes, tuple[int, Found | None]] = {}
         """Index key → (lsn, object) of commits that are visible before the log has them; None: deleted."""
         self._outcomes = Outcomes()
+        self.ledger = Ledger()
         self._unsaved: dict[bytes, bytes | None] = {}
         self._happened: list[bytes] = []
         """Outcomes, as stored."""
@@ -108,13 +93,11 @@ class ObjectTable:
 
     # --- applying ---
 
-    def begin(self, outcomes: Outcomes, last_offset: int) -> None:
+    def begin(self, outcomes: Outcomes, last_offset: int, ledger: Ledger) -> None:
         """The partition goes on from what the store holds."""
-        self._outcomes, self._last_offset = outcomes, last_offset
+        self._outcomes, self._last_offset, self.ledger = outcomes, last_offset, ledger
 
-    def take(
-        self, accepted: Sequence[records.Record], state: ChainState, next_offset: int, *, check: bool = False
-    ) -> None:
+    def take(self, accepted: Sequence[Applied], state: ChainState, next_offset: int, *, check: bool = False) -> None:
         """Accepted records: visible from here on. `check`: look first whether they change what this copy has (R2)."""
         if check:
             self.consistency.check(accepted, self._held)
@@ -127,17 +110,34 @@ class ObjectTable:
                 self.show(record, record.header.lsn)
                 if self._early:
                     self._take_early(record)
-            elif self._early and type(record) is records.EpochOpened:
+            elif type(record) is records.EpochOpened:
                 self._drop_early()
+            else:
+                self._take_vote(record, state, next_offset)
         self._position, self._last_offset = (state, next_offset), next_offset - 1
+
+    def _take_vote(self, meant: Applied, state: ChainState, next_offset: int) -> None:
+        """Of a transaction over several partitions. What it would change is looked up anew until it is decided."""
+        self._unsaved.update(ledgers.items_for(self.prefix, meant))
+        if type(meant) is Prepared:
+            for c in meant.undecided.prepare.changes:
+                self.cache.pop(c.key, None)
+        elif type(meant) is Decided and meant.commit is not None:
+            self.take((meant.commit,), state, next_offset)
 
     def _held(self, keys: Iterable[bytes]) -> dict[bytes, Found | None]:
         """As stored or about to be; what only the cache would know is no reason to fill it."""
         found = {key: self.cache.get(key) for key in keys}
-        waiting = {key: self._unsaved.get(self._k + key, b"") for key, known in found.items() if known is None}
-        missing = [key for key, data in waiting.items() if data == b""]
-        waiting.update(zip(missing, self.store.get_many([self._k + key for key in missing]), strict=True))
-        found.update((key, unpack_object(key, data)) for key, data in waiting.items() if data)
+        stored = self._stored([key for key, known in found.items() if known is None])
+        found.update((key, unpack_object(key, data)) for key, data in stored.items() if data)
+        return found
+
+    def _stored(self, keys: Iterable[bytes]) -> dict[bytes, bytes | None]:
+        """As stored or about to be."""
+        found = {key: self._unsaved.get(self._k + key, b"") for key in keys}
+        missing = [key for key, data in found.items() if data == b""]
+        if missing:
+            found.update(zip(missing, self.store.get_many([self._k + key for key in missing]), strict=True))
         return found
 
     def keep(self, state: ChainState, next_offset: int) -> None:
@@ -159,7 +159,9 @@ class ObjectTable:
         stored before too."""
         with self.lock:
             if self._position is not None:
-                self._unsaved.update([self._position_item(*self._position)])
+                state, at = self._position
+                position = StoredPosition(state, at, self._last_offset, self._outcomes.horizon, self.ledger.horizon)
+                self._unsaved[self._p] = msgspec.msgpack.encode(position)
                 if self._happened:
                     self._unsaved[self._t + self._happened[0][: _LSN.size]] = b"".join(self._happened)
             elif self._flushed or not flush:
@@ -181,10 +183,6 @@ class ObjectTable:
             else:
                 items.append((self._k + c.key, pack_object(record.header.lsn, c.ref, c.value)))
         return items
-
-    def _position_item(self, state: ChainState, next_offset: int) -> Item:
-        position = StoredPosition(state, next_offset, self._last_offset, self._outcomes.horizon)
-        return self._p, msgspec.msgpack.encode(position)
 
     def show(self, record: records.Commit, version: int) -> None:
         """Make an accepted commit visible."""
@@ -239,13 +237,15 @@ class ObjectTable:
         with self.lock:
             if key in self._early:
                 return self._early[key][1]
-            self.save()
-            data = self.store.get(self._k + key)
+            data = self._unsaved.get(self._k + key, b"")
+            if data == b"":
+                data = self.store.get(self._k + key)
             if data is None:
                 return None
             found = unpack_object(key, data)
-            self.cache[found.key] = found
-            make_room(self.cache, self.limit)
+            if self.ledger.locks.writer(key) is None:
+                self.cache[found.key] = found
+                make_room(self.cache, self.limit)
             return found
 
     def lookup(self, keys: Sequence[bytes]) -> Callable[[bytes], Found | None]:
@@ -258,12 +258,13 @@ class ObjectTable:
         missing = [key for key, known in found.items() if known is None]
         if missing:
             with self.lock:
-                self.save()
-                for key, data in zip(missing, self.store.get_many([self._k + key for key in missing]), strict=True):
+                for key, data in self._stored(missing).items():
                     if key in self._early:
                         found[key] = self._early[key][1]
                     elif data is not None:
-                        found[key] = self.cache[key] = unpack_object(key, data)
+                        found[key] = unpacked = unpack_object(key, data)
+                        if self.ledger.locks.writer(key) is None:
+                            self.cache[key] = unpacked
                 make_room(self.cache, self.limit)
         return found
 
@@ -295,12 +296,7 @@ class ObjectTable:
     def load_position(self, source: Snapshot | None = None) -> StoredPosition | None:
         """What the store holds of this partition; StoreError if it cannot be read."""
         data = (source or self.store).get(self._p)
-        if data is None:
-            return None
-        try:
-            return _POSITION.decode(data)
-        except msgspec.MsgspecError as e:
-            raise StoreError(f"the local store's position cannot be read: {e}; delete the data directory") from e
+        return None if data is None else unpack_position(data)
 
     def load_outcomes(self) -> Outcomes:
         """The outcome table, oldest first."""
@@ -308,14 +304,15 @@ class ObjectTable:
         items = ((tx, lsn) for _, block in self.store.scan(self._t) for lsn, tx in _OUTCOME.iter_unpack(block))
         return Outcomes(items, position.horizon if position else b"")
 
+    def load_ledger(self, source: Snapshot | None = None) -> Ledger:
+        """Transactions over several partitions: those in doubt, and decisions."""
+        position = self.load_position(source)
+        return ledgers.load(source or self.store, self.prefix, position.settled if position else b"")
+
     def forget_outcomes(self, keep_from_lsn: int) -> list[Item]:
         """Changes that drop remembered transaction ids below an lsn; a few of them stay with later ones."""
-        drop: list[Item] = []
-        for k, block in self.store.scan(self._t):
-            if _last_lsn(block) >= keep_from_lsn:
-                break
-            drop.append((k, None))
-        return drop
+        blocks = takewhile(lambda item: _last_lsn(item[1]) < keep_from_lsn, self.store.scan(self._t))
+        return [(k, None) for k, _ in blocks]
 
     def tombstones(self, source: Snapshot | None = None) -> Iterator[tuple[int, bytes]]:
         """(lsn, index key) of remembered deletions, oldest first."""
@@ -341,20 +338,31 @@ class ObjectTable:
             yield k[PREFIX_BYTES + 1 :], v
 
     def restore(
-        self, objects: Mapping[bytes, bytes], outcomes: Sequence[tuple[bytes, int]], position: StoredPosition
+        self,
+        objects: Mapping[bytes, bytes],
+        outcomes: Sequence[tuple[bytes, int]],
+        position: StoredPosition,
+        ledger: Ledger | None = None,
     ) -> None:
         """Store a copy taken from the state topic, whole, in one step: `objects` as stored, under `k <index key>`;
         `outcomes` (id, lsn) oldest first."""
-        self.store.fill(self._restored(objects, outcomes, position))
+        self.store.fill(self._restored(objects, outcomes, position, ledger or Ledger()))
 
     def _restored(
-        self, objects: Mapping[bytes, bytes], outcomes: Sequence[tuple[bytes, int]], position: StoredPosition
+        self,
+        objects: Mapping[bytes, bytes],
+        outcomes: Sequence[tuple[bytes, int]],
+        position: StoredPosition,
+        ledger: Ledger,
     ) -> Iterator[tuple[bytes, bytes]]:
         """All its items, ascending. A restore runs at this speed."""
         prefix = self.prefix
         for key in sorted(objects):
             yield prefix + key, objects[key]
+        decided, undecided = ledgers.all_items(prefix, ledger)
+        yield from decided
         yield self._p, msgspec.msgpack.encode(position)
+        yield from undecided
         for at in range(0, len(outcomes), _OUTCOMES_EACH):
             block = b"".join([_OUTCOME.pack(lsn, tx) for tx, lsn in outcomes[at : at + _OUTCOMES_EACH]])
             yield self._t + block[: _LSN.size], block

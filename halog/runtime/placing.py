@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -35,7 +36,7 @@ NEVER = 1 << 62
 """An end no log reaches: a copy that is not to be loaded waits for it."""
 
 REBUILD_S = 0.2
-"""Before a copy is rebuilt, and between attempts."""
+"""Before a copy is rebuilt, or opened again, and between attempts."""
 
 _KEPT = CLAIMANT | {Role.FAILED}
 """What a copy does that is not let go of now: it is about to lead, or its rebuild decides what becomes of it."""
@@ -58,6 +59,8 @@ class Placing:
         self._stirred, self._begun = threading.Event(), threading.Event()
         self._lost_at: dict[str, int] = {}
         """Partition → the offset its copy was rebuilt for last."""
+        self._let_go_at: dict[str, float] = {}
+        """Partition → when its copy was dropped, because it moved away."""
         self._rebuilt: set[str] = set()
         """Partitions whose copy is being rebuilt, on a thread of its own."""
 
@@ -99,11 +102,15 @@ class Placing:
         for name, (version, table) in list(host.router.tables.items()):
             copy = host.copies.get(name)
             if is_host(table, host.me.node):
-                if copy is None and name not in self._rebuilt:
+                if copy is None and name not in self._rebuilt and self._is_quiet(name):
                     missing.append((version, table))
             elif copy is not None:
                 self._let_go(copy, version)
         self._open_all(missing)
+
+    def _is_quiet(self, name: str) -> bool:
+        """Nobody handles what was read for a copy dropped before: a new one of the partition may follow the log."""
+        return time.monotonic() - self._let_go_at.get(name, -REBUILD_S) >= REBUILD_S
 
     # --- one of them ---
 
@@ -159,6 +166,7 @@ class Placing:
             copy.objects.drop()
         copy.leave()
         self._lost_at.pop(copy.name, None)
+        self._let_go_at[copy.name] = time.monotonic()
         logger.info("partition %s: hosted here no more; its copy is deleted", copy.name)
 
     # --- one that cannot go on ---

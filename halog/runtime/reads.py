@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 
 from halog.backend import Found, Invocation, Invoked, Lag
 from halog.core import events as ev
@@ -64,11 +65,17 @@ class Reads:
         self, partition: str, keys: Sequence[bytes], *, settled: int = 0, least: int = 0
     ) -> Sequence[Found | None]:
         """See Backend."""
+        return self._asker.patiently(lambda: self._fetch(partition, keys, settled, least))
+
+    def _fetch(self, partition: str, keys: Sequence[bytes], settled: int, least: int) -> Sequence[Found | None]:
         while True:
             copy = self._serving(partition, least)
             if copy is not None:
                 copy.wait_for(settled, WAIT_S)  # if its epoch has ended it never comes; reads are checked at the commit
-                return [copy.objects.find(k) for k in keys]
+                copy.wait_free(keys, self._asker.locked_s)
+                if copy.serving:
+                    return [copy.objects.find(k) for k in keys]
+                continue
             reply = self._asker.ask(partition, frames.Fetch(partition, list(keys), settled, least))
             if reply is not None:
                 assert isinstance(reply, frames.Objects)
@@ -90,12 +97,12 @@ class Reads:
             if reply is not None:
                 return reply.items if isinstance(reply, frames.Objects) else None
 
-    def fetch_local(self, partition: str, keys: Sequence[bytes]) -> tuple[Sequence[Found | None], Lag] | None:
+    def fetch_local(
+        self, partition: str, keys: Sequence[bytes], *, after: int = 0
+    ) -> tuple[Sequence[Found | None], Lag] | None:
         """See Backend."""
-        copy = self._asker.copies.get(partition)
-        if copy is None or copy.error is not None or self._asker.router.offline():
-            return None
-        return [copy.objects.find(k) for k in keys], copy.lag()
+        copy = self._complete(partition, tuple(keys), after)
+        return None if copy is None else ([copy.objects.find(k) for k in keys], copy.lag())
 
     def scan(self, partition: str, prefix: bytes, *, least: int = 0) -> Iterator[Found]:
         """See Backend."""
@@ -103,9 +110,11 @@ class Reads:
         while True:
             copy = self._serving(partition, least)
             if copy is not None:
+                copy.wait_free((prefix,), self._asker.locked_s, prefixes=True)
                 yield from copy.objects.scan(prefix, after)
                 return
-            reply = self._asker.ask(partition, frames.Scan(partition, prefix, after, SCAN_PAGE, False, least))
+            page = frames.Scan(partition, prefix, after, SCAN_PAGE, False, least)
+            reply = self._asker.patiently(partial(self._asker.ask, partition, page))
             if reply is None:
                 continue
             assert isinstance(reply, frames.Objects)
@@ -116,25 +125,38 @@ class Reads:
             if not is_full(len(reply.items), sum(len(f.value) for f in reply.items if f is not None), SCAN_PAGE):
                 return
 
-    def scan_local(self, partition: str, prefix: bytes) -> Iterator[Found] | None:
+    def scan_local(self, partition: str, prefix: bytes, *, after: int = 0) -> Iterator[Found] | None:
         """See Backend."""
-        copy = self._asker.copies.get(partition)
-        gone = copy is None or copy.error is not None or self._asker.router.offline()
-        return None if copy is None or gone else copy.objects.scan(prefix)
+        copy = self._complete(partition, (prefix,), after)
+        return None if copy is None else copy.objects.scan(prefix)
+
+    def _complete(self, partition: str, keys: tuple[bytes, ...], after: int) -> Copy | None:
+        """This node's copy, if it may be read and once it has `after`, and shows what became by then of the objects
+        under `keys`, or prefixes of keys. DeadlineError."""
+        copy = self._asker.readable(partition)
+        if copy is not None and not copy.wait_for(after, self._asker.call_s):
+            raise self._late(copy, after)
+        limit_s = self._asker.call_s
+        if copy is not None and after and not copy.wait_decided(keys, after, limit_s):
+            said = f"what would change these objects of {copy.name} was not decided within {limit_s:g} s"
+            raise DeadlineError(said, partition=copy.name, lsn=after)
+        return copy
+
+    def _late(self, copy: Copy, lsn: int) -> DeadlineError:
+        at = f"this node's copy of {copy.name} is at lsn {copy.core.chain.state.lsn}"
+        said = f"{at}, and did not reach lsn {lsn} within {self._asker.call_s:g} s"
+        return DeadlineError(said, partition=copy.name, lsn=lsn)
 
     # --- positions ---
 
-    def reach(self, partition: str, lsn: int, *, local: bool) -> None:
+    def reach(self, partition: str, lsn: int) -> None:
         """See Backend."""
-        copy, limit_s = self._asker.copies.get(partition), self._asker.call_s
-        here = copy is not None and copy.error is None and not self._asker.router.offline()
-        if copy is not None and here and (local or copy.serving):
-            if not copy.wait_for(lsn, limit_s):
-                at = f"this node's copy of {partition} is at lsn {copy.core.chain.state.lsn}"
-                said = f"{at}, and did not reach lsn {lsn} within {limit_s:g} s"
-                raise DeadlineError(said, partition=partition, lsn=lsn)
-        elif self._asker.ask(partition, frames.Reach(partition, lsn)) is None:
-            self.reach(partition, lsn, local=local)
+        while True:
+            copy = self._asker.serving(partition)
+            if copy is not None and not copy.wait_for(lsn, self._asker.call_s):
+                raise self._late(copy, lsn)
+            if copy is not None or self._asker.ask(partition, frames.Reach(partition, lsn)) is not None:
+                return
 
     def barrier(self, partition: str) -> int:
         """See Backend."""
@@ -174,14 +196,17 @@ class Reads:
 
     # --- checks and calls ---
 
-    def validate(self, partition: str, reads: Collection[tuple[bytes, int]]) -> None:
+    def validate(self, partition: str, reads: Collection[tuple[bytes, int]], *, least: int = 0) -> None:
         """See Backend."""
+        self._asker.patiently(lambda: self._validate(partition, reads, least))
+
+    def _validate(self, partition: str, reads: Collection[tuple[bytes, int]], least: int) -> None:
         while True:
-            copy = self._asker.serving(partition)
+            copy = self._serving(partition, least)
             if copy is not None:
                 copy.validate(reads)
                 return
-            if self._asker.ask(partition, frames.Validate(partition, list(reads))) is not None:
+            if self._asker.ask(partition, frames.Validate(partition, list(reads), least)) is not None:
                 return
 
     def invoke(self, partition: str, invocation: Invocation) -> Invoked:

@@ -13,6 +13,8 @@ def to_error(result: ev.Result, partition: str) -> errors.HalogError:
     match result:
         case ev.Conflicted(key=key, expected=expected, found=found, settled=settled):
             return _conflict(partition, key, expected, found, settled)
+        case ev.Locked() | ev.Otherwise():
+            return _in_doubt(partition, result)
         case ev.Duplicated(key=key):
             return errors.DuplicateKeyError(f"an object with this key exists in {partition}", key=key)
         case ev.TooLarge(size=size, limit=limit):
@@ -38,10 +40,23 @@ def to_error(result: ev.Result, partition: str) -> errors.HalogError:
                 expired=True,
                 horizon=int.from_bytes(horizon, "big"),
             )
-        case ev.Unknown(why=why):
-            return errors.OutcomeUnknownError(f"commit in {partition} unsettled: {why}", partition=partition)
         case _:
-            return errors.OutcomeUnknownError(f"unexpected result {result!r}", partition=partition)
+            why = result.why if isinstance(result, ev.Unknown) else f"unexpected result {result!r}"
+            return errors.OutcomeUnknownError(f"commit in {partition} unsettled: {why}", partition=partition)
+
+
+def _in_doubt(partition: str, result: ev.Locked | ev.Otherwise) -> errors.ConflictError:
+    if isinstance(result, ev.Otherwise):
+        return errors.ConflictError(
+            f"the transaction took too long, and was given up in {partition}; run it again", settled_lsn=0
+        )
+    return errors.LockedError(
+        f"an object in {partition} is held by transaction {result.tx.hex()}, which is not decided yet; run the "
+        "transaction again (`halog txn list`)",
+        key=result.key,
+        tx=result.tx.hex(),
+        settled_lsn=0,
+    )
 
 
 def no_quorum(node: str, why: str) -> errors.ZoneQuorumError:
@@ -52,8 +67,15 @@ def no_quorum(node: str, why: str) -> errors.ZoneQuorumError:
 def perhaps_done(partition: str, error: errors.HalogError) -> errors.OutcomeUnknownError:
     """An earlier attempt went out, and the node that is asked now does nothing."""
     return errors.OutcomeUnknownError(
-        f"commit in {partition} unsettled: it was under way when there was a quorum; now {error.message}",
+        f"commit in {partition} unsettled: it was under way before, and now {error.message}",
         partition=partition,
+    )
+
+
+def closed_meanwhile(partition: str) -> errors.OutcomeUnknownError:
+    """An earlier attempt went out, and there will be no other."""
+    return errors.OutcomeUnknownError(
+        f"commit in {partition} unsettled: the node was closed while it was under way", partition=partition
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from halog.core.table import PartitionTable
 from halog.errors import (
     AvailabilityError,
+    ClosedError,
     DeadlineError,
     HalogError,
     NotActiveError,
@@ -25,7 +26,7 @@ from halog.ports import Channel
 from halog.runtime import frames
 from halog.runtime.failures import from_frame
 from halog.runtime.members import NodeInfo
-from halog.runtime.results import no_quorum, perhaps_done
+from halog.runtime.results import closed_meanwhile, no_quorum, perhaps_done
 
 RETRY_S = 0.01
 """Pause between attempts when nothing tells us of a change: an election takes a few tens of ms."""
@@ -91,7 +92,8 @@ class Router:
 
     def ask(self, partition: str, frame: frames.Request, deadline_s: float, local: Callable[[], bool]) -> frames.Reply:
         """Send `frame` to the active node until one answers it; raises what the node answered, or when time is up.
-        Raises LocalError as soon as `local()` says this very node is active."""
+        Raises LocalError as soon as `local()` says this very node is active; OutcomeUnknownError if an earlier attempt
+        may have been acted on and there will be no other, because the node is closed."""
         until = time.monotonic() + deadline_s
         hint: str | None = None
         unknown: HalogError | None = None
@@ -113,13 +115,20 @@ class Router:
                 hint, unknown = None, e
             except ZoneQuorumError as e:
                 hint, refused = None, self._refused(partition, refused, e, unknown)
-            except (UnreachableError, DeadlineError) as e:
-                hint = None
-                unknown = e if e.evidence.get("sent", True) else unknown
+            except (UnreachableError, DeadlineError, ClosedError) as e:
+                hint, unknown = None, self._unanswered(partition, e, unknown)
             if time.monotonic() >= until:
                 raise self._too_late(partition, deadline_s, unknown)
             if hint is None:
                 self._pause(partition, seen, until)
+
+    def _unanswered(self, partition: str, error: HalogError, unknown: HalogError | None) -> HalogError | None:
+        """Why it may have been acted on, if so. Raises if there will be no other attempt."""
+        if not isinstance(error, ClosedError):
+            return error if error.evidence.get("sent", True) else unknown
+        if unknown is None:
+            raise error
+        raise closed_meanwhile(partition) from error
 
     def _check_online(self, partition: str, unknown: HalogError | None) -> None:
         if why := self.offline():
@@ -143,7 +152,7 @@ class Router:
 
     def _current(self, partition: str, frame: frames.Request) -> frames.Request:
         """A commit says what its sender knows: an active node that was replaced must not judge a second attempt."""
-        if isinstance(frame, frames.Submit):
+        if isinstance(frame, frames.Submit | frames.Prepare):
             frame.epoch = self.epoch(partition)
         return frame
 

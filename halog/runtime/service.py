@@ -16,7 +16,7 @@ from halog.core import events as ev
 from halog.core.ids import Member
 from halog.errors import FrameError, HalogError, NotActiveError, RefusedError, UnreachableError
 from halog.ports import Peer
-from halog.runtime import frames
+from halog.runtime import ballots, frames
 from halog.runtime.copy import Copy
 from halog.runtime.failures import to_frame
 from halog.runtime.results import no_quorum, to_error
@@ -62,6 +62,9 @@ class Service:
             frames.Leased: self._leased,
             frames.Scan: self._scan,
             frames.Submit: self._submit,
+            frames.Prepare: self._prepare,
+            frames.Decide: self._decide,
+            frames.Votes: self._votes,
             frames.Validate: self._validate,
             frames.Reach: self._reach,
             frames.Barrier: self._barrier,
@@ -167,6 +170,7 @@ class Service:
         assert isinstance(r, frames.Fetch)
         copy = self._active(r.partition, r.least)
         copy.wait_for(r.settled, WAIT_S)
+        copy.wait_free(r.keys, WAIT_S)
         items = [copy.objects.find(k) for k in r.keys]
         self._active(r.partition)
         return frames.Objects(items)
@@ -185,9 +189,7 @@ class Service:
     def _barrier(self, peer: Peer, r: object) -> None:
         assert isinstance(r, frames.Barrier)
         copy = self._active(r.partition)
-        tag = copy.barrier(lambda result: _send(peer, _outcome(result, r.partition)))
-        if self.host is not None:
-            self.host.deliveries.follow(copy, tag, lambda: False, time.monotonic() + WAIT_S)
+        self._follow(copy, copy.barrier(lambda result: _send(peer, _outcome(result, r.partition))))
 
     def _scan(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.Scan)
@@ -196,18 +198,42 @@ class Service:
             copy = self.host.copies[r.partition]
         else:
             copy = self._active(r.partition, r.least)
+            copy.wait_free((r.prefix,), WAIT_S, prefixes=True)
         return frames.Objects(_page(copy.objects.scan(r.prefix, r.after), r.limit))
 
     def _submit(self, peer: Peer, r: object) -> None:
         assert isinstance(r, frames.Submit)
         copy = self._active(r.partition)
         tag = copy.submit(r.tx, r.work, lambda result: _send(peer, _outcome(result, r.partition)), r.epoch)
+        self._follow(copy, tag)
+
+    def _prepare(self, peer: Peer, r: object) -> None:
+        assert isinstance(r, frames.Prepare)
+        copy = self._active(r.partition)
+        self._follow(copy, ballots.prepare(copy, r, lambda result: _send(peer, _outcome(result, r.partition))))
+
+    def _decide(self, peer: Peer, r: object) -> None:
+        assert isinstance(r, frames.Decide)
+        copy = self._active(r.partition)
+
+        def answer(result: ev.Result) -> None:
+            how = ballots.stands(result, commit=r.commit)
+            said = None if how is None else frames.OutcomeIs(how, ballots.lsn_of(result))
+            _send(peer, said or to_frame(to_error(result, r.partition)))
+
+        self._follow(copy, ballots.decide(copy, r, answer))
+
+    def _votes(self, peer: Peer, r: object) -> frames.Reply:
+        assert isinstance(r, frames.Votes)
+        return ballots.votes(self._active(r.partition), r)
+
+    def _follow(self, copy: Copy, tag: int) -> None:
         if self.host is not None:
             self.host.deliveries.follow(copy, tag, lambda: False, time.monotonic() + WAIT_S)
 
     def _validate(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.Validate)
-        self._active(r.partition).validate(r.reads)
+        self._active(r.partition, r.least).validate(r.reads)
         return frames.Valid()
 
     def _invoke(self, peer: Peer, r: object) -> frames.Reply:

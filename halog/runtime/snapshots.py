@@ -3,6 +3,7 @@
 One compacted partition beside each log partition. Keys:
     k <index key>  an object as stored (no value: deleted), header `lsn`
     t <block>      transaction ids of 1,000 consecutive lsns: (lsn, id) pairs
+    l <lsn> <n>    of the ledger at the marker of that lsn (`halog.runtime.ledger_rows`)
     p              the marker: everything up to its position is in the topic
 
 The active copy writes what changed since its last marker in short Kafka transactions, reads it back `read_committed`,
@@ -28,11 +29,12 @@ from typing import NamedTuple
 import msgspec
 
 from halog.core.chain import ChainState
+from halog.core.ledger import Ledger
 from halog.core.outcomes import KEEP, Outcomes
 from halog.core.table import PartitionTable
 from halog.errors import HalogError, LogError, RefusedError
 from halog.ports import Coordinator, Log, LogTransaction, Snapshot, TopicPartition, UnknownResult, Versioned
-from halog.runtime import retention
+from halog.runtime import ledger_rows, retention
 from halog.runtime.copy import Copy
 from halog.runtime.objects import Item, StoredPosition
 
@@ -48,6 +50,9 @@ FORMAT = 2
 """Of the state topic's records. In 1 (which no marker and no mark names) objects stood under their references. What
 another format's snapshot holds is not read: it would be a copy that misses objects, and nobody would know."""
 
+WITH_LEDGER = 3
+"""The same with rows of the ledger, which a halog that reads only 2 would miss. Written only where there are any."""
+
 MARKER = b"p"
 _OBJECT = ord("k")
 _PAIR = struct.Struct(">Q16s")
@@ -61,6 +66,8 @@ class Marker(msgspec.Struct, frozen=True):
 
     position: StoredPosition
     format: int = 1
+    rows: int = 0
+    """How many rows of the ledger go with it; only in format 3."""
 
 
 class _Format(msgspec.Struct, frozen=True):
@@ -88,6 +95,8 @@ class Known(NamedTuple):
     """Where the state topic ended behind it: a topic that is shorter was created again, and holds nothing of it."""
     at: float
     """When it was taken or read, in monotonic seconds."""
+    rows: int = 0
+    """Of its ledger."""
 
 
 class Snapshots:
@@ -139,8 +148,8 @@ class Snapshots:
         known = self._marked.get(copy.name)
         if known is None:
             found = self._read_mark(copy)
-            lsn, end = (0, 0) if found is None else _numbers(found.data)
-            known = self._marked[copy.name] = Known(lsn, end, time.monotonic())
+            lsn, end, rows = (0, 0, 0) if found is None else _numbers(found.data)
+            known = self._marked[copy.name] = Known(lsn, end, time.monotonic(), rows)
         return known
 
     def _since(self, copy: Copy) -> int:
@@ -164,18 +173,18 @@ class Snapshots:
         with copy.lock:
             copy.objects.save()
             view = copy.node.store.snapshot()
-            position = copy.objects.load_position(view)
             dirty, copy.objects.dirty = copy.objects.dirty, set()
-        if position is None:
-            return
         try:
+            position, ledger = copy.objects.load_position(view), copy.objects.load_ledger(view)
+            if position is None:
+                return
             self._check_epoch(copy, position)
             self._write(copy, self._changes(copy, view, dirty, since))
-            self._mark(copy, position, since)
+            self._mark(copy, position, since, ledger)
         except BaseException:
             copy.objects.dirty = None
             raise
-        self._trim(copy, position)
+        self._trim(copy, position, ledger)
         copy.node.store.write(self._forget(copy, position))
 
     def _forget(self, copy: Copy, position: StoredPosition) -> list[Item]:
@@ -239,25 +248,35 @@ class Snapshots:
             if any(key not in seen or seen[key] != value for key, value, _ in chunk):
                 raise LogError(f"the state topic of {copy.name} does not hold what was committed to it")
 
-    def _mark(self, copy: Copy, position: StoredPosition, since: int) -> None:
+    def _mark(self, copy: Copy, position: StoredPosition, since: int, ledger: Ledger) -> None:
         tp = self._tp(copy)
-        data = msgspec.msgpack.encode(Marker(position, FORMAT))
+        lsn, rows, last = position.state.lsn, ledger_rows.rows(ledger), self._known_marker(copy)
+        self._write(copy, ledger_rows.keyed(lsn, rows))
+        form = WITH_LEDGER if rows else FORMAT
+        data = msgspec.msgpack.encode(Marker(position, form, len(rows)))
         start = self.log.bounds(tp)[1]
         self._writer(copy).write(tp, [(MARKER, data, {}), *self._expired_blocks(since, position.state.lsn)])
         if not any(key == MARKER and value == data for key, value in self.log.read_keyed(tp, start)):
             raise RefusedError(f"the marker of {copy.name} was not committed")
         end = self.log.bounds(tp)[1]
-        mark = f"{position.state.lsn} {position.next_offset} {end} {FORMAT}".encode()
+        mark = f"{lsn} {position.next_offset} {end} {form}{f' {len(rows)}' if rows else ''}".encode()
         found = self._read_mark(copy)
         if found is None:
             self.coordinator.create(self._path(copy), mark)
         elif not since or int(found.data.split()[0]) < position.state.lsn:
             self.coordinator.set(self._path(copy), mark, found.version)
-        self._marked[copy.name] = Known(position.state.lsn, end, time.monotonic())
+        self._marked[copy.name] = Known(lsn, end, time.monotonic(), len(rows))
+        if last.rows and last.lsn != lsn:
+            self._write(copy, ledger_rows.gone(last.lsn, last.rows))
 
-    def _trim(self, copy: Copy, position: StoredPosition) -> None:
-        """Delete log behind the marker, a margin, and whatever a registered holder still needs."""
-        first, wanted = self.log.bounds(copy.tp)[0], position.next_offset - self.policy.keep_records
+    def _trim(self, copy: Copy, position: StoredPosition, ledger: Ledger) -> None:
+        """Delete log behind the marker, a margin, what is in doubt at the marker or decided and not confirmed by all
+        participants, and whatever a registered holder still needs."""
+        leading = copy.core.leading
+        open_ = [u.offset for u in ledger.undecided.values()]
+        open_ += [d.offset for tx, d in ledger.decided.items() if leading is None or tx in leading.votes.unconfirmed]
+        first = self.log.bounds(copy.tp)[0]
+        wanted = min([position.next_offset - self.policy.keep_records, *open_])
         if wanted > first:
             before = retention.allowed(self.coordinator, copy.name, wanted)
             if before > first:
@@ -279,8 +298,9 @@ class Snapshots:
         start, _ = self.log.bounds(copy.tp)
         latest = dict(self.log.read_keyed(tp))
         marker = latest.pop(MARKER, None)
-        position = None if marker is None else marked_position(marker)
-        if position is None or position.state.log_id != empty.log_id:
+        marked = None if marker is None else read_marker(marker)
+        position = None if marked is None else marked.position
+        if marked is None or position is None or position.state.log_id != empty.log_id:
             if start > 0:
                 raise LogError(
                     f"the log of {copy.name} begins at offset {start} and no snapshot covers what is missing, or "
@@ -294,7 +314,8 @@ class Snapshots:
         ids = {lsn: tx for block in blocks for lsn, tx in _PAIR.iter_unpack(block)}
         kept = [(tx, lsn) for lsn, tx in sorted(ids.items()) if lsn <= position.state.lsn][-KEEP:]
         objects = {key: value for key, value in latest.items() if value and key[0] == _OBJECT}
-        copy.objects.restore(objects, kept, position)
+        ledger = ledger_rows.restored(latest, position.state.lsn, marked.rows, position.settled)
+        copy.objects.restore(objects, kept, position, ledger)
         return position.state, position.next_offset, Outcomes(kept, position.horizon), position.last_offset
 
     def close(self) -> None:
@@ -306,17 +327,23 @@ class Snapshots:
 
 def marked_position(marker: bytes) -> StoredPosition | None:
     """What a marker in the state topic says; None if its topic is of another format."""
-    if _FORMAT.decode(marker).format != FORMAT:
-        return None
-    return _MARKER.decode(marker).position
+    marked = read_marker(marker)
+    return None if marked is None else marked.position
 
 
-def _numbers(mark: bytes) -> tuple[int, int]:
-    """(lsn, end) of a mark; zeros for one that names no format, or another: everything is written anew."""
+def read_marker(data: bytes) -> Marker | None:
+    """None if its topic is of another format."""
+    return _MARKER.decode(data) if _FORMAT.decode(data).format in (FORMAT, WITH_LEDGER) else None
+
+
+def _numbers(mark: bytes) -> tuple[int, int, int]:
+    """(lsn, end, rows) of a mark; zeros for one that names no format, or another: everything is written anew."""
     fields = mark.split()
-    if len(fields) != 4 or fields[3] != b"%d" % FORMAT:
-        return 0, 0
-    return int(fields[0]), int(fields[2])
+    if len(fields) == 4 and fields[3] == b"%d" % FORMAT:
+        return int(fields[0]), int(fields[2]), 0
+    if len(fields) == 5 and fields[3] == b"%d" % WITH_LEDGER:
+        return int(fields[0]), int(fields[2]), int(fields[4])
+    return 0, 0, 0
 
 
 def _lsn(stored: bytes) -> int:

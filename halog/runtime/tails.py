@@ -1,9 +1,10 @@
 """Two tails of the log for one node: one that is told of every entry at once, one that is told every few ms.
 
-Copies that commits or elections may wait for follow the prompt one. A copy that is an async replica follows the patient
-one: told of every entry, it would take half the CPU of the commit it is told of, on a small machine from that very
-commit. `place` moves a copy when the node list changes its kind; both tails hand over contiguous runs from its next
-offset on, and a copy skips what it has: a move can neither leave a hole nor apply twice. This module decides nothing.
+Copies that commits or elections may wait for follow the prompt one. An async replica follows the patient one, and so
+does a sync replica while it is pushed to (decision 7): told of every entry, it would take half the CPU of the commit it
+is told of, on a small machine from that very commit. `place` moves a copy when that changes, `hurry` one that stands
+for election; both tails hand over contiguous runs from its next offset on, and a copy skips what it has: a move can
+neither leave a hole nor apply twice. This module decides nothing.
 """
 
 from __future__ import annotations
@@ -40,6 +41,13 @@ class Tails:
             self._patiently.discard(tp)
             self.patient.unfollow(tp)
 
+    def hurry(self, copy: Copy) -> None:
+        """It stands for election: its own first records are awaited next. With the copy's lock held."""
+        with self._lock:
+            if copy.tp in self._patiently:
+                self._leave(copy.tp)
+                self.prompt.follow(copy.tp, copy.core.next_offset)
+
     def place(self, copy: Copy) -> None:
         """Have the copy told at the pace it needs now; called every tick. An election goes on as it began."""
         if self._fits(copy):
@@ -48,7 +56,7 @@ class Tails:
             if self._fits(copy):
                 return
             at = copy.core.next_offset
-            if copy.core.following.is_async:
+            if copy.core.following.is_patient:
                 self.prompt.unfollow(copy.tp)
                 self._patiently.add(copy.tp)
                 self.patient.follow(copy.tp, at)
@@ -58,7 +66,9 @@ class Tails:
 
     def _fits(self, copy: Copy) -> bool:
         core = copy.core
-        return copy.ended or core.role is not Role.FOLLOWING or core.following.is_async is (copy.tp in self._patiently)
+        return (
+            copy.ended or core.role is not Role.FOLLOWING or core.following.is_patient is (copy.tp in self._patiently)
+        )
 
     def close(self) -> None:
         """Close both."""

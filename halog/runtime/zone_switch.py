@@ -26,12 +26,13 @@ class ZoneSwitch(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self)
 
     @staticmethod
-    def from_bytes(data: bytes) -> ZoneSwitch:
-        """Decode; fields of newer versions are passed over. CoordinatorError for anything else."""
+    def from_bytes(zone: str, data: bytes) -> ZoneSwitch:
+        """Decode what stands for `zone`; fields of newer versions are passed over. CoordinatorError for anything
+        else."""
         try:
             return msgspec.json.decode(data, type=ZoneSwitch)
         except msgspec.MsgspecError as e:
-            raise CoordinatorError(f"a znode below zones/ holds no switch: {e}") from e
+            raise CoordinatorError(f"znode {path_of(zone)} holds no switch: {e}") from e
 
 
 def path_of(zone: str) -> str:
@@ -42,7 +43,7 @@ def path_of(zone: str) -> str:
 def read_switch(coordinator: Coordinator, zone: str) -> ZoneSwitch:
     """As it stands now."""
     found = coordinator.get(path_of(zone))
-    return ZoneSwitch() if found is None else ZoneSwitch.from_bytes(found.data)
+    return ZoneSwitch() if found is None else ZoneSwitch.from_bytes(zone, found.data)
 
 
 def set_switch(coordinator: Coordinator, zone: str, switch: ZoneSwitch) -> ZoneSwitch:
@@ -50,7 +51,7 @@ def set_switch(coordinator: Coordinator, zone: str, switch: ZoneSwitch) -> ZoneS
     path = path_of(zone)
     for _ in range(ATTEMPTS):
         found = coordinator.get(path)
-        known = ZoneSwitch() if found is None else ZoneSwitch.from_bytes(found.data)
+        known = ZoneSwitch() if found is None else ZoneSwitch.from_bytes(zone, found.data)
         if known.off == switch.off:
             return known
         try:

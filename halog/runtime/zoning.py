@@ -128,7 +128,7 @@ class Zoning:
         s = self._standings[name]
         was = s.switch.off
         try:
-            s.switch = ZoneSwitch() if found is None else ZoneSwitch.from_bytes(found.data)
+            s.switch = ZoneSwitch() if found is None else ZoneSwitch.from_bytes(name, found.data)
         except CoordinatorError as e:
             logger.error("zone %s: its quorum stays %s: %s", name, "off" if was else "on", e)
             return

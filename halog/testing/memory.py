@@ -12,7 +12,8 @@ import itertools
 import threading
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -21,9 +22,11 @@ from halog.core import events as ev, records
 from halog.core.chain import Chain, ChainState
 from halog.core.durability import Durability, why_not
 from halog.core.ids import ABSENT, EpochId, Reference, location_code
+from halog.core.ledger import Applied, Decided, Ledger
 from halog.core.outcomes import Outcomes
 from halog.core.settings import Settings
 from halog.core.table import PartitionTable
+from halog.core.voting import Voting
 from halog.core.writer import Writer
 from halog.errors import ConflictError, HalogError, UnreachableError
 from halog.runtime.results import to_error
@@ -49,6 +52,7 @@ class MemoryPartition:
         self._writer = Writer(
             Chain(ChainState(_LOG_ID, "memory", _EPOCH, opened=True, led=1)), Outcomes(), settings, 0, 0
         )
+        self._votes = Voting(self._writer, Ledger(), name, 0)
 
     def submit(self, tx: bytes, work: Work) -> int:
         """Commit; the lsn, or the error the real thing would raise."""
@@ -60,6 +64,27 @@ class MemoryPartition:
             out: list[ev.Effect] = []
             self._writer.submit(ev.Submitted(0, tx, work.reads, changes, self.versions(keys)), 0, out)
             result = self._perform(out)
+        if isinstance(result, ev.Happened):
+            return result.lsn
+        raise to_error(result, self.name)
+
+    def prepare(self, tx: bytes, participants: tuple[str, ...], work: Work) -> int:
+        """Vote on a part of a transaction over several partitions; the lsn, or the error."""
+        with self.lock:
+            changes = [records.Change(w.op, w.ref, w.key, w.value, w.replaced) for w in work.writes]
+            found = self.versions({k for k, _ in work.reads} | {c.key for c in changes})
+            asked = ev.PrepareAsked(0, tx, participants[0], participants, b"", work.reads, changes, found)
+            return self._vote(asked)
+
+    def decide(self, tx: bytes, first: str, *, commit: bool) -> int:
+        """What was prepared happens, or does not."""
+        with self.lock:
+            return self._vote(ev.DecideAsked(1, tx, commit, first == self.name))
+
+    def _vote(self, asked: ev.PrepareAsked | ev.DecideAsked) -> int:
+        out: list[ev.Effect] = []
+        self._votes.asked(msgspec.structs.replace(asked, token=1), 0, out)
+        result = self._perform(out)
         if isinstance(result, ev.Happened):
             return result.lsn
         raise to_error(result, self.name)
@@ -91,12 +116,16 @@ class MemoryPartition:
                     self._apply(accepted[0])
                 case ev.Reply(result=result):
                     return result
+                case ev.Spread():
+                    pass
                 case _:
                     raise AssertionError(effect)
         raise AssertionError("the writer gave no answer")
 
-    def _apply(self, record: records.Record) -> None:
-        assert isinstance(record, records.Commit)
+    def _apply(self, meant: Applied) -> None:
+        record = meant.commit if isinstance(meant, Decided) else meant
+        if not isinstance(record, records.Commit):
+            return
         for states in self.states:
             states.pop(self.name, None)
         for c in record.changes:
@@ -192,12 +221,14 @@ class MemoryBackend:
         """See Backend: nobody else could be active."""
         return self.fetch(partition, keys)
 
-    def fetch_local(self, partition: str, keys: Sequence[bytes]) -> tuple[Sequence[Found | None], Lag] | None:
+    def fetch_local(
+        self, partition: str, keys: Sequence[bytes], *, after: int = 0
+    ) -> tuple[Sequence[Found | None], Lag] | None:
         """See Backend."""
         objects = self.cluster.partitions[partition].objects
         return [objects.get(k) for k in keys], Lag(0, 0.0)
 
-    def reach(self, partition: str, lsn: int, *, local: bool) -> None:
+    def reach(self, partition: str, lsn: int) -> None:
         """See Backend: everything is everywhere at once."""
 
     def barrier(self, partition: str) -> int:
@@ -209,7 +240,7 @@ class MemoryBackend:
         found = sorted(self._at(partition).objects.items())
         return (f for k, f in found if k.startswith(prefix))
 
-    def scan_local(self, partition: str, prefix: bytes) -> Iterator[Found] | None:
+    def scan_local(self, partition: str, prefix: bytes, *, after: int = 0) -> Iterator[Found] | None:
         """See Backend."""
         return self.scan(partition, prefix)
 
@@ -218,6 +249,23 @@ class MemoryBackend:
         if self.before_commit is not None:
             self.before_commit(partition, work)
         return self._at(partition).submit(tx, work)
+
+    def commit_over(self, tx: bytes, works: Mapping[str, Work]) -> Mapping[str, int]:
+        """See Backend."""
+        participants = tuple(sorted(works))
+        done: dict[str, int] = {}
+        for name in participants:
+            if self.before_commit is not None:
+                self.before_commit(name, works[name])
+            try:
+                done[name] = self._at(name).prepare(tx, participants, works[name])
+            except HalogError as error:
+                error.evidence.setdefault("partition", name)
+                for prepared in (participants[0], *done):
+                    with suppress(HalogError):
+                        self.cluster.partitions[prepared].decide(tx, participants[0], commit=False)
+                raise
+        return {name: self._at(name).decide(tx, participants[0], commit=True) for name in participants}
 
     def begin_commit(self, partition: str, tx: bytes, work: Work, done: Callable[[int | None], bool]) -> bool:
         """See Backend."""
@@ -240,7 +288,7 @@ class MemoryBackend:
         else:
             done(lsn)
 
-    def validate(self, partition: str, reads: Collection[tuple[bytes, int]]) -> None:
+    def validate(self, partition: str, reads: Collection[tuple[bytes, int]], *, least: int = 0) -> None:
         """See Backend."""
         at = self._at(partition)
         now = at.versions({k for k, _ in reads})

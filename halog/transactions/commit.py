@@ -1,9 +1,9 @@
-"""The end of a transaction: check what was read, or present all changes to the active node once.
+"""The end of a transaction: check what was read, or present all changes to the active nodes once.
 
 Never decides a conflict and never retries. The theory: nothing read twice is checked (one object is always a
 snapshot); several objects read and nothing changed: their versions are validated; changes: one `Work`, whose
-acceptance is the commit. Whatever is raised before the backend's `commit` returns means nothing happened, except
-OutcomeUnknownError.
+acceptance is the commit, or one for each partition, which happen together (D4). Whatever is raised before the
+backend's `commit` returns means nothing happened, except OutcomeUnknownError.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class Presented(NamedTuple):
     work: Work
     after: Sequence[tuple[bytes, Image]]
     """What changed objects will be then, taken together with their bytes: who assigns to them later changes nothing."""
+    works: Mapping[str, Work] | None = None
+    """By partition, if there is more than one; `work` is all of it then."""
 
 
 def commit(tx: Transaction) -> None:
@@ -70,14 +72,20 @@ def prepare(tx: Transaction) -> Presented | None:
 def finish(tx: Transaction, presented: Presented) -> None:
     """Present it until it has happened, or has not."""
     assert tx.id is not None
+    lsns: Mapping[str, int] | None = None
     try:
-        lsn = tx.backend.commit(presented.partition, tx.id, presented.work)
+        if presented.works is None:
+            lsn = tx.backend.commit(presented.partition, tx.id, presented.work)
+        else:
+            lsns = tx.backend.commit_over(tx.id, presented.works)
+            lsn = lsns[presented.partition]
     except HalogError as error:
         _end(tx, error)
         raise _told(tx, presented, error) from None
     except BaseException:  # interrupted: nobody knows
         tx.finish(UNKNOWN)
         raise
+    tx.spread = lsns
     happened(tx, presented, lsn)
 
 
@@ -106,11 +114,15 @@ def _end(tx: Transaction, error: HalogError) -> None:
 
 def _told(tx: Transaction, presented: Presented, error: HalogError) -> HalogError:
     """The error, naming what the application knows."""
+    partition = presented.partition
+    if presented.works is not None:
+        partition = error.evidence.get("partition", partition)
     if isinstance(error, ConflictError | DuplicateKeyError):
-        return _named(tx, presented.partition, error)
+        return _named(tx, partition, error)
     if isinstance(error, RecordTooLargeError):
         size, limit = error.evidence.get("size", 0), error.evidence.get("limit", tx.space.max_record_bytes)
-        return work.too_large(tx.space, presented.work.writes, size, limit)
+        its = presented.work if presented.works is None else presented.works[partition]
+        return work.too_large(tx.space, its.writes, size, limit)
     return error
 
 
@@ -120,33 +132,59 @@ def _presented(tx: Transaction, changes: Mapping[bytes, Sequence[Write]], reads:
             f'{tx.space.name_of(next(iter(changes)))} was changed in a transaction with read="local"; '
             "its reads may be old, so nothing was written"
         )
-    partition = work.check_one_partition(tx, changes)
+    works = work.spread(tx, changes, reads)
     space, entries = tx.space, tx.entries
-    writes: list[Write] = []
-    after: list[tuple[bytes, Image]] = []
+    if len(works) > 1:
+        return _presented_over(tx, works)
+    (partition, its), after = next(iter(works.items())), []
     for key, group in changes.items():
-        writes += group
         for w in group:
             entry = entries[key]
             if w.op == UPDATE and entry.obj is not None and entry.image is not None and w.value is not None:
                 image = space.after(entry.image, entry.obj, w.value)
                 if image is not None:
                     after.append((key, image))
-    work.check_size(space, writes)
+    work.check_size(space, its.writes)
     durability = tx.durability
-    if durability is not None and durability.early:
-        after.clear()  # the log may give its lsn to something else
+    if durability is not None:
+        its = Work(its.reads, its.writes, durability)
+        if durability.early:
+            after.clear()  # the log may give its lsn to something else
     tx.id = tx.backend.new_transaction_id()
     tx.state = COMMITTING
-    return Presented(partition, Work(tuple(reads.items()), tuple(writes), durability), after)
+    return Presented(partition, its, after)
+
+
+def _presented_over(tx: Transaction, works: Mapping[str, Work]) -> Presented:
+    """In several partitions. Its records wait for the log, so asking for less is granted by more."""
+    if tx.durability is not None and tx.durability.flushed:
+        raise RefusedError(
+            f"the transaction is over {len(works)} partitions ({', '.join(sorted(works))}), and only one within a "
+            'partition may ask for remote="SYNC"; nothing was done',
+        )
+    for its in works.values():
+        work.check_size(tx.space, its.writes)
+    tx.id = tx.backend.new_transaction_id()
+    tx.state = COMMITTING
+    first = min(works)
+    return Presented(first, works[first], (), works)
 
 
 def _validate(tx: Transaction, reads: Mapping[bytes, int]) -> None:
-    for partition, here in _by_partition(tx, reads).items():
+    parts = _by_partition(tx, reads)
+    for partition, here in parts.items():
         try:
-            tx.backend.validate(partition, here.items())
+            if tx.least is None:
+                tx.backend.validate(partition, here.items())
+            else:
+                tx.backend.validate(partition, here.items(), least=_least(tx, partition, len(parts)))
         except ConflictError as error:
             raise _named(tx, partition, error)  # noqa: B904 - the same error, told better
+
+
+def _least(tx: Transaction, partition: str, of: int) -> int:
+    """Behind barriers: what its reads had; of several partitions each must stand still behind the last read of all."""
+    return tx.backend.barrier(partition) if of > 1 else (tx.least or {}).get(partition, 0)
 
 
 def _by_partition(tx: Transaction, reads: Mapping[bytes, int]) -> Mapping[str, Mapping[bytes, int]]:

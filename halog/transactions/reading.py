@@ -51,7 +51,8 @@ class Reading:
     settled: Mapping[str, int] | None = None
     """Positions that reads wait for, by partition."""
     after: dict[str, int] | None = None
-    """Positions of a session's tokens that no read may be older than, by partition; those reached are taken out."""
+    """Positions of a session's tokens that no read may be older than, by partition; taken out once the active has
+    reached them."""
     least: dict[str, int] | None = None
     """With `read="barrier"`: what reads must have, by partition, as its active node has shown it."""
     leased = False
@@ -296,11 +297,12 @@ class Reading:
 
     def _scanned(self, partition: str, family: bytes) -> Iterator[Found]:
         self._check_reach(family, partition)
+        if self.local:
+            local = self.backend.scan_local(partition, family, after=self._after(partition))
+            if local is not None:
+                return local
         self._catch_up(partition)
-        if self.least is not None:
-            return self.backend.scan(partition, family, least=self.least_of(partition))
-        local = self.backend.scan_local(partition, family) if self.local else None
-        return self.backend.scan(partition, family) if local is None else local
+        return self.backend.scan(partition, family, least=self.least_of(partition))
 
     def call(self, entry: Entry, obj: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A method call of one of this transaction's objects; see `calls`."""
@@ -333,11 +335,16 @@ class Reading:
             entry.ref = found.ref
         return entry.get()
 
+    def _after(self, partition: str) -> int:
+        """The session's position."""
+        return self.after.get(partition, 0) if self.after else 0
+
     def _catch_up(self, partition: str) -> None:
-        """Wait for the session's position, once a partition. DeadlineError."""
+        """Wait until the active node has the session's position, once a partition. DeadlineError."""
         if self.after and partition in self.after:
-            self.backend.reach(partition, self.after[partition], local=self.local)
-            del self.after[partition]
+            self.backend.reach(partition, self.after[partition])
+            if not self.local:  # a copy of this node's own may be read next
+                del self.after[partition]
 
     def least_of(self, partition: str) -> int:
         """What reads of the partition must have; asked for once, before the first of them (R5)."""
@@ -357,13 +364,13 @@ class Reading:
 
     def _fetch(self, key: bytes, partition: str) -> Found | None:
         self._check_reach(key, partition)
-        self._catch_up(partition)
         if self.local:
-            read = self.backend.fetch_local(partition, (key,))
+            read = self.backend.fetch_local(partition, (key,), after=self._after(partition))
             if read is not None:
                 self.lag = read[1]
                 return read[0][0]
             self.lag = Lag(0, 0.0)
+        self._catch_up(partition)
         if self.leased and (leased := self.backend.fetch_leased(partition, (key,))) is not None:
             return leased[0]
         if self.least is not None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast, overload
 
 from halog.core.durability import Durability, checked
-from halog.errors import ConflictError, DeclarationError, NodeError
+from halog.errors import ConflictError, DeclarationError, LockedError, NodeError
 
 if TYPE_CHECKING:
     from halog.transactions.node import Node
@@ -29,22 +29,46 @@ FIRST_PAUSE_S: Final = 0.001
 LONGEST_PAUSE_S: Final = 0.1
 """Twenty of these are still within a caller's patience."""
 
+HELD_S: Final = 5.0
+"""Longer than a dead initiator's objects are held (`timing.doubt_timeout_ms`) and a decision to free them takes."""
+
 
 def run(node: Node, func: Callable[[], R], retries: int, durability: Durability | None = None) -> R:
     """Call `func` in a transaction of `node`, again after a conflict; raises the last ConflictError."""
     settled: dict[str, int] = {}
-    attempt = 0
+    attempts = Attempts(retries)
     while True:
         try:
             with node.begin(settled, durability):
                 return func()
         except ConflictError as error:
-            if attempt >= retries:
-                error.evidence["attempts"] = attempt + 1
-                raise
+            seconds = attempts.failed(error)
             remember(settled, error)
-        time.sleep(pause(attempt))
-        attempt += 1
+        time.sleep(seconds)
+
+
+class Attempts:
+    """How often it is run again. What meets a lock is no rival's turn: it is run again for `HELD_S`, uncounted, since
+    the lock may be a dead initiator's."""
+
+    def __init__(self, retries: int) -> None:
+        self._retries = retries
+        self._made = self._counted = 0
+        self._held_until = 0.0
+
+    def failed(self, error: ConflictError) -> float:
+        """Seconds before the next run; raises `error` if there is none."""
+        self._made += 1
+        if isinstance(error, LockedError) and self._retries:
+            now = time.monotonic()
+            self._held_until = self._held_until or now + HELD_S
+            if now < self._held_until:
+                return pause(self._made)
+        if self._counted >= self._retries:
+            error.evidence["attempts"] = self._made
+            raise error
+        self._counted += 1
+        return pause(self._made - 1)
 
 
 def pause(attempt: int) -> float:

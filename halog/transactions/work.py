@@ -62,24 +62,26 @@ def work_in(tx: Reading, partition: str) -> Work:
     return Work((*reads.items(), *tx.expected.items()), tuple(w for writes in changes.values() for w in writes))
 
 
-def check_one_partition(tx: Reading, changes: Mapping[bytes, object]) -> str:
-    """The partition of a transaction that changes something; CrossPartitionError if it has more than one."""
+def spread(tx: Reading, changes: Mapping[bytes, Sequence[Write]], reads: Mapping[bytes, int]) -> dict[str, Work]:
+    """The transaction's state in each partition that it has read or changed anything in."""
     entries = tx.entries
-    home = entries[next(iter(changes))]
-    if len(entries) == 1:
-        return home.partition
-    for e in entries.values():
-        if e.partition != home.partition and (e.known or e.key in changes):
-            raise cross_partition(tx.space, home, e.key, e.partition)
-    return home.partition
+    home = entries[next(iter(changes))].partition
+    if len(entries) == 1 or all(e.partition == home for e in entries.values()):
+        return {home: Work(tuple(reads.items()), tuple(w for group in changes.values() for w in group))}
+    parts: dict[str, tuple[list[tuple[bytes, int]], list[Write]]] = {}
+    for key, version in reads.items():
+        parts.setdefault(entries[key].partition, ([], []))[0].append((key, version))
+    for key, group in changes.items():
+        parts.setdefault(entries[key].partition, ([], []))[1].extend(group)
+    return {partition: Work(tuple(read), tuple(writes)) for partition, (read, writes) in parts.items()}
 
 
 def cross_partition(space: Space, one: Entry, key: bytes, partition: str) -> CrossPartitionError:
     """Names both partitions and both objects."""
     this, that = space.name_of(one.key), space.name_of(key)
     return CrossPartitionError(
-        f"{this} is in partition {one.partition} and {that} in {partition}; a transaction that changes something must "
-        "stay in one partition: partition both types by the same values, or use two transactions",
+        f"{this} is in partition {one.partition} and {that} in {partition}; a method runs where its object is active "
+        "and reaches only that partition: partition both types by the same values, or use both outside of methods",
         partitions=[one.partition, partition],
         objects=[this, that],
     )

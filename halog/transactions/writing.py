@@ -1,8 +1,8 @@
 """One transaction, from `with` to commit or rollback, and the verbs that change.
 
 It holds everything itself; nodes learn of it only when it fetches, calls or commits. The theory: optimistic versions
-and one `Work` at the end. A transaction that changes something stays in one partition; one that only reads may go
-anywhere, and if it read more than one object the versions are checked at the end. Not thread-safe: one thread or task
+and one `Work` at the end, or one for each partition that happen together (D4). If it read more than one object the
+versions are checked at the end, whether it changes something or not. Not thread-safe: one thread or task
 at a time.
 """
 
@@ -33,7 +33,6 @@ from halog.transactions.looked import Bond, let_go
 from halog.transactions.reading import NEW, OPEN, OUTCOMES, ROLLED_BACK, Reading
 from halog.transactions.space import Space
 from halog.transactions.token import Token
-from halog.transactions.work import cross_partition
 
 T = TypeVar("T")
 Read = Literal["active", "local", "barrier", "lease"]
@@ -49,9 +48,11 @@ class Transaction(Reading):
     id: bytes | None = None
     """The transaction's id, once its commit was sent."""
     home: str | None = None
-    """The partition it changed, once it has committed."""
+    """The partition it changed, once it has committed; of several the one that decided."""
     lsn: int | None = None
     """Where it was committed; None if it changed nothing or did not commit."""
+    spread: Mapping[str, int] | None = None
+    """Where, by partition, if it changed or rested on more than one."""
 
     @classmethod
     def special_one(
@@ -118,7 +119,7 @@ class Transaction(Reading):
     def commit(self) -> None:
         """End the transaction and keep its changes; done by itself at the end of the with-block.
 
-        ConflictError, DuplicateKeyError, FieldTypeError, CrossPartitionError, RecordTooLargeError (R8),
+        ConflictError (LockedError among them), DuplicateKeyError, FieldTypeError, RecordTooLargeError (R8),
         AvailabilityError, RefusedError (R6): nothing happened. OutcomeUnknownError: nobody answered in time; `id` names
         the transaction.
         """
@@ -153,7 +154,7 @@ class Transaction(Reading):
         """What this transaction has seen and, if it has committed, written: reads of another transaction begun `after`
         it are no older (R5). Of a transaction that only reads: inside the block, or with `read="local"` or `after`."""
         seen = self.last_seen if self.last_seen is not None else self.seen_now()
-        written = {} if self.home is None or self.lsn is None else {self.home: self.lsn}
+        written = self.spread or ({} if self.home is None or self.lsn is None else {self.home: self.lsn})
         return Token(seen) | Token(written)
 
     @property
@@ -166,8 +167,8 @@ class Transaction(Reading):
     def create(self, obj: T) -> T:
         """Keep a new object: give it a reference (D1) and write it at commit; returns it.
 
-        DuplicateKeyError here if this transaction knows the key exists, else at commit; CrossPartitionError;
-        UnknownTypeError.
+        DuplicateKeyError here if this transaction knows the key exists, else at commit; UnknownTypeError;
+        CrossPartitionError in a method of an object elsewhere.
         """
         self._check_writable()
         bound = _binding(obj)
@@ -185,7 +186,7 @@ class Transaction(Reading):
         return obj
 
     def _entry_to_create(self, key: bytes, partition: str) -> Entry:
-        self._check_partition(key, partition)
+        self._check_reach(key, partition)
         entry = self.entries.get(key)
         if entry is None:
             known = self.expected.get(key) == ABSENT
@@ -207,10 +208,11 @@ class Transaction(Reading):
         raise NoTransactionError(f"{name}: this Python object belongs to another transaction; make a new one to create")
 
     def delete(self, obj: Any) -> None:
-        """Delete an object of this transaction. NoTransactionError if it is not one; CrossPartitionError."""
+        """Delete an object of this transaction. NoTransactionError if it is not one; CrossPartitionError in a method
+        of an object elsewhere."""
         self._check_writable()
         entry = self._entry_of(obj)
-        self._check_partition(entry.key, entry.partition)
+        self._check_reach(entry.key, entry.partition)
         if self.saved is not None:
             self.saved.touch(entry)
         entry.detach()
@@ -232,11 +234,6 @@ class Transaction(Reading):
             self.check_open()
         if self.local:
             raise RefusedError('a transaction with read="local" changes nothing: its reads may be old')
-
-    def _check_partition(self, key: bytes, partition: str) -> None:
-        first = self.pinned or next(iter(self.entries.values()), None)
-        if first is not None and first.partition != partition:
-            raise cross_partition(self.space, first, key, partition)
 
     def _entry_of(self, obj: Any) -> Entry:
         entry = _binding(obj)

@@ -25,6 +25,7 @@ from tests.mutants import (  # noqa: F401 - they register themselves
     policies,
     reads,
     unlogged,
+    votes,
     zones,
 )
 from tests.mutants.registry import MUTANTS

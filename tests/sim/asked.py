@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from halog.core.durability import Durability
+from halog.core.ids import Member
 from tests.sim.violation import demand
 
 if TYPE_CHECKING:
@@ -41,10 +42,25 @@ def told_flushed(checks: Checks, p: Process, request: Request, lsn: int) -> None
         return
     have = {m.node for m, upto in checks.flushed.items() if upto >= lsn and m.node != p.name}
     demand(
-        len(have) >= durability.flushed,
+        len(have) >= _wanted(checks, durability.flushed),
         f"R6: lsn {lsn} was acknowledged by {p.name}: of {durability.flushed} disks {sorted(have)} have it",
     )
+    checks.flush_told[lsn] = max(durability.flushed, checks.flush_told.get(lsn, 0))
     checks.world.cover.hit("flushed as asked")
+
+
+def still_flushed(checks: Checks, gone: Member) -> None:
+    """A copy was dropped: what was said to be on so many disks is on as many others, the active node's included."""
+    for lsn, replicas in checks.flush_told.items():
+        have = {m.node for m, upto in checks.flushed.items() if upto >= lsn}
+        enough = len(have) >= _wanted(checks, replicas)
+        demand(enough, f"R6: {gone.node} dropped its copy; lsn {lsn} is on the disks of {sorted(have)} only")
+
+
+def _wanted(checks: Checks, replicas: int) -> int:
+    """So many as were asked for; or as the partition has when it is where an operator wishes it."""
+    table = checks.world.coordinator.table
+    return min(replicas, table.sync_replicas, *([] if table.target is None else [table.target.sync_replicas]))
 
 
 def told_the_truth(checks: Checks, tx: Transaction, lsn: int | None) -> None:

@@ -14,6 +14,7 @@ from halog.core.early import lsn_of
 from halog.core.election import NEVER
 from halog.core.group import counts, needed, priority
 from halog.core.ids import ABSENT, EpochId, Member, digest
+from halog.core.ledger import Applied
 from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.table import PartitionTable
@@ -58,6 +59,8 @@ class Checks:
         """Was what the log lacked given up, since nobody who had it could come back?"""
         self.flushed: dict[Member, int] = {}
         """How far the store of each incarnation was flushed."""
+        self.flush_told: dict[int, int] = {}
+        """By lsn, on how many replicas' disks it was said to be."""
         self.sealed: dict[Member, range] = {}
         """The epoch numbers of which an incarnation must hold nothing more."""
 
@@ -74,7 +77,7 @@ class Checks:
         demand(fact.digest == chain.hash, f"P2: {p.me.node} {when} holds another record as lsn {chain.lsn}")
         demand(fact.state_hash == p.copy.hash, f"P2: {p.me.node} {when} has another state at lsn {chain.lsn}")
 
-    def applied(self, p: Process, record: records.Record, state: ChainState) -> None:
+    def applied(self, p: Process, record: Applied, state: ChainState) -> None:
         before = self.last[p.me]
         demand(state.lsn == before.lsn + 1, f"P2: {p.me.node} applied lsn {state.lsn} behind {before.lsn}")
         demand(record.header.prev == before.hash, f"P2: the hash chain of {p.me.node} breaks at {state.lsn}")
@@ -260,11 +263,14 @@ class Checks:
         """Its copy is no more: whatever comes next begins with nothing."""
         self.held.epoch_over(member)
         self.sealed.pop(member, None)
-        self.flushed.pop(member, None)
+        for m in [m for m in self.flushed if m.node == member.node]:
+            del self.flushed[m]
+        asked.still_flushed(self, member)
 
     def table_restored(self) -> None:
         """The znode was put back by hand: it says nothing until the next claim."""
         self.epoch, self.sync_set = None, frozenset()
+        self.flush_told.clear()  # it may name other hosts, and those that it does not name drop their copies
 
     def _sync_set_changed(self, old: frozenset[Member], new: frozenset[Member]) -> None:
         if new - old:

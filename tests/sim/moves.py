@@ -61,8 +61,14 @@ def wish(w: World, target: Target) -> bool:
         return False
     w.engine.say(f"an operator moves the partition to {target} {'' if up else 'at once'}")
     w.cover.hit("migration wished" if up else "placed anew")
-    w.coordinator.put(moving(table, target) if up else assigned(table, target))
+    w.coordinator.put(moving(table, target) if up else placed_anew(w, target))
     return True
+
+
+def placed_anew(w: World, target: Target) -> PartitionTable:
+    """Nobody is up, and who comes back drops his copy, with what was flushed there."""
+    w.checks.flush_told.clear()
+    return assigned(w.coordinator.table, target)
 
 
 def last_wish(w: World) -> None:
@@ -73,7 +79,7 @@ def last_wish(w: World) -> None:
     if not left:
         nodes = tuple(living)
         w.checks.given_up()
-        placed = assigned(table, Target(nodes, min(1, len(nodes) - 1)))
+        placed = placed_anew(w, Target(nodes, min(1, len(nodes) - 1)))
         w.coordinator.put(msgspec.structs.replace(placed, group=Group()))
     elif len(left) < table.quorum:
         w.coordinator.regroup(Group(required=len(left)))
@@ -145,8 +151,9 @@ def check_step(checks: Checks, old: PartitionTable, new: PartitionTable) -> None
         demand(old.configured == new.configured, "P12: an election changed the group")
         return
     before, after = set(old.configured), set(new.configured)
-    if new.active is None and not new.replicas:
-        return  # placed anew: nobody was up
+    if new.config_version != old.config_version:
+        demand(new.target is not None and new.target.nodes == new.configured, f"P12: {new.configured} were placed anew")
+        return  # nobody was up
     demand(new.active is not None and new.active.node in after, f"P12: {new.active} is active, and not of {after}")
     demand(len(before ^ after) <= 1, f"P12: {before} became {after} at once")
     if before - after:

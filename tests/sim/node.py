@@ -17,6 +17,7 @@ import msgspec
 from halog.core import events as ev, records
 from halog.core.early import early_version
 from halog.core.ids import ABSENT, Member
+from halog.core.ledger import Applied
 from halog.core.partition import Partition
 from halog.core.roles import CLAIMANT, Role
 from tests.sim import leases
@@ -93,7 +94,7 @@ class Process:
         coordinator = self.world.coordinator
         self.partition = Watched(
             self.me, coordinator.version, coordinator.table, node.disk.chain, node.disk.next_offset,
-            self.copy.outcomes, self.world.settings, self.clock(),
+            self.copy.outcomes, self.world.settings, self.clock(), self.copy.ledger,
         )  # fmt: skip
         self.partition.process = self
         self.world.checks.started(self)
@@ -184,7 +185,7 @@ class Process:
         for fn, args in backlog:
             fn(*args)
 
-    def submit(self, request: ev.Submitted, epoch: int) -> None:
+    def submit(self, request: ev.Submitted | ev.PrepareAsked, epoch: int) -> None:
         """A client's request for the active of `epoch`; any other epoch is none of its business."""
         if self.paused:
             self.backlog.append((self.submit, (request, epoch)))
@@ -196,15 +197,13 @@ class Process:
             self._step(msgspec.structs.replace(request, found=found))
 
     def version(self, key: bytes) -> int:
-        shown = self.shown.get(key)
-        if shown is not None:
+        if (shown := self.shown.get(key)) is not None:
             return shown[0]
         held = self.copy.objects.get(key)
         return ABSENT if held is None else held[0]
 
     def value(self, key: bytes) -> bytes | None:
-        shown = self.shown.get(key)
-        if shown is not None:
+        if (shown := self.shown.get(key)) is not None:
             return shown[2]
         held = self.copy.objects.get(key)
         return None if held is None else held[1]
@@ -256,7 +255,7 @@ class Process:
                 self.shown[c.key] = (ABSENT if c.op == records.DELETE else version, lsn, c.value)
             self.world.cover.hit("shown before logged")
 
-    def _shown_is(self, record: records.Record) -> None:
+    def _shown_is(self, record: Applied) -> None:
         """Applied now, or, where an epoch opened without it, not to come."""
         lsn, opened = record.header.lsn, isinstance(record, records.EpochOpened)
         if self.shown:
@@ -310,6 +309,9 @@ class Process:
         elif isinstance(e, ev.AskFlush):
             for n in e.to:
                 self.world.send(self.name, n, ev.FlushAsked(self.me, e.epoch, e.lsn))
+        elif isinstance(e, ev.Spread | ev.AskDecision):
+            assert self.world.bank is not None
+            self.world.bank.told(self, e)
         elif isinstance(e, ev.Tell):
             self.world.checks.told_of(e)
             self.world.cover.hit("silent replica left" if "acknowledged nothing" in e.cause else e.kind.name)
@@ -342,12 +344,10 @@ class Process:
 
     def _flush(self) -> None:
         self.flushing = False
-        if not self.alive:
-            return
-        if self.paused:
+        if self.alive and self.paused:
             self._flush_soon()
-            return
-        self.copy.flush()
+        elif self.alive:
+            self.copy.flush()
 
     def _push_soon(self) -> None:
         if not self.pushing:

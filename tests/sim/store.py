@@ -13,6 +13,7 @@ import msgspec
 from halog.core import events as ev, records
 from halog.core.chain import ChainState
 from halog.core.ids import Member, digest
+from halog.core.ledger import Applied, Decided, Decision, Forgotten, Ledger, Prepared, Undecided
 from halog.core.outcomes import Outcomes
 
 Objects = dict[bytes, tuple[int, bytes]]
@@ -43,13 +44,54 @@ class Disk:
         self.chain = chain
         self.next_offset = 0
         self.outcomes = Outcomes(keep=keep)
+        self.undecided: dict[bytes, Undecided] = {}
+        self.decided: dict[bytes, Decision] = {}
+        self.horizon = b""
 
-    def write(self, changes: list[records.Commit], chain: ChainState, next_offset: int) -> None:
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(list(self.undecided.values()), self.decided.items(), self.horizon)
+
+    def write(self, changes: list[Applied], chain: ChainState, next_offset: int) -> None:
         """One atomic step."""
         for record in changes:
-            change_objects(self.objects, record)
-            self.outcomes.add(record.header.tx, record.header.lsn)
+            self._note(record)
+            commit = committed(record)
+            if commit is not None:
+                change_objects(self.objects, commit)
+                self.outcomes.add(commit.header.tx, commit.header.lsn)
         self.chain, self.next_offset = chain, next_offset
+
+    def _note(self, record: Applied) -> None:
+        if isinstance(record, Prepared):
+            self.undecided[record.header.tx] = record.undecided
+        elif isinstance(record, Decided):
+            self.undecided.pop(record.header.tx, None)
+            self.decided[record.header.tx] = record.decision
+        elif isinstance(record, Forgotten):
+            self.horizon = record.horizon
+            for tx in record.ids:
+                del self.decided[tx]
+
+
+def committed(record: Applied) -> records.Commit | None:
+    """What it changes."""
+    if isinstance(record, Decided):
+        return record.commit
+    return record if isinstance(record, records.Commit) else None
+
+
+def as_record(applied: Applied) -> records.Record:
+    """As the log has it."""
+    match applied:
+        case Prepared(undecided=undecided):
+            return undecided.prepare
+        case Decided(header=header, decision=decision):
+            return records.Outcome(header, decision.commit)
+        case Forgotten(header=header, horizon=horizon):
+            return records.Horizon(header, int.from_bytes(horizon, "big"))
+        case _:
+            return applied
 
 
 def change_objects(objects: Objects, record: records.Commit) -> int:
@@ -73,14 +115,16 @@ class Copy:
         self.objects: Objects = dict(disk.objects)
         self.hash = state_hash(self.objects)
         self.outcomes = Outcomes(disk.outcomes.items(), disk.outcomes.horizon, disk.outcomes.keep)
-        self.unsaved: list[records.Commit] = []
+        self.ledger = disk.ledger
+        self.unsaved: list[Applied] = []
         self.position: tuple[ChainState, int] | None = None
         """The newest (chain state, next offset) not yet on the disk."""
 
-    def apply(self, record: records.Record, chain: ChainState, next_offset: int) -> None:
-        if isinstance(record, records.Commit):
-            self.hash = (self.hash + change_objects(self.objects, record)) & _MASK
-            self.unsaved.append(record)
+    def apply(self, record: Applied, chain: ChainState, next_offset: int) -> None:
+        commit = committed(record)
+        if commit is not None:
+            self.hash = (self.hash + change_objects(self.objects, commit)) & _MASK
+        self.unsaved.append(record)
         self.position = (chain, next_offset)
 
     def keep(self, chain: ChainState, next_offset: int) -> None:
@@ -121,11 +165,11 @@ class Held:
         return lsn
 
 
-def one_by_one(e: ev.Apply) -> Iterator[tuple[records.Record, ChainState, int]]:
+def one_by_one(e: ev.Apply) -> Iterator[tuple[Applied, ChainState, int]]:
     """What it would have been, record by record."""
     first = e.next_offset - len(e.records)
     for i, record in enumerate(e.records):
-        state = msgspec.structs.replace(e.state, lsn=record.header.lsn, hash=digest(records.encode(record)))
+        state = msgspec.structs.replace(e.state, lsn=record.header.lsn, hash=digest(records.encode(as_record(record))))
         yield record, state, first + i + 1
     if state != e.state:
         raise AssertionError(f"Apply ends at {e.state.lsn}, its records at {state.lsn}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,6 +30,9 @@ from tests.sim.reader import Reader
 from tests.sim.store import Disk
 from tests.sim.story import short
 from tests.sim.violation import Violation
+
+if TYPE_CHECKING:
+    from tests.sim.bank import Bank
 
 LOG_ID = bytes(range(16))
 SITE = "here"
@@ -105,6 +109,8 @@ class World:
         keep: int = 50_000,
         verbose: bool = False,
         settings: Settings | None = None,
+        engine: Engine | None = None,
+        partition: str = "p",
     ) -> None:
         self.seed, self.settings = seed, settings or SETTINGS_OF[seed % len(SETTINGS_OF)]
         grouped = is_grouped(seed)
@@ -117,14 +123,16 @@ class World:
         self.leased = leases.given(seed) and not self.unlogged
         if self.leased:
             self.settings = msgspec.structs.replace(self.settings, **leases.SETTINGS)
-        self.engine = Engine(seed, verbose=verbose)
+        self.engine = engine or Engine(seed, verbose=verbose)
+        self.bank: Bank | None = None
+        """Of which this is one partition."""
         self.cover = Coverage()
         self.nature = Nature(self.engine.rng, calm=calm)
         self.checks = Checks(self)
         self.log = FakeLog(self.engine, self.nature, self.cover)
         home = moves.first_home(seed, names)
         quorum = majority(len(home)) if grouped else 0
-        table = PartitionTable("p", LOG_ID.hex(), "t", 0, "policy", home, sync_replicas, quorum)
+        table = PartitionTable(partition, LOG_ID.hex(), "t", 0, "policy", home, sync_replicas, quorum)
         self.coordinator = FakeCoordinator(self.engine, self.nature, self.cover, self.checks, table)
         self.members = Members(self)
         self.cuts: set[tuple[str, str]] = set()
@@ -225,6 +233,8 @@ class World:
             self.cover.hit(f"hand-over {type(result).__name__}")
             return
         request = self.requests.get(token)
+        if self.bank is not None:
+            self.bank.answer(self, p, token, result)
         if request is not None and not self.nature.chance(self.nature.drop):
             delay = self.nature.delay(self.nature.net)
             self.engine.at(delay, request.client.answered, request, token, result)

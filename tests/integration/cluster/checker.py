@@ -60,6 +60,8 @@ class History:
         """Transaction id → the lsns it happened at."""
         self.objects: dict[bytes, tuple[bytes, int, bytes]] = {}
         """Index key → (reference, lsn, value)."""
+        self.prepared: dict[bytes, list[Any]] = {}
+        """Of transactions over several partitions: what they would change, until they are decided; then nothing."""
         self.skipped = 0
         self.kinds: list[str] = []
 
@@ -86,10 +88,19 @@ class History:
         self.kinds.append(name)
         self.void = name == "HandedOver"
         self.opened |= name == "EpochOpened"
-        if name != "Commit":
-            return
-        self.ids[record["tx"]].append(self.lsn)
-        for change in record["changes"]:
+        tx = record["tx"]
+        if name == "Prepare":
+            self.prepared.setdefault(tx, record["changes"])
+        elif name == "Outcome":
+            changes, self.prepared[tx] = self.prepared.get(tx, []), []
+            if record["commit"] and tx not in self.ids:
+                self._change(tx, changes)
+        elif name == "Commit":
+            self._change(tx, record["changes"])
+
+    def _change(self, tx: bytes, changes: list[Any]) -> None:
+        self.ids[tx].append(self.lsn)
+        for change in changes:
             if change["value"] is None:
                 del self.objects[change["key"]]
             else:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from collections import Counter
+from typing import Any
+
 import pytest
 
 from halog.errors import RefusedError
@@ -92,3 +98,39 @@ def test_there_and_back_with_a_quorum(make: Make) -> None:
             load.flows()
     assert load.errors == []
     check(cluster, load)
+
+
+def test_a_plan_is_carried_out_though_the_command_is_killed(make: Make) -> None:
+    """All copies are on A and B; C gets its share under load. The first `apply` dies with kill -9, the next goes on."""
+    cluster = make(partitions=6, async_=0)
+    cluster.start()
+    cluster.whole()
+    operators = cluster.client().runtime.operators
+    for table in cluster.tables():
+        operators.migrate(table.name, ("A", "B"), wait_s=60)
+    with Load(cluster.client(), "plan") as load:
+        assert len(run(cluster, "plan", "create")["moves"]) >= 4
+        first = begin(cluster, "plan", "apply", "--at-once", "1")
+        wait(lambda: any(t.target is not None or "C" in t.configured for t in cluster.tables()), "a partition moves")
+        first.kill()
+        first.wait()
+        assert {m["state"] for m in run(cluster, "plan", "apply")["moves"]} == {"done"}
+        wait(lambda: all(cluster.complete(t) for t in cluster.tables()), "every node list is complete")
+        load.flows()
+    hosted = Counter(n for t in cluster.tables() for n in t.configured)
+    assert hosted == dict.fromkeys("ABC", 4)
+    assert Counter(t.configured[0] for t in cluster.tables()) == dict.fromkeys("ABC", 2)
+    assert load.errors == []
+    check(cluster, load)
+
+
+def begin(cluster: Cluster, *args: str) -> subprocess.Popen[str]:
+    argv = [sys.executable, "-m", "halog.cli.main", *args, "--config", str(cluster.toml), "--format", "json"]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def run(cluster: Cluster, *args: str) -> Any:
+    process = begin(cluster, *args)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    return json.loads(out)

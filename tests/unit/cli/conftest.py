@@ -43,6 +43,8 @@ sync_replicas = 1
 async_replicas = 1
 [bindings]
 "*" = "p"
+[timing]
+doubt_timeout_ms = 60_000
 [nodes.A]
 data_dir = "A"
 [nodes.B]

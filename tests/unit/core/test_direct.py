@@ -6,6 +6,7 @@ import pytest
 
 from halog.core import events as ev, held
 from halog.core.chain import ChainState
+from halog.core.following import RECENTLY_MS
 from halog.core.held import Held
 from halog.core.roles import Role
 from halog.core.table import ASYNC, SYNC, Replica
@@ -227,3 +228,40 @@ def test_a_hand_over_waits_until_the_successor_has_read_the_log() -> None:
     assert core.is_now(Role.DRAINING)
     core.step(ev.ReplicaAck(B, now, 2))
     assert core.role is Role.HANDING
+
+
+@pytest.mark.feature("R1")
+def test_nobody_waits_for_what_a_replica_reads_while_it_is_pushed_to() -> None:
+    core, script = replica()
+    following = core.p.following
+    assert not following.is_patient
+    push(core, script.commit(epoch(1), 1))
+    assert following.is_patient
+    core.step(ev.Ticked(), after_ms=RECENTLY_MS - 1)
+    assert following.is_patient
+    core.step(ev.Ticked(), after_ms=1)
+    assert not following.is_patient, "the partition rests, or it is pushed to no more"
+
+
+@pytest.mark.feature("R1", "R6")
+def test_a_replica_whose_disk_is_asked_for_is_waited_for() -> None:
+    core, script = replica()
+    push(core, script.commit(epoch(1), 1))
+    core.step(ev.FlushAsked(A, epoch(1), 2))
+    assert not core.p.following.is_patient
+
+
+@pytest.mark.feature("R1")
+def test_a_replica_that_told_its_position_is_waited_for_as_it_holds_nothing_more() -> None:
+    core, script = replica()
+    push(core, script.commit(epoch(1), 1))
+    core.step(ev.PositionAsked("C", 1))
+    assert not core.p.following.is_patient
+
+
+@pytest.mark.feature("R1", "P2")
+def test_nobody_waits_for_an_async_replica() -> None:
+    core, _ = replica()
+    assert not core.p.following.is_patient
+    core.step(ev.TableSeen(9, table(epoch=epoch(1), active=A, replicas=(Replica("B", 2, ASYNC),))))
+    assert core.p.following.is_patient

@@ -22,24 +22,24 @@ def on(name: str, *nodes: str, sync: int = 1, **more: Any) -> PartitionTable:
 def test_each_copy_goes_to_the_emptiest_node_without_one_and_takes_its_place() -> None:
     """C has two copies and D none: D gets the first two, then C is as good."""
     tables = [on("a", "A", "B"), on("b", "B", "A"), on("c", "C", "B"), on("d", "C", "B"), on("e", "A", "C")]
-    moves = plan(tables, "A", ZONES, "ABCD")
+    moves = plan(tables, "A", ZONES, "ABCD", "ABCD")
     assert [(m.partition, m.target) for m in moves] == [
         ("a", Target(("D", "B"), 1)), ("b", Target(("B", "D"), 1)), ("e", Target(("D", "C"), 1)),
     ]  # fmt: skip
 
 
 def test_only_nodes_that_run_and_are_in_the_zone_are_chosen() -> None:
-    (move,) = plan([on("a", "A", "B")], "A", {"q": ("A", "B", "C")}, "ABD")
+    (move,) = plan([on("a", "A", "B")], "A", {"q": ("A", "B", "C")}, "ABD", "ABD")
     assert (move.target, "--allow-fewer" in move.why) == (None, True)
 
 
 def test_a_list_gets_shorter_only_where_that_is_allowed() -> None:
     tables = [on("a", "A", "B", "C", sync=2)]
-    (stuck,) = plan(tables, "A", ZONES, "ABC")
+    (stuck,) = plan(tables, "A", ZONES, "ABC", "ABC")
     assert stuck.target is None
-    (fewer,) = plan(tables, "A", ZONES, "ABC", allow_fewer=True)
+    (fewer,) = plan(tables, "A", ZONES, "ABC", "ABC", allow_fewer=True)
     assert fewer.target == Target(("B", "C"), 1)
-    (last,) = plan([on("a", "A", sync=0)], "A", ZONES, "A", allow_fewer=True)
+    (last,) = plan([on("a", "A", sync=0)], "A", ZONES, "A", "A", allow_fewer=True)
     assert last == Move("a", ("A",), None, "no other node of its zone runs and is without a copy")
 
 
@@ -49,7 +49,21 @@ def test_what_moves_away_already_goes_on_and_what_is_overridden_stays() -> None:
         on("b", "A", "B", group=Group(required=1)),
         on("c", "C", "B", target=Target(("A", "B"), 1)),
     ]
-    leaving, held, coming = plan(tables, "A", ZONES, "ABCD")
+    leaving, held, coming = plan(tables, "A", ZONES, "ABCD", "ABCD")
     assert leaving.target == Target(("C", "B"), 1)
     assert (held.target, "1 nodes are required" in held.why) == (None, True)
     assert (coming.target, "--replace" in coming.why) == (None, True)
+
+
+def test_a_node_that_serves_nothing_gets_nothing_and_one_that_runs_can_still_give() -> None:
+    """Offline in its zone (Q1): registered, and no home for more."""
+    (move,) = plan([on("a", "A", "B")], "A", ZONES, "BD", "ABCD")
+    assert move.target == Target(("D", "B"), 1)
+
+
+def test_what_nobody_could_move_is_found_before_anything_is_changed() -> None:
+    """With a quorum a partition none of whose nodes runs cannot be placed anew: the plan says so."""
+    (move,) = plan([on("a", "A", "B", quorum=2)], "A", ZONES, "CD", "CD")
+    assert (move.target, "none of A, B is running" in move.why) == (None, True)
+    (alone,) = plan([on("a", "A", sync=0)], "A", ZONES, "CD", "CD")
+    assert alone.target == Target(("C",), 0)

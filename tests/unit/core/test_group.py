@@ -19,7 +19,7 @@ from halog.core.group import (
 )
 from halog.core.roles import Role
 from halog.core.settings import Settings
-from halog.core.table import SYNC, Group, PartitionTable, Replica
+from halog.core.table import SYNC, Group, PartitionTable, Replica, Target
 from tests.unit.core.kit import A, B, C, Core, create, table
 
 STAY_MS = 30_000
@@ -351,6 +351,8 @@ def test_a_voice_that_died_after_answering_does_not_count() -> None:
         (table(group=Group(priorities={"A": 0, "B": 0})), "C", "last node"),
         (table(configured=("A", "B"), quorum=2), "B", "only A of p would count, 2 are needed"),
         (table(configured=("A", "B"), group=Group(designated="B")), "B", "designated"),
+        (table(target=Target(("C",), 0)), "C", "last node"),
+        (table(configured=("A", "B"), quorum=2, target=Target(("A", "C"), 1)), "C", "only A of A, C would count"),
     ],
 )
 def test_a_priority_that_would_stop_everything_is_refused(t: PartitionTable, node: str, why: str) -> None:

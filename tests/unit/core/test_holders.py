@@ -67,7 +67,7 @@ def test_where_commits_wait_for_the_log_nothing_is_kept_and_an_empty_tail_is_tol
 def test_a_tail_that_no_frame_takes_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     core, script = follower()
     core.step(ev.Pushed(A, epoch(1), (script.commit(epoch(1), 1),)))
-    monkeypatch.setattr("halog.core.partition.MAX_BYTES", 10)
+    monkeypatch.setattr("halog.core.positions.MAX_BYTES", 10)
     core.step(ev.PositionAsked("C", 1))
     assert core.one(ev.TellPosition).tail is None
 

@@ -15,6 +15,7 @@ from halog.core.migrating import assigned, left, moving, next_table, why_not, wh
 from halog.core.settings import Settings
 from halog.core.table import ASYNC, SYNC, Group, PartitionTable, Replica, Target, arrange
 from halog.events import MIGRATED, MIGRATION, REMOVED
+from tests.unit.core.asking_kit import flushed_by
 from tests.unit.core.kit import A, B, C, Core, epoch, table
 
 pytestmark = pytest.mark.feature("P12")
@@ -42,9 +43,10 @@ def on_ab(**changes: Any) -> PartitionTable:
         (on_ab(), Target(("C", "B"), 2), "1 sync replicas at most, not 2"),
         (on_ab(), Target(("C",), -1), "not -1"),
         (on_ab(group=Group(priorities={"C": 0})), Target(("C",), 0), "priority never"),
+        (on_ab(quorum=2, group=Group(priorities={"C": 0})), TO_CB, "only B of C, B would count for"),
         (on_ab(group=Group(required=1)), TO_CB, "1 nodes are required"),
         (on_ab(group=Group(designated="A")), TO_CB, "A is designated"),
-        (on_ab(target=Target(("D", "B"), 1)), TO_CB, "moving to D, B already; --replace"),
+        (on_ab(target=Target(("D", "B"), 1)), TO_CB, "moving to D, B already; `halog partition migrate --replace`"),
     ],
 )
 def test_a_wish_that_cannot_end_well_is_refused_by_name(now: PartitionTable, target: Target, said: str) -> None:
@@ -73,7 +75,9 @@ def test_a_wish_changes_nothing_but_itself() -> None:
 def test_where_no_node_is_up_the_partition_is_placed_at_once() -> None:
     """P1: its objects come back from the log once a node is assigned."""
     placed = assigned(on_ab(target=Target(("D",), 0)), TO_CB)
-    assert (placed.configured, placed.active, placed.replicas, placed.target) == (("C", "B"), None, (), None)
+    assert (placed.configured, placed.sync_replicas, placed.replicas) == (("C", "B"), 1, ())
+    assert placed.active == A, "who may still read under a lease is waited for (R5)"
+    assert placed.target == TO_CB, "should it come back first, it gives the role away"
     alone = on_ab(replicas=())
     assert why_not_assigned(alone, TO_CB) is None
     assert "quorum" in str(why_not_assigned(on_ab(quorum=2, replicas=()), TO_CB))
@@ -167,6 +171,13 @@ def moved(core: Core, **changes: Any) -> list[ev.Effect]:
     return core.step(ev.TableSeen(core.p.version + 1, msgspec.structs.replace(core.p.table, **changes)))
 
 
+def goes(core: Core) -> None:
+    """B has flushed its store, as asked, and the one that leaves goes."""
+    flushed_by(core, B, 1)
+    core.step(ev.Ticked(), after_ms=20)
+    core.cas_ok()
+
+
 def test_the_active_node_moves_the_partition_step_by_step() -> None:
     """C is waited for until it is level, becomes a sync replica, gets the role; A proposes nothing else meanwhile."""
     core = Core(configured=("A", "B"), settings=Settings(min_stay_ms=0)).with_sync_replica()
@@ -203,6 +214,11 @@ def test_a_preferred_node_is_not_given_the_role_back_where_roles_stay() -> None:
 
 def test_the_new_active_node_lets_the_old_one_go() -> None:
     core = Core(configured=("A", "B", "C"), target=Target(("A", "B"), 1)).with_sync_replica()
+    core.step(ev.Ticked(), after_ms=core.p.settings.ack_every_ms)
+    assert core.one(ev.AskFlush).to == ("B",)
+    assert core.of(ev.SetTable) == [], "what C's disk was asked to keep B's has first (R6)"
+    flushed_by(core, B, 1)
+    core.step(ev.Ticked(), after_ms=20)
     last = core.one(ev.SetTable).table
     assert (last.configured, last.target) == (("A", "B"), None)
     core.cas_ok()
@@ -214,7 +230,7 @@ def test_one_that_leaves_is_told_of() -> None:
     core.acked_by(C, 1)
     core.cas_ok()
     moved(core, target=Target(("A", "B"), 1))
-    core.cas_ok()
+    goes(core)
     removed = [t for t in core.of(ev.Tell) if t.kind is REMOVED]
     assert [(t.node, t.cause) for t in removed] == [("C", "the partition has moved")]
 
@@ -225,7 +241,7 @@ def test_what_a_copy_said_that_is_gone_counts_for_nobody() -> None:
     core.acked_by(C, 1)
     core.cas_ok()
     moved(core, target=Target(("A", "B"), 1))
-    core.cas_ok()
+    goes(core)
     core.acked_by(C, 1)
     moved(core, target=Target(("A", "B", "C"), 1))
     assert core.of(ev.SetTable) == [], "it has said nothing since"
@@ -247,6 +263,25 @@ def test_a_quorum_confirms_what_was_given_out_before_the_group_changes() -> None
     core.step(ev.Ticked(), after_ms=20)
     grown = core.one(ev.SetTable).table
     assert (grown.configured, grown.quorum) == (("D", "B", "A", "C"), 3)
+
+
+@pytest.mark.feature("P12", "R7")
+def test_wanted_nodes_are_sync_replicas_before_those_that_are_to_leave() -> None:
+    """C does not count for the quorum, and B does; but B leaves, and the migration ends once C and D are in sync."""
+    core = Core(quorum=2, group=Group(priorities={"C": 0}), settings=Settings(min_stay_ms=0))
+    core.with_sync_replica()
+    core.alive(B, C, D)
+    moved(core, target=Target(("A", "C", "D"), 2))
+    core.cas_ok()
+    for _ in range(20):
+        for m in (B, C, D):
+            flushed_by(core, m, core.p.leading.writer.last_lsn)  # type: ignore[union-attr]
+            while core.of(ev.SetTable):
+                core.cas_ok()
+        core.step(ev.Ticked(), after_ms=20)
+        while core.of(ev.SetTable):
+            core.cas_ok()
+    assert (core.p.table.configured, core.p.table.target) == (("A", "C", "D"), None)
 
 
 def test_a_set_whose_result_is_unknown_is_sent_again() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from halog.backend import Work
 from halog.demo import journal, rows, totals
-from halog.demo.replay import Gate, Replay
+from halog.demo.replay import Gate, Lines, Replay
 from halog.demo.verify_objects import check_objects
 from halog.errors import ConflictError, OutcomeUnknownError, UnreachableError
 from halog.testing.memory import MemoryBackend, MemoryCluster
@@ -126,3 +127,25 @@ def test_an_error_of_one_thread_ends_the_replay(
     monkeypatch.setattr(Forgetful, "commit", broken)
     with pytest.raises(RuntimeError, match="a bug"):
         replayed(cluster, tmp_path / "j")
+
+
+def test_rows_of_one_name_are_done_in_order_and_hold_up_no_other_name() -> None:
+    every = list(rows.parse(records()))[:9]
+    done: list[int] = []
+    first, others = threading.Event(), threading.Event()
+
+    def work(row: rows.Row) -> None:
+        if row.number == 0:
+            first.wait(10)
+        done.append(row.number)
+        if row.number == 8:
+            others.set()
+
+    lines = Lines(work, 2, lambda job: job())
+    for row in every:
+        lines.put("slow" if row.number % 2 == 0 and row.number < 8 else f"other {row.number}", row)
+    assert others.wait(10)
+    assert done == [1, 3, 5, 7, 8]
+    first.set()
+    lines.finish()
+    assert done == [1, 3, 5, 7, 8, 0, 2, 4, 6]

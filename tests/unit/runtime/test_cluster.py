@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from halog.adapters.memory import MemoryCoordinator, MemoryTree
@@ -57,8 +58,9 @@ def test_the_second_node_reads_what_the_first_created(coordinator: MemoryCoordin
         ({"mapper": "round_robin"}, "round_robin"),
         ({"partitions": 4}, "partitions"),
         ({"partitions": 8}, "partitions"),
-        ({"sync_replicas": 0}, "configured"),
-        ({"sync_replicas": 2}, "configured"),
+        ({"sync_replicas": 0}, "sync_replicas"),
+        ({"sync_replicas": 2}, "sync_replicas"),
+        ({"async_replicas": 1}, "copies"),
     ],
 )
 def test_a_configuration_that_differs_is_refused_by_name(
@@ -86,3 +88,41 @@ def test_a_cluster_without_leases_is_described_as_before_there_were_any(coordina
     found = coordinator.get("policies/default")
     assert found is not None
     assert b"lease" not in found.data
+
+
+def _with_nodes(*names: str) -> Config:
+    before = _config()
+    zones = {"main": replace(before.zones["main"], nodes=names)}
+    nodes = {n: replace(before.nodes["A"], data_dir=Path(n)) for n in names}
+    return replace(before, zones=zones, nodes=nodes).validate()
+
+
+@pytest.mark.feature("P12", "X4")
+def test_a_node_more_changes_nothing_of_what_is_placed(coordinator: MemoryCoordinator) -> None:
+    """The table wins: partitions stay where they are until somebody moves them."""
+    before = create_tables(coordinator, _config())
+    assert create_tables(coordinator, _with_nodes("D", "A", "B", "C")) == before
+
+
+@pytest.mark.feature("P12", "X4")
+def test_a_node_is_taken_out_once_it_is_empty(coordinator: MemoryCoordinator) -> None:
+    before = create_tables(coordinator, _config())
+    with pytest.raises(ConfigError, match=r"A has a copy of partition default-0 .* `halog drain`") as refused:
+        create_tables(coordinator, _with_nodes("B", "C"))
+    assert refused.value.evidence["nodes"] == ["A"]
+    for version, table in before.values():
+        nodes = tuple("C" if n == "A" and "C" not in table.configured else n for n in table.configured if n != "A")
+        moved = msgspec.structs.replace(table, configured=nodes or ("B",), config_version=1)
+        coordinator.set(f"partitions/{table.name}", moved.to_bytes(), version)
+    assert all("A" not in t.hosts for _, t in create_tables(coordinator, _with_nodes("B", "C")).values())
+
+
+@pytest.mark.feature("P5")
+def test_a_new_cluster_is_placed_by_failure_domains(coordinator: MemoryCoordinator) -> None:
+    racks = {"A": "r1", "B": "r1", "C": "r2", "D": "r2"}
+    before = _with_nodes(*racks)
+    nodes = {n: replace(before.nodes[n], failure_domain=rack) for n, rack in racks.items()}
+    tables = create_tables(coordinator, replace(before, nodes=nodes).validate())
+    assert all(len({racks[n] for n in t.configured}) == 2 for _, t in tables.values())
+    with pytest.raises(ConfigError, match=r"nodes\.A\.failure_domain: must be 1 to 100 of"):
+        replace(before, nodes={**nodes, "A": replace(nodes["A"], failure_domain="rack 1")}).validate()

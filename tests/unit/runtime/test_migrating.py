@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from halog.core import events as ev
 from halog.errors import ConfigError, DeadlineError, RefusedError
 from halog.schema import Registry, managed
 from halog.testing.cluster import Cluster, wait_until
@@ -165,7 +166,7 @@ def test_a_partition_or_nodes_that_are_not_there_are_named(cluster: Cluster) -> 
 def test_another_wish_replaces_the_first_on_demand_only(cluster: Cluster) -> None:
     cluster.pause("C")
     move(cluster, ("C", "B"), wait_s=0)
-    with pytest.raises(RefusedError, match=r"moving to C, B already; --replace"):
+    with pytest.raises(RefusedError, match=r"moving to C, B already; `halog partition migrate --replace`"):
         move(cluster, ("B",))
     move(cluster, ("A", "B"), replace=True)
     table = cluster.tables()[P]
@@ -193,3 +194,14 @@ def test_a_node_starts_though_its_file_places_the_partition_elsewhere(cluster: C
     move(cluster, ("C", "B"))
     cluster.kill("A")
     assert P not in cluster.restart("A").runtime.copies
+
+
+def test_who_asks_a_copy_that_is_gone_is_told_at_once(cluster: Cluster) -> None:
+    """Not after its deadline: the partition is served elsewhere."""
+    name = next(n for n in "ABC" if n != cluster.tables()[P].active.node)  # type: ignore[union-attr]
+    copy = cluster.node(name).runtime.copies[P]
+    move(cluster, tuple(n for n in "ABC" if n != name))
+    wait_until(lambda: copy.ended, "the copy is not dropped")
+    told: list[ev.Result] = []
+    copy.barrier(told.append)
+    assert told == [ev.NotServing(None)]

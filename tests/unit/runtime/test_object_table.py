@@ -10,7 +10,7 @@ import pytest
 from halog.adapters.memory_store import MemoryStore
 from halog.core.chain import ChainState
 from halog.core.ids import EpochId
-from halog.core.records import CREATE, Change, Commit, Header
+from halog.core.records import CREATE, DELETE, Change, Commit, Header
 from halog.runtime.objects import ObjectTable, StoredPosition
 
 pytestmark = pytest.mark.feature("R6", "R1")
@@ -104,7 +104,7 @@ def test_many_changes_of_few_objects_do_not_wait_for_the_tick() -> None:
 
 
 def test_many_are_found_as_one_by_one() -> None:
-    """In memory, only stored, and nowhere; asking costs one look into the store for all."""
+    """In memory, only about to be stored, and nowhere; asking costs one look into the store for all."""
     objects, store = table()
     take(objects, 1, 2, 3)
     objects.cache.pop(b"k1")
@@ -113,4 +113,28 @@ def test_many_are_found_as_one_by_one() -> None:
     assert found == {key: objects.find(key) for key in keys}
     assert [found[b"k1"].version, found[b"k2"].version, found[b"no"]] == [1, 2, None]  # type: ignore[union-attr]
     assert b"k1" in objects.cache
-    assert store.flushes == [False], "what was taken was stored first"
+    assert not store.flushes, "what was taken need not be stored first"
+
+
+def test_what_is_not_stored_yet_is_found_without_storing_it() -> None:
+    """A key that is nowhere, too: every creation asks for one."""
+    objects, store = table()
+    take(objects, 1)
+    objects.cache.clear()
+    found = objects.find(b"k1")
+    assert found is not None
+    assert found.version == 1
+    assert objects.find(b"no") is None
+    assert objects.find_all([b"no", b"k1"])[b"no"] is None
+    assert not store.flushes, "nothing was written"
+
+
+def test_a_deletion_that_is_not_stored_yet_is_seen() -> None:
+    objects, store = table()
+    take(objects, 1)
+    objects.save()
+    gone = Commit(Header(LOG_ID, EpochId(1, "home", 0), 2, tx=tx(2)), (Change(DELETE, bytes(24), b"k1", None, 1),))
+    objects.take((gone,), ChainState(LOG_ID, "home", lsn=2), 3)
+    assert objects.find(b"k1") is None
+    assert objects.find_all([b"k1"]) == {b"k1": None}
+    assert len(store.flushes) == 1

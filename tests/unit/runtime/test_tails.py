@@ -36,7 +36,7 @@ class Rig:
     def __init__(self) -> None:
         self.prompt, self.patient = Tail(), Tail()
         self.tails = Tails(self.prompt, self.patient)  # type: ignore[arg-type]
-        self.core = SimpleNamespace(role=Role.FOLLOWING, following=SimpleNamespace(is_async=False), next_offset=5)
+        self.core = SimpleNamespace(role=Role.FOLLOWING, following=SimpleNamespace(is_patient=False), next_offset=5)
         self.copy: Any = SimpleNamespace(core=self.core, lock=threading.RLock(), tp=TP, ended=False)
         self.tails.follow(TP, 5)
 
@@ -52,15 +52,15 @@ def test_a_copy_somebody_may_wait_for_is_told_promptly() -> None:
     assert rig.at == (5, None)
 
 
-def test_an_async_replica_moves_to_the_patient_tail_where_it_stands_and_back() -> None:
+def test_a_copy_nobody_waits_for_moves_to_the_patient_tail_where_it_stands_and_back() -> None:
     rig = Rig()
-    rig.core.following.is_async, rig.core.next_offset = True, 8
+    rig.core.following.is_patient, rig.core.next_offset = True, 8
     rig.tails.place(rig.copy)
     assert rig.at == (None, 8)
     rig.core.next_offset = 9
     rig.tails.place(rig.copy)
     assert rig.at == (None, 8)
-    rig.core.following.is_async = False
+    rig.core.following.is_patient = False
     rig.tails.place(rig.copy)
     assert rig.at == (9, None)
 
@@ -68,22 +68,34 @@ def test_an_async_replica_moves_to_the_patient_tail_where_it_stands_and_back() -
 @pytest.mark.parametrize("role", [r for r in Role if r is not Role.FOLLOWING])
 def test_only_a_follower_is_moved(role: Role) -> None:
     rig = Rig()
-    rig.core.role, rig.core.following.is_async = role, True
+    rig.core.role, rig.core.following.is_patient = role, True
     rig.tails.place(rig.copy)
     assert rig.at == (5, None)
 
 
 def test_a_new_read_is_prompt_whatever_it_was_before() -> None:
     rig = Rig()
-    rig.core.following.is_async = True
+    rig.core.following.is_patient = True
     rig.tails.place(rig.copy)
     rig.tails.follow(TP, 3)
     assert rig.at == (3, None)
 
 
+def test_a_copy_that_stands_for_election_is_told_promptly_from_where_it_is() -> None:
+    rig = Rig()
+    rig.tails.hurry(rig.copy)
+    assert rig.at == (5, None), "it was told promptly before"
+    rig.core.following.is_patient = True
+    rig.tails.place(rig.copy)
+    rig.core.role, rig.core.next_offset = Role.ELECTING, 9
+    rig.tails.hurry(rig.copy)
+    rig.tails.place(rig.copy)
+    assert rig.at == (9, None)
+
+
 def test_unfollowed_it_is_followed_by_neither() -> None:
     rig = Rig()
-    rig.core.following.is_async = True
+    rig.core.following.is_patient = True
     rig.tails.place(rig.copy)
     rig.tails.unfollow(TP)
     assert rig.at == (None, None)

@@ -116,5 +116,5 @@ def test_one_that_always_changes_is_refused_and_bytes_of_others_are_named() -> N
     with pytest.raises(RefusedError, match="zone west changes too often"):
         switch(tree, OFF)
     tree.put(b"\xff", 1)
-    with pytest.raises(CoordinatorError, match="below zones/ holds no switch"):
+    with pytest.raises(CoordinatorError, match="znode zones/west holds no switch"):
         stands(tree)

@@ -11,11 +11,12 @@ import pytest
 
 from halog.adapters.memory import MemoryLog
 from halog.config import SnapshotConfig, TimingConfig, ZoneConfig, ZoneQuorumConfig
-from halog.core.roles import Role
+from halog.core.roles import INCOMPLETE, Role
 from halog.errors import OutcomeUnknownError, PartitionUnavailableError, ZoneQuorumError
 from halog.events import Event
 from halog.ports import TopicPartition
 from halog.runtime import frames
+from halog.runtime.copy import Copy
 from halog.runtime.node import Runtime
 from halog.runtime.zone_switch import ZoneSwitch, set_switch
 from halog.testing.cluster import Cluster, wait_until
@@ -202,6 +203,35 @@ def test_one_that_was_offline_for_longer_than_the_log_is_kept_is_rebuilt(
     assert add(cluster.client()) == here + 1
     assert runtime(cluster, first).copies[old.name].error is None
     assert not [e for e in told(cluster) if e.code == "HALOG-1015"], "its history was never in doubt"
+
+
+@pytest.mark.feature("P11", "R5")
+def test_a_copy_that_came_back_shows_nothing_before_it_has_read_what_it_missed(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = make(minimum_votes=2)
+    first = cluster.active_for(Counter, "c")
+    heal = cut(cluster, first, monkeypatch)
+    goes_offline(cluster, first)
+    copy = runtime(cluster, first).copies[cluster.partition_of(Counter, "c")]
+    add(cluster.client())
+    read, may_read = Copy.read, threading.Event()
+
+    def held(self: Copy, entries: Any) -> None:
+        if self is copy:
+            may_read.wait(10)
+        read(self, entries)
+
+    monkeypatch.setattr(Copy, "read", held)
+    heal()
+    wait_until(lambda: not runtime(cluster, first).members.offline, "it is not back")
+    wait_until(lambda: copy.core.role is Role.LOADING, "it does not load")
+    newest = add(cluster.client())
+    with cluster.node(first).transaction(read="local") as tx:
+        assert tx.get(Counter, "c").value == newest, "the active was asked"
+        assert [c.value for c in tx.extent(Counter)] == [newest]
+    may_read.set()
+    wait_until(lambda: copy.core.role not in INCOMPLETE, "it does not come back")
 
 
 @pytest.mark.feature("Q1", "R7")

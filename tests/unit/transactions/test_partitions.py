@@ -1,4 +1,4 @@
-"""Partitions: what changes stays in one, what only reads may go anywhere and is checked at the end."""
+"""Partitions: what changes in several happens in all of them or in none, what only reads is checked at the end."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from halog.backend import Lag
-from halog.errors import ConflictError, CrossPartitionError, RefusedError
+from halog.core.durability import Durability
+from halog.errors import ConflictError, DuplicateKeyError, RefusedError
 from halog.testing.nodes import MemoryNode
 from tests.unit.transactions.model import Account, Aircraft, Plain
 
 pytestmark = pytest.mark.feature("D1")
+SYNC = Durability(remote="SYNC")
 
 
 def apart(node: MemoryNode) -> tuple[int, int]:
@@ -32,31 +34,64 @@ def test_objects_partitioned_by_the_same_values_change_together(spread: MemoryNo
         tx.create(Aircraft("ann"))
 
 
-def test_creates_in_two_partitions_are_refused_naming_both(spread: MemoryNode) -> None:
+@pytest.mark.feature("D4")
+def test_creates_in_two_partitions_happen_together(spread: MemoryNode) -> None:
     a, b = apart(spread)
-    before = spread.state_hash()
-    with pytest.raises(CrossPartitionError) as caught, spread.transaction() as tx:
+    with spread.transaction() as tx:
         tx.create(Plain(a))
         tx.create(Plain(b))
-    assert caught.value.evidence["objects"] == [f"Plain {a}", f"Plain {b}"]
-    assert len(set(caught.value.evidence["partitions"])) == 2
-    assert all(p in str(caught.value) for p in caught.value.evidence["partitions"])
+    assert tx.outcome == "committed"
+    assert set(tx.token.positions) == {spread.space.route(Plain, (i,)).partition for i in (a, b)}
+    with spread.transaction() as tx:
+        assert [tx.get(Plain, i).id for i in (a, b)] == [a, b]
+
+
+@pytest.mark.feature("D4")
+def test_a_duplicate_in_one_partition_undoes_the_others(spread: MemoryNode) -> None:
+    a, b = apart(spread)
+    spread.load([Plain(b)])
+    before = spread.state_hash()
+    with pytest.raises(DuplicateKeyError, match=f"Plain {b}"), spread.transaction() as tx:
+        tx.create(Plain(a))
+        tx.create(Plain(b))
+    assert tx.outcome == "rolled back"
     assert spread.state_hash() == before
+    with spread.transaction() as tx:
+        tx.create(Plain(a))  # nothing of it is locked
 
 
+@pytest.mark.feature("D4")
 @pytest.mark.parametrize("changes", ["first", "second", "delete"])
-def test_a_change_beside_a_read_of_another_partition_is_refused(spread: MemoryNode, changes: str) -> None:
-    """The read could not be checked in one step with the commit, so the two might contradict each other."""
+def test_a_change_beside_a_read_of_another_partition_is_checked_with_it(spread: MemoryNode, changes: str) -> None:
+    """Somebody else changes what was only read: the two might contradict each other."""
     a, b = apart(spread)
     spread.load([Plain(a), Plain(b)])
-    before = spread.state_hash()
-    with pytest.raises(CrossPartitionError), spread.transaction() as tx:
-        one, two = tx.get(Plain, a), tx.get(Plain, b)
-        if changes == "delete":
-            tx.delete(two)
-        else:
-            (one if changes == "first" else two).text = "changed"
-    assert spread.state_hash() == before
+
+    def attempt(between: Callable[[], None]) -> None:
+        with spread.transaction() as tx:
+            one, two = tx.get(Plain, a), tx.get(Plain, b)
+            between()
+            if changes == "delete":
+                tx.delete(two)
+            else:
+                (one if changes == "first" else two).text += "changed"
+
+    def other() -> None:
+        with spread.transaction() as tx:
+            tx.get(Plain, b if changes == "first" else a).text += "x"
+
+    with pytest.raises(ConflictError, match="Plain"):
+        attempt(lambda: elsewhere(other))
+    attempt(lambda: None)
+
+
+@pytest.mark.feature("D4")
+def test_a_flush_over_several_partitions_is_refused(spread: MemoryNode) -> None:
+    a, b = apart(spread)
+    with pytest.raises(RefusedError, match="2 partitions"), spread.transaction(durability=SYNC) as tx:
+        tx.create(Plain(a))
+        tx.create(Plain(b))
+    assert tx.outcome == "rolled back"
 
 
 def test_reading_several_partitions_is_one_snapshot_or_a_conflict(spread: MemoryNode) -> None:

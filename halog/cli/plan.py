@@ -1,0 +1,248 @@
+"""`halog plan create|show|apply|status|cancel`: spread partitions over the nodes, looked at before it is done (P13)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from halog.cli.options import config_option, timeout_after, timeout_option
+from halog.cli.output import emit_json, emit_table, format_option
+from halog.cli.talk import progress, say
+
+if TYPE_CHECKING:
+    from halog.cli.connection import Connection
+    from halog.runtime.plans import Plan
+
+AT_ONCE = 2
+"""Partitions that move at the same time: each copies its data beside the traffic, and two keep two disks busy."""
+
+APPLY_S = 3_600.0
+"""How long `apply` may take: it is stopped and taken up again at any time."""
+
+REFUSED_EXIT = 5
+DEGRADED_EXIT = 4
+
+
+@click.group()
+def plan() -> None:
+    """Spread copies and roles evenly over the nodes of their zones: as a plan first, then under traffic.
+
+    A plan also brings partitions to the number of copies that the configuration asks for by now, and copies of one
+    partition into different failure domains (`[nodes.NAME] failure_domain`).
+
+    \b
+    Examples:
+      halog plan create
+      halog plan apply
+      halog plan status
+    """
+
+
+@plan.command()
+@click.option("--policy", "policies", multiple=True, metavar="NAME", help="Of this policy only; may be repeated.")
+@click.option("--replace-down", is_flag=True, help="Put other nodes in the place of those that are down now.")
+@click.option("--dry-run", is_flag=True, help="Show it only; do not make it the cluster's plan.")
+@config_option
+@format_option
+@timeout_option
+def create(
+    policies: tuple[str, ...],
+    replace_down: bool,
+    dry_run: bool,
+    config_path: Path,
+    format_: str,
+    timeout_s: float,
+) -> None:
+    """Plan what is to move, and why. Moves nothing yet.
+
+    As few copies move as evenness takes: one node has at most one copy, and is preferred for at most one partition,
+    more than another. A node that is down keeps what it has and gets nothing new. The plan replaces the last one,
+    unless that is half done (exit code 5).
+
+    \b
+    Examples:
+      halog plan create
+      halog plan create --policy fleet --dry-run
+      halog plan create --replace-down
+    """
+    from halog.cli.connection import connect
+    from halog.cli.survey import CLIENT, DOWN, UP, survey
+    from halog.runtime.plans import make, store
+
+    with connect(config_path, timeout_s) as connection:
+        seen = survey(connection).nodes
+        serving = [n.node for n in seen if n.state == UP]
+        running = [n.node for n in seen if n.state not in (DOWN, CLIENT)]
+        made = make(connection.config, connection.tables, serving, running, policies, replace_down=replace_down)
+        if not dry_run:
+            store(connection.coordinator, made, connection.tables)
+        _show(connection, made, format_)
+    if made.moves and not dry_run:
+        say(f"plan {made.id}: {len(made.moves)} partitions are to move; `halog plan apply` moves them")
+
+
+@plan.command()
+@config_option
+@format_option
+@timeout_option
+def show(config_path: Path, format_: str, timeout_s: float) -> None:
+    """Show the plan: what moves from where to where, why, and how far that is.
+
+    \b
+    Examples:
+      halog plan show
+      halog plan show --format json
+    """
+    from halog.cli.connection import connect
+
+    with connect(config_path, timeout_s) as connection:
+        _show(connection, _stored(connection), format_)
+
+
+@plan.command()
+@config_option
+@format_option
+@timeout_option
+def status(config_path: Path, format_: str, timeout_s: float) -> None:
+    """How far the plan is, in figures. Exit code 4 while something waits or moves.
+
+    \b
+    Examples:
+      halog plan status
+      halog plan status --format json
+    """
+    from halog.cli.connection import connect
+    from halog.runtime.plans import MOVING, WAITING, states_of
+
+    with connect(config_path, timeout_s) as connection:
+        stored = _stored(connection)
+        counts = Counter(states_of(stored, connection.tables).values())
+    if format_ == "json":
+        emit_json({"plan": stored.id, "cancelled": stored.cancelled, "moves": len(stored.moves), **counts})
+    else:
+        emit_table(
+            ["plan", "made", "moves", *counts], [(_title(stored), _time(stored), len(stored.moves), *counts.values())]
+        )
+    if counts[MOVING] or (counts[WAITING] and not stored.cancelled):
+        raise click.exceptions.Exit(DEGRADED_EXIT)
+
+
+@plan.command()
+@click.option(
+    "--at-once", type=click.IntRange(min=1), default=AT_ONCE, show_default=True, help="Partitions that move together."
+)
+@config_option
+@format_option
+@timeout_after(APPLY_S, "Wait no longer (exit 6); what was begun goes on by itself.")
+def apply(at_once: int, config_path: Path, format_: str, timeout_s: float) -> None:
+    """Carry out the plan, a few partitions at a time, and wait until all of them are where they shall be.
+
+    Under traffic, as `halog partition migrate` does. May be interrupted: the nodes finish what was begun, and the next
+    `apply` goes on with the rest. Partitions that somebody else moved since the plan was made are left alone. Exit code
+    5 if a move was refused.
+
+    \b
+    Examples:
+      halog plan apply
+      halog plan apply --at-once 1
+    """
+    from halog.cli.connection import connect
+    from halog.runtime import plans
+
+    with connect(config_path, timeout_s) as connection, progress() as bar:
+        stored = _stored(connection)
+        if stored.cancelled:
+            say(f"plan {stored.id} was cancelled; `halog plan create` makes another one")
+            raise click.exceptions.Exit(REFUSED_EXIT)
+        task = bar.add_task("partitions moved", total=len(stored.moves), note="")
+        said = ""
+
+        def tell(states: dict[str, str]) -> None:
+            nonlocal said
+            moving = [p for p, s in states.items() if s == plans.MOVING]
+            finished = sum(s not in (plans.MOVING, plans.WAITING) for s in states.values())
+            note = f"moving: {', '.join(moving)}" if moving else ""
+            bar.update(task, completed=finished, note=note)
+            if bar.disable and note and note != said:
+                say(f"{finished} of {len(states)} moved; {note}")
+            said = note
+
+        states = plans.apply(
+            connection.coordinator, connection.config, connection.router, stored, at_once, timeout_s, tell
+        )
+        _show(connection, stored, format_, states)
+    if any(s.startswith(plans.REFUSED) for s in states.values()):
+        raise click.exceptions.Exit(REFUSED_EXIT)
+
+
+@plan.command()
+@config_option
+@timeout_option
+def cancel(config_path: Path, timeout_s: float) -> None:
+    """Begin nothing more of the plan. What moves already is finished by the nodes.
+
+    \b
+    Examples:
+      halog plan cancel
+    """
+    from halog.cli.connection import connect
+    from halog.runtime.plans import MOVING, WAITING, cancel as cancel_plan, states_of
+
+    with connect(config_path, timeout_s) as connection:
+        cancelled = cancel_plan(connection.coordinator)
+        counts = Counter(states_of(cancelled, connection.tables).values())
+    click.echo(f"plan {cancelled.id}: cancelled; {counts[MOVING]} partitions are moving, {counts[WAITING]} stay")
+
+
+def _stored(connection: Connection) -> Plan:
+    from halog.errors import RefusedError
+    from halog.runtime.plans import read
+
+    stored = read(connection.coordinator)
+    if stored is None:
+        raise RefusedError("there is no plan: `halog plan create` makes one")
+    return stored
+
+
+def _show(connection: Connection, stored: Plan, format_: str, states: dict[str, str] | None = None) -> None:
+    from halog.runtime.plans import states_of
+
+    known = states_of(stored, connection.tables) if states is None else states
+    if format_ == "json":
+        moves = [
+            {
+                "partition": m.partition, "from": list(m.before), "to": list(m.target.nodes),
+                "sync_replicas": m.target.sync_replicas, "state": known[m.partition], "why": m.why,
+            }
+            for m in stored.moves
+        ]  # fmt: skip
+        emit_json({"plan": stored.id, "cancelled": stored.cancelled, "moves": moves, "stay": stored.stay})
+        return
+    if not stored.moves:
+        say("nothing is to move: every partition is as it shall be" if not stored.stay else "nothing can move")
+    rows = [
+        (
+            m.partition,
+            ", ".join(m.before),
+            f"{', '.join(m.target.nodes)}",
+            m.target.sync_replicas,
+            known[m.partition],
+            m.why,
+        )
+        for m in stored.moves
+    ]
+    stay = [(name, "", "", "", "stays", why) for name, why in stored.stay.items()]
+    if rows or stay:
+        emit_table(["partition", "from", "to", "sync", "state", "why"], [*rows, *stay])
+
+
+def _title(stored: Plan) -> str:
+    return f"{stored.id} (cancelled)" if stored.cancelled else stored.id
+
+
+def _time(stored: Plan) -> str:
+    return datetime.fromtimestamp(stored.made_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -1,0 +1,168 @@
+"""Transactions over several partitions, as one partition's accepted history tells them (T1-T7).
+
+A `Prepare` locks what it read and would change, until an `Outcome` of its id; the changes are made where the outcome
+stands. Law: every reader gives every record the same meaning, from the records before it alone. A `Prepare` counts if
+its id is above the horizon, and neither prepared nor decided; `Outcome(commit)` if it follows an undecided `Prepare`
+of its id; `Outcome(abort)` if the id is not decided and above the horizon (a tombstone where nothing was prepared).
+Everything else is void: it changes nothing but the position. This module knows no roles and no other partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from halog.core import records
+from halog.core.outcomes import STAMP_BYTES
+from halog.core.results import Locked
+
+
+class Undecided(msgspec.Struct, frozen=True):
+    """A transaction in doubt: its `Prepare`, and where that is in the log."""
+
+    prepare: records.Prepare
+    offset: int
+
+    @property
+    def tx(self) -> bytes:
+        return self.prepare.header.tx
+
+
+class Decision(msgspec.Struct, frozen=True, array_like=True):
+    """What became of one; `participants` are known where it was prepared."""
+
+    commit: bool
+    lsn: int
+    offset: int
+    first: str = ""
+    participants: tuple[str, ...] = ()
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A `Prepare` that counts: its objects are locked from here on."""
+
+    header: records.Header
+    undecided: Undecided
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """An `Outcome` that counts. `commit`: what it changes, as if it had been committed here; None: nothing."""
+
+    header: records.Header
+    decision: Decision
+    commit: records.Commit | None
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """Decisions with these ids are remembered no more; what is at or below `horizon` has expired."""
+
+    header: records.Header
+    horizon: bytes
+    ids: tuple[bytes, ...]
+
+
+Applied = records.Record | Prepared | Decided | Forgotten
+"""What a record of the history means to whoever keeps the objects; a record as it is says that itself."""
+
+
+class Locks(dict[bytes, dict[bytes, bool]]):
+    """Index key → the transactions in doubt that hold it, and whether each would change it."""
+
+    def take(self, prepare: records.Prepare) -> None:
+        tx = prepare.header.tx
+        for key, _ in prepare.reads:
+            self.setdefault(key, {}).setdefault(tx, False)
+        for c in prepare.changes:
+            self.setdefault(c.key, {})[tx] = True
+
+    def release(self, prepare: records.Prepare) -> None:
+        tx = prepare.header.tx
+        for key in {key for key, _ in prepare.reads} | {c.key for c in prepare.changes}:
+            holders = self.get(key)
+            if holders is not None:
+                holders.pop(tx, None)
+                if not holders:
+                    del self[key]
+
+    def against(self, reads: Iterable[tuple[bytes, int]], changes: Iterable[records.Change]) -> Locked | None:
+        """What speaks against reading and changing these: what somebody would change is not read, and what somebody
+        rests on is not changed."""
+        for key, _ in reads:
+            if (holder := self.writer(key)) is not None:
+                return Locked(key, holder)
+        for c in changes:
+            if holders := self.get(c.key):
+                return Locked(c.key, next(iter(holders)))
+        return None
+
+    def writer(self, key: bytes) -> bytes | None:
+        """Who would change it, if anybody."""
+        for tx, writes in self.get(key, _NONE).items():
+            if writes:
+                return tx
+        return None
+
+
+_NONE: dict[bytes, bool] = {}
+
+
+class Ledger:
+    """Of one copy."""
+
+    __slots__ = ("decided", "horizon", "locks", "undecided")
+
+    def __init__(
+        self, undecided: Sequence[Undecided] = (), decided: Iterable[tuple[bytes, Decision]] = (), horizon: bytes = b""
+    ) -> None:
+        self.undecided = {u.tx: u for u in undecided}
+        self.decided = dict(decided)
+        self.horizon = horizon
+        """The stamp up to which everything is settled and forgotten; b"": none."""
+        self.locks = Locks()
+        for u in undecided:
+            self.locks.take(u.prepare)
+
+    def expired(self, tx: bytes) -> bool:
+        """Is it at or below the horizon?"""
+        return tx[:STAMP_BYTES] <= self.horizon
+
+    def accepted(self, record: records.Record, offset: int) -> Applied:
+        """The next record of the history: what it means. Commits need not be asked about."""
+        if type(record) is records.Prepare:
+            return self._prepared(record, offset)
+        if type(record) is records.Outcome:
+            return self._decided(record, offset)
+        if type(record) is records.Horizon:
+            return self._forgotten(record)
+        return record
+
+    def _prepared(self, record: records.Prepare, offset: int) -> Applied:
+        tx = record.header.tx
+        if self.expired(tx) or tx in self.decided or tx in self.undecided:
+            return record
+        undecided = self.undecided[tx] = Undecided(record, offset)
+        self.locks.take(record)
+        return Prepared(record.header, undecided)
+
+    def _decided(self, record: records.Outcome, offset: int) -> Applied:
+        header = record.header
+        tx = header.tx
+        if self.expired(tx) or tx in self.decided or (record.commit and tx not in self.undecided):
+            return record
+        undecided = self.undecided.pop(tx, None)
+        decision, commit = Decision(record.commit, header.lsn, offset), None
+        if undecided is not None:
+            prepare = undecided.prepare
+            self.locks.release(prepare)
+            decision = Decision(record.commit, header.lsn, offset, prepare.first, prepare.participants)
+            commit = records.Commit(header, prepare.changes) if record.commit else None
+        self.decided[tx] = decision
+        return Decided(header, decision, commit)
+
+    def _forgotten(self, record: records.Horizon) -> Applied:
+        self.horizon = max(self.horizon, record.stamp.to_bytes(STAMP_BYTES, "big"))
+        ids = tuple(tx for tx in self.decided if self.expired(tx))
+        for tx in ids:
+            del self.decided[tx]
+        return Forgotten(record.header, self.horizon, ids)

@@ -1,0 +1,32 @@
+"""What a copy tells a candidate of itself: how recent it is, and what it holds beyond the log (E1, E3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from halog.core import events as ev, records
+from halog.core.held import MAX_BYTES
+from halog.core.roles import Role
+
+if TYPE_CHECKING:
+    from halog.core.partition import Partition
+
+
+def position_asked(p: Partition, e: ev.PositionAsked) -> None:
+    """Publishing a position seals the epochs known now."""
+    p.seal()
+    willing = p.eligible and p.now >= p.campaign.not_before
+    p.out.append(ev.TellPosition(e.node, e.round, p.position, willing, _tail_told(p)))
+
+
+def _tail_told(p: Partition) -> tuple[bytes, ...] | None:
+    """What goes with a position. None from one that may acknowledge more, or has more than a frame takes."""
+    if p.role is not Role.FOLLOWING and p.role is not Role.ELECTING:
+        return None
+    if not p.unlogged:
+        return ()
+    if p.tail.run or not p.held.joined(p.chain.state):
+        tail = tuple(records.encode(record) for record in p.tail.run)
+    else:
+        tail = tuple(held.data for held in p.held.run)
+    return tail if sum(map(len, tail)) <= MAX_BYTES else None

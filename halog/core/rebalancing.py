@@ -1,0 +1,90 @@
+"""A plan for all partitions of a policy: as many copies as the configuration says, evenly spread; what moves, and why
+(P2, P5, P13). Made before anything is changed. Arithmetic only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from halog.core.draining import Move
+from halog.core.election import NEVER
+from halog.core.group import priority
+from halog.core.migrating import overridden, why_not
+from halog.core.spreading import Zone, spread
+from halog.core.table import PartitionTable, Target
+
+
+class Shape(NamedTuple):
+    """What a policy asks for. `copies`: of each partition, the active one included."""
+
+    copies: int
+    sync_replicas: int
+    zone: Zone
+
+
+def rebalance(tables: Sequence[PartitionTable], shape: Shape, running: Collection[str]) -> list[Move]:
+    """What is to be done; partitions that are as they shall be are left out. `running`: nodes that could move what they
+    have. A move without a target is a partition that stays as it is, and `why` says why."""
+    now = {t.name: t.configured if t.target is None else t.target.nodes for t in tables}
+    stay = {t.name: why for t in tables if (why := _why_it_stays(t, running))}
+    never = {t.name: [n for n in shape.zone.nodes if priority(t, n) == NEVER] for t in tables}
+    then = spread(now, shape.copies, shape.zone._replace(never=never), stay)
+    reasons = _Reasons(shape, now)
+    moves = []
+    for t in tables:
+        target = Target(then[t.name], max(0, min(shape.sync_replicas, len(then[t.name]) - 1)))
+        if t.name in stay:
+            moves.append(Move(t.name, t.configured, None, stay[t.name]))
+        elif target != Target(t.configured, t.sync_replicas):
+            refused = why_not(t, target)
+            why = refused or "; ".join(reasons.of(t, target))
+            moves.append(Move(t.name, t.configured, None if refused else target, why))
+    return moves
+
+
+def _why_it_stays(table: PartitionTable, running: Collection[str]) -> str:
+    if table.target is not None:
+        return f"it is moving to {', '.join(table.target.nodes)} already"
+    if held := overridden(table):
+        return f"it cannot move while {held}"
+    if not any(n in running for n in table.configured):
+        return f"none of {', '.join(table.configured)} is running, so that nobody could move it"
+    return ""
+
+
+class _Reasons:
+    """Why a partition moves, for people."""
+
+    def __init__(self, shape: Shape, now: dict[str, tuple[str, ...]]) -> None:
+        self._shape = shape
+        self._load = Counter(n for nodes in now.values() for n in nodes)
+        self._leads = Counter(nodes[0] for nodes in now.values())
+
+    def of(self, table: PartitionTable, target: Target) -> Iterator[str]:
+        before, after = table.configured, target.nodes
+        come, go = [n for n in after if n not in before], [n for n in before if n not in after]
+        for node in go:
+            yield self._why_it_goes(before, node, come)
+        if len(after) > len(before):
+            yield f"{len(after)} copies instead of {len(before)}"
+        elif len(after) < self._shape.copies:
+            yield f"no more than {len(after)} copies are possible"
+        if before[0] != after[0] and before[0] in after:
+            lead, next_ = before[0], after[0]
+            yield f"{lead} is the preferred node of {self._leads[lead]}, {next_} of {self._leads[next_]}"
+        if table.sync_replicas != target.sync_replicas:
+            yield f"{target.sync_replicas} sync replicas instead of {table.sync_replicas}"
+
+    def _why_it_goes(self, before: Sequence[str], node: str, come: Sequence[str]) -> str:
+        zone = self._shape.zone
+        if node not in zone.nodes:
+            return f"{node} is not in the zone, or down"
+        twins = [n for n in before if n != node and n in zone.nodes and zone.domain(n) == zone.domain(node)]
+        if twins:
+            return f"{node} and {twins[0]} are both in failure domain {zone.domain(node)}"
+        if not come or len(before) > self._shape.copies:
+            return f"{self._shape.copies} copies instead of {len(before)}"
+        fuller = ", ".join(f"{n} {self._load[n]}" for n in come)
+        return f"{node} has {self._load[node]} copies, {fuller}"

@@ -1,0 +1,257 @@
+"""Transactions over several partitions, as the active of one epoch takes part in them (T1-T7).
+
+Law: an outcome is answered from the accepted history, never from what is in flight. A `Prepare` is appended only where
+versions hold and nobody else holds its objects; its own are held from that moment, before the log has it. Only the
+first partition decides, by the first valid `Outcome` in its log; the others copy it. Who is in doubt for too long asks
+the first to abort, and the first aborts what it is itself in doubt of: asking finds the decision, or makes sure that
+there is one. A commit is spread until every participant has confirmed it; an abort is spread once. The horizon never
+passes what is undecided, in flight or unconfirmed. Records of this kind wait for the log, whatever the policy says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from halog.core import events as ev, records
+from halog.core.ledger import Applied, Decided, Decision, Ledger, Locks
+from halog.core.outcomes import STAMP_BYTES
+from halog.core.writer import NOBODY, InFlight, Writer
+
+SPREAD_AT_ONCE = 200
+"""Unconfirmed commits spread again in one go: after a failover there may be thousands, nearly all confirmed before."""
+
+
+class Voting:
+    """Of one epoch of partition `name`. Methods append effects to `out`."""
+
+    def __init__(self, writer: Writer, ledger: Ledger, name: str, now: int) -> None:
+        self.writer, self.ledger, self.name, self.settings = writer, ledger, name, writer.settings
+        self.preparing: dict[bytes, InFlight] = {}
+        self.deciding: dict[bytes, InFlight] = {}
+        """In flight, by id."""
+        self._ahead = b""
+        """The horizon on its way to the log."""
+        self._since = dict.fromkeys(ledger.undecided, now)
+        """Since when this epoch knows of each that is undecided, or last asked about it."""
+        self.unconfirmed = {tx: set(others) for tx, d in ledger.decided.items() if (others := self._others(d))}
+        """Commits decided here → the participants that may not have them."""
+        self._spread_at = now
+        self._looked_at = now - self.settings.doubt_ms
+        """When the horizon was last to move: with thousands of decisions that is no small question."""
+        self._asked: dict[bytes, tuple[str, ...]] = {}
+        """Who may have been asked to prepare what is being aborted here without being known."""
+        writer.votes = self
+        writer.locks = Locks()
+        for u in ledger.undecided.values():
+            writer.locks.take(u.prepare)
+
+    def _others(self, d: Decision) -> set[str]:
+        return set(d.participants) - {self.name} if d.commit and d.first == self.name else set()
+
+    def asked(self, e: ev.PrepareAsked | ev.DecideAsked, now: int, out: list[ev.Effect]) -> None:
+        """Its records are not pushed: replicas hold commits only."""
+        if isinstance(e, ev.PrepareAsked):
+            self.prepare(e, now, out)
+        else:
+            self.decide(e, now, out)
+
+    def _expired(self, tx: bytes) -> bool:
+        """Is it at or below the horizon, or the one on its way?"""
+        return self.ledger.expired(tx) or tx[:STAMP_BYTES] <= self._ahead
+
+    # --- prepare ---
+
+    def prepare(self, e: ev.PrepareAsked, now: int, out: list[ev.Effect]) -> None:
+        """Validate and append, or answer at once."""
+        if self._known(e, out):
+            return
+        writer = self.writer
+        refusal = writer.refused(e)
+        if refusal is not None:
+            out.append(ev.Reply(e.token, refusal))
+            return
+        e = writer.as_read(e)
+        reads, changes = tuple((key, version) for key, version in e.reads), tuple(e.changes)
+        record = records.Prepare(writer.header(e.tx), e.first, e.participants, 0, e.digest, changes, reads)
+        data = records.encode(record)
+        if len(data) > self.settings.max_record_bytes:
+            out.append(ev.Reply(e.token, ev.TooLarge(len(data), self.settings.max_record_bytes)))
+            return
+        self.preparing[e.tx] = writer.append_vote(record, data, now, e.token, out)
+        writer.locks.take(record)
+
+    def _known(self, e: ev.PrepareAsked, out: list[ev.Effect]) -> bool:
+        """Answers a repeated id (T1, W6)."""
+        tx = e.tx
+        if (item := self.preparing.get(tx)) is not None:
+            assert isinstance(item.record, records.Prepare)
+            if item.record.digest == e.digest:
+                item.tokens.append(e.token)
+                return True
+            result: ev.Result = _other()
+        elif (undecided := self.ledger.undecided.get(tx)) is not None:
+            if undecided.prepare.digest == e.digest:
+                self._when_held(undecided.prepare.header.lsn, e.token, out)
+                return True
+            result = _other()
+        elif (decision := self.ledger.decided.get(tx)) is not None:
+            result = ev.Happened(decision.lsn) if decision.commit else ev.Otherwise(decision.lsn)
+        elif tx in self.deciding:
+            result = ev.Unknown("it is being decided")
+        elif self._expired(tx):
+            result = ev.Expired(max(self.ledger.horizon, self._ahead))
+        else:
+            return False
+        out.append(ev.Reply(e.token, result))
+        return True
+
+    def _when_held(self, lsn: int, token: int, out: list[ev.Effect]) -> None:
+        """The log has it; answered once the replicas do, too."""
+        if lsn <= self.writer.acknowledged():
+            out.append(ev.Reply(token, ev.Happened(lsn)))
+        else:
+            self.writer.park(lsn, token)
+
+    # --- decide ---
+
+    def decide(self, e: ev.DecideAsked, now: int, out: list[ev.Effect]) -> None:
+        """Append the outcome, or say how it stands."""
+        decision, item = self.ledger.decided.get(e.tx), self.deciding.get(e.tx)
+        if decision is not None:
+            self._stands(e, decision, out)
+        elif item is not None:
+            assert isinstance(item.record, records.Outcome)
+            if item.record.commit == e.commit:
+                item.tokens.append(e.token)
+            else:
+                out.append(ev.Reply(e.token, ev.Unknown("it is being decided")))
+        elif (refusal := self._undecidable(e)) is not None:
+            out.append(ev.Reply(e.token, refusal))
+        else:
+            self._asked[e.tx] = e.participants
+            self._decide(e.tx, e.token, now, out, commit=e.commit)
+
+    def _stands(self, e: ev.DecideAsked, decision: Decision, out: list[ev.Effect]) -> None:
+        if decision.commit == e.commit:
+            self._when_held(decision.lsn, e.token, out)
+        elif decision.lsn <= self.writer.acknowledged():
+            out.append(ev.Reply(e.token, ev.Otherwise(decision.lsn)))
+        else:
+            out.append(ev.Reply(e.token, ev.Unknown("it is decided, and not with all replicas yet")))
+
+    def _undecidable(self, e: ev.DecideAsked) -> ev.Result | None:
+        undecided = self.ledger.undecided.get(e.tx)
+        if self.ledger.expired(e.tx):
+            return ev.Expired(self.ledger.horizon)
+        if e.tx[:STAMP_BYTES] <= self._ahead:  # behind it an outcome would be void; and it may never get there
+            return ev.Unknown("the horizon is on its way to the log")
+        if undecided is None and (e.commit or not e.decides):
+            return ev.Unknown("it is being prepared") if e.tx in self.preparing else ev.Refused("it is not prepared")
+        if undecided is not None and (undecided.prepare.first == self.name) is not e.decides:
+            return ev.Refused(f"its first partition is {undecided.prepare.first}")
+        return self.writer.short or self.writer.full()
+
+    def _decide(self, tx: bytes, token: int, now: int, out: list[ev.Effect], *, commit: bool) -> None:
+        record = records.Outcome(self.writer.header(tx), commit)
+        self.deciding[tx] = self.writer.append_vote(record, records.encode(record), now, token, out)
+
+    # --- the log ---
+
+    def logged(self, item: InFlight, offset: int, now: int, out: list[ev.Effect]) -> Applied:
+        """The head of the queue, no commit, is in the log: what it means."""
+        undecided = self.ledger.undecided.get(item.tx)
+        meant = self.ledger.accepted(item.record, offset)
+        if item.tokens:
+            self.writer.waiting.append((item.lsn, item.tokens))
+        if type(item.record) is records.Prepare:
+            del self.preparing[item.tx]
+            self._since[item.tx] = now
+        elif type(item.record) is records.Outcome:
+            del self.deciding[item.tx]
+            self._since.pop(item.tx, None)
+        else:
+            self._ahead = b""
+        if type(meant) is Decided:
+            if undecided is not None:
+                self.writer.locks.release(undecided.prepare)
+            self._decided(item.tx, meant, out)
+        return meant
+
+    def _decided(self, tx: bytes, meant: Decided, out: list[ev.Effect]) -> None:
+        decision, asked = meant.decision, self._asked.pop(tx, ())
+        if decision.commit:
+            self.writer.outcomes.add(tx, decision.lsn)
+        to = set(decision.participants or asked) - {self.name}
+        if decision.participants and decision.first != self.name:
+            return
+        if decision.commit and to:
+            self.unconfirmed[tx] = set(to)
+        if to:
+            out.append(ev.Spread(tx, decision.commit, tuple(sorted(to))))
+
+    def confirmed(self, e: ev.Confirmed) -> None:
+        """T6."""
+        waits_for = self.unconfirmed.get(e.tx)
+        if waits_for is not None:
+            waits_for.discard(e.participant)
+            if not waits_for:
+                del self.unconfirmed[e.tx]
+
+    # --- time ---
+
+    def ticked(self, now: int, out: list[ev.Effect], *, serving: bool) -> None:
+        if not serving:
+            return
+        if self.ledger.undecided:
+            self._doubt(now, out)
+        if self.unconfirmed and now - self._spread_at >= self.settings.doubt_ms:
+            self._spread_at = now
+            for tx in list(self.unconfirmed)[:SPREAD_AT_ONCE]:
+                others = self.unconfirmed[tx] = self.unconfirmed.pop(tx)  # behind those that had no turn
+                out.append(ev.Spread(tx, True, tuple(sorted(others))))
+        too_many = len(self.ledger.decided) > self.settings.max_outcomes * 11 // 10
+        if too_many and now - self._looked_at >= self.settings.doubt_ms:
+            self._looked_at = now
+            self._move_horizon(now, out)
+
+    def _doubt(self, now: int, out: list[ev.Effect]) -> None:
+        """D5: its initiator may be dead."""
+        for tx, u in list(self.ledger.undecided.items()):
+            if now - self._since[tx] < self.settings.doubt_ms or tx in self.deciding:
+                continue
+            self._since[tx] = now
+            if u.prepare.first != self.name:
+                out.append(ev.AskDecision(tx, u.prepare.first))
+            elif (self.writer.short or self.writer.full()) is None:
+                self._decide(tx, NOBODY, now, out, commit=False)
+
+    def _move_horizon(self, now: int, out: list[ev.Effect]) -> None:
+        """Forget the oldest (T6)."""
+        ledger, writer = self.ledger, self.writer
+        if self._ahead or writer.full() is not None:
+            return
+        horizon = int.from_bytes(ledger.horizon, "big")
+        limit = min((_stamp(tx) - 1 for tx in self._open()), default=None)
+        if limit is not None and limit <= horizon:
+            return
+        wanted = sorted(_stamp(tx) for tx in ledger.decided)[-self.settings.max_outcomes - 1]
+        stamp = wanted if limit is None else min(wanted, limit)
+        if stamp > horizon:
+            record = records.Horizon(writer.header(), stamp)
+            writer.append_vote(record, records.encode(record), now, NOBODY, out)
+            self._ahead = stamp.to_bytes(STAMP_BYTES, "big")
+
+    def _open(self) -> Iterator[bytes]:
+        """What the horizon must not pass."""
+        yield from self.ledger.undecided
+        yield from self.preparing
+        yield from self.deciding
+        yield from self.unconfirmed
+
+
+def _stamp(tx: bytes) -> int:
+    return int.from_bytes(tx[:STAMP_BYTES], "big")
+
+
+def _other() -> ev.Refused:
+    return ev.Refused("another transaction has this id")

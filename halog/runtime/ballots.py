@@ -1,0 +1,134 @@
+"""One attempt at a vote, or at a decision, of a transaction over several partitions: here or at another node.
+
+The initiator (`halog.runtime.spanning`) and partitions among each other (`halog.runtime.settling`) ask through it. Each
+request carries the transaction's id, so asking again is harmless. This module decides nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from halog.core import events as ev
+from halog.core.ledger import Undecided
+from halog.errors import HalogError, PartitionUnavailableError
+from halog.runtime import frames
+from halog.runtime.answers import Answer
+from halog.runtime.asking import Asker, Waiter
+from halog.runtime.copy import Copy
+from halog.runtime.deliveries import Deliveries
+from halog.runtime.presented import presented
+from halog.runtime.results import to_error
+
+COMMITTED, ABORTED, EXPIRED, UNKNOWN = "committed", "aborted", "expired", "unknown"
+
+
+def prepare(copy: Copy, r: frames.Prepare, answer: Answer) -> int:
+    """Ask the copy to vote; returns as `Copy.submit` does."""
+
+    def asked(token: int) -> ev.Event:
+        changes, found = presented(r.work, copy.objects, keeps_before=copy.keeps_before)
+        reads = r.work.reads
+        return ev.PrepareAsked(token, r.tx, r.first, r.participants, r.digest, reads, changes, found, r.epoch)
+
+    return copy.question(answer, asked, served=True)
+
+
+def decide(copy: Copy, r: frames.Decide, answer: Answer) -> int:
+    """Ask the copy to decide, or to take over what was decided; returns as `Copy.submit` does."""
+    return copy.question(
+        answer, lambda token: ev.DecideAsked(token, r.tx, r.commit, r.decides, r.participants), served=True
+    )
+
+
+def stands(result: ev.Result, *, commit: bool) -> str | None:
+    """How a transaction stands, by what a copy answered that was asked for `commit`; None: by no means."""
+    match result:
+        case ev.Happened():
+            return COMMITTED if commit else ABORTED
+        case ev.Otherwise():
+            return ABORTED if commit else COMMITTED
+        case ev.Expired():
+            return EXPIRED
+        case ev.Unknown() | ev.Refused():
+            return UNKNOWN
+        case _:
+            return None
+
+
+def votes(copy: Copy, r: frames.Votes) -> frames.VotesAre:
+    """What the copy knows, for operators."""
+    with copy.lock:
+        ledger = copy.core.ledger
+        undecided, decided = list(ledger.undecided.values()), dict(ledger.decided)
+    latest = sorted(decided, key=lambda tx: decided[tx].lsn)[-r.latest :] if r.latest else []
+    found = dict.fromkeys([*(tx for tx in r.ids if tx in decided), *latest])
+    return frames.VotesAre([_doubt(u) for u in undecided], [(tx, decided[tx].commit, decided[tx].lsn) for tx in found])
+
+
+def _doubt(u: Undecided) -> frames.Doubt:
+    p = u.prepare
+    return frames.Doubt(u.tx, p.first, p.participants, p.digest, p.header.lsn, len(p.reads), len(p.changes))
+
+
+class Ballots:
+    """Of one node."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+        self.deliveries: Deliveries | None = None
+        """Of the copies hosted here."""
+
+    def prepare(self, r: frames.Prepare, until: float) -> int:
+        """The lsn of the vote; raises what was answered, NotActiveError where the role moved meanwhile."""
+        copy = self._asker.serving(r.partition)
+        if copy is None:
+            reply = self._asker.ask(r.partition, r, until)
+            if reply is None:
+                raise to_error(ev.NotServing(None), r.partition)
+            assert isinstance(reply, frames.Committed)
+            return reply.lsn
+        r.epoch = self._asker.router.epoch(r.partition)
+        result = self._here(copy, lambda answer: prepare(copy, r, answer), until)
+        if isinstance(result, ev.Happened):
+            return result.lsn
+        raise to_error(result, r.partition)
+
+    def decide(self, r: frames.Decide, until: float) -> tuple[str, int]:
+        """How it stands and where; raises what was answered else."""
+        copy = self._asker.serving(r.partition)
+        if copy is None:
+            reply = self._asker.ask(r.partition, r, until)
+            if reply is None:
+                raise to_error(ev.NotServing(None), r.partition)
+            assert isinstance(reply, frames.OutcomeIs)
+            return reply.outcome, reply.lsn
+        result = self._here(copy, lambda answer: decide(copy, r, answer), until)
+        how = stands(result, commit=r.commit)
+        if how is None:
+            raise to_error(result, r.partition)
+        return how, lsn_of(result)
+
+    def _here(self, copy: Copy, begin: Callable[[Answer], int], until: float) -> ev.Result:
+        waiter = Waiter()
+        tag = begin(waiter)
+        if self.deliveries is not None:
+            self.deliveries.follow(copy, tag, waiter.settled, until)
+        return waiter.wait(until - time.monotonic()) or ev.Unknown("no answer in time")
+
+
+def lsn_of(result: ev.Result) -> int:
+    """Where a copy says that it stands so; 0: it does not."""
+    return result.lsn if isinstance(result, ev.Happened | ev.Otherwise) else 0
+
+
+def attempt(ballots: Ballots, r: frames.Decide, within_s: float) -> str | None:
+    """How it stands, asked for once; UNKNOWN: not settled yet. None: nobody is there to answer."""
+    until = time.monotonic() + within_s
+    try:
+        outcome = ballots.decide(r, until)[0]
+    except PartitionUnavailableError:
+        return None
+    except HalogError:
+        outcome = UNKNOWN
+    return None if outcome == UNKNOWN and time.monotonic() >= until else outcome

@@ -1,0 +1,211 @@
+"""A rebalance as an operator makes it: planned and looked at first, then done a few partitions at a time (P13).
+
+The plan stands in the coordinator (`plan`), so that whoever applies it may stop, die, or be another one: what is done
+is seen from the tables, and the rest is done by the next `apply`. Each move is an ordinary migration (`migration.py`),
+which the nodes finish by themselves.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+import msgspec
+
+from halog.config import Config
+from halog.core.draining import Move
+from halog.core.rebalancing import Shape, rebalance
+from halog.core.spreading import Zone
+from halog.core.table import PartitionTable, Target
+from halog.errors import ConfigError, CoordinatorError, DeadlineError, HalogError, RefusedError, VersionError
+from halog.ports import Coordinator, UnknownResult
+from halog.runtime.migration import is_there, migrate
+from halog.runtime.router import Router
+
+PATH = "plan"
+
+LOOK_S = 0.2
+"""How often whoever applies a plan looks for progress, if nothing tells of a change."""
+
+WAITING, MOVING, DONE, CHANGED, REFUSED = "waiting", "moving", "done", "changed since", "refused"
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """One partition's part. `version`: the table's `config_version` when it was planned."""
+
+    partition: str
+    before: tuple[str, ...]
+    target: Target
+    version: int
+    why: str
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What the znode holds. `made_ms`: since 1970, by the clock of who made it; `stay`: partitions that cannot move."""
+
+    id: str
+    made_ms: int
+    moves: tuple[Planned, ...]
+    stay: dict[str, str] = {}
+    cancelled: bool = False
+
+    def to_bytes(self) -> bytes:
+        """The znode's content."""
+        return msgspec.json.encode(self)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Plan:
+        """Decode; fields of newer versions are passed over. CoordinatorError for anything else."""
+        try:
+            return msgspec.json.decode(data, type=Plan)
+        except msgspec.MsgspecError as e:
+            raise CoordinatorError(f"znode {PATH} holds no plan: {e}") from e
+
+
+def make(
+    config: Config,
+    tables: Sequence[PartitionTable],
+    serving: Collection[str],
+    running: Collection[str],
+    policies: Iterable[str] = (),
+    *,
+    replace_down: bool = False,
+) -> Plan:
+    """A plan for these policies (all without any). `serving`: nodes that may get copies; `running`: nodes that could
+    move theirs. A node that is down keeps what it has, unless `replace_down`. ConfigError for a policy that does not
+    exist."""
+    wanted = tuple(policies) or tuple(config.policies)
+    moves: list[Move] = []
+    for name in wanted:
+        policy = config.policies.get(name)
+        if policy is None:
+            raise ConfigError(f"there is no policy {name}; {config.source} has {', '.join(config.policies)}")
+        nodes = [n for n in config.nodes_of(policy.zone) if n in running or not replace_down]
+        domains = {n: config.nodes[n].failure_domain for n in nodes}
+        copies = 1 + policy.sync_replicas + policy.async_replicas
+        shape = Shape(copies, policy.sync_replicas, Zone(nodes, [n for n in nodes if n in serving], domains))
+        moves += rebalance([t for t in tables if t.policy == name], shape, running)
+    versions = {t.name: t.config_version for t in tables}
+    planned = tuple(Planned(m.partition, m.before, m.target, versions[m.partition], m.why) for m in moves if m.target)
+    stay = {m.partition: m.why for m in moves if m.target is None}
+    return Plan(secrets.token_hex(4), time.time_ns() // 1_000_000, planned, stay)
+
+
+# --- where it stands ---
+
+
+def read(coordinator: Coordinator) -> Plan | None:
+    """The last plan that was stored."""
+    found = coordinator.get(PATH)
+    return None if found is None else Plan.from_bytes(found.data)
+
+
+def store(coordinator: Coordinator, plan: Plan, tables: Sequence[PartitionTable]) -> None:
+    """Make it the plan. RefusedError while another one is being carried out: it is to be finished or cancelled."""
+    found = coordinator.get(PATH)
+    if found is not None and (old := Plan.from_bytes(found.data)).id != plan.id and not old.cancelled:
+        states = states_of(old, tables)
+        begun = any(s in (MOVING, DONE) for s in states.values())
+        if begun and any(s in (MOVING, WAITING) for s in states.values()):
+            raise RefusedError(
+                f"plan {old.id} is half done: finish it with `halog plan apply`, or `halog plan cancel` it first"
+            )
+    try:
+        if found is not None:
+            coordinator.set(PATH, plan.to_bytes(), found.version)
+        elif not coordinator.create(PATH, plan.to_bytes()):
+            raise VersionError(PATH)
+    except (VersionError, UnknownResult) as e:
+        raise RefusedError("somebody else changed the plan at the same moment; look at it, and try again") from e
+
+
+def cancel(coordinator: Coordinator) -> Plan:
+    """What is not begun of it is not begun any more. RefusedError if there is no plan."""
+    for _ in range(2):
+        found = coordinator.get(PATH)
+        if found is None:
+            break
+        plan = msgspec.structs.replace(Plan.from_bytes(found.data), cancelled=True)
+        try:
+            coordinator.set(PATH, plan.to_bytes(), found.version)
+        except (VersionError, UnknownResult):
+            coordinator.sync(PATH)
+            continue
+        return plan
+    raise RefusedError("there is no plan, or somebody else changes it at this moment; see `halog plan show`")
+
+
+def states_of(plan: Plan, tables: Iterable[PartitionTable]) -> dict[str, str]:
+    """How far each partition of the plan is."""
+    now = {t.name: t for t in tables}
+    return {m.partition: _state(m, now.get(m.partition)) for m in plan.moves}
+
+
+def _state(move: Planned, table: PartitionTable | None) -> str:
+    if table is None:
+        return CHANGED
+    if table.target == move.target:
+        return MOVING
+    if is_there(table, move.target):
+        return DONE
+    return WAITING if table.config_version == move.version and table.target is None else CHANGED
+
+
+# --- carrying it out ---
+
+Progress = Callable[[dict[str, str]], None]
+
+
+def apply(
+    coordinator: Coordinator,
+    config: Config,
+    router: Router,
+    plan: Plan,
+    at_once: int,
+    timeout_s: float,
+    progress: Progress = lambda states: None,
+) -> dict[str, str]:
+    """Move what waits, `at_once` partitions at a time, until nothing waits or moves; returns how far each one is.
+    `progress` is told that whenever it looks. Partitions that somebody else moved since are left alone.
+
+    RefusedError if the plan was cancelled or replaced meanwhile, DeadlineError (exit code 6) after `timeout_s` seconds:
+    moves that were begun go on by themselves, and the next `apply` goes on with the rest.
+    """
+    until = time.monotonic() + timeout_s
+    refused: dict[str, str] = {}
+    while True:
+        states = states_of(plan, (t for _, t in router.tables.values())) | refused
+        progress(states)
+        waiting = [m for m in plan.moves if states[m.partition] == WAITING]
+        moving = sum(s == MOVING for s in states.values())
+        if not waiting and not moving:
+            return states
+        if time.monotonic() >= until:
+            raise DeadlineError(
+                f"plan {plan.id}: {moving} partitions are still moving and {len(waiting)} wait after {timeout_s:g} s; "
+                "what was begun goes on by itself, `halog plan apply` goes on with the rest"
+            )
+        for move in waiting[: max(0, at_once - moving)]:
+            _check_current(coordinator, plan)
+            try:
+                _begin(coordinator, config, router, move)
+            except HalogError as e:
+                refused[move.partition] = f"{REFUSED}: {e}"
+        with router.changed:
+            router.changed.wait(min(LOOK_S, max(0.0, until - time.monotonic())))
+
+
+def _check_current(coordinator: Coordinator, plan: Plan) -> None:
+    now = read(coordinator)
+    if now is None or now.id != plan.id or now.cancelled:
+        what = "was cancelled" if now is not None and now.id == plan.id else "was replaced by another one"
+        raise RefusedError(f"plan {plan.id} {what}: partitions that are moving go on by themselves, no other is begun")
+
+
+def _begin(coordinator: Coordinator, config: Config, router: Router, move: Planned) -> None:
+    running = [n.name for n in router.nodes.values() if n.hosts]
+    version, table = router.tables[move.partition]
+    set_, _ = migrate(coordinator, config, running, move.partition, move.target.nodes, move.target.sync_replicas)
+    if set_.config_version > table.config_version:
+        router.table_seen(move.partition, version, set_)

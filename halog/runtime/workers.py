@@ -1,0 +1,59 @@
+"""A few threads for requests that wait. Daemons, unlike those of `concurrent.futures`, which end with the main thread:
+an application may go on in other threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from halog.errors import ClosedError
+
+T = TypeVar("T")
+_Job = tuple["Future[Any]", Callable[[], Any]]
+
+
+class Workers:
+    """At most `most` threads, made when they are needed and kept."""
+
+    def __init__(self, name: str, most: int) -> None:
+        self._name, self._most = name, most
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = self._busy = 0
+        self._closed = False
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Do it soon. ClosedError behind `close`."""
+        job: Future[T] = Future()
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the node is closed")
+            self._busy += 1
+            more = self._busy > self._threads and self._threads < self._most
+            self._threads += more
+        self._jobs.put((job, work))
+        if more:
+            threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        return job
+
+    def close(self) -> None:
+        """What was submitted is still done, by nobody that is waited for."""
+        with self._lock:
+            self._closed = True
+            for _ in range(self._threads):
+                self._jobs.put(None)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            future, work = job
+            try:
+                result = work()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+            with self._lock:
+                self._busy -= 1

@@ -1,0 +1,211 @@
+"""Mutants of transactions over several partitions (T1-T7). Only the histories of a bank can notice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from halog.core import events as ev, records
+from halog.core.ledger import Applied, Decided, Decision, Ledger, Locks, Prepared, Undecided
+from halog.core.voting import Voting
+from tests.mutants.registry import mutant, patch
+from tests.sim import bank
+
+SEEDS = bank.SEEDS[:2_000]
+
+
+@mutant("T1", SEEDS)
+def prepared_before_the_log_has_it() -> None:
+    """The vote is answered when its record is sent."""
+
+    def prepare(self: Voting, e: ev.PrepareAsked, now: int, out: list[ev.Effect]) -> None:
+        real(self, e, now, out)
+        if e.tx in self.preparing:
+            out.append(ev.Reply(e.token, ev.Happened(0)))
+
+    real = patch(Voting, "prepare", prepare)
+
+
+@mutant("T2", SEEDS)
+def the_last_outcome_decides() -> None:
+    """An abort behind a commit counts."""
+
+    def stands(self: Voting, e: ev.DecideAsked, decision: Decision, out: list[ev.Effect]) -> None:
+        if decision.commit == e.commit:
+            real(self, e, decision, out)
+        else:
+            self._decide(e.tx, e.token, 0, out, commit=e.commit)
+
+    def decided(self: Ledger, record: records.Outcome, offset: int) -> Applied:
+        self.decided.pop(record.header.tx, None)
+        return accepted(self, record, offset)
+
+    real = patch(Voting, "_stands", stands)
+    accepted = patch(Ledger, "_decided", decided)
+
+
+@mutant("T2", SEEDS)
+def a_prepare_behind_its_tombstone_locks() -> None:
+    """Trace 31."""
+
+    def prepared(self: Ledger, record: records.Prepare, offset: int) -> Applied:
+        self.decided.pop(record.header.tx, None)
+        return real(self, record, offset)
+
+    real = patch(Ledger, "_prepared", prepared)
+    _forget_what_was_asked()
+
+
+def _forget_what_was_asked() -> None:
+    def known(self: Voting, e: ev.PrepareAsked, out: list[ev.Effect]) -> bool:
+        return e.tx not in self.ledger.decided and bool(real(self, e, out))
+
+    real = patch(Voting, "_known", known)
+
+
+@mutant("T3", SEEDS)
+def in_doubt_decided_by_oneself() -> None:
+    """Trace 9: a participant that has waited long enough aborts."""
+
+    def doubt(self: Voting, now: int, out: list[ev.Effect]) -> None:
+        for tx in list(self.ledger.undecided):
+            if now - self._since[tx] >= self.settings.doubt_ms and tx not in self.deciding:
+                self._since[tx] = now
+                self._decide(tx, 0, now, out, commit=False)
+
+    patch(Voting, "_doubt", doubt)
+
+
+@mutant("T3", SEEDS)
+def answered_from_what_is_in_flight() -> None:
+    """The outcome is told when it is sent."""
+
+    def decide(self: Voting, tx: bytes, token: int, *args: Any, commit: bool) -> None:
+        real(self, tx, token, *args, commit=commit)
+        args[1].append(ev.Reply(token, ev.Happened(0)))
+
+    real = patch(Voting, "_decide", decide)
+
+
+@mutant("D5", SEEDS)
+def nobody_doubts() -> None:
+    """A dead initiator's locks stay."""
+    patch(Voting, "_doubt", lambda self, now, out: None)
+
+
+@mutant("T4", SEEDS)
+def locks_die_with_the_active() -> None:
+    """Trace 27: whoever takes over knows of no Prepare."""
+
+    def init(self: Voting, writer: Any, ledger: Ledger, *args: Any) -> None:
+        for u in list(ledger.undecided.values()):
+            ledger.locks.release(u.prepare)
+        ledger.undecided.clear()
+        real(self, writer, ledger, *args)
+
+    real = patch(Voting, "__init__", init)
+
+
+@mutant("T4", SEEDS)
+def a_restart_forgets_what_is_undecided() -> None:
+    """Trace 32: its store has the objects, and not the Prepares."""
+    from tests.sim.store import Disk
+
+    patch(Disk, "ledger", property(lambda self: Ledger((), self.decided.items(), self.horizon)))
+
+
+@mutant("W2", SEEDS)
+def locks_begin_with_the_log() -> None:
+    """What is prepared in flight holds nothing yet."""
+
+    def prepare(self: Voting, e: ev.PrepareAsked, now: int, out: list[ev.Effect]) -> None:
+        real(self, e, now, out)
+        item = self.preparing.get(e.tx)
+        if item is not None:
+            self.writer.locks.release(item.record)
+
+    def logged(self: Voting, *args: Any) -> Applied:
+        meant: Applied = really(self, *args)
+        if type(meant) is Prepared:
+            self.writer.locks.take(meant.undecided.prepare)
+        return meant
+
+    real = patch(Voting, "prepare", prepare)
+    really = patch(Voting, "logged", logged)
+
+
+@mutant("T4", SEEDS)
+def commits_pass_over_locks() -> None:
+    """What is prepared may be changed by others."""
+    patch(Locks, "against", lambda self, reads, changes: None)
+
+
+@mutant("D4", SEEDS)
+def what_was_read_is_not_held() -> None:
+    """Only what would be changed is locked."""
+
+    def take(self: Locks, prepare: records.Prepare) -> None:
+        for c in prepare.changes:
+            self.setdefault(c.key, {})[prepare.header.tx] = True
+
+    patch(Locks, "take", take)
+
+
+@mutant("T6", SEEDS)
+def the_horizon_passes_what_is_undecided() -> None:
+    """The oldest is forgotten, whatever it waits for."""
+    patch(Voting, "_open", lambda self: iter(()))
+
+
+@mutant("T6", SEEDS)
+def forgotten_taken_for_never_seen() -> None:
+    """Trace 29: what is below the horizon may be prepared again."""
+    patch(Ledger, "expired", lambda self, tx: False)
+    patch(Voting, "_expired", lambda self, tx: False)
+
+    def forgotten(self: Ledger, record: records.Horizon) -> Applied:
+        keep, stamp = {}, record.stamp.to_bytes(8, "big")
+        for tx, decision in self.decided.items():
+            if tx[:8] > stamp:
+                keep[tx] = decision
+        meant = real(self, record)
+        self.decided = keep
+        return meant
+
+    real = patch(Ledger, "_forgotten", forgotten)
+
+
+@mutant("T6", SEEDS)
+def a_commit_is_told_once() -> None:
+    """Whether or not the others confirm, and nobody in doubt asks."""
+
+    def decided(self: Voting, tx: bytes, meant: Decided, out: list[ev.Effect]) -> None:
+        real(self, tx, meant, out)
+        self.unconfirmed.clear()
+
+    real = patch(Voting, "_decided", decided)
+    patch(Voting, "_others", lambda self, d: set())
+
+
+@mutant("T6", SEEDS)
+def spread_to_nobody() -> None:
+    """Participants find out by doubting, or never."""
+
+    def decided(self: Voting, tx: bytes, meant: Decided, out: list[ev.Effect]) -> None:
+        pass
+
+    patch(Voting, "_decided", decided)
+
+
+@mutant("T4", SEEDS)
+def a_commit_that_changes_nothing() -> None:
+    """A copied outcome frees the objects, and forgets what was to become of them."""
+
+    def decided(self: Ledger, record: records.Outcome, offset: int) -> Applied:
+        u = self.undecided.get(record.header.tx)
+        if u is not None and u.prepare.first != u.prepare.participants[-1]:
+            bare = records.Prepare(u.prepare.header, u.prepare.first, u.prepare.participants, 0, b"", ())
+            self.locks.release(u.prepare)
+            self.undecided[record.header.tx] = Undecided(bare, u.offset)
+        return real(self, record, offset)
+
+    real = patch(Ledger, "_decided", decided)

@@ -1,0 +1,105 @@
+"""plan create, show, apply, status and cancel, against a cluster on the memory adapters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.feature("P13", "O1")
+
+Run = Callable[..., Any]
+
+
+def hosts(cluster: Any) -> Counter[str]:
+    return Counter(n for t in cluster.tables() for n in t.configured)
+
+
+def test_an_even_cluster_needs_no_plan(cluster: Any, halog: Run) -> None:
+    ran = halog("plan", "create")
+    assert (ran.code, ran.out) == (0, ""), ran
+    assert "nothing is to move" in ran.err
+    assert halog("plan", "status", "--format", "json").json["moves"] == 0
+    assert halog("plan", "apply").code == 0
+
+
+def test_an_emptied_node_is_filled_again(cluster: Any, halog: Run) -> None:
+    assert halog("drain", "C", "--allow-fewer", "--timeout", 60).code == 0
+    assert hosts(cluster)["C"] == 0
+    made = halog("plan", "create")
+    assert made.code == 0, made
+    assert "3 copies instead of 2" in made.out
+    assert "6 partitions are to move" in made.err
+    assert halog("plan", "status").code == 4, "it waits"
+    assert hosts(cluster)["C"] == 0, "nothing moves before it is applied"
+    applied = halog("plan", "apply", "--at-once", 3, "--timeout", 60, "--format", "json")
+    assert applied.code == 0, applied
+    assert {m["state"] for m in applied.json["moves"]} == {"done"}
+    assert hosts(cluster) == dict.fromkeys("ABC", 6)
+    assert Counter(t.configured[0] for t in cluster.tables()) == dict.fromkeys("ABC", 2), "roles are even, too"
+    assert halog("plan", "status").code == 0
+
+
+def test_a_dry_run_is_no_plan(cluster: Any, halog: Run) -> None:
+    assert halog("partition", "migrate", "p-0", "--nodes", "A,B", "--timeout", 30).code == 0
+    shown = halog("plan", "create", "--dry-run", "--format", "json").json
+    assert [(m["partition"], m["to"]) for m in shown["moves"]] == [("p-0", ["A", "B", "C"])]
+    ran = halog("plan", "show")
+    assert (ran.code, "there is no plan" in ran.err) == (5, True), ran
+
+
+def test_a_plan_that_is_half_done_is_finished_or_cancelled_first(cluster: Any, halog: Run) -> None:
+    for p in ("p-0", "p-1"):
+        assert halog("partition", "migrate", p, "--nodes", "A,B", "--timeout", 30).code == 0
+    assert halog("plan", "create").code == 0
+    made = halog("plan", "create", "--format", "json")
+    assert made.code == 0, "nothing was begun: it may be replaced"
+    first = made.json["moves"][0]
+    to = ",".join(first["to"])
+    assert halog("partition", "migrate", first["partition"], "--nodes", to, "--sync", 1, "--timeout", 30).code == 0
+    again = halog("plan", "create")
+    assert (again.code, "is half done" in again.err) == (5, True), again
+    assert "cancelled; 0 partitions are moving, 1 stay" in halog("plan", "cancel").out
+    refused = halog("plan", "apply")
+    assert (refused.code, "was cancelled" in refused.err) == (5, True)
+    assert halog("plan", "status").code == 0, "nothing of it is to come"
+    assert halog("plan", "create").code == 0
+
+
+def test_what_somebody_else_moved_since_is_left_alone(cluster: Any, halog: Run) -> None:
+    for p in ("p-0", "p-1"):
+        assert halog("partition", "migrate", p, "--nodes", "A,B", "--timeout", 30).code == 0
+    assert halog("plan", "create").code == 0
+    assert halog("partition", "migrate", "p-1", "--nodes", "B,C", "--timeout", 30).code == 0
+    ran = halog("plan", "apply", "--timeout", 60, "--format", "json")
+    assert {m["partition"]: m["state"] for m in ran.json["moves"]} == {"p-0": "done", "p-1": "changed since"}
+    assert next(t for t in cluster.tables() if t.name == "p-1").configured == ("B", "C")
+
+
+def test_a_node_that_is_down_keeps_what_it_has_unless_it_is_replaced(cluster: Any, halog: Run) -> None:
+    for i in range(6):
+        assert halog("partition", "migrate", f"p-{i}", "--nodes", "A,C", "--timeout", 30).code == 0
+    cluster.stop("C")
+    kept = halog("plan", "create", "--dry-run", "--format", "json").json
+    assert all(set(m["from"]) <= set(m["to"]) for m in kept["moves"]), "C stays"
+    replaced = halog("plan", "create", "--dry-run", "--replace-down", "--format", "json").json
+    assert all(set(m["to"]) == {"A", "B"} for m in replaced["moves"])
+    assert "C is not in the zone, or down" in replaced["moves"][0]["why"]
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (("create", "--policy", "x"), 2, "there is no policy x; "),
+        (("show",), 5, "`halog plan create` makes one"),
+        (("apply",), 5, "there is no plan"),
+        (("status",), 5, "there is no plan"),
+        (("cancel",), 5, "there is no plan"),
+        (("apply", "--at-once", "0"), 2, "not in the range"),
+    ],
+)
+def test_what_cannot_be_is_said(cluster: Any, halog: Run, args: tuple[str, ...], code: int, said: str) -> None:
+    ran = halog("plan", *args)
+    assert (ran.code, said in ran.err) == (code, True), ran

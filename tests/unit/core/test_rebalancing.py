@@ -1,0 +1,79 @@
+"""The plan for a policy's partitions: what moves, what stays, and why (P2, P13)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from halog.core.draining import Move
+from halog.core.rebalancing import Shape, rebalance
+from halog.core.spreading import Zone
+from halog.core.table import Group, PartitionTable, Target
+from tests.unit.core.kit import table
+
+pytestmark = pytest.mark.feature("P2", "P13")
+
+ABC = Zone("ABC", "ABC")
+
+
+def on(name: str, *nodes: str, sync: int = 1, **more: Any) -> PartitionTable:
+    return table(name=name, configured=nodes, sync=sync, **more)
+
+
+def test_nothing_moves_where_all_is_as_it_shall_be() -> None:
+    assert rebalance([on("a", "A", "B"), on("b", "B", "C"), on("c", "C", "A")], Shape(2, 1, ABC), "ABC") == []
+
+
+def test_an_empty_node_gets_its_share() -> None:
+    moves = rebalance([on("a", "A", "B"), on("b", "B", "A"), on("c", "A", "B")], Shape(2, 1, ABC), "ABC")
+    assert sorted(len(set(m.target.nodes) - set(m.before)) for m in moves if m.target) == [1, 1]
+    assert all("has 3 copies, C 0" in m.why for m in moves)
+
+
+def test_another_number_of_copies_and_of_sync_replicas() -> None:
+    (more,) = rebalance([on("a", "A", "B")], Shape(3, 2, ABC), "ABC")
+    assert more == Move(
+        "a", ("A", "B"), Target(("A", "B", "C"), 2), "3 copies instead of 2; 2 sync replicas instead of 1"
+    )
+    (fewer,) = rebalance([on("a", "A", "B")], Shape(1, 1, ABC), "ABC")
+    assert fewer == Move("a", ("A", "B"), Target(("A",), 0), "1 copies instead of 2; 0 sync replicas instead of 1")
+
+
+def test_a_node_that_is_no_more_in_the_zone_is_emptied() -> None:
+    (move,) = rebalance([on("a", "A", "D")], Shape(2, 1, ABC), "ABC")
+    assert (move.target, move.why) == (Target(("A", "B"), 1), "D is not in the zone, or down")
+
+
+def test_two_copies_in_one_failure_domain_part() -> None:
+    racks = Zone("ABC", "ABC", {"A": "r1", "B": "r1"})
+    (move,) = rebalance([on("a", "A", "B")], Shape(2, 1, racks), "ABC")
+    assert (move.target, move.why) == (Target(("A", "C"), 1), "B and A are both in failure domain r1")
+
+
+def test_roles_are_spread_too() -> None:
+    (move,) = rebalance([on("a", "A", "B"), on("b", "A", "B")], Shape(2, 1, Zone("AB", "AB")), "AB")
+    assert move.target is not None
+    assert move.target.nodes == ("B", "A")
+    assert move.why == "A is the preferred node of 2, B of 0"
+
+
+def test_what_cannot_move_stays_and_says_why() -> None:
+    tables = [
+        on("a", "A", "B", group=Group(required=1)),
+        on("b", "A", "B", target=Target(("C", "B"), 1)),
+        on("c", "A", "B"),
+        on("d", "D", "E"),
+    ]
+    stay = {m.partition: m.why for m in rebalance(tables, Shape(2, 1, ABC), "ABC") if m.target is None}
+    assert stay == {
+        "a": "it cannot move while 1 nodes are required",
+        "b": "it is moving to C, B already",
+        "d": "none of D, E is running, so that nobody could move it",
+    }
+
+
+def test_a_plan_that_could_commit_nothing_is_refused() -> None:
+    never = Group(priorities={"C": 0, "B": 0})
+    (move,) = rebalance([on("a", "A", "B", "C", quorum=2, group=never)], Shape(2, 1, Zone("BC", "BC")), "ABC")
+    assert (move.target, "priority never" in move.why) == (None, True)

@@ -1,0 +1,128 @@
+"""Where copies go: evenly, apart, and with the fewest moves; beside every other way there is (P2, P5)."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import pytest
+from hypothesis import given, strategies as st
+
+from halog.core.spreading import Zone, spread
+
+pytestmark = pytest.mark.feature("P2", "P5")
+
+NODES = "ABCD"
+Hosts = Mapping[str, Sequence[str]]
+
+
+def uneven(hosts: Hosts, nodes: Sequence[str] = NODES) -> int:
+    load = Counter(n for each in hosts.values() for n in each)
+    return sum(load[n] ** 2 for n in nodes)
+
+
+def moved(now: Hosts, then: Hosts) -> int:
+    return sum(len(set(then[p]) - set(now[p])) for p in now)
+
+
+def led(hosts: Hosts) -> Counter[str]:
+    return Counter(each[0] for each in hosts.values() if each)
+
+
+def test_a_new_cluster_is_even_in_copies_and_roles() -> None:
+    there = spread({f"p{i}": () for i in range(12)}, 2, Zone("ABC", "ABC"))
+    assert Counter(n for each in there.values() for n in each) == dict.fromkeys("ABC", 8)
+    assert led(there) == dict.fromkeys("ABC", 4)
+
+
+def test_a_node_that_joins_takes_its_share_and_nothing_else_moves() -> None:
+    now = {f"p{i}": ("ABC"[i % 3], "ABC"[(i + 1) % 3]) for i in range(12)}
+    then = spread(now, 2, Zone("ABCD", "ABCD"))
+    assert Counter(n for each in then.values() for n in each) == dict.fromkeys("ABCD", 6)
+    assert moved(now, then) == 6
+    assert led(then) == dict.fromkeys("ABCD", 3)
+
+
+def test_what_is_even_stays_as_it_is() -> None:
+    now = {f"p{i}": ("ABC"[i % 3], "ABC"[(i + 1) % 3]) for i in range(9)}
+    assert spread(now, 2, Zone("ABC", "ABC")) == now
+
+
+def test_a_node_that_is_to_get_nothing_keeps_what_it_has() -> None:
+    now = {"a": ("A", "B"), "b": ("A", "B"), "c": ("A", "B")}
+    then = spread(now, 2, Zone("ABC", "BC"))
+    assert moved(now, then) == sum("C" in each for each in then.values()) == 2
+
+
+def test_copies_of_one_partition_are_in_different_domains() -> None:
+    racks = {"A": "r1", "B": "r1", "C": "r2", "D": "r2"}
+    then = spread({"a": ("A", "B"), "b": ("C", "D")}, 2, Zone(NODES, NODES, racks))
+    assert all(len({racks[n] for n in each}) == 2 for each in then.values())
+    assert moved({"a": ("A", "B"), "b": ("C", "D")}, then) == 2
+    one_rack = spread({"a": ("A",)}, 2, Zone("AB", "AB", racks))
+    assert one_rack == {"a": ("A", "B")}, "a second copy in the same rack is better than none"
+
+
+def test_more_and_fewer_copies() -> None:
+    now = {"a": ("A", "B"), "b": ("B", "A")}
+    more = spread(now, 3, Zone("ABC", "ABC"))
+    assert more == {"a": ("A", "B", "C"), "b": ("B", "A", "C")}
+    assert spread(more, 1, Zone("ABC", "ABC")) == {"a": ("A",), "b": ("B",)}
+    assert spread(now, 3, Zone("AB", "AB")) == now, "there are no more nodes"
+
+
+def test_what_is_fixed_stays_and_is_counted() -> None:
+    now = {"a": ("A", "B"), "b": ("A", "B"), "c": ("A", "B")}
+    then = spread(now, 2, Zone("ABCD", "ABCD"), fixed={"a", "b"})
+    assert then == {"a": ("A", "B"), "b": ("A", "B"), "c": then["c"]}
+    assert set(then["c"]) == {"C", "D"}
+
+
+def test_a_node_that_never_leads_is_not_preferred() -> None:
+    then = spread({"a": ("A", "B"), "b": ("A", "B")}, 2, Zone("AB", "AB", never={"b": ("B",)}))
+    assert then == {"a": ("B", "A"), "b": ("A", "B")}
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[dict[str, tuple[str, ...]], int, Zone]:
+    nodes = NODES[: draw(st.integers(2, 4))]
+    domains = {n: draw(st.sampled_from(["", "r1", "r2"])) for n in nodes} if draw(st.booleans()) else {}
+    place = st.lists(st.sampled_from(nodes), max_size=3, unique=True).map(tuple)
+    now = {p: draw(place) for p in "xyz"[: draw(st.integers(1, 3))]}
+    return now, draw(st.integers(1, min(3, len(nodes)))), Zone(nodes, nodes, domains)
+
+
+def ways(now: Hosts, copies: int, zone: Zone) -> Iterator[dict[str, tuple[str, ...]]]:
+    """Every placement with as many copies, in as many domains as can be."""
+    apart = len({zone.domain(n) for n in zone.nodes}) >= copies
+    groups = [
+        g for g in itertools.combinations(zone.nodes, copies) if not apart or len({zone.domain(n) for n in g}) == copies
+    ]
+    for each in itertools.product(groups, repeat=len(now)):
+        yield dict(zip(now, each, strict=True))
+
+
+@given(clusters())
+def test_no_other_way_is_more_even_or_moves_less(given: tuple[dict[str, tuple[str, ...]], int, Zone]) -> None:
+    now, copies, zone = given
+    then = spread(now, copies, zone)
+    rank = uneven(then, zone.nodes), moved(now, then)
+    best = min((uneven(w, zone.nodes), moved(now, w)) for w in ways(now, copies, zone))
+    assert {p: tuple(sorted(n)) for p, n in then.items()} in [
+        {p: tuple(sorted(n)) for p, n in w.items()} for w in ways(now, copies, zone)
+    ]
+    assert rank == best
+
+
+@given(clusters())
+def test_preferred_nodes_are_as_even_as_the_copies_allow(given: tuple[dict[str, tuple[str, ...]], int, Zone]) -> None:
+    now, copies, zone = given
+    then = spread(now, copies, zone)
+
+    def rank(leads: Sequence[str]) -> tuple[int, int]:
+        changed = sum(lead != (now[p][0] if now[p] else "") for p, lead in zip(now, leads, strict=True))
+        return sum(n * n for n in Counter(leads).values()), changed
+
+    mine = rank([then[p][0] for p in now])
+    assert mine == min(rank(leads) for leads in itertools.product(*(then[p] for p in now)))

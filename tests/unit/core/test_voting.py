@@ -1,0 +1,90 @@
+"""The active node's part in transactions over several partitions: what it may say, and when (T3, T6, T7)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from halog.core import events as ev, records
+from halog.core.judging import became_of
+from halog.core.ledger import Decision, Ledger
+from halog.core.outcomes import Outcomes
+from halog.core.settings import Settings
+from halog.core.voting import Voting
+from tests.unit.core.kit import A, B, Core, create
+
+pytestmark = pytest.mark.feature("D4", "D5")
+
+FEW = Settings(max_outcomes=10)
+
+
+def tx(stamp: int) -> bytes:
+    return stamp.to_bytes(8, "big") + bytes(8)
+
+
+def test_a_horizon_on_its_way_to_the_log_settles_nothing() -> None:
+    """It may never get there; who took its word for an abort would contradict the first partition (review, W1)."""
+    core = Core(settings=FEW).active()
+    for i in range(12):
+        core.step(ev.DecideAsked(100 + i, tx(1_000 + i), commit=False, decides=True))
+        core.acknowledge()
+    core.step(ev.Ticked(), after_ms=FEW.doubt_ms)
+    assert type(records.decode(core.one(ev.Append).data)) is records.Horizon
+    core.step(ev.DecideAsked(55, tx(5), commit=False, decides=True))
+    assert [type(r) for r in core.replies()] == [ev.Unknown]
+    assert core.of(ev.Append) == [], "an outcome behind the horizon would be void"
+    core.step(ev.PrepareAsked(56, tx(5), "p", ("p", "q"), b"d", (), (create(),), {}))
+    (refused,) = core.replies()
+    assert isinstance(refused, ev.Expired), "a vote is refused in either case"
+    assert refused.horizon >= tx(5)[:8]
+    core.acknowledge()
+    core.step(ev.DecideAsked(57, tx(5), commit=False, decides=True))
+    assert [type(r) for r in core.replies()] == [ev.Expired]
+
+
+def test_a_commit_that_only_the_ledger_remembers_happened() -> None:
+    """The outcome table keeps the last ids of all commits, the ledger its own (review, W2)."""
+    ledger = Ledger(
+        decided=[(tx(5), Decision(True, 3, 3, "p", ("p", "q"))), (tx(6), Decision(False, 4, 4, "p", ("p", "q")))]
+    )
+    copy: Any = SimpleNamespace(
+        outcomes=Outcomes(keep=10), ledger=ledger, leading=None, settings=Settings(),
+        chain=SimpleNamespace(state=SimpleNamespace(led=9)),
+    )  # fmt: skip
+    for i in range(20):
+        copy.outcomes.add(tx(100 + i), 10 + i)
+    assert became_of(copy, ev.Asked(1, tx(5), 1)) == ev.Happened(3)
+    assert became_of(copy, ev.Asked(1, tx(6), 1)) == ev.NotHappened()
+
+
+def test_a_horizon_that_stands_still_is_not_looked_at_with_every_tick() -> None:
+    """One participant that does not confirm keeps every later decision (review, S4)."""
+    waiting = ("p", "dead")
+    items = [(tx(1_000 + i), Decision(True, i + 1, i + 1, "p", waiting if i == 0 else ("p",))) for i in range(30)]
+    looked: list[int] = []
+    writer: Any = SimpleNamespace(settings=FEW, full=lambda: looked.append(1), short=None)
+    voting = Voting(writer, Ledger(decided=items, horizon=tx(999)[:8]), "p", 0)
+    out: list[ev.Effect] = []
+    for now in range(20, FEW.doubt_ms, 20):
+        voting.ticked(now, out, serving=True)
+    assert len(looked) == 1
+    assert [e for e in out if isinstance(e, ev.Append)] == []
+
+
+def test_a_replica_reads_promptly_while_votes_come() -> None:
+    """They are acknowledged when they are read (review, C2)."""
+    core = Core(B, settings=Settings(remote_sync=FEW.remote_sync)).loaded()
+    following = core.p.following
+    following._told_at = core.now
+    core.p.held.sealed = -1
+    following._asked_at = core.now - 10_000
+    assert core.p.me != A
+    core.p.ledger.undecided[tx(5)] = None  # type: ignore[assignment]
+    assert not following.is_patient
+    del core.p.ledger.undecided[tx(5)]
+    assert following.is_patient
+    core.p.ledger.decided[tx(5)] = Decision(True, 3, 3)
+    core.step(ev.Taken(), after_ms=1)
+    assert not following.is_patient, "more are expected"

@@ -1,0 +1,64 @@
+"""A commit that met several nodes: what may be in the log is never said not to have happened (R5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from halog.backend import Work
+from halog.core import events as ev
+from halog.errors import HalogError, NotActiveError, OutcomeUnknownError, PartitionUnavailableError
+from halog.runtime.commits import Commits
+
+pytestmark = pytest.mark.feature("R5", "D1")
+
+WORK = Work((), ())
+
+
+class Node:
+    """An asker whose own copy is active for the first rounds, and then nobody is."""
+
+    closed, call_s, locked_s = False, 5.0, 0.1
+
+    def __init__(self, *rounds: ev.Result) -> None:
+        self.rounds = list(rounds)
+        self.router: Any = self
+
+    def check_open(self) -> None:
+        pass
+
+    def serving(self, partition: str) -> Any:
+        return self if self.rounds else None
+
+    name = "p"
+
+    def epoch(self, partition: str) -> int:
+        return 1
+
+    def submit(self, tx: bytes, work: Work, answer: Callable[[ev.Result], None], epoch: int) -> int:
+        answer(self.rounds.pop(0))
+        return 0
+
+    def ask(self, partition: str, frame: object, until: float) -> None:
+        raise PartitionUnavailableError("no node is active", partition=partition)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "told"),
+    [
+        ((), PartitionUnavailableError),
+        ((ev.NotServing(None),), PartitionUnavailableError),
+        ((ev.Unknown("its epoch ended"),), OutcomeUnknownError),
+        ((ev.Unknown("its epoch ended"), ev.NotServing(None)), OutcomeUnknownError),
+    ],
+)
+def test_what_may_be_in_the_log_is_unknown_whatever_comes_next(
+    rounds: tuple[ev.Result, ...], told: type[HalogError]
+) -> None:
+    node: Any = Node(*rounds)
+    commits = Commits(node, 7, lambda partition: False)
+    with pytest.raises(told) as caught:
+        commits.commit("p", commits.new_id(), WORK)
+    assert not isinstance(caught.value, NotActiveError)

@@ -1,0 +1,145 @@
+"""Decisions are passed on by lanes: a partition that nobody serves holds up nobody else, and costs bounded memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter as Count
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from halog.core import events as ev
+from halog.errors import ClosedError, OverloadedError, PartitionUnavailableError
+from halog.runtime import frames, lanes
+from halog.runtime.lanes import Lanes
+from halog.runtime.settling import Settling
+from halog.testing.cluster import wait_until
+
+pytestmark = pytest.mark.feature("D5")
+
+
+class Ballots:
+    """Partition "dead" has no active node, "slow" answers when it is let."""
+
+    def __init__(self) -> None:
+        self.asked = Count[str]()
+        self.now, self.most = Count[str](), Count[str]()
+        self.let = threading.Event()
+        self._lock = threading.Lock()
+
+    def decide(self, r: frames.Decide, until: float) -> tuple[str, int]:
+        with self._lock:
+            self.asked[r.partition] += 1
+            self.now[r.partition] += 1
+            self.most[r.partition] = max(self.most[r.partition], self.now[r.partition])
+        try:
+            if r.partition == "dead":
+                time.sleep(max(0.0, until - time.monotonic()))
+                raise PartitionUnavailableError("nobody", partition="dead")
+            if r.partition == "slow":
+                self.let.wait(5)
+            return "committed", 1
+        finally:
+            with self._lock:
+                self.now[r.partition] -= 1
+
+
+class Copy:
+    """Keeps what it is told."""
+
+    name = "p"
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+        self.post = self.told.append
+
+
+def settling() -> tuple[Settling, Ballots, Any]:
+    made, ballots = Settling(), Ballots()
+    made.ballots = ballots  # type: ignore[assignment]
+    return made, ballots, Copy()
+
+
+def spread(to: str, first: int, count: int) -> list[ev.Spread]:
+    return [ev.Spread(i.to_bytes(16, "big"), True, (to,)) for i in range(first, first + count)]
+
+
+def test_a_partition_that_nobody_serves_holds_up_no_decision_for_others() -> None:
+    s, ballots, copy = settling()
+    for e in spread("dead", 0, 100):
+        s.spread(copy, e)
+        s.ask_decision(copy, ev.AskDecision(e.tx, "dead"))
+    s.spread(copy, ev.Spread(b"x" * 16, True, ("healthy",)))
+    s.ask_decision(copy, ev.AskDecision(b"y" * 16, "healthy"))
+    began = time.monotonic()
+    wait_until(lambda: len(copy.told) == 2, "the decision was not passed on")
+    assert time.monotonic() - began < 0.5
+    assert ballots.most["dead"] <= 2
+    s.close()
+
+
+def test_what_waits_for_a_partition_that_nobody_serves_is_dropped() -> None:
+    s, ballots, copy = settling()
+    for e in spread("dead", 0, 200):
+        s.spread(copy, e)
+    time.sleep(1.3)  # an attempt
+    assert ballots.asked["dead"] <= 4
+    assert ballots.now["dead"] == 0
+    s.spread(copy, spread("dead", 0, 1)[0])  # the core asks again
+    wait_until(lambda: ballots.now["dead"] == 1, "nobody asks again")
+    assert s._errands.pending() == 1
+    s.close()
+
+
+def test_what_is_under_way_or_waits_is_not_begun_again() -> None:
+    s, ballots, copy = settling()
+    for _ in range(5):
+        for e in spread("slow", 0, 20):
+            s.spread(copy, e)
+    other: Any = SimpleNamespace(name="q", post=copy.post)
+    s.ask_decision(copy, ev.AskDecision(bytes(16), "slow"))
+    s.ask_decision(other, ev.AskDecision(bytes(16), "slow"))  # of another copy: another question
+    assert s._errands.pending() == 22
+    wait_until(lambda: ballots.most["slow"] == 2, "two at a time")
+    ballots.let.set()
+    wait_until(lambda: len(copy.told) == 22, "not all were told")
+    assert ballots.asked["slow"] == 22
+    assert ballots.most["slow"] == 2
+    wait_until(lambda: s._errands.pending() == 0, "something is pending")
+    for e in spread("slow", 0, 2):
+        s.spread(copy, e)
+    wait_until(lambda: ballots.asked["slow"] == 24, "what was done is not done again")
+    s.close()
+
+
+def test_an_error_is_no_end_of_an_errand(caplog: pytest.LogCaptureFixture) -> None:
+    s, _, copy = settling()
+    s.ballots = SimpleNamespace(decide=lambda r, until: 1 // 0)  # type: ignore[assignment]
+    s.spread(copy, spread("healthy", 0, 1)[0])
+    wait_until(lambda: s._errands.pending() == 0, "it is pending for ever")
+    assert "could not be told" in caplog.text
+
+
+def test_a_lane_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "QUEUED", 3)
+    made, let, done = Lanes("test", 1, 4), threading.Event(), list[int]()
+
+    def work(n: int) -> int:
+        let.wait(5)
+        done.append(n)
+        return n
+
+    first = made.submit("a", lambda: work(0))
+    wait_until(lambda: made.waiting("a") == 0, "not begun")
+    rest = [made.submit("a", lambda n=n: work(n)) for n in (1, 2, 3)]  # type: ignore[misc]
+    with pytest.raises(OverloadedError):
+        made.submit("a", lambda: work(4))
+    assert made.submit("b", lambda: 7).result(1) == 7
+    let.set()
+    assert [job.result(1) for job in (first, *rest)] == [0, 1, 2, 3] == done
+    made.close()
+    wait_until(lambda: not made._lanes, "a lane without work is kept")
+    with pytest.raises(ClosedError):
+        made.submit("a", lambda: work(5))

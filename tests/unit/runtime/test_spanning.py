@@ -1,0 +1,379 @@
+"""Transactions over several partitions and nodes, by the real runtime over memory adapters (D4, D5)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import halog.aio
+from halog.core import events as ev
+from halog.errors import ConflictError, HalogError, LockedError, NotFoundError
+from halog.runtime import frames
+from halog.runtime.copy import Copy
+from halog.testing.cluster import Cluster, wait_until
+from halog.transactions import commit as commits
+from tests.unit.counting import REGISTRY, Counter
+
+pytestmark = pytest.mark.feature("D4")
+
+
+@pytest.fixture
+def doubt_ms() -> int:
+    return 300
+
+
+@pytest.fixture
+def cluster(doubt_ms: int) -> Iterator[Cluster]:
+    made = Cluster(3, partitions=4, registry=REGISTRY)
+    timing = replace(made.config.timing, doubt_timeout_ms=doubt_ms)
+    made.config = replace(made.config, timing=timing).validate()
+    with made:
+        yield made
+
+
+def apart(cluster: Cluster, count: int = 2) -> list[str]:
+    """Names of Counters in as many partitions, the one that decides first."""
+    found: dict[str, str] = {}
+    for i in range(99):
+        found.setdefault(cluster.partition_of(Counter, f"c{i}"), f"c{i}")
+    return [found[p] for p in sorted(found)][:count]
+
+
+def create(cluster: Cluster, names: list[str], value: int = 100) -> None:
+    with cluster.client().transaction() as tx:
+        for name in names:
+            tx.create(Counter(name, value))
+
+
+def values(cluster: Cluster, names: list[str]) -> list[int]:
+    """As one transaction reads them, again while it meets others."""
+
+    @cluster.client().transactional()
+    def read() -> list[int]:
+        return [halog.current().get(Counter, n).value for n in names]
+
+    return read()
+
+
+def active_copy(cluster: Cluster, name: str) -> Copy:
+    partition = cluster.partition_of(Counter, name)
+    return cluster.node(cluster.active_for(Counter, name)).runtime.copies[partition]  # type: ignore[no-any-return]
+
+
+def nothing_in_doubt(cluster: Cluster, names: list[str]) -> None:
+    def free() -> bool:
+        ledgers = [active_copy(cluster, n).core.ledger for n in names]
+        return not any(x.undecided or x.locks for x in ledgers)
+
+    wait_until(free, "something is in doubt")
+
+
+def half_done(cluster: Cluster, names: list[str], *, decided: bool = False, skip: int = 0) -> bytes:
+    """What an initiator leaves behind that dies: all but `skip` have voted, and perhaps the first has decided."""
+    client = cluster.client()
+    tx = client.transaction()
+    tx.begin()
+    for name in names:
+        tx.get(Counter, name).value += 1
+    presented = commits.prepare(tx)
+    assert presented is not None
+    assert presented.works is not None
+    assert tx.id is not None
+    parts = tuple(sorted(presented.works))
+    ballots, until = client.backend._ballots, time.monotonic() + 5  # type: ignore[attr-defined]
+    for part in parts[: len(parts) - skip]:
+        ballots.prepare(frames.Prepare(part, tx.id, parts[0], parts, b"x", presented.works[part]), until)
+    if decided:
+        assert ballots.decide(frames.Decide(parts[0], tx.id, True, True), until)[0] == "committed"
+    return tx.id
+
+
+def test_changes_in_several_partitions_happen_together(cluster: Cluster) -> None:
+    names = apart(cluster, 3)
+    create(cluster, names)
+    for node in (cluster.client(), cluster.node("A")):
+        with node.transaction() as tx:
+            tx.get(Counter, names[0]).value -= 5
+            tx.get(Counter, names[1]).value += 5
+        assert tx.outcome == "committed"
+        assert len(tx.token.positions) == 2
+    assert values(cluster, names) == [90, 110, 100]
+    nothing_in_doubt(cluster, names)
+
+
+def test_a_conflict_in_one_undoes_all(cluster: Cluster) -> None:
+    names = apart(cluster)
+    create(cluster, names)
+    with pytest.raises(ConflictError) as caught, cluster.client().transaction() as tx:
+        for name in names:
+            tx.get(Counter, name).value += 1
+        other = threading.Thread(target=bump, args=(cluster, names[1]))
+        other.start()
+        other.join()
+    assert caught.value.evidence["partition"] == cluster.partition_of(Counter, names[1])
+    assert tx.outcome == "rolled back"
+    nothing_in_doubt(cluster, names)
+    assert values(cluster, names) == [100, 101]
+
+
+def bump(cluster: Cluster, name: str) -> None:
+    with cluster.client().transaction() as tx:
+        tx.get(Counter, name).value += 1
+
+
+@pytest.mark.feature("D5")
+@pytest.mark.parametrize("skip", [0, 1])
+def test_what_a_dead_initiator_left_undecided_is_aborted(cluster: Cluster, skip: int) -> None:
+    names = apart(cluster, 3)
+    create(cluster, names)
+    tx = half_done(cluster, names, skip=skip)
+    nothing_in_doubt(cluster, names)
+    assert values(cluster, names) == [100, 100, 100]
+    assert active_copy(cluster, names[0]).core.ledger.decided[tx].commit is False
+
+
+@pytest.mark.feature("D5")
+def test_what_a_dead_initiator_left_decided_is_committed(cluster: Cluster) -> None:
+    names = apart(cluster, 3)
+    create(cluster, names)
+    half_done(cluster, names, decided=True)
+    assert values(cluster, names) == [101, 101, 101]  # whoever reads waits
+    nothing_in_doubt(cluster, names)
+    wait_until(lambda: not active_copy(cluster, names[0]).core.leading.votes.unconfirmed, "unconfirmed")
+
+
+def test_a_commit_waits_for_what_is_held(cluster: Cluster) -> None:
+    names = apart(cluster)
+    create(cluster, names)
+    half_done(cluster, names)
+    began = time.monotonic()
+    bump(cluster, names[0])
+    assert time.monotonic() - began > 0.1
+    assert values(cluster, names) == [101, 100]
+
+
+def test_what_is_held_for_too_long_is_a_conflict(cluster: Cluster) -> None:
+    names = apart(cluster)
+    create(cluster, names)
+    client = cluster.client()
+    client.backend._asker.locked_s = 0.05  # type: ignore[attr-defined]
+    with pytest.raises(LockedError), client.transaction() as tx:
+        counter = tx.get(Counter, names[0])
+        half_done(cluster, names)
+        counter.value += 1
+    nothing_in_doubt(cluster, names)
+    assert values(cluster, names) == [100, 100]
+
+
+def test_the_decorated_form_outlasts_a_dead_initiators_locks(cluster: Cluster) -> None:
+    names = apart(cluster, 3)
+    create(cluster, names)
+    client, runs = cluster.client(), [0]
+
+    @client.transactional(retries=1)
+    def run() -> None:
+        found = [client.get(Counter, name) for name in names[1:]]
+        runs[0] += 1
+        if runs[0] == 1:
+            half_done(cluster, names[:2])
+        for counter in found:
+            counter.value += 1
+
+    run()
+    assert runs[0] > 1
+    assert values(cluster, names) == [100, 101, 101]
+
+
+@pytest.mark.parametrize("decided", [False, True])
+@pytest.mark.parametrize("victim", [0, 1])
+def test_locks_survive_the_active_node(cluster: Cluster, victim: int, decided: bool) -> None:
+    """Of a participant, or of the first: the Prepare is in the log."""
+    names = apart(cluster)
+    create(cluster, names)
+    half_done(cluster, names, decided=decided)
+    cluster.kill(cluster.active_for(Counter, names[victim]))
+    assert values(cluster, names) == ([101, 101] if decided else [100, 100])
+    nothing_in_doubt(cluster, names)
+
+
+def test_a_whole_cluster_starts_again_with_what_is_in_doubt(cluster: Cluster) -> None:
+    names = apart(cluster)
+    create(cluster, names)
+    timing = replace(cluster.config.timing, doubt_timeout_ms=60_000)
+    slow = replace(cluster.config, timing=timing).validate()
+    fast, cluster.config = cluster.config, slow
+    for name in cluster.names:
+        cluster.kill(name)
+        cluster.restart(name)
+        cluster.settle()
+    tx = half_done(cluster, names)
+    cluster.config = fast
+    for name in cluster.names:
+        cluster.kill(name)
+    for name in cluster.names:
+        cluster._start(name)
+    cluster.settle()
+    nothing_in_doubt(cluster, names)
+    assert active_copy(cluster, names[0]).core.ledger.decided[tx].commit is False
+    assert values(cluster, names) == [100, 100]
+
+
+@pytest.mark.feature("D4", "P11")
+def test_a_snapshot_holds_what_is_in_doubt(cluster: Cluster) -> None:
+    """Trace 32: restored behind the Prepare, a copy makes the change that the outcome stands for."""
+    names = apart(cluster)
+    create(cluster, names)
+    timing = replace(cluster.config.timing, doubt_timeout_ms=60_000)
+    cluster.config = replace(cluster.config, timing=timing).validate()
+    for name in cluster.names:
+        cluster.kill(name)
+        cluster.restart(name)
+        cluster.settle()
+    half_done(cluster, names, decided=True, skip=0)
+    tx = half_done_again(cluster, names)
+    copy = active_copy(cluster, names[0])
+    host = cluster.node(cluster.active_for(Counter, names[0])).runtime.host
+    host.snapshots.take(copy)
+    other = next(n for n in cluster.names if n != copy.node.me.node and copy.name in cluster.node(n).runtime.copies)
+    cluster.kill(other)
+    cluster._disks[other].data.clear()
+    cluster.restart(other)
+    wait_until(lambda: copy.name in cluster.node(other).runtime.copies, "no copy")
+    restored = cluster.node(other).runtime.copies[copy.name]
+    assert restored.began_at > 0
+    assert set(restored.core.ledger.undecided) == {tx}
+    client = cluster.client()
+    ballots, parts = client.backend._ballots, sorted({cluster.partition_of(Counter, n) for n in names})  # type: ignore[attr-defined]
+    assert ballots.decide(frames.Decide(parts[0], tx, True, True), time.monotonic() + 5)[0] == "committed"
+    cluster.settle()
+    wait_until(lambda: tx in restored.core.ledger.decided, "the replica did not hear")
+    key = REGISTRY.info(Counter).index_key((names[0],))
+    wait_until(lambda: restored.objects.version(key) == copy.objects.version(key), "the replica lacks the change")
+    assert values(cluster, names) == [102, 102]
+
+
+def half_done_again(cluster: Cluster, names: list[str]) -> bytes:
+    wait_until(lambda: all(not active_copy(cluster, n).core.ledger.undecided for n in names), "the first is in doubt")
+    return half_done(cluster, names)
+
+
+class Bank:
+    """Threads that transfer and audit until they are stopped."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+        self.done, self.totals = 0, list[int]()
+        self.errors: list[BaseException] = []
+        self.stopped = threading.Event()
+
+    def run(self, work: Callable[[Any], None], client: Any) -> None:
+        while not self.stopped.is_set():
+            try:
+                work(client)
+            except ConflictError:
+                continue
+            except BaseException as error:
+                self.errors.append(error)
+
+    def transfer(self, client: Any) -> None:
+        @client.transactional()
+        def once() -> None:
+            frm, to = random.sample(self.names, 2)
+            amount = random.randint(1, 5)
+            halog.current().get(Counter, frm).value -= amount
+            halog.current().get(Counter, to).value += amount
+
+        once()
+        self.done += 1
+
+    def audit(self, client: Any) -> None:
+        @client.transactional()
+        def once() -> int:
+            return sum(halog.current().get(Counter, n).value for n in self.names)
+
+        self.totals.append(once())
+
+
+def test_money_is_conserved_while_nodes_die(cluster: Cluster) -> None:
+    names = apart(cluster, 4)
+    create(cluster, names)
+    bank = Bank(names)
+    works = [(bank.transfer, cluster.client()), (bank.transfer, cluster.client()), (bank.audit, cluster.client())]
+    threads = [threading.Thread(target=bank.run, args=each) for each in works]
+    for thread in threads:
+        thread.start()
+    for name in ("A", "B", "C"):
+        time.sleep(0.5)
+        cluster.kill(name)
+        time.sleep(0.7)
+        cluster.restart(name)
+        cluster.settle()
+    bank.stopped.set()
+    for thread in threads:
+        thread.join(30)
+    assert bank.errors == []
+    assert bank.done > 20
+    assert set(bank.totals) == {100 * len(names)}
+    nothing_in_doubt(cluster, names)
+    assert sum(values(cluster, names)) == 100 * len(names)
+
+
+@pytest.mark.feature("D4", "D1")
+def test_the_same_in_an_event_loop(cluster: Cluster) -> None:
+    names = apart(cluster)
+    create(cluster, names)
+
+    async def transfer() -> None:
+        node = halog.aio.Node(cluster.client())
+        async with node.transaction() as tx:
+            (await tx.get(Counter, names[0])).value -= 7
+            (await tx.get(Counter, names[1])).value += 7
+        assert tx.outcome == "committed"
+        with pytest.raises(NotFoundError):
+            async with node.transaction() as tx:
+                (await tx.get(Counter, names[0])).value -= 7
+                await tx.get(Counter, "nobody")
+
+    asyncio.run(transfer())
+    assert values(cluster, names) == [93, 107]
+
+
+def test_a_repeated_id_with_other_contents_is_refused(cluster: Cluster) -> None:
+    """T1."""
+    names = apart(cluster)
+    create(cluster, names)
+    tx = half_done(cluster, names)
+    copy = active_copy(cluster, names[0])
+    said: list[ev.Result] = []
+    parts = tuple(sorted({cluster.partition_of(Counter, n) for n in names}))
+    copy.question(said.append, lambda t: ev.PrepareAsked(t, tx, parts[0], parts, b"other", (), (), {}), served=False)
+    copy.question(said.append, lambda t: ev.PrepareAsked(t, tx, parts[0], parts, b"x", (), (), {}), served=False)
+    assert [type(r) for r in said] == [ev.Refused, ev.Happened]
+
+
+@pytest.mark.feature("D4", "R5")
+@pytest.mark.parametrize("doubt_ms", [60_000])
+@pytest.mark.parametrize("read", ["local", "active"])
+def test_a_token_waits_for_what_it_may_have_seen_and_for_nothing_else(cluster: Cluster, read: Any) -> None:
+    """In doubt are the objects of `names`; another object of the same partition is not (review, S1)."""
+    names = apart(cluster)
+    create(cluster, names)
+    home = cluster.partition_of(Counter, names[1])
+    other = next(f"o{i}" for i in range(999) if cluster.partition_of(Counter, f"o{i}") == home)
+    create(cluster, [other])
+    half_done(cluster, names)
+    node = cluster.node(cluster.active_for(Counter, names[1]))
+    node.runtime._asker.call_s = 1.0
+    with node.transaction() as tx:
+        tx.get(Counter, other).value += 1
+    with node.transaction(read=read, after=tx.token) as seen:
+        assert seen.get(Counter, other).value == 101
+    with pytest.raises(HalogError), node.transaction(read="local", after=tx.token) as held:
+        held.get(Counter, names[1])

@@ -1,0 +1,278 @@
+"""Transactions over several partitions of which one is not served, and what is said when the node closes meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from halog.errors import (
+    AvailabilityError,
+    ClosedError,
+    ConflictError,
+    HalogError,
+    OutcomeUnknownError,
+    OverloadedError,
+    PartitionUnavailableError,
+    UnreachableError,
+)
+from halog.runtime import frames
+from halog.testing.cluster import Cluster, wait_until
+from tests.unit.counting import REGISTRY, Counter
+from tests.unit.runtime.test_spanning import active_copy, apart, bump, create, nothing_in_doubt, values
+
+pytestmark = pytest.mark.feature("D4")
+
+
+def started(doubt_ms: int) -> Cluster:
+    made = Cluster(3, partitions=4, registry=REGISTRY)
+    timing = replace(made.config.timing, doubt_timeout_ms=doubt_ms)
+    made.config = replace(made.config, timing=timing).validate()
+    return made.start()
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with started(300) as made:
+        yield made
+
+
+@pytest.fixture
+def patient() -> Iterator[Cluster]:
+    """Nobody is in doubt before the test ends."""
+    with started(60_000) as made:
+        yield made
+
+
+class Unserved:
+    """A partition without an active node, as one client finds it."""
+
+    def __init__(self, client: Any, partition: str) -> None:
+        self.partition = partition
+        ballots = client.backend._ballots
+        self._prepare, self._decide = ballots.prepare, ballots.decide
+        ballots.prepare, ballots.decide = self.prepare, self.decide
+
+    def prepare(self, r: frames.Prepare, until: float) -> Any:
+        return self._nobody(until) if r.partition == self.partition else self._prepare(r, until)
+
+    def decide(self, r: frames.Decide, until: float) -> Any:
+        return self._nobody(until) if r.partition == self.partition else self._decide(r, until)
+
+    def _nobody(self, until: float) -> None:
+        time.sleep(max(0.0, until - time.monotonic()))
+        raise PartitionUnavailableError("nobody", partition=self.partition)
+
+
+def new_in(cluster: Cluster, i: int, partitions: set[str]) -> list[str]:
+    """Names of new Counters, one in each."""
+    found: dict[str, str] = {}
+    for j in range(99):
+        found.setdefault(cluster.partition_of(Counter, f"n{i}-{j}"), f"n{i}-{j}")
+    return [found[p] for p in partitions]
+
+
+def many(cluster: Cluster, client: Any, partitions: set[str], said: list[Any]) -> list[threading.Thread]:
+    """40 transactions over these partitions, under way."""
+
+    def one(i: int) -> None:
+        tx = client.transaction()
+        try:
+            with tx:
+                for name in new_in(cluster, i, partitions):
+                    tx.create(Counter(name, 1))
+        except HalogError as e:
+            said.append((tx.outcome, e))
+
+    threads = [threading.Thread(target=one, args=(i,), daemon=True) for i in range(40)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def test_a_partition_that_nobody_serves_holds_up_no_transaction_over_others(patient: Cluster) -> None:
+    names = apart(patient, 3)
+    create(patient, names)
+    client: Any = patient.client()
+    client.backend._spanning._patience_s = 2.0
+    parts = [patient.partition_of(Counter, n) for n in names]
+    Unserved(client, parts[0])
+    said: list[Any] = []
+    threads = many(patient, client, set(parts[:2]), said)
+    time.sleep(0.3)
+    began = time.monotonic()
+    with client.transaction() as tx:
+        for n in names[1:]:
+            tx.get(Counter, n).value += 1
+    assert time.monotonic() - began < 0.5
+    for thread in threads:
+        thread.join(8)
+    assert time.monotonic() - began < 5
+    assert {outcome for outcome, _ in said} == {"rolled back"}
+    assert len(said) == 40
+    assert {type(e) for _, e in said} <= {PartitionUnavailableError, OverloadedError}
+    assert all("nothing happened" in e.message and e.evidence["partition"] == parts[0] for _, e in said)
+
+
+def test_aborts_wait_for_no_votes_and_for_no_partition_that_nobody_serves(patient: Cluster) -> None:
+    names = apart(patient, 3)
+    create(patient, names)
+    client: Any = patient.client()
+    client.backend._spanning._patience_s = 0.5
+    parts = [patient.partition_of(Counter, n) for n in names]
+    Unserved(client, parts[0])
+    said: list[Any] = []
+    threads = many(patient, client, set(parts[:2]), said)
+    wait_until(lambda: len(said) >= 10, "nobody gives up")
+    with pytest.raises(ConflictError), client.transaction() as tx:
+        for n in names[1:]:
+            tx.get(Counter, n).value += 1
+        other = threading.Thread(target=bump, args=(patient, names[2]))
+        other.start()
+        other.join()
+    began, key = time.monotonic(), REGISTRY.info(Counter).index_key((names[1],))
+    wait_until(lambda: key not in active_copy(patient, names[1]).core.ledger.locks, "the abort does not arrive")
+    assert time.monotonic() - began < 0.5
+    for thread in threads:
+        thread.join(8)
+
+
+def test_a_vote_of_a_partition_that_nobody_serves_is_given_up(cluster: Cluster) -> None:
+    names = apart(cluster)
+    create(cluster, names)
+    client: Any = cluster.client()
+    client.backend._asker.call_s = 6.0
+    router, dead = client.backend.router, cluster.partition_of(Counter, names[1])
+    real = router._once
+
+    def once(target: str | None, data: bytes, until: float) -> frames.Reply:
+        r = frames.decode_incoming(data)
+        if isinstance(r, frames.Prepare) and r.partition == dead:
+            raise UnreachableError("refused", sent=False)
+        return real(target, data, until)  # type: ignore[no-any-return]
+
+    router._once = once
+    began = time.monotonic()
+    with pytest.raises(AvailabilityError) as caught, client.transaction() as tx:
+        for n in names:
+            tx.get(Counter, n).value += 1
+    assert 0.9 < time.monotonic() - began < 3  # longer than a takeover takes
+    assert type(caught.value) is PartitionUnavailableError
+    assert "nothing happened" in caught.value.message
+    assert tx.outcome == "rolled back"
+    nothing_in_doubt(cluster, names)
+    assert values(cluster, names) == [100, 100]
+
+
+def loses_answer(client: Any, wanted: type[Any], then: Any) -> None:
+    """The first such request (of decisions: to commit) arrives, its answer does not; from then on `then` is asked."""
+    channel, real = client.backend.router.channel, client.backend.router.channel.request
+    lost = [False]
+
+    def request(address: str, data: bytes, timeout: float) -> Any:
+        r = frames.decode_incoming(data)
+        if lost[0]:
+            return then(lambda: real(address, data, timeout))
+        if isinstance(r, wanted) and getattr(r, "commit", True):
+            real(address, data, timeout)
+            lost[0] = True
+            raise UnreachableError("broke the connection", sent=True)
+        return real(address, data, timeout)
+
+    channel.request = request
+
+
+def closed(client: Any, *, node_too: bool) -> Any:
+    def then(ask: Any) -> Any:
+        client.backend._asker.closed = node_too
+        raise ClosedError("the channel is closed")
+
+    return then
+
+
+@pytest.mark.parametrize("node_too", [False, True])
+def test_a_transaction_is_unknown_if_the_node_closes_while_it_is_decided(cluster: Cluster, node_too: bool) -> None:
+    names = apart(cluster)
+    create(cluster, names)
+    client: Any = cluster.client()
+    client.backend._asker.call_s = 2.0
+    loses_answer(client, frames.Decide, closed(client, node_too=node_too))
+    with pytest.raises(OutcomeUnknownError), client.transaction() as tx:
+        for n in names:
+            tx.get(Counter, n).value += 1
+    client.backend._asker.closed = False
+    assert tx.outcome == "unknown"
+    nothing_in_doubt(cluster, names)
+    assert values(cluster, names) == [101, 101]
+
+
+def test_an_error_that_says_nothing_of_the_decision_is_no_answer(cluster: Cluster) -> None:
+    names = apart(cluster)
+    create(cluster, names)
+    client: Any = cluster.client()
+    ballots = client.backend._ballots
+    real, asked = ballots.decide, list[frames.Decide]()
+
+    def decide(r: frames.Decide, until: float) -> Any:
+        asked.append(r)
+        said = real(r, until)
+        if len(asked) == 1:
+            raise HalogError("KeyError on the active node")
+        return said
+
+    ballots.decide = decide
+    with client.transaction() as tx:
+        for n in names:
+            tx.get(Counter, n).value += 1
+    assert tx.outcome == "committed"
+    assert len(asked) == 2
+    assert all(r.commit for r in asked)
+
+
+@pytest.mark.feature("R5")
+def test_a_commit_is_unknown_if_the_node_closes_behind_an_attempt(cluster: Cluster) -> None:
+    (name,) = apart(cluster, 1)
+    create(cluster, [name])
+    client: Any = cluster.client()
+    loses_answer(client, frames.Submit, closed(client, node_too=False))
+    with pytest.raises(OutcomeUnknownError), client.transaction() as tx:
+        tx.get(Counter, name).value += 1
+    assert tx.outcome == "unknown"
+    assert values(cluster, [name]) == [101]
+
+
+@pytest.mark.feature("R5")
+def test_a_commit_is_rolled_back_if_the_node_closes_before_any_attempt(cluster: Cluster) -> None:
+    (name,) = apart(cluster, 1)
+    create(cluster, [name])
+    client: Any = cluster.client()
+    with pytest.raises(ClosedError), client.transaction() as tx:
+        tx.get(Counter, name).value += 1
+        client.backend.router.channel.request = lambda *args: closed(client, node_too=False)(None)
+    assert tx.outcome == "rolled back"
+    assert values(cluster, [name]) == [100]
+
+
+@pytest.mark.feature("R5")
+def test_a_commit_is_unknown_if_the_active_node_closes_behind_an_attempt_of_its_own(cluster: Cluster) -> None:
+    (name,) = apart(cluster, 1)
+    create(cluster, [name])
+    client: Any = cluster.client()
+    commits, turns = client.backend._commits, list[int]()
+    real = commits._once
+
+    def once(*args: Any) -> None:
+        turns.append(1)
+        if len(turns) > 1:
+            raise ClosedError("the node is closed")
+        real(*args)  # it stopped being active before it heard
+
+    commits._once = once
+    with pytest.raises(OutcomeUnknownError), client.transaction() as tx:
+        tx.get(Counter, name).value += 1
+    assert tx.outcome == "unknown"
+    assert values(cluster, [name]) == [101]
