@@ -71,7 +71,11 @@ class Partition:
         self.predecessor = Predecessor(self)
         self.campaign = Campaign(self, now)
         self.leading: Leading | None = None
-        self._handlers: dict[type[Any], Callable[[Any], None]] = {
+        self._handlers = self._wired()
+
+    def _wired(self) -> dict[type[Any], Callable[[Any], None]]:
+        """Who takes which event."""
+        return {
             ev.TableSeen: self._table_seen,
             ev.AliveChanged: self._alive_changed,
             ev.EntriesRead: self._entries_read,

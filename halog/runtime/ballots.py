@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from halog.core import events as ev
 from halog.core.ledger import Undecided
@@ -20,6 +21,7 @@ from halog.runtime.deliveries import Deliveries
 from halog.runtime.presented import presented
 from halog.runtime.results import to_error
 
+R = TypeVar("R", bound=frames.Reply)
 COMMITTED, ABORTED, EXPIRED, UNKNOWN = "committed", "aborted", "expired", "unknown"
 
 
@@ -83,11 +85,7 @@ class Ballots:
         """The lsn of the vote; raises what was answered, NotActiveError where the role moved meanwhile."""
         copy = self._asker.serving(r.partition)
         if copy is None:
-            reply = self._asker.ask(r.partition, r, until)
-            if reply is None:
-                raise to_error(ev.NotServing(None), r.partition)
-            assert isinstance(reply, frames.Committed)
-            return reply.lsn
+            return self._elsewhere(r, until, frames.Committed).lsn
         r.epoch = self._asker.router.epoch(r.partition)
         result = self._here(copy, lambda answer: prepare(copy, r, answer), until)
         if isinstance(result, ev.Happened):
@@ -98,16 +96,20 @@ class Ballots:
         """How it stands and where; raises what was answered else."""
         copy = self._asker.serving(r.partition)
         if copy is None:
-            reply = self._asker.ask(r.partition, r, until)
-            if reply is None:
-                raise to_error(ev.NotServing(None), r.partition)
-            assert isinstance(reply, frames.OutcomeIs)
+            reply = self._elsewhere(r, until, frames.OutcomeIs)
             return reply.outcome, reply.lsn
         result = self._here(copy, lambda answer: decide(copy, r, answer), until)
         how = stands(result, commit=r.commit)
         if how is None:
             raise to_error(result, r.partition)
         return how, lsn_of(result)
+
+    def _elsewhere(self, r: frames.Prepare | frames.Decide, until: float, kind: type[R]) -> R:
+        reply = self._asker.ask(r.partition, r, until)
+        if reply is None:
+            raise to_error(ev.NotServing(None), r.partition)
+        assert isinstance(reply, kind)
+        return reply
 
     def _here(self, copy: Copy, begin: Callable[[Answer], int], until: float) -> ev.Result:
         waiter = Waiter()

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _PARSED = {KINDS[name]: (name, parse_schema(schema)) for name, schema in SCHEMAS.items()}
 
 
-def entries(bootstrap: str, topic: str, index: int) -> Iterator[tuple[int, bytes]]:
-    """(offset, value) of everything in a log partition now."""
+def entries(bootstrap: str, topic: str, index: int, frm: int = 0) -> Iterator[tuple[int, bytes]]:
+    """(offset, value) of everything in a log partition now, at `frm` and behind it."""
     consumer = Consumer({
         "bootstrap.servers": bootstrap, "group.id": "judge", "enable.auto.commit": False, "check.crcs": True,
         "isolation.level": "read_uncommitted", "enable.partition.eof": False, "fetch.message.max.bytes": 8_000_000,
@@ -34,8 +34,8 @@ def entries(bootstrap: str, topic: str, index: int) -> Iterator[tuple[int, bytes
     try:
         seat = TopicPartition(topic, index)
         start, end = consumer.get_watermark_offsets(seat, timeout=20)
-        consumer.assign([TopicPartition(topic, index, start)])
-        at = start
+        at = max(start, frm)
+        consumer.assign([TopicPartition(topic, index, at)])
         while at < end:
             message = consumer.poll(20)
             assert message is not None, f"{topic}/{index} gives nothing at {at} of {end}"
@@ -55,6 +55,7 @@ class History:
     def __init__(self) -> None:
         self.epoch = (0, "", 0)
         self.void = self.opened = False
+        self.next_offset = 0
         self.lsn, self.hash = 0, bytes(16)
         self.ids: dict[bytes, list[int]] = defaultdict(list)
         """Transaction id → the lsns it happened at."""
@@ -111,9 +112,15 @@ def history(cluster: Cluster, partition: str) -> History:
     """What anybody who reads the log to its end knows."""
     table = cluster.table(partition)
     found = History()
-    for _, data in entries(cluster.site.info.bootstrap, table.topic, table.index):
-        found.read(data)
+    read_on(cluster, table.topic, table.index, found)
     return found
+
+
+def read_on(cluster: Cluster, topic: str, index: int, h: History) -> None:
+    """What has come since."""
+    for offset, data in entries(cluster.site.info.bootstrap, topic, index, h.next_offset):
+        h.read(data)
+        h.next_offset = offset + 1
 
 
 def check(cluster: Cluster, *loads: Load, copies: bool = True) -> dict[str, History]:
@@ -149,13 +156,17 @@ def _has_arrived(cluster: Cluster, loads: tuple[Load, ...]) -> bool:
 
 
 def check_copy(cluster: Cluster, node: str, partition: str, h: History) -> None:
-    """One node's copy is at the end of the log and holds exactly its objects."""
+    """One node's copy is at the end of the log and holds exactly its objects. The log may have grown since it was read:
+    outcomes are told to partitions, and horizons move, when their time has come."""
+    table = cluster.table(partition)
 
     def level() -> bool:
         copy = cluster.copies(node).get(partition)
+        if copy is not None and copy["lsn"] > h.lsn:
+            read_on(cluster, table.topic, table.index, h)
         return copy is not None and (copy["lsn"], copy["hash"]) == (h.lsn, h.hash.hex())
 
-    wait(level, f"{node}'s copy of {partition} is at lsn {h.lsn}, as the log", 30)
+    wait(level, lambda: f"{node}'s copy of {partition} is at lsn {h.lsn}, as the log", 30)
     held = {f.key: (f.ref, f.version, f.value) for f in cluster.stored(node, partition)}
     wrong = sorted(k for k in held.keys() | h.objects.keys() if held.get(k) != h.objects.get(k))
     assert not wrong, f"{node}'s copy of {partition} differs from the log in {len(wrong)} objects"

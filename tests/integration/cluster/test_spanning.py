@@ -19,7 +19,7 @@ from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.load import tails
 from tests.integration.cluster.processes import Process, passes, wait
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.feature("D4")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.feature("D4")]
 
 WHOLE = len(ACCOUNTS) * BALANCE
 
@@ -42,8 +42,8 @@ def flows(process: Process, count: int = 5) -> None:
 
 
 def judged(cluster: Cluster, processes: list[Process]) -> int:
-    """Every transfer is beside both accounts or none, each that was said to be done is there; the money is the same,
-    and every copy is the log's."""
+    """Every transfer is beside both accounts or none, each that was said to be done is there, none that was said to
+    have failed is; the money is the same, and every copy is the log's. How many happened."""
     node = cluster.client()
     wait(lambda: total(node) == WHOLE, f"{total(node)} is not {WHOLE}")
     with node.transaction():
@@ -52,7 +52,8 @@ def judged(cluster: Cluster, processes: list[Process]) -> int:
     for number, frm, to in tried:
         assert ((frm, number) in flights) == ((to, number) in flights), f"half of transfer {number}"
     for p in processes:
-        assert said(p, "failed") == [], p.last_words()
+        for n, frm, _ in said(p, "failed"):
+            assert (frm, int(n)) not in flights, f"transfer {n} had failed: {p.last_words()}"
         for n, frm, _ in said(p, "done"):
             assert (frm, int(n)) in flights, f"transfer {n} was done"
     check(cluster)
@@ -91,10 +92,11 @@ def test_the_money_is_the_same_whoever_is_killed(cluster: Cluster) -> None:
             flows(process)
             assert total(node) == WHOLE
     assert judged(cluster, [process]) > 30
-    assert said(process, "unknown") == []
+    assert said(process, "unknown") + said(process, "failed") == [], process.last_words()
 
 
 def test_the_money_is_the_same_through_a_restart_of_the_brokers(cluster: Cluster) -> None:
+    """A transfer may fail meanwhile, and then nothing of it has happened."""
     with banking(cluster, f"brokers-{cluster.name}") as process:
         cluster.site.restart("kafka")
         flows(process)

@@ -1,107 +1,22 @@
-"""Whole nodes and their zones, in memory: a node without a quorum serves nothing, and what comes back restores (Q1)."""
+"""Whole nodes and their zones, in memory: a node without a quorum serves nothing (Q1)."""
 
 from __future__ import annotations
 
-import dataclasses
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
-from halog.adapters.memory import MemoryLog
-from halog.config import SnapshotConfig, TimingConfig, ZoneConfig, ZoneQuorumConfig
-from halog.core.roles import INCOMPLETE, Role
+from halog.config import ZoneConfig, ZoneQuorumConfig
+from halog.core.roles import Role
 from halog.errors import OutcomeUnknownError, PartitionUnavailableError, ZoneQuorumError
-from halog.events import Event
-from halog.ports import TopicPartition
-from halog.runtime import frames
-from halog.runtime.copy import Copy
-from halog.runtime.node import Runtime
 from halog.runtime.zone_switch import ZoneSwitch, set_switch
-from halog.testing.cluster import Cluster, wait_until
+from halog.testing.cluster import wait_until
 from halog.transactions.node import Node
-from tests.unit.counting import REGISTRY, Counter
+from tests.unit.counting import Counter
+from tests.unit.runtime import zoned
+from tests.unit.runtime.zoned import Make, add, goes_offline, is_online, runtime, state, told
 
-EVENTS = TopicPartition("test.events", 0)
-Make = Callable[..., Cluster]
-TIMING = TimingConfig(call_deadline_ms=3_000)  # a test waits for it
-
-
-@pytest.fixture
-def make() -> Iterator[Make]:
-    made: list[Cluster] = []
-
-    def start(
-        zones: dict[str, ZoneConfig] | None = None,
-        votes: dict[str, int] | None = None,
-        snapshot: SnapshotConfig = SnapshotConfig(),  # noqa: B008 - frozen
-        below_quorum: str = "refuse",
-        **quorum: int,
-    ) -> Cluster:
-        cluster = Cluster(3, partitions=2, registry=REGISTRY)
-        made.append(cluster)
-        policy = dataclasses.replace(cluster.config.policies["test"], below_quorum=below_quorum)
-        zones = zones or {"test": ZoneConfig(("A", "B", "C"), ZoneQuorumConfig(**quorum))}
-        config = cluster.config
-        nodes = {n: dataclasses.replace(c, votes=(votes or {}).get(n, 1)) for n, c in config.nodes.items()}
-        cluster.config = dataclasses.replace(
-            config, zones=zones, nodes=nodes, timing=TIMING, snapshot=snapshot, policies={"test": policy}
-        ).validate()
-        cluster.start()
-        with cluster.client().transaction() as tx:
-            tx.create(Counter("c"))
-        return cluster
-
-    yield start
-    for cluster in made:
-        cluster.close()
-
-
-def add(node: Node) -> int:
-    with node.transaction() as tx:
-        return tx.get(Counter, "c").add(1)
-
-
-def runtime(cluster: Cluster, name: str) -> Runtime:
-    return cluster.node(name).runtime
-
-
-def state(cluster: Cluster, name: str, zone: str = "test") -> str:
-    zones: Any = runtime(cluster, name).status()["zones"]
-    return str(next(z["state"] for z in zones if z["zone"] == zone))
-
-
-def goes_offline(cluster: Cluster, name: str) -> None:
-    wait_until(lambda: runtime(cluster, name).members.offline, f"{name} is not offline")
-
-
-def is_online(cluster: Cluster, name: str) -> bool:
-    r = runtime(cluster, name)
-    return not r.members.offline and all(c.core.role is not Role.OFFLINE for c in r.copies.values())
-
-
-def told(cluster: Cluster) -> list[Event]:
-    log = MemoryLog(cluster._broker)
-    return [Event.from_bytes(e.value) for e in log.read(EVENTS, *log.bounds(EVENTS))]
-
-
-def cut(cluster: Cluster, name: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Nothing that other nodes say by themselves reaches `name`, and the other way round; clients reach everybody."""
-    healed = threading.Event()
-
-    def deaf(service: Any, to: Callable[[str], bool]) -> None:
-        real = service._control
-
-        def control(member: Any, frame: frames.Control) -> None:
-            if healed.is_set() or not to(member.node):
-                real(member, frame)
-
-        monkeypatch.setattr(service, "_control", control)
-
-    for each in cluster.names:
-        deaf(runtime(cluster, each).service, (lambda n: n != name) if each == name else (lambda n: n == name))
-    return healed.set
+make = pytest.fixture(zoned.make)
 
 
 @pytest.mark.feature("Q1", "P11")
@@ -153,85 +68,6 @@ def test_one_that_never_reached_anybody_serves_nothing_either(make: Make) -> Non
     cluster.settle()
     assert is_online(cluster, "C")
     assert add(cluster.client()) == 1
-
-
-@pytest.mark.feature("Q1", "P11", "P10")
-def test_a_node_that_is_cut_off_gives_up_its_roles_and_restores_what_it_missed(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is active, and can reach ZooKeeper and the log all the time: only its peers are gone."""
-    cluster = make(minimum_votes=2)
-    first = cluster.active_for(Counter, "c")
-    others = [n for n in "ABC" if n != first]
-    heal = cut(cluster, first, monkeypatch)
-    goes_offline(cluster, first)
-    with pytest.raises(ZoneQuorumError):
-        add(cluster.node(first))
-    wait_until(lambda: cluster.active_for(Counter, "c") in others, "nobody took over")
-    assert add(cluster.client()) == 1
-    copy = runtime(cluster, first).copies[cluster.partition_of(Counter, "c")]
-    stood, lsn = copy.core.chain.state.lsn, runtime(cluster, first).copies[copy.name].core.visible
-    assert stood == lsn
-    assert copy.core.role is Role.OFFLINE
-    heal()
-    cluster.settle()
-    wait_until(lambda: is_online(cluster, first), "it is not restored")
-    assert copy.core.chain.state.lsn > lsn
-    assert add(cluster.node(first)) == 2
-
-
-@pytest.mark.feature("Q1", "P11")
-def test_one_that_was_offline_for_longer_than_the_log_is_kept_is_rebuilt(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster = make(minimum_votes=2, snapshot=SnapshotConfig(every_records=5, every_ms=100, keep_records=1))
-    first = cluster.active_for(Counter, "c")
-    heal = cut(cluster, first, monkeypatch)
-    goes_offline(cluster, first)
-    old = runtime(cluster, first).copies[cluster.partition_of(Counter, "c")]
-
-    def trimmed() -> bool:
-        add(cluster.client())
-        return MemoryLog(cluster._broker).bounds(old.tp)[0] > old.core.next_offset
-
-    wait_until(trimmed, "the log is not trimmed")
-    heal()
-    wait_until(lambda: runtime(cluster, first).copies.get(old.name) not in (None, old), "it is not rebuilt")
-    cluster.settle()
-    with cluster.node(first).transaction(read="local") as tx:
-        here = tx.get(Counter, "c").value
-    assert add(cluster.client()) == here + 1
-    assert runtime(cluster, first).copies[old.name].error is None
-    assert not [e for e in told(cluster) if e.code == "HALOG-1015"], "its history was never in doubt"
-
-
-@pytest.mark.feature("P11", "R5")
-def test_a_copy_that_came_back_shows_nothing_before_it_has_read_what_it_missed(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster = make(minimum_votes=2)
-    first = cluster.active_for(Counter, "c")
-    heal = cut(cluster, first, monkeypatch)
-    goes_offline(cluster, first)
-    copy = runtime(cluster, first).copies[cluster.partition_of(Counter, "c")]
-    add(cluster.client())
-    read, may_read = Copy.read, threading.Event()
-
-    def held(self: Copy, entries: Any) -> None:
-        if self is copy:
-            may_read.wait(10)
-        read(self, entries)
-
-    monkeypatch.setattr(Copy, "read", held)
-    heal()
-    wait_until(lambda: not runtime(cluster, first).members.offline, "it is not back")
-    wait_until(lambda: copy.core.role is Role.LOADING, "it does not load")
-    newest = add(cluster.client())
-    with cluster.node(first).transaction(read="local") as tx:
-        assert tx.get(Counter, "c").value == newest, "the active was asked"
-        assert [c.value for c in tx.extent(Counter)] == [newest]
-    may_read.set()
-    wait_until(lambda: copy.core.role not in INCOMPLETE, "it does not come back")
 
 
 @pytest.mark.feature("Q1", "R7")
