@@ -24,6 +24,7 @@ from halog.adapters.memory import (
 )
 from halog.cli import main as frame
 from halog.config import Config, load_config
+from halog.core.table import PartitionTable
 from halog.runtime.node import Adapters
 from halog.runtime.open import Node, node
 from halog.schema import Decimals, Ref, Registry, managed
@@ -131,7 +132,10 @@ class Cluster:
         return self
 
     def tables(self) -> list[Any]:
-        return [t for _, t in next(iter(self.nodes.values())).runtime.router.tables.values()]
+        """As the coordinator has them: a command may know them before any node does, and the other way round."""
+        tree = self.tree
+        found = [tree.get(f"partitions/{name}") for name in sorted(tree.children("partitions"))]
+        return [PartitionTable.from_bytes(value.data) for value in found if value is not None]
 
     def active(self, partition: str) -> str:
         return next(t.active.node for t in self.tables() if t.name == partition)

@@ -87,4 +87,4 @@ def test_a_killed_node_refuses_and_leaves_no_threads(cluster: Cluster) -> None:
     with pytest.raises(ClosedError):
         node.transaction()
     cluster.close()
-    wait_until(lambda: not any(t.is_alive() for t in before), "threads are left")
+    wait_until(lambda: not any(t.is_alive() for t in before), f"threads are left of {sorted(t.name for t in before)}")
