@@ -22,7 +22,7 @@ CONTAINERS = $(PYTEST) --site containers -o timeout_func_only=true -rs tests/con
 CHECK_LIMIT_S := 120
 CORES := $(shell nproc)
 # More than cores: half of the unit tests' time is waiting. A file stays together: its fixtures are played once.
-WORKERS := $(shell echo $$((2 * $$(nproc))))
+WORKERS := $(shell echo $$((2 * $$(nproc) + 2)))
 TEST_SEEDS := 20000
 # Partitions that move from node to node; transactions over several partitions.
 MOVING_SEEDS := 2000
