@@ -77,7 +77,8 @@ def create(
         seen = survey(connection).nodes
         serving = [n.node for n in seen if n.state == UP]
         running = [n.node for n in seen if n.state not in (DOWN, CLIENT)]
-        made = make(connection.config, connection.tables, serving, running, policies, replace_down=replace_down)
+        down = [n.node for n in seen if n.state == DOWN] if replace_down else []
+        made = make(connection.config, connection.tables, serving, running, policies, replaced=down)
         if not dry_run:
             store(connection.coordinator, made, connection.tables)
         _show(connection, made, format_)
@@ -122,7 +123,10 @@ def status(config_path: Path, format_: str, timeout_s: float) -> None:
         stored = _stored(connection)
         counts = Counter(states_of(stored, connection.tables).values())
     if format_ == "json":
-        emit_json({"plan": stored.id, "cancelled": stored.cancelled, "moves": len(stored.moves), **counts})
+        emit_json({
+            "plan": stored.id, "made_for": stored.made_for, "cancelled": stored.cancelled,
+            "moves": len(stored.moves), **counts,
+        })  # fmt: skip
     else:
         emit_table(
             ["plan", "made", "moves", *counts], [(_title(stored), _time(stored), len(stored.moves), *counts.values())]
@@ -220,8 +224,13 @@ def _show(connection: Connection, stored: Plan, format_: str, states: dict[str, 
             }
             for m in stored.moves
         ]  # fmt: skip
-        emit_json({"plan": stored.id, "cancelled": stored.cancelled, "moves": moves, "stay": stored.stay})
+        emit_json({
+            "plan": stored.id, "made_for": stored.made_for, "why": stored.why, "cancelled": stored.cancelled,
+            "moves": moves, "stay": stored.stay,
+        })  # fmt: skip
         return
+    if stored.made_for:
+        say(f"plan {stored.id} was made for policy {stored.made_for} by a node, since {stored.why}; nodes carry it out")
     if not stored.moves:
         say("nothing is to move: every partition is as it shall be" if not stored.stay else "nothing can move")
     rows = [

@@ -37,6 +37,7 @@ MAX_RING_SIZE: Final = 1 << 24
 MAX_PARTITIONS: Final = 4_096
 LOCAL_SYNC: Final = ("SYNC", "WRITE_NO_SYNC", "NO_SYNC")
 BELOW_QUORUM: Final = ("refuse", "wait")
+REBALANCE: Final = ("auto", "manual")
 REMOTE_SYNC: Final = LOCAL_SYNC
 TAIL_FRAME: Final = 10_000_000
 """A node's frame must hold what a replica keeps of pushed records: 8 MB, and their envelope."""
@@ -200,6 +201,8 @@ def _policy(config: Config, key: str, policy: PolicyConfig) -> Problems:
     if zone is not None and copies > (nodes := len(config.nodes_of(policy.zone))):
         have = f"zone {policy.zone!r} has {nodes}"
         yield f"{key}.sync_replicas", f"an active and its replicas need {copies} nodes, {have}"
+    if policy.rebalance not in REBALANCE:
+        yield f"{key}.rebalance", f"{policy.rebalance!r} must be one of {', '.join(REBALANCE)}"
     yield from _safety(key, policy, copies)
     if not 1 <= policy.partitions <= MAX_PARTITIONS:
         yield f"{key}.partitions", f"must be 1 to {MAX_PARTITIONS}"

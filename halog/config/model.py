@@ -84,6 +84,7 @@ class PolicyConfig:
     lease_ttl_ms: int = 0  # R5: others wait so long before they replace a node that may be alive; only who asks pays
     mapper: str = "consistent_hash"  # the one whose look-ups need no search
     ring_size: int = DEFAULT_RING_SIZE
+    rebalance: str = "auto"  # P2: nodes that come get their share by themselves; "manual": only by `halog plan`
     before_images: bool = True  # merges and audits need the bytes a change replaced
 
 
@@ -113,6 +114,10 @@ class TimingConfig:
     store_flush_ms: int = 1_000  # a machine that lost power reads a second of the log again; a flush takes some ms
     min_stay_ms: int = (
         30_000  # a role returns to a preferred node that is back so long: reads are warm, flapping is rare
+    )
+    join_settle_ms: int = 10_000  # nodes that are started one by one are planned for together (`rebalance`)
+    replace_after_ms: int = (
+        600_000  # a node away so long is replaced (`rebalance`): longer than a reboot or an upgrade takes
     )
     close_deadline_ms: int = 5_000  # SIGTERM: hand over, then leave; supervisors usually kill after 10 s
 

@@ -43,7 +43,7 @@ def plan(
             able = [n for n in zones.get(t.policy, ()) if n in up and n != node]
             move = _move(t, node, able, load, allow_fewer)
             if move.target is not None and not any(n in registered for n in t.configured):
-                move = _checked(t, move.target, move.why, why_not_assigned(t, move.target))
+                move = _checked(t, move.target, move.why, why_not_assigned(t))
             load.update((move.target or _wanted(t)).nodes)
             load.subtract(_wanted(t).nodes)
             moves.append(move)

@@ -73,7 +73,7 @@ def assigned(table: PartitionTable, target: Target) -> PartitionTable:
     )
 
 
-def why_not_assigned(table: PartitionTable, target: Target) -> str | None:
+def why_not_assigned(table: PartitionTable) -> str | None:
     """What speaks against `assigned`, or None."""
     away = ", ".join(table.configured)
     if table.quorum:

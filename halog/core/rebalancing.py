@@ -11,7 +11,7 @@ from typing import NamedTuple
 from halog.core.draining import Move
 from halog.core.election import NEVER
 from halog.core.group import priority
-from halog.core.migrating import overridden, why_not
+from halog.core.migrating import overridden, why_not, why_not_assigned
 from halog.core.spreading import Zone, spread
 from halog.core.table import PartitionTable, Target
 
@@ -28,7 +28,7 @@ def rebalance(tables: Sequence[PartitionTable], shape: Shape, running: Collectio
     """What is to be done; partitions that are as they shall be are left out. `running`: nodes that could move what they
     have. A move without a target is a partition that stays as it is, and `why` says why."""
     now = {t.name: t.configured if t.target is None else t.target.nodes for t in tables}
-    stay = {t.name: why for t in tables if (why := _why_it_stays(t, running))}
+    stay = {t.name: why for t in tables if (why := _why_it_stays(t, shape.zone, running))}
     never = {t.name: [n for n in shape.zone.nodes if priority(t, n) == NEVER] for t in tables}
     then = spread(now, shape.copies, shape.zone._replace(never=never), stay)
     reasons = _Reasons(shape, now)
@@ -37,21 +37,23 @@ def rebalance(tables: Sequence[PartitionTable], shape: Shape, running: Collectio
         target = Target(then[t.name], max(0, min(shape.sync_replicas, len(then[t.name]) - 1)))
         if t.name in stay:
             moves.append(Move(t.name, t.configured, None, stay[t.name]))
-        elif target != Target(t.configured, t.sync_replicas):
-            refused = why_not(t, target)
+        elif target != (t.target or Target(t.configured, t.sync_replicas)):
+            refused = why_not(t, target, replace=True)  # a move under way is planned anew only where it cannot end
             why = refused or "; ".join(reasons.of(t, target))
             moves.append(Move(t.name, t.configured, None if refused else target, why))
     return moves
 
 
-def _why_it_stays(table: PartitionTable, running: Collection[str]) -> str:
-    if table.target is not None:
+def _why_it_stays(table: PartitionTable, zone: Zone, running: Collection[str]) -> str:
+    if table.target is not None and all(n in zone.nodes for n in table.target.nodes):
         return f"it is moving to {', '.join(table.target.nodes)} already"
     if held := overridden(table):
         return f"it cannot move while {held}"
-    if not any(n in running for n in table.configured):
+    if any(n in running for n in table.configured):
+        return ""
+    if any(n in zone.nodes for n in table.configured):
         return f"none of {', '.join(table.configured)} is running, so that nobody could move it"
-    return ""
+    return why_not_assigned(table) or ""  # all are replaced: it is placed anew
 
 
 class _Reasons:

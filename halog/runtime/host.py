@@ -132,7 +132,7 @@ class Host:
             ("overrides", lambda: self._overrides.turn(self._closing)),
             ("placing", lambda: self.placing.turn(self._closing)),
         ):
-            self.spawn(name, partial(self._forever, turn))
+            self.keep_on(name, turn)
 
     def spawn(self, name: str, work: Callable[[], None]) -> threading.Thread:
         """A thread that `close` waits for."""
@@ -140,6 +140,10 @@ class Host:
         thread.start()
         self._threads.append(thread)
         return thread
+
+    def keep_on(self, name: str, turn: Callable[[], None]) -> None:
+        """Take turns on a thread of their own until the node closes."""
+        self.spawn(name, partial(self._forever, turn))
 
     def pause(self, seconds: float) -> bool:
         """Wait, unless the node closes; does it?"""

@@ -37,6 +37,7 @@ from halog.runtime.leaving import hand_over_all
 from halog.runtime.members import Membership, NodeInfo
 from halog.runtime.operators import Operators
 from halog.runtime.reads import Reads
+from halog.runtime.rebalancing import Rebalancing
 from halog.runtime.router import Router
 from halog.runtime.service import Execute, Service
 from halog.runtime.spanning import Spanning
@@ -200,6 +201,9 @@ class Runtime:
             host.placing.begin(list(tables.values()))
             self._asker.copies, self.states = host.copies, host.states
             self.zoning.tend(host, lambda: self.members.offline)
+            rebalancing = Rebalancing(c, a.coordinator, self.router, self.members, self.telling.history)
+            if rebalancing.wanted:
+                host.keep_on("rebalancing", partial(rebalancing.turn, host.pause))
             self._commits.deliveries = self._reads.deliveries = self._ballots.deliveries = host.deliveries
             self.telling.joined(actual, self.pid, len(host.copies))
         for name in tables:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
@@ -32,23 +33,29 @@ WAITING, MOVING, DONE, CHANGED, REFUSED = "waiting", "moving", "done", "changed 
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """One partition's part. `version`: the table's `config_version` when it was planned."""
+    """One partition's part. `version`: the table's `config_version` when it was planned; `given_up`: where it was
+    moving to then, and could not get."""
 
     partition: str
     before: tuple[str, ...]
     target: Target
     version: int
     why: str
+    given_up: Target | None = None
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What the znode holds. `made_ms`: since 1970, by the clock of who made it; `stay`: partitions that cannot move."""
+    """What the znode holds. `made_ms`: since 1970, by the clock of who made it; `stay`: partitions that cannot move.
+    `made_for`: the policy for which a node made it by itself, and carries it out; `why`: what it was that moved it to.
+    Both are empty for an operator's."""
 
     id: str
     made_ms: int
     moves: tuple[Planned, ...]
     stay: dict[str, str] = {}
     cancelled: bool = False
+    made_for: str = ""
+    why: str = ""
 
     def to_bytes(self) -> bytes:
         """The znode's content."""
@@ -70,24 +77,28 @@ def make(
     running: Collection[str],
     policies: Iterable[str] = (),
     *,
-    replace_down: bool = False,
+    replaced: Collection[str] = (),
 ) -> Plan:
     """A plan for these policies (all without any). `serving`: nodes that may get copies; `running`: nodes that could
-    move theirs. A node that is down keeps what it has, unless `replace_down`. ConfigError for a policy that does not
-    exist."""
+    move theirs. A node that is down keeps what it has, unless it is to be `replaced`. ConfigError for a policy that
+    does not exist."""
     wanted = tuple(policies) or tuple(config.policies)
     moves: list[Move] = []
     for name in wanted:
         policy = config.policies.get(name)
         if policy is None:
             raise ConfigError(f"there is no policy {name}; {config.source} has {', '.join(config.policies)}")
-        nodes = [n for n in config.nodes_of(policy.zone) if n in running or not replace_down]
+        nodes = [n for n in config.nodes_of(policy.zone) if n not in replaced]
         domains = {n: config.nodes[n].failure_domain for n in nodes}
         copies = 1 + policy.sync_replicas + policy.async_replicas
         shape = Shape(copies, policy.sync_replicas, Zone(nodes, [n for n in nodes if n in serving], domains))
         moves += rebalance([t for t in tables if t.policy == name], shape, running)
-    versions = {t.name: t.config_version for t in tables}
-    planned = tuple(Planned(m.partition, m.before, m.target, versions[m.partition], m.why) for m in moves if m.target)
+    by_name = {t.name: t for t in tables}
+    planned = tuple(
+        Planned(m.partition, m.before, m.target, now.config_version, m.why, now.target)
+        for m, now in ((m, by_name[m.partition]) for m in moves)
+        if m.target
+    )
     stay = {m.partition: m.why for m in moves if m.target is None}
     return Plan(secrets.token_hex(4), time.time_ns() // 1_000_000, planned, stay)
 
@@ -102,14 +113,17 @@ def read(coordinator: Coordinator) -> Plan | None:
 
 
 def store(coordinator: Coordinator, plan: Plan, tables: Sequence[PartitionTable]) -> None:
-    """Make it the plan. RefusedError while another one is being carried out: it is to be finished or cancelled."""
+    """Make it the plan. RefusedError while another one is being carried out, or is to be by nodes: it is to be finished
+    or cancelled, unless nodes made both for the same policy: they know more by now."""
     found = coordinator.get(PATH)
     if found is not None and (old := Plan.from_bytes(found.data)).id != plan.id and not old.cancelled:
         states = states_of(old, tables)
-        begun = any(s in (MOVING, DONE) for s in states.values())
-        if begun and any(s in (MOVING, WAITING) for s in states.values()):
+        begun = bool(old.made_for) or any(s in (MOVING, DONE) for s in states.values())
+        same = bool(plan.made_for) and plan.made_for == old.made_for
+        if begun and not same and any(s in (MOVING, WAITING) for s in states.values()):
+            whose = f", made by a node for policy {old.made_for}," if old.made_for else ""
             raise RefusedError(
-                f"plan {old.id} is half done: finish it with `halog plan apply`, or `halog plan cancel` it first"
+                f"plan {old.id}{whose} is half done: finish it with `halog plan apply`, or `halog plan cancel` it first"
             )
     try:
         if found is not None:
@@ -149,7 +163,7 @@ def _state(move: Planned, table: PartitionTable | None) -> str:
         return MOVING
     if is_there(table, move.target):
         return DONE
-    return WAITING if table.config_version == move.version and table.target is None else CHANGED
+    return WAITING if (table.config_version, table.target) == (move.version, move.given_up) else CHANGED
 
 
 # --- carrying it out ---
@@ -177,23 +191,34 @@ def apply(
     while True:
         states = states_of(plan, (t for _, t in router.tables.values())) | refused
         progress(states)
-        waiting = [m for m in plan.moves if states[m.partition] == WAITING]
-        moving = sum(s == MOVING for s in states.values())
-        if not waiting and not moving:
+        counts = Counter(states.values())
+        if not counts[WAITING] and not counts[MOVING]:
             return states
         if time.monotonic() >= until:
             raise DeadlineError(
-                f"plan {plan.id}: {moving} partitions are still moving and {len(waiting)} wait after {timeout_s:g} s; "
-                "what was begun goes on by itself, `halog plan apply` goes on with the rest"
+                f"plan {plan.id}: {counts[MOVING]} partitions are still moving and {counts[WAITING]} wait after "
+                f"{timeout_s:g} s; what was begun goes on by itself, `halog plan apply` goes on with the rest"
             )
-        for move in waiting[: max(0, at_once - moving)]:
-            _check_current(coordinator, plan)
-            try:
-                _begin(coordinator, config, router, move)
-            except HalogError as e:
-                refused[move.partition] = f"{REFUSED}: {e}"
+        refused |= begin_some(coordinator, config, router, plan, states, at_once)
         with router.changed:
             router.changed.wait(min(LOOK_S, max(0.0, until - time.monotonic())))
+
+
+def begin_some(
+    coordinator: Coordinator, config: Config, router: Router, plan: Plan, states: dict[str, str], at_once: int
+) -> dict[str, str]:
+    """Begin as many of the moves that wait that `at_once` are under way; returns those that were refused, and why.
+    RefusedError if the plan was cancelled or replaced meanwhile."""
+    refused = {}
+    moving = sum(s == MOVING for s in states.values())
+    waiting = [m for m in plan.moves if states[m.partition] == WAITING]
+    for move in waiting[: max(0, at_once - moving)]:
+        _check_current(coordinator, plan)
+        try:
+            _begin(coordinator, config, router, move)
+        except HalogError as e:
+            refused[move.partition] = f"{REFUSED}: {e}"
+    return refused
 
 
 def _check_current(coordinator: Coordinator, plan: Plan) -> None:
@@ -206,6 +231,9 @@ def _check_current(coordinator: Coordinator, plan: Plan) -> None:
 def _begin(coordinator: Coordinator, config: Config, router: Router, move: Planned) -> None:
     running = [n.name for n in router.nodes.values() if n.hosts]
     version, table = router.tables[move.partition]
-    set_, _ = migrate(coordinator, config, running, move.partition, move.target.nodes, move.target.sync_replicas)
+    set_, _ = migrate(
+        coordinator, config, running, move.partition, move.target.nodes, move.target.sync_replicas,
+        replace=move.given_up is not None,
+    )  # fmt: skip
     if set_.config_version > table.config_version:
         router.table_seen(move.partition, version, set_)

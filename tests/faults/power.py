@@ -1,10 +1,10 @@
-"""A broker's machine that loses power: what its process had not flushed is gone from its files."""
+"""A machine that loses power: what its processes had not flushed is gone from their files."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from halog.embedded.java import find_java
 
 
 class Flushed:
-    """What processes started under `noted` have flushed, and the loss of the rest."""
+    """What processes started under `noted` or `preloaded` have flushed, and the loss of the rest."""
 
     def __init__(self, directory: Path) -> None:
         self._notes, self._library = directory / "flushed.txt", directory / "flushed.so"
@@ -35,6 +35,14 @@ class Flushed:
             env.setenv("JAVA_HOME", str(home))
             yield
 
+    @contextmanager
+    def preloaded(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """Node processes started now."""
+        with monkeypatch.context() as env:
+            env.setenv("LD_PRELOAD", str(self._library))
+            env.setenv("HALOG_FLUSHED", str(self._notes))
+            yield
+
     def sizes(self) -> dict[Path, int]:
         """How much of each file is on the disk."""
         lines = (line.partition(" ") for line in self._notes.read_text().splitlines())
@@ -42,10 +50,14 @@ class Flushed:
 
     def lose_power(self, logs: Path, prefix: str) -> dict[str, int]:
         """Cut the segments of the topics named `prefix…`; how many bytes of each partition's log that took."""
+        return self.cut(sorted(logs.glob(f"{prefix}*/*.log")))
+
+    def cut(self, files: Iterable[Path]) -> dict[str, int]:
+        """Cut files that only ever grow; how many bytes that took in each directory."""
         sizes, lost = self.sizes(), dict[str, int]()
-        for segment in sorted(logs.glob(f"{prefix}*/*.log")):
-            keep, size = sizes.get(segment, 0), segment.stat().st_size
-            lost[segment.parent.name] = lost.get(segment.parent.name, 0) + max(0, size - keep)
+        for file in files:
+            keep, size = sizes.get(file, 0), file.stat().st_size
+            lost[file.parent.name] = lost.get(file.parent.name, 0) + max(0, size - keep)
             if keep < size:
-                os.truncate(segment, keep)
+                os.truncate(file, keep)
         return lost

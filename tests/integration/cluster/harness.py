@@ -110,6 +110,11 @@ class Cluster:
         path.write_text(text + "".join(f'[nodes.{n}]\ndata_dir = "{n}"\n' for n in self.nodes))
         return path
 
+    def timed(self, **ms: int) -> None:
+        """More values of [timing], before anything is started."""
+        lines = "".join(f"{name} = {value}\n" for name, value in ms.items())
+        self.toml.write_text(self.toml.read_text().replace("[timing]\n", f"[timing]\n{lines}"))
+
     # --- processes ---
 
     def launch(self, name: str, toml: Path | None = None) -> Process:

@@ -65,12 +65,27 @@ def test_what_cannot_move_stays_and_says_why() -> None:
         on("c", "A", "B"),
         on("d", "D", "E"),
     ]
-    stay = {m.partition: m.why for m in rebalance(tables, Shape(2, 1, ABC), "ABC") if m.target is None}
+    shape = Shape(2, 1, Zone("ABCDE", "ABC"))
+    stay = {m.partition: m.why for m in rebalance(tables, shape, "ABC") if m.target is None}
     assert stay == {
         "a": "it cannot move while 1 nodes are required",
         "b": "it is moving to C, B already",
         "d": "none of D, E is running, so that nobody could move it",
     }
+
+
+def test_where_all_nodes_are_replaced_it_is_placed_anew_unless_they_may_have_more_than_the_log() -> None:
+    tables = [on("a", "D", "E"), on("b", "D", "E", quorum=2)]
+    a, b = rebalance(tables, Shape(2, 1, Zone("AB", "AB")), "AB")
+    assert a.target is not None
+    assert sorted(a.target.nodes) == ["A", "B"]
+    assert (b.target, "start a majority first" in b.why) == (None, True)
+
+
+def test_a_move_to_a_node_that_is_replaced_is_planned_anew() -> None:
+    tables = [on("a", "A", "B", target=Target(("A", "D"), 1)), on("b", "A", "B", target=Target(("B", "A"), 1))]
+    moves = rebalance(tables, Shape(2, 1, Zone("ABC", "ABC")), "ABC")
+    assert [(m.partition, m.target and m.target.nodes) for m in moves] == [("a", ("A", "C")), ("b", None)]
 
 
 def test_a_plan_that_could_commit_nothing_is_refused() -> None:

@@ -1,0 +1,159 @@
+"""Plans that nodes make by themselves when members come or go (P2, P13); `[policies.P] rebalance = "auto"`.
+
+The first node by name of those of a policy's zone that are up does it. Two that take themselves for the first do no
+harm: the plan and the list of nodes it counts on are changed by compare-and-set, and each move is an ordinary
+migration. If it dies, the next one finds the plan where it was. A node that is alone behind a cut network does not see
+ZooKeeper, or sees that the others are registered: it plans nothing.
+
+rebalanced/<policy>    Counted as JSON: who the last plan counted on
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from halog.config import Config
+from halog.core.turnover import Change, Turnover
+from halog.errors import CoordinatorError, HalogError, VersionError
+from halog.events import REBALANCE
+from halog.ports import Coordinator, UnknownResult, Versioned
+from halog.runtime import plans
+from halog.runtime.clock import monotonic_ms
+from halog.runtime.history import History
+from halog.runtime.members import Membership
+from halog.runtime.router import Router
+
+logger = logging.getLogger("halog.rebalancing")
+
+LOOK_S = 0.5
+"""How often the first node looks: moves take longer, and each look reads two znodes."""
+
+AT_ONCE = 2
+"""Partitions that move at the same time, as with `halog plan apply`."""
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """What the znode holds."""
+
+    nodes: tuple[str, ...]
+
+
+class Rebalancing:
+    """Of one hosting node."""
+
+    def __init__(
+        self, config: Config, coordinator: Coordinator, router: Router, members: Membership, history: History
+    ) -> None:
+        self._config, self._coordinator, self._router = config, coordinator, router
+        self._members, self._history = members, history
+        settle_ms, replace_ms = config.timing.join_settle_ms, config.timing.replace_after_ms
+        self._turnovers = {
+            name: Turnover(settle_ms, replace_ms) for name, p in config.policies.items() if p.rebalance == "auto"
+        }
+        self._refused: dict[str, dict[str, str]] = {}
+        """Plan → its partitions that cannot move now: others go first."""
+        self._said: dict[str, str] = {}
+        """What is in the way of what, as it was last said."""
+
+    @property
+    def wanted(self) -> bool:
+        """Has any policy asked for it?"""
+        return bool(self._turnovers)
+
+    def turn(self, pause: Callable[[float], bool]) -> None:
+        """One look, after a pause."""
+        if pause(LOOK_S) or self._members.offline or not self._members.coordinated():
+            return
+        me, alive = self._members.me.name, {m.node for m in self._members.alive}
+        mine = [p for p in self._turnovers if me == min(alive.intersection(self._zone(p)), default="")]
+        for policy in mine:
+            self._try(f"policy {policy} is not rebalanced yet", partial(self._look, policy, alive))
+        if mine:
+            self._try("no plan is carried out now", partial(self._carry_on, mine))
+
+    def _try(self, what: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except (HalogError, VersionError, UnknownResult) as e:
+            self._say(what, str(e))
+        else:
+            self._said.pop(what, None)
+
+    def _say(self, what: str, why: str) -> None:
+        """Once, as long as it is so."""
+        if self._said.get(what) != why:
+            self._said[what] = why
+            logger.warning("%s: %s", what, why)
+
+    def _zone(self, policy: str) -> tuple[str, ...]:
+        return self._config.nodes_of(self._config.policies[policy].zone)
+
+    # --- planning ---
+
+    def _look(self, policy: str, alive: set[str]) -> None:
+        zone = self._zone(policy)
+        up = alive.intersection(zone)
+        path = f"rebalanced/{policy}"
+        found = self._coordinator.get(path)
+        if found is None:
+            hosts = {n for _, t in self._router.tables.values() if t.policy == policy for n in t.hosts}
+            self._coordinator.create(path, _packed(up | hosts.intersection(zone)))
+            return
+        known = _counted(path, found)
+        down = set(zone) - up - set(self._members.registered)
+        change = self._turnovers[policy].look(known.intersection(zone), up, down, monotonic_ms())
+        if change is not None:
+            counted = known.union(change.came).difference(change.gone)
+            self._plan(policy, change, up, set(zone) - counted)
+            self._coordinator.set(path, _packed(counted), found.version)
+
+    def _plan(self, policy: str, change: Change, up: set[str], replaced: set[str]) -> None:
+        """RefusedError while another plan is half done: it is looked at again."""
+        tables = [table for _, table in self._router.tables.values()]
+        running = {n.name for n in self._router.nodes.values() if n.hosts}
+        made = plans.make(self._config, tables, up, running, [policy], replaced=replaced)
+        enough = tuple(
+            m for m in made.moves if len(m.target.nodes) >= len(m.given_up.nodes if m.given_up else m.before)
+        )
+        made = msgspec.structs.replace(made, moves=enough, made_for=policy, why=_why(change))
+        if made.moves:
+            plans.store(self._coordinator, made, tables)
+        more = {"policy": policy, "moves": len(made.moves), "plan": made.id if made.moves else ""}
+        self._history.tell(REBALANCE, made.why, more=more)
+
+    # --- carrying out ---
+
+    def _carry_on(self, mine: list[str]) -> None:
+        """With a plan that a node made; an operator's is the operator's."""
+        plan = plans.read(self._coordinator)
+        if plan is None or plan.cancelled or plan.made_for not in mine:
+            return
+        states = plans.states_of(plan, (t for _, t in self._router.tables.values())) | self._refused.get(plan.id, {})
+        if plans.WAITING not in states.values():
+            self._refused.clear()  # perhaps not any more
+            return
+        refused = plans.begin_some(self._coordinator, self._config, self._router, plan, states, AT_ONCE)
+        self._refused.setdefault(plan.id, {}).update(refused)
+        for partition, why in refused.items():
+            self._say(f"plan {plan.id}: partition {partition} does not move", why)
+
+
+def _why(change: Change) -> str:
+    came = f"{', '.join(change.came)} came" if change.came else ""
+    gone = f"{', '.join(change.gone)} has been gone for long" if change.gone else ""
+    return "; ".join(filter(None, (came, gone)))
+
+
+def _packed(nodes: set[str]) -> bytes:
+    return msgspec.json.encode(Counted(tuple(sorted(nodes))))
+
+
+def _counted(path: str, found: Versioned) -> set[str]:
+    try:
+        return set(msgspec.json.decode(found.data, type=Counted).nodes)
+    except msgspec.MsgspecError as e:
+        raise CoordinatorError(f"znode {path} cannot be read: {e}; delete it to begin anew") from e

@@ -1,0 +1,44 @@
+"""Nodes come and go for good while applications write: partitions are spread anew by themselves (P2, P13)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.integration.cluster.checker import check
+from tests.integration.cluster.harness import Cluster, Make
+from tests.integration.cluster.load import Load
+from tests.integration.cluster.processes import wait
+
+pytestmark = [pytest.mark.timeout(240), pytest.mark.feature("P2", "P13")]
+
+PATIENCE_S = 90.0
+"""Six partitions move two at a time, each by a copy and a hand-over."""
+
+
+def spread(cluster: Cluster) -> dict[str, int]:
+    """Copies of each node; empty while something moves."""
+    tables = cluster.tables()
+    if not all(t.target is None and cluster.complete(t) for t in tables):
+        return {}
+    return dict(Counter(n for t in tables for n in t.configured))
+
+
+def test_a_node_joins_and_another_is_gone_for_good(make: Make) -> None:
+    """The file names D, which has never run: the others take over its copies. Then it comes, and gets a share; then B
+    dies, and is replaced. Callers get no error, nothing is lost or doubled, and nobody says a word to the cluster."""
+    cluster = make(nodes="ABCD", async_=0)
+    cluster.timed(join_settle_ms=500, replace_after_ms=3_000)
+    cluster.start(["A", "B", "C"])
+    wait(lambda: spread(cluster) == dict.fromkeys("ABC", 4), "D's copies are on the others", PATIENCE_S)
+    with Load(cluster.client(), "turnover") as load:
+        cluster.start(["D"])
+        wait(lambda: spread(cluster) == dict.fromkeys("ABCD", 3), "D gets its share", PATIENCE_S)
+        load.flows()
+        cluster.kill("B")
+        load.flows()
+        wait(lambda: spread(cluster) == dict.fromkeys("ACD", 4), "B's copies are on the others", PATIENCE_S)
+        load.flows()
+    assert load.errors == []
+    check(cluster, load)

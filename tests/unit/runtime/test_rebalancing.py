@@ -1,0 +1,179 @@
+"""Nodes spread partitions anew by themselves when others come, or have been gone for long: whole nodes, in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter as Count
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from halog.adapters.memory import MemoryLog
+from halog.config import TimingConfig
+from halog.errors import RefusedError
+from halog.events import REBALANCE, Event
+from halog.ports import TopicPartition
+from halog.runtime import plans, rebalancing
+from halog.testing.cluster import Cluster, wait_until
+from halog.transactions.node import Node
+from tests.unit.counting import REGISTRY, Counter
+
+pytestmark = pytest.mark.feature("P13", "P2")
+
+Make = Callable[..., Cluster]
+PARTITIONS = 8
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Nodes A to D, one active and one replica of each of eight partitions."""
+    monkeypatch.setattr(rebalancing, "LOOK_S", 0.05)
+    made: list[Cluster] = []
+
+    def start(rebalance: str = "auto", settle_ms: int = 100, replace_ms: int = 300) -> Cluster:
+        cluster = Cluster(4, partitions=PARTITIONS, registry=REGISTRY)
+        made.append(cluster)
+        config = cluster.config
+        timing = TimingConfig(join_settle_ms=settle_ms, replace_after_ms=replace_ms)
+        policy = dataclasses.replace(config.policies["test"], rebalance=rebalance, async_replicas=0)
+        cluster.config = dataclasses.replace(config, timing=timing, policies={"test": policy}).validate()
+        cluster.start()
+        with cluster.client().transaction() as tx:
+            for i in range(40):
+                tx.create(Counter(str(i), i))
+        return cluster
+
+    yield start
+    for cluster in made:
+        cluster.close()
+
+
+def hosts(cluster: Cluster) -> Count[str]:
+    """Copies of each node, once nothing moves."""
+    tables = cluster.tables().values()
+    if any(t.target for t in tables):
+        return Count()
+    return Count(n for t in tables for n in t.configured)
+
+
+def counted(cluster: Cluster) -> set[str]:
+    found = cluster._tree.get("rebalanced/test")
+    return set() if found is None else rebalancing._counted("rebalanced/test", found)
+
+
+def told(cluster: Cluster) -> list[str]:
+    log, events = MemoryLog(cluster._broker), TopicPartition("test.events", 0)
+    found = [Event.from_bytes(e.value) for e in log.read(events, *log.bounds(events))]
+    return [e.cause for e in found if e.code == REBALANCE.code]
+
+
+def total(node: Node) -> int:
+    with node.transaction() as tx:
+        return sum(c.value for c in tx.extent(Counter))
+
+
+def begun(cluster: Cluster) -> None:
+    wait_until(lambda: counted(cluster) == set("ABCD"), "it is not known who is counted on")
+
+
+def test_who_has_been_gone_for_long_is_replaced_and_gets_its_share_when_it_is_back(make: Make) -> None:
+    cluster = make()
+    begun(cluster)
+    assert hosts(cluster) == dict.fromkeys("ABCD", 4)
+    cluster.kill("D")
+    wait_until(
+        lambda: hosts(cluster) and hosts(cluster)["D"] == 0,
+        "D is not replaced",
+        30,
+    )
+    assert max(hosts(cluster).values()) - min(hosts(cluster).values()) <= 1
+    assert total(cluster.client()) == sum(range(40))
+    cluster.restart("D")
+    wait_until(lambda: hosts(cluster) == dict.fromkeys("ABCD", 4), "D does not get its share", 30)
+    cluster.settle()
+    assert total(cluster.client()) == sum(range(40))
+    assert told(cluster) == ["D has been gone for long", "D came"]
+
+
+def test_who_is_back_in_time_keeps_its_copies(make: Make) -> None:
+    cluster = make(replace_ms=60_000)
+    begun(cluster)
+    cluster.kill("D")
+    wait_until(lambda: cluster.tables() and not any("D" in t.node_list for t in cluster.tables().values()), "D is here")
+    cluster.restart("D")
+    cluster.settle()
+    assert hosts(cluster) == dict.fromkeys("ABCD", 4)
+    assert told(cluster) == []
+
+
+def test_another_node_goes_on_when_the_first_dies(make: Make) -> None:
+    """A plans, since it is the first; D comes back when A is gone."""
+    cluster = make()
+    begun(cluster)
+    cluster.kill("D")
+    wait_until(lambda: hosts(cluster) and hosts(cluster)["D"] == 0, "D is not replaced", 30)
+    cluster.kill("A")
+    cluster.restart("D")
+    wait_until(
+        lambda: hosts(cluster) and hosts(cluster)["A"] == 0 and min(hosts(cluster)[n] for n in "BCD") >= 5,
+        "B does not plan for A and D",
+        30,
+    )
+    assert total(cluster.client()) == sum(range(40))
+
+
+def test_a_partition_keeps_a_place_for_a_node_nobody_can_replace(make: Make) -> None:
+    """With two nodes left a copy each is all there can be: nothing is shrunk."""
+    cluster = make()
+    begun(cluster)
+    cluster.kill("C")
+    cluster.kill("D")
+    wait_until(lambda: hosts(cluster) == Count(A=8, B=8), "C and D are not replaced", 30)
+    cluster.kill("B")
+    tree = cluster.node("A").runtime.adapters.coordinator
+    wait_until(lambda: counted(cluster) == {"A"}, "B is counted on", 30)
+    assert hosts(cluster) == Count(A=8, B=8), "it would be the only copy"
+    found = plans.read(tree)
+    assert found is not None
+    assert all(set(m.target.nodes) == {"A", "B"} for m in found.moves), "the last plan had another reason"
+
+
+def test_nothing_moves_by_itself_where_the_policy_says_manual(make: Make) -> None:
+    cluster = make(rebalance="manual")
+    runtime = cluster.node("A").runtime
+    assert runtime.host is not None
+    assert "halog-rebalancing" not in [t.name for t in runtime.host._threads]
+    assert counted(cluster) == set()
+
+
+def test_what_was_drained_stays_empty(make: Make) -> None:
+    """An operator's moves are no change of members."""
+    cluster = make()
+    begun(cluster)
+    tree, config = cluster.node("A").runtime.adapters.coordinator, cluster.config
+    for name, table in cluster.tables().items():
+        if "D" in table.configured:
+            keeps = [n for n in table.configured if n != "D"]
+            plans.migrate(tree, config, list("ABCD"), name, (*keeps, next(n for n in "ABC" if n not in keeps)), 1)
+    wait_until(lambda: hosts(cluster) and hosts(cluster)["D"] == 0, "D is not empty", 30)
+    cluster.kill("D")
+    cluster.restart("D")
+    cluster.settle()
+    assert hosts(cluster)["D"] == 0
+    assert told(cluster) == []
+
+
+def test_a_plan_that_was_cancelled_is_not_carried_out(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then no other takes its place, though nothing of it has begun."""
+    cluster = make()
+    begun(cluster)
+    monkeypatch.setattr(rebalancing, "AT_ONCE", 0)
+    cluster.kill("D")
+    tree = cluster.node("A").runtime.adapters.coordinator
+    wait_until(lambda: plans.read(tree) is not None, "nobody plans")
+    with pytest.raises(RefusedError, match=r"made by a node for policy test, .* `halog plan cancel`"):
+        plans.store(tree, plans.Plan("another", 0, ()), list(cluster.tables().values()))
+    assert plans.cancel(tree).why == "D has been gone for long"
+    monkeypatch.setattr(rebalancing, "AT_ONCE", 2)
+    wait_until(lambda: counted(cluster) == set("ABC"), "D is counted on")
+    assert hosts(cluster) == dict.fromkeys("ABCD", 4)
