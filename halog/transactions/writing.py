@@ -29,6 +29,7 @@ from halog.transactions import commit
 from halog.transactions.context import CURRENT, open_here, task_now
 from halog.transactions.ended import class_of, end, revive
 from halog.transactions.entry import Entry
+from halog.transactions.families import entry_at
 from halog.transactions.looked import Bond, let_go
 from halog.transactions.reading import NEW, OPEN, OUTCOMES, ROLLED_BACK, Reading
 from halog.transactions.space import Space
@@ -187,7 +188,7 @@ class Transaction(Reading):
 
     def _entry_to_create(self, key: bytes, partition: str) -> Entry:
         self._check_reach(key, partition)
-        entry = self.entries.get(key)
+        entry = entry_at(self, key, partition)
         if entry is None:
             known = self.expected.get(key) == ABSENT
             entry = self.entries[key] = Entry(self, key, partition, known=known)
