@@ -29,6 +29,13 @@ class Named(NamedTuple):
     version: int
 
 
+class Bound(NamedTuple):
+    """How a type is bound. `key`: the entry of [bindings] that holds for it."""
+
+    policy: str
+    key: str
+
+
 class Owner(NamedTuple):
     """Who decides for a type."""
 
@@ -98,13 +105,22 @@ class Places:
         self.config, self.held = config, held or {}
         self._definition_of = definition_of
 
+    def bound(self, type_name: str) -> Bound | None:
+        """How a type is bound: as the cluster holds it, else by its own name, its nearest base's, or "*"; None: to no
+        policy."""
+        definition, entries = self._definition_of(type_name), self.config.bindings
+        bases = () if definition is None else definition.bases
+        key = next((n for n in (type_name, *bases, "*") if n in entries), None)
+        if key is None:
+            return None
+        held = self.held.get(type_name, entries[key])
+        older = next((n for n in (type_name, "*") if entries.get(n) == held), key)
+        return Bound(entries[key], key) if held == entries[key] else Bound(entries[older], older)
+
     def policy_of(self, type_name: str) -> str | None:
-        """The policy a type is bound to: by what the cluster holds, else by its own name, its nearest base's, or "*";
-        None: to none."""
-        definition = self._definition_of(type_name)
-        said = self.config.policy_of(type_name, () if definition is None else definition.bases)
-        held = self.held.get(type_name)
-        return held if said is not None and held in self.config.policies else said
+        """The policy a type is bound to, or None."""
+        bound = self.bound(type_name)
+        return None if bound is None else bound.policy
 
     def owner(self, type_name: str) -> Owner:
         """Who decides for a type. UnknownTypeError if it is bound to no policy, ConfigError for a mapper that is not
