@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from halog.errors import ConfigError, DuplicateKeyError, MapperError, RefusedError
-from halog.schema import Registry, managed
+from halog.schema import managed
 from mappers import ConsistentHash
 from tests.unit.cli import placing
 from tests.unit.cli.conftest import FLEET, Aircraft, Cluster, Flight, Seaplane, running
@@ -238,12 +238,12 @@ def test_types_of_a_cluster_without_recorded_bindings_stay_where_they_were(
         made.create(Flyingboat("N1"))
         for name in "ABC":
             made.stop(name)
-        made.tree.delete("bindings")
-        made.path.write_text(TOML.replace('Seaplane = "few"', 'Seaplane = "p"\nAircraft = "few"').replace("\n\n", "\n"))
-        types = Registry()
-        types.add(FLEET.info(Flyingboat))
+        held = made.tree.get("bindings")
+        assert held is not None
+        made.tree.delete("bindings", held.version)
+        made.path.write_text(TOML)
         for name in "ABC":
-            made.start(name, types)
+            made.start(name)
         made.settle()
         with made.nodes["A"].transaction() as tx:
             assert tx.get(Flyingboat, "N1").tail == "N1"
