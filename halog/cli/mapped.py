@@ -81,7 +81,7 @@ def explained(connection: Connection, type_name: str, words: Sequence[str]) -> d
         "type": type_name,
         "chain": [type_name, *definition.bases],
         "binding": bound.key,
-        "by": "" if bound.key == type_name else " for every type" if bound.key == "*" else " by inheritance",
+        "by": "name" if bound.key == type_name else "every type" if bound.key == "*" else "base",
         "policy": owner.policy,
         "kind": policy.kind,
         "partitions": policy.partitions,

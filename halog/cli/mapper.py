@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 SAMPLE = 10_000
 """Made-up keys: enough that twelve partitions show their shares to within some per cent."""
 
+_BY = {"name": "", "base": " by inheritance", "every type": " for every type"}
+
 
 @click.group()
 def mapper() -> None:
@@ -136,7 +138,7 @@ def _show_one(found: dict[str, Any], format_: str) -> None:
     mapper_ = found["mapper"]
     facts: list[tuple[str, object]] = [
         ("type", f"{found['type']} ({' < '.join(found['chain'])})" if len(found["chain"]) > 1 else found["type"]),
-        ("binding", f'"{found["binding"]}" = "{found["policy"]}"{found["by"]}'),
+        ("binding", f'"{found["binding"]}" = "{found["policy"]}"{_BY[found["by"]]}'),
         ("policy", f"{found['policy']}: {found['kind']}, {found['partitions']} partitions"),
         (
             "mapper",
@@ -183,8 +185,8 @@ def _show_spread(found: Distribution, format_: str) -> None:
 
 
 def _growth(growth: Growth) -> str:
-    what = "keys would belong elsewhere" if growth.what == "partitions" else "copies of keys would be made"
-    return f"{growth.moved:,} {what}, instead of {growth.before}; an even spread takes {growth.minimum:,}"
+    what = "keys would belong elsewhere" if growth.what == "partitions" else "copies of keys would be elsewhere"
+    return f"{growth.moved:,} {what} than with {growth.before}; an even spread takes {growth.minimum:,}"
 
 
 def _most(shares: list[Share]) -> float:

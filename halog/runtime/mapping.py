@@ -71,6 +71,8 @@ def function_of(config: Config, policy: str) -> Named:
     try:
         for part in path.split("."):
             found = getattr(found, part)
+            if isinstance(found, ModuleType):
+                raise ValueError(f"{part} is a module; name a callable of {module_name} itself")
         if not callable(found):
             raise ValueError(f"it is a {type(found).__name__}, which cannot be called")
         return Named(found, version_of(found))

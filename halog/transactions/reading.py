@@ -141,7 +141,7 @@ class Reading:
 
     def find(self, cls: type[T], *key: Any) -> T | None:
         """The object of this class and key, or None (D1). FieldTypeError for a wrong key, UnknownTypeError,
-        AvailabilityError."""
+        MapperError, AvailabilityError, RefusedError as in `create`."""
         return self._find(cls, key)
 
     def _find(self, cls: type[T], key: tuple[Any, ...]) -> T | None:

@@ -168,8 +168,9 @@ class Transaction(Reading):
     def create(self, obj: T) -> T:
         """Keep a new object: give it a reference (D1) and write it at commit; returns it.
 
-        DuplicateKeyError here if this transaction knows the key exists, else at commit; UnknownTypeError;
-        CrossPartitionError in a method of an object elsewhere.
+        DuplicateKeyError here if this transaction knows the key exists, else at commit; UnknownTypeError; MapperError
+        (P6); CrossPartitionError in a method of an object elsewhere; RefusedError if the transaction has an object of
+        this key that is at another place, since the classes are bound to different policies.
         """
         self._check_writable()
         bound = _binding(obj)

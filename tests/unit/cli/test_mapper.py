@@ -60,6 +60,10 @@ data_dir = "C"
 class Flyingboat(Seaplane):
     """Of a base with a binding of its own."""
 
+    def fly(self, miles: int) -> int:
+        self.miles += miles
+        return self.miles
+
 
 @pytest.fixture
 def mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
@@ -174,6 +178,19 @@ def test_a_base_finds_what_subclasses_keep_elsewhere(mapped: Cluster) -> None:
         ref = tx.ref(tx.get(Seaplane, "N1"))
     with app(mapped).transaction() as tx:
         assert tx.resolve(ref).miles == 2
+
+
+def test_methods_run_where_the_subclass_is(mapped: Cluster) -> None:
+    """Found by the base, from every node, also after the base's place was looked at in vain."""
+    mapped.create(Flyingboat("N3"))
+    for flown, name in enumerate("ABC", 1):
+        with mapped.nodes[name].transaction() as tx:
+            assert tx.find(Aircraft, "N9") is None
+            assert tx.get(Aircraft, "N3").fly(10) == 10 * flown
+            tx.create(Seaplane(f"N9-{name}"))
+    with app(mapped).transaction() as tx:
+        assert tx.get(Flyingboat, "N3").miles == 30
+        assert len(list(tx.extent(Seaplane))) == 4
 
 
 def test_found_nowhere_and_then_created(mapped: Cluster) -> None:
