@@ -151,7 +151,7 @@ def _show_one(found: dict[str, Any], format_: str) -> None:
     facts += [
         ("partition", found["partition"]),
         ("nodes", ", ".join(f"{n['node']} ({n['role']})" for n in found["nodes"]) or "none"),
-        *((f"  {name}", f"belongs into {partition}") for name, partition in found["subclasses"].items()),
+        *((f"  {name}", f"belongs in {partition}") for name, partition in found["subclasses"].items()),
     ]
     echo_facts(facts)
 

@@ -73,7 +73,7 @@ def entry_at(tx: Reading, key: bytes, partition: str) -> Entry | None:
     if not _is_blank(entry):
         raise RefusedError(
             f"{tx.space.name_of(key)} is in this transaction as an object of partition {entry.partition}, and one of "
-            f"the same key belongs into {partition}, since its class has a binding of its own: use a transaction for "
+            f"the same key belongs in {partition}, since its class has a binding of its own: use a transaction for "
             "each",
             partitions=[entry.partition, partition],
         )

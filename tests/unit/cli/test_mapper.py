@@ -211,7 +211,7 @@ def test_one_key_at_two_places_needs_two_transactions(mapped: Cluster) -> None:
     mapped.create(Aircraft("N1"), Seaplane("N1"))
     with app(mapped).transaction() as tx:
         assert type(tx.get(Aircraft, "N1")) is Aircraft, "its own place first"
-        with pytest.raises(RefusedError, match=r"Aircraft 'N1' is in this transaction .* belongs into few-0"):
+        with pytest.raises(RefusedError, match=r"Aircraft 'N1' is in this transaction .* belongs in few-0"):
             tx.find(Seaplane, "N1")
         with pytest.raises(RefusedError, match="use a transaction for each"):
             tx.create(Seaplane("N1"))
