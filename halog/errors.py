@@ -11,6 +11,7 @@
     │   ├── NotFoundError         the key or reference does not exist
     │   ├── FieldTypeError        a value that does not fit its annotation
     │   ├── UnknownTypeError      a type nobody declared or bound
+    │   ├── MapperError           a mapper failed, or named no partition (P6)
     │   ├── RecordTooLargeError   the commit record exceeds the limit (R8)
     │   ├── CrossPartitionError   a method that reaches beyond its object's partition
     │   └── NoTransactionError    used outside a transaction, or after its end
@@ -110,6 +111,10 @@ class FieldTypeError(TransactionError):
 
 class UnknownTypeError(TransactionError):
     """The type is not declared here, or not bound to a policy."""
+
+
+class MapperError(TransactionError):
+    """A custom mapper failed, or said what is no partition of the policy (P6); names mapper, type, key and answer."""
 
 
 class RecordTooLargeError(TransactionError):

@@ -1,6 +1,6 @@
 """What a mapper owes (P6). A protocol only; custom mappers are any code that keeps it.
 
-Never sees an object: instance data an application wants to place by belongs into the routing key.
+Never sees an object: instance data an application wants to place by belongs in the routing key.
 """
 
 from __future__ import annotations

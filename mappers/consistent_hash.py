@@ -45,6 +45,10 @@ class ConsistentHash:
         """The partition that owns the key's slot."""
         return self._table[stable_hash(routing_key) % self.ring_size]
 
+    def slot(self, routing_key: bytes) -> int:
+        """Where on the ring a key is."""
+        return stable_hash(routing_key) % self.ring_size
+
     def slots(self) -> tuple[int, ...]:
         """The ring: the owner of every slot."""
         return tuple(self._table)

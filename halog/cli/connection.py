@@ -1,8 +1,8 @@
 """A tool's connection to a cluster: reads what the coordinator knows, asks nodes, reads the log.
 
-Never joins: no registration, no topic or znode is created, no module of the application is imported. The theory: all
-that an operator's command needs is the router every node has, fed by the same znodes; a request to the active node
-waits out failovers exactly like an application's.
+Never joins: no registration, no topic or znode is created, and no module of the application is imported, unless a
+custom mapper of it must say where a key belongs. The theory: all that an operator's command needs is the router every
+node has, fed by the same znodes; a request to the active node waits out failovers exactly like an application's.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from halog.core.ids import Reference, location_code
 from halog.core.table import PartitionTable
 from halog.errors import AvailabilityError, ConfigError, HalogError, UnknownTypeError
 from halog.ports import Coordinator, Entry, SessionState, TopicPartition, Versioned
-from halog.runtime import cluster, frames
+from halog.runtime import bindings, cluster, frames
+from halog.runtime.mapping import Owner, Places
 from halog.runtime.members import NodeInfo
 from halog.runtime.node import Adapters
 from halog.runtime.router import Router
 from halog.runtime.schemas import Definitions
-from halog.runtime.wiring import adapters_for, mapper_for
-from mappers.base import Mapper
+from halog.runtime.wiring import adapters_for
+from halog.schema import Definition
 
 SCAN_PAGE = 500
 """Objects per page of a scan: about 100 kB at 200 bytes each."""
@@ -46,7 +47,7 @@ class Connection:
     def __init__(self, config: Config, adapters: Adapters, name: str, timeout_s: float) -> None:
         self.config, self.adapters, self.name, self.timeout_s = config, adapters, name, timeout_s
         self.router = Router(name, adapters.channel, config.timing.attempt_timeout_ms / 1000)
-        self._mappers: dict[str, Mapper] = {}
+        self._owners: dict[str, Owner] = {}
         self._location, self._installation = location_code(name), time.time_ns()
         self._count = self._stamp = 0
 
@@ -155,9 +156,20 @@ class Connection:
 
     # --- placement ---
 
+    @cached_property
+    def places(self) -> Places:
+        """Which mapper decides for which type. A custom one's module is imported when it is first asked."""
+        return Places(self.config, self._definition_of, bindings.read(self.coordinator))
+
+    def _definition_of(self, type_name: str) -> Definition | None:
+        try:
+            return self.definitions.current(type_name)
+        except UnknownTypeError:
+            return None
+
     def policies_of(self, type_names: Sequence[str]) -> list[str]:
         """The policies these types are bound to; UnknownTypeError if none is."""
-        found = list(dict.fromkeys(p for p in map(self.config.policy_of, type_names) if p is not None))
+        found = list(dict.fromkeys(p for p in map(self.places.policy_of, type_names) if p is not None))
         if not found:
             raise UnknownTypeError(
                 f"{self.config.source}: type {type_names[0]} is bound to no policy; add it to [bindings]",
@@ -165,22 +177,17 @@ class Connection:
             )
         return found
 
-    def candidates(self, policy: str, routing_key: bytes) -> list[str]:
-        """Partitions that may hold a key: one where the mapper decides by key, else all."""
-        mapper = self._mapper(policy)
-        count = range(mapper.partitions)
-        at = [mapper.partition(routing_key)] if mapper.by_key else list(count)
-        return [cluster.partition_name(policy, i) for i in at]
+    def owner(self, type_name: str) -> Owner:
+        """Who decides where objects of a type are. ConfigError if the cluster was made with another mapper."""
+        if type_name not in self._owners:
+            owner = self.places.owner(type_name)
+            cluster.check_mapping(self.coordinator, self.config, owner.policy)
+            self._owners[type_name] = owner
+        return self._owners[type_name]
 
-    def place(self, policy: str, routing_key: bytes) -> str:
-        """The partition a new object goes to."""
-        return cluster.partition_name(policy, self._mapper(policy).partition(routing_key))
-
-    def _mapper(self, policy: str) -> Mapper:
-        if policy not in self._mappers:
-            cluster.check_mapping(self.adapters.coordinator, self.config, policy)
-            self._mappers[policy] = mapper_for(self.config)(policy)
-        return self._mappers[policy]
+    def place(self, type_name: str, routing_key: bytes) -> str:
+        """The partition a key of this type belongs to."""
+        return self.owner(type_name).partition(type_name, routing_key)
 
 
 def _ignore(state: SessionState) -> None:

@@ -75,7 +75,7 @@ def written_whole(target: Path) -> Iterator[IO[str]]:
 def _families(connection: Connection, types: Sequence[str]) -> dict[bytes, frozenset[str]]:
     """{id of a key space: the type names wanted of it}."""
     definitions = connection.definitions
-    named = types or sorted({d.name for d in definitions.all() if connection.config.policy_of(d.name) is not None})
+    named = types or sorted({d.name for d in definitions.all() if connection.places.policy_of(d.name) is not None})
     wanted: dict[bytes, frozenset[str]] = {}
     for name in named:
         family = definitions.current(name).family_id

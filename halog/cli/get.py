@@ -72,9 +72,9 @@ def find(connection: Connection, type_name: str, words: tuple[str, ...]) -> tupl
     key = parse_key(foreign.parsed, words)
     index_key, routing_key = foreign.index_key(key), foreign.routing_key(key)
     family = definitions.family(type_name)
-    for policy in connection.policies_of(family):
-        for partition in connection.candidates(policy, routing_key):
-            (found,) = connection.fetch(partition, [index_key])
-            if found is not None and definitions.of(found.value).name in family:
-                return partition, found
+    bound = [name for name in family if connection.places.policy_of(name) is not None] or [type_name]
+    for partition in dict.fromkeys(connection.place(name, routing_key) for name in bound):
+        (found,) = connection.fetch(partition, [index_key])
+        if found is not None and definitions.of(found.value).name in family:
+            return partition, found
     raise NotFoundError(f"no {type_name} has the key {' '.join(words)}", type=type_name, key=list(words))

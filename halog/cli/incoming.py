@@ -56,8 +56,6 @@ class Item(msgspec.Struct, frozen=True):
     foreign: ForeignType
     index_key: bytes
     partition: str
-    others: tuple[str, ...]
-    """Other partitions that may hold its key, where the mapper does not decide by key."""
 
 
 class Plan(msgspec.Struct):
@@ -133,10 +131,8 @@ def _item(connection: Connection, number: int, text: str) -> Item:
     if [line.fields.get(name) for name in foreign.parsed.key] != line.key:
         raise FieldTypeError(f"{line.type}: the key {json.dumps(line.key)} is not what its fields say", type=line.type)
     key = key_from_plain(foreign.parsed, line.key)
-    policy = connection.policies_of([line.type])[0]
-    place = connection.place(policy, foreign.routing_key(key))
-    others = tuple(p for p in connection.candidates(policy, foreign.routing_key(key)) if p != place)
-    return Item(number, line, foreign, foreign.index_key(key), place, others)
+    place = connection.place(line.type, foreign.routing_key(key))
+    return Item(number, line, foreign, foreign.index_key(key), place)
 
 
 def _foreign(definitions: Definitions, line: Line) -> ForeignType:
@@ -191,8 +187,7 @@ def _present(connection: Connection, group: Sequence[Item]) -> dict[int, bytes]:
     """{line number: reference} of the objects that exist."""
     by_partition: dict[str, list[Item]] = {}
     for item in group:
-        for partition in (item.partition, *item.others):
-            by_partition.setdefault(partition, []).append(item)
+        by_partition.setdefault(item.partition, []).append(item)
     present = {}
     for partition, asked in by_partition.items():
         found = connection.fetch(partition, [item.index_key for item in asked])

@@ -63,6 +63,8 @@ def create(
     more than another. A node that is down keeps what it has and gets nothing new. The plan replaces the last one,
     unless that is half done (exit code 5).
 
+    A static policy is planned only when it is named: its partitions go to where the configuration has them.
+
     \b
     Examples:
       halog plan create
@@ -82,6 +84,7 @@ def create(
         if not dry_run:
             store(connection.coordinator, made, connection.tables)
         _show(connection, made, format_)
+        _tell_static(connection, policies)
     if made.moves and not dry_run:
         say(f"plan {made.id}: {len(made.moves)} partitions are to move; `halog plan apply` moves them")
 
@@ -200,6 +203,22 @@ def cancel(config_path: Path, timeout_s: float) -> None:
         cancelled = cancel_plan(connection.coordinator)
         counts = Counter(states_of(cancelled, connection.tables).values())
     click.echo(f"plan {cancelled.id}: cancelled; {counts[MOVING]} partitions are moving, {counts[WAITING]} stay")
+
+
+def _tell_static(connection: Connection, named: tuple[str, ...]) -> None:
+    """Static policies that were left alone, and have partitions that the configuration places otherwise."""
+    from halog.core.table import Target
+    from halog.runtime.cluster import by_hand
+
+    for name, policy in connection.config.policies.items():
+        wanted = {} if name in named else by_hand(policy)
+        now = {t.name: t.target or Target(t.configured, t.sync_replicas) for t in connection.tables if t.policy == name}
+        away = [p for p, place in now.items() if wanted.get(p, place) != place]
+        if away:
+            say(
+                f"policy {name} is static and was left alone; {', '.join(away)}: elsewhere than the configuration "
+                f"says, `halog plan create --policy {name}` plans the way"
+            )
 
 
 def _stored(connection: Connection) -> Plan:

@@ -23,6 +23,7 @@ from halog.config.model import (
     ZoneQuorumConfig,
 )
 from halog.config.read import load_config, parse_config
+from halog.config.static import StaticPartition
 
 __all__ = [
     "ApplicationConfig",
@@ -33,6 +34,7 @@ __all__ = [
     "PolicyConfig",
     "SiteConfig",
     "SnapshotConfig",
+    "StaticPartition",
     "TimingConfig",
     "ZoneConfig",
     "ZoneQuorumConfig",

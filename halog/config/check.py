@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from halog.config.mapper import mapper_problems
+from halog.config.static import Shape, name_problems, shapes, static_problems
 from halog.config.zones import PATTERN, matching, quorum_problems
 from halog.errors import ConfigError
 
@@ -31,9 +33,6 @@ if TYPE_CHECKING:
 NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
 """Names become topic and znode names. Kafka allows 249 characters; 100 leave room for prefix and suffix."""
 NAMED: Final = "1 to 100 of A-Z a-z 0-9 . _ -"
-MIN_SLOTS_PER_PARTITION: Final = 10
-"""As `mappers.consistent_hash` refuses it: below, shares differ by more than 10 %."""
-MAX_RING_SIZE: Final = 1 << 24
 MAX_PARTITIONS: Final = 4_096
 LOCAL_SYNC: Final = ("SYNC", "WRITE_NO_SYNC", "NO_SYNC")
 BELOW_QUORUM: Final = ("refuse", "wait")
@@ -43,7 +42,6 @@ TAIL_FRAME: Final = 10_000_000
 """A node's frame must hold what a replica keeps of pushed records: 8 MB, and their envelope."""
 LEASE_MS: Final = (300, 60_000)
 """Shorter, three renewals within it are too many for ZooKeeper; longer, nobody waits for a node that is cut off."""
-MAPPERS: Final = ("consistent_hash", "round_robin")
 MAX_COPIES: Final = 7
 """More copies than that only make every commit slower."""
 BROKER_BYTES: Final = 64 * 1024 * 1024
@@ -78,6 +76,7 @@ def _problems(config: Config) -> Problems:
     yield from _zones(config)
     for name, policy in config.policies.items():
         yield from _policy(config, f"policies.{name}", policy)
+    yield from name_problems(config)
     yield from _bindings(config)
     for name, node in config.nodes.items():
         yield from _node(f"nodes.{name}", node)
@@ -103,7 +102,8 @@ def _entry_types(where: str, entry: Any) -> Problems:
         value = getattr(entry, key)
         if dataclasses.is_dataclass(value):
             yield from _entry_types(f"{where}.{key}", value)
-        allowed = typing.get_args(hint) if typing.get_origin(hint) is not tuple else (tuple,)
+        origin = typing.get_origin(hint)
+        allowed = (origin,) if origin in (tuple, Mapping) else typing.get_args(hint)
         kinds = tuple(typing.get_origin(k) or k for k in (allowed or (hint,)))
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             yield f"{where}.{key}", f"must be {' or '.join(k.__name__ for k in kinds)}, is {type(value).__name__}"
@@ -113,6 +113,8 @@ def _names(config: Config) -> Problems:
     named = [("cluster.name", config.cluster.name), ("site.name", config.site.name)]
     for section in ("zones", "policies", "nodes"):
         named += [(f"{section}.{name}", name) for name in getattr(config, section)]
+    for policy, entry in config.policies.items():
+        named += [(f"policies.{policy}.partitions.{name}", name) for name in entry.static]
     for key, name in named:
         if not is_name(name):
             yield key, f"the name {name[:110]!r} must be {NAMED} (it becomes topic and znode names)"
@@ -198,28 +200,24 @@ def _policy(config: Config, key: str, policy: PolicyConfig) -> Problems:
         if getattr(policy, name) < 0:
             yield f"{key}.{name}", "must not be negative"
     copies = 1 + policy.sync_replicas + policy.async_replicas
-    if zone is not None and copies > (nodes := len(config.nodes_of(policy.zone))):
+    if zone is not None and not policy.static and copies > (nodes := len(config.nodes_of(policy.zone))):
         have = f"zone {policy.zone!r} has {nodes}"
         yield f"{key}.sync_replicas", f"an active and its replicas need {copies} nodes, {have}"
     if policy.rebalance not in REBALANCE:
         yield f"{key}.rebalance", f"{policy.rebalance!r} must be one of {', '.join(REBALANCE)}"
-    yield from _safety(key, policy, copies)
+    yield from static_problems(config, key, policy)
+    yield from _safety(key, policy, shapes(key, policy))
     if not 1 <= policy.partitions <= MAX_PARTITIONS:
         yield f"{key}.partitions", f"must be 1 to {MAX_PARTITIONS}"
-    if policy.mapper not in MAPPERS:
-        yield f"{key}.mapper", f"{policy.mapper!r} must be one of {', '.join(MAPPERS)}"
-    if policy.ring_size < policy.partitions * MIN_SLOTS_PER_PARTITION or policy.ring_size > MAX_RING_SIZE:
-        yield f"{key}.ring_size", f"must be {MIN_SLOTS_PER_PARTITION} x partitions to {MAX_RING_SIZE}, for even shares"
+    yield from mapper_problems(config, key, policy)
 
 
-def _safety(key: str, policy: PolicyConfig, copies: int) -> Problems:
+def _safety(key: str, policy: PolicyConfig, copies: list[Shape]) -> Problems:
     if policy.local_sync not in LOCAL_SYNC:
         yield f"{key}.local_sync", f"{policy.local_sync!r} must be one of {', '.join(LOCAL_SYNC)}"
-    elif policy.local_sync == "NO_SYNC" and not policy.sync_replicas:
-        yield (
-            f"{key}.local_sync",
-            "NO_SYNC needs sync_replicas of 1 or more: else nobody but the active node has a commit",
-        )
+    elif policy.local_sync == "NO_SYNC" and (alone := [c.key for c in copies if not c.sync_replicas]):
+        what = f"{alone[0]} has none" if policy.static else "else nobody but the active node has a commit"
+        yield f"{key}.local_sync", f"NO_SYNC needs sync_replicas of 1 or more: {what}"
     if policy.remote_sync not in REMOTE_SYNC:
         yield f"{key}.remote_sync", f"{policy.remote_sync!r} must be one of {', '.join(REMOTE_SYNC)}"
     if policy.below_quorum not in BELOW_QUORUM:
@@ -231,9 +229,11 @@ def _safety(key: str, policy: PolicyConfig, copies: int) -> Problems:
             f"{key}.lease_ttl_ms",
             "excludes local_sync NO_SYNC: there operators may end an epoch that still has one",
         )
-    if policy.quorum and policy.sync_replicas < copies // 2:
-        need = f"a quorum of {copies} nodes is {copies // 2 + 1}, the active and {copies // 2} replicas"
-        yield f"{key}.sync_replicas", f"must be at least {copies // 2}: {need}; async ones acknowledge late"
+    for where, count, sync in copies if policy.quorum else ():
+        if sync < count // 2:
+            need = f"a quorum of {count} nodes is {count // 2 + 1}, the active and {count // 2} replicas"
+            what = "sync replicas " if policy.static else ""
+            yield where, f"{what}must be at least {count // 2}: {need}; async ones acknowledge late"
 
 
 def _bindings(config: Config) -> Problems:

@@ -5,12 +5,13 @@ Knows no file and no TOML. `Config.validate` is the one gate; see `check`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from halog.config.check import first_problem
+from halog.config.static import DYNAMIC, StaticPartition, partition_names
 from halog.config.write import toml_lines
 from halog.config.zones import expanded
 
@@ -86,6 +87,12 @@ class PolicyConfig:
     ring_size: int = DEFAULT_RING_SIZE
     rebalance: str = "auto"  # P2: nodes that come get their share by themselves; "manual": only by `halog plan`
     before_images: bool = True  # merges and audits need the bytes a change replaced
+    kind: str = DYNAMIC  # halog names and spreads the partitions; "static": the file does (P3)
+    static: Mapping[str, StaticPartition] = field(default_factory=dict)  # `[policies.NAME.partitions]`, see `static`
+
+    def __post_init__(self) -> None:
+        if self.static:
+            object.__setattr__(self, "partitions", len(self.static))
 
 
 @dataclass(frozen=True)
@@ -165,9 +172,14 @@ class Config:
             raise error
         return self
 
-    def policy_of(self, type_name: str) -> str | None:
-        """The policy a type is bound to, by name, else by "*"; None: bound to none."""
-        return self.bindings.get(type_name, self.bindings.get("*"))
+    def policy_of(self, type_name: str, bases: Sequence[str] = ()) -> str | None:
+        """The policy a type is bound to: by its name, else by that of its nearest base (P6), else by "*"; None: bound
+        to none. `bases`: the managed ones, nearest first."""
+        return next((self.bindings[n] for n in (type_name, *bases, "*") if n in self.bindings), None)
+
+    def partition_names(self, policy: str) -> tuple[str, ...]:
+        """A policy's partitions, in the order of their index."""
+        return partition_names(policy, self.policies[policy])
 
     def zone_of(self, policy: str) -> ZoneConfig:
         """The zone a policy places its partitions in."""

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 
 from halog.config.check import problem
 from halog.config.model import Config
+from halog.config.static import WrongPartitionsError, taken_out
 from halog.errors import ConfigError
 
 
@@ -40,11 +41,18 @@ def load_config(source: str | Path | Config) -> Config:
 
 def parse_config(table: Mapping[str, Any], source: str, directory: Path) -> Config:
     """The configuration from parsed TOML; relative paths are taken from `directory`."""
-    found = _Reader(source, directory).section(Config, table, "")
-    return dataclasses.replace(found, source=source).validate()
+    try:
+        plain, static = taken_out(table)
+    except WrongPartitionsError as error:
+        raise problem(source, error.key, error.reason) from error
+    found = _Reader(source, directory).section(Config, plain, "")
+    policies = {n: dataclasses.replace(p, static=static.get(n, {})) for n, p in found.policies.items()}
+    return dataclasses.replace(found, policies=types.MappingProxyType(policies), source=source).validate()
 
 
 S = TypeVar("S")
+_NOT_KEYS: Final = ("source", "static")
+"""Fields that stand under another key, or under none."""
 _KIND_NAMES: Final = {str: "a string", int: "a whole number", bool: "true or false", Path: "a path (a string)"}
 
 
@@ -59,7 +67,7 @@ class _Reader:
         if not isinstance(table, Mapping):
             raise problem(self.source, where, "must be a table")
         hints = typing.get_type_hints(cls)
-        fields = {f.name: f for f in dataclasses.fields(typing.cast(Any, cls)) if f.name != "source"}
+        fields = {f.name: f for f in dataclasses.fields(typing.cast(Any, cls)) if f.name not in _NOT_KEYS}
         for key in table:
             if key not in fields:
                 raise problem(self.source, _join(where, key), _unknown(key, list(fields)))

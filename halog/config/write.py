@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from halog.config.static import as_toml
+
 if TYPE_CHECKING:
     from halog.config.model import Config
 
@@ -24,21 +26,23 @@ def toml_lines(config: Config) -> Iterator[str]:
             yield from _toml_table("bindings", value)
         elif isinstance(value, Mapping):
             for name, entry in value.items():
-                yield from _toml_table(f"{item.name}.{_toml_key(name)}", vars(entry))
+                values = as_toml(entry) if item.name == "policies" else vars(entry)
+                yield from _toml_table(f"{item.name}.{_toml_key(name)}", values)
         elif item.name != "source":
             yield from _toml_table(item.name, vars(value))
 
 
 def _toml_table(name: str, values: Mapping[str, Any]) -> Iterator[str]:
-    tables = {key: value for key, value in values.items() if dataclasses.is_dataclass(value)}
+    tables: dict[str, Mapping[str, Any]] = {k: vars(v) for k, v in values.items() if dataclasses.is_dataclass(v)}
+    tables |= {k: v for k, v in values.items() if isinstance(v, Mapping)}
     yield f"[{name}]"
     for key, value in values.items():
         if value is not None and key not in tables:
             yield f"{_toml_key(key)} = {_toml_value(value)}"
     yield ""
     for key, table in tables.items():
-        if any(value is not None for value in vars(table).values()):
-            yield from _toml_table(f"{name}.{_toml_key(key)}", vars(table))
+        if any(value is not None for value in table.values()):
+            yield from _toml_table(f"{name}.{_toml_key(key)}", table)
 
 
 def _toml_key(key: str) -> str:

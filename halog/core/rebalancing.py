@@ -1,11 +1,11 @@
-"""A plan for all partitions of a policy: as many copies as the configuration says, evenly spread; what moves, and why
-(P2, P5, P13). Made before anything is changed. Arithmetic only.
+"""A plan for all partitions of a policy: as many copies as the configuration says, evenly spread (P2, P5, P13), or
+where it places each of them by hand (P3); what moves, and why. Made before anything is changed. Arithmetic only.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from halog.core.draining import Move
@@ -41,6 +41,27 @@ def rebalance(tables: Sequence[PartitionTable], shape: Shape, running: Collectio
             refused = why_not(t, target, replace=True)  # a move under way is planned anew only where it cannot end
             why = refused or "; ".join(reasons.of(t, target))
             moves.append(Move(t.name, t.configured, None if refused else target, why))
+    return moves
+
+
+def place_by_hand(
+    tables: Sequence[PartitionTable], wanted: Mapping[str, Target], serving: Collection[str], running: Collection[str]
+) -> list[Move]:
+    """What brings the partitions of a static policy to where the file has them (P3); those that are there are left out.
+    `serving`: nodes that may get copies; else as `rebalance`. Nothing is spread, and nobody takes the place of a node
+    that is down."""
+    moves = []
+    for t in tables:
+        target = wanted[t.name]
+        if t.target == target or (t.target is None and target == Target(t.configured, t.sync_replicas)):
+            continue
+        absent = [n for n in target.nodes if n not in t.configured and n not in serving]
+        stays = _why_it_stays(t, Zone(t.hosts, ()), running) or (
+            f"{', '.join(absent)} cannot get a copy now" if absent else ""
+        )
+        stays = stays or why_not(t, target) or ""
+        why = f"the configuration has it on {', '.join(target.nodes)} with {target.sync_replicas} sync"
+        moves.append(Move(t.name, t.configured, None if stays else target, stays or why))
     return moves
 
 

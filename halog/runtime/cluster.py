@@ -2,6 +2,7 @@
 
 nodes/<name>         ephemeral: NodeInfo as JSON
 policies/<name>      how keys map to partitions, as JSON: every node and tool must map alike
+bindings             the policy of every type, as JSON (`bindings.py`)
 partitions/<name>    PartitionTable as JSON, changed by compare-and-set only
 """
 
@@ -11,16 +12,19 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
 from halog.config import Config, PolicyConfig
+from halog.config.mapper import is_custom
 from halog.core.group import majority
 from halog.core.planner import place
 from halog.core.spreading import Zone, spread
-from halog.core.table import PartitionTable
+from halog.core.table import PartitionTable, Target
 from halog.errors import ConfigError, CoordinatorError, DuplicateNodeError
 from halog.ports import Coordinator, Log
+from halog.runtime.mapping import function_of
 from halog.runtime.members import NodeInfo
 
 logger = logging.getLogger("halog.cluster")
@@ -51,38 +55,42 @@ def schemas_topic(config: Config) -> str:
     return f"{config.cluster.name}.schemas"
 
 
-def partition_name(policy: str, index: int) -> str:
-    """`<policy>-<index>`, unique in the cluster (P1)."""
-    return f"{policy}-{index}"
-
-
 def planned_tables(config: Config) -> Iterable[PartitionTable]:
     """Every partition of every policy, as the configuration places it; log ids are drawn anew."""
     for name, policy in config.policies.items():
-        copies = 1 + policy.sync_replicas + policy.async_replicas
-        for i, nodes in enumerate(_placed(config, policy, copies)):
+        partitions = config.partition_names(name)
+        for i, (partition, target) in enumerate(zip(partitions, _placed(config, policy), strict=True)):
             yield PartitionTable(
-                name=partition_name(name, i),
+                name=partition,
                 log_id=uuid.uuid4().hex,
                 topic=log_topic(config, name),
                 index=i,
                 policy=name,
-                configured=nodes,
-                sync_replicas=policy.sync_replicas,
-                quorum=majority(copies) if policy.quorum else 0,
+                configured=target.nodes,
+                sync_replicas=target.sync_replicas,
+                quorum=majority(len(target.nodes)) if policy.quorum else 0,
                 count_never=policy.count_never,
             )
 
 
-def _placed(config: Config, policy: PolicyConfig, copies: int) -> list[tuple[str, ...]]:
-    """The nodes of each partition of a new policy. Without failure domains the partitions of a node that dies fall to
-    all others alike; with them they are apart, and even."""
-    nodes = config.nodes_of(policy.zone)
+def by_hand(policy: PolicyConfig) -> dict[str, Target]:
+    """Where the file places the partitions of a static policy (P3)."""
+    return {name: Target(p.nodes, p.sync_replicas(policy)) for name, p in policy.static.items()}
+
+
+def _placed(config: Config, policy: PolicyConfig) -> list[Target]:
+    """Where each partition of a new policy is. Without failure domains the partitions of a node that dies fall to all
+    others alike; with them they are apart, and even."""
+    if policy.static:
+        return list(by_hand(policy).values())
+    nodes, copies = config.nodes_of(policy.zone), 1 + policy.sync_replicas + policy.async_replicas
     domains = {n: config.nodes[n].failure_domain for n in nodes}
-    if not any(domains.values()):
-        return [place(i, nodes, copies) for i in range(policy.partitions)]
-    nobody: dict[str, tuple[str, ...]] = {str(i): () for i in range(policy.partitions)}
-    return list(spread(nobody, copies, Zone(nodes, nodes, domains)).values())
+    if any(domains.values()):
+        nobody: dict[str, tuple[str, ...]] = {str(i): () for i in range(policy.partitions)}
+        lists = list(spread(nobody, copies, Zone(nodes, nodes, domains)).values())
+    else:
+        lists = [place(i, nodes, copies) for i in range(policy.partitions)]
+    return [Target(hosts, policy.sync_replicas) for hosts in lists]
 
 
 def create_topics(log: Log, coordinator: Coordinator, config: Config) -> None:
@@ -107,7 +115,7 @@ def create_tables(
     for name in config.policies:
         coordinator.create(f"policies/{name}", mapping(config, name))
         check_mapping(coordinator, config, name)
-    tables, elsewhere = {}, 0
+    tables, elsewhere = {}, dict.fromkeys(config.policies, 0)
     for planned in planned_tables(config):
         path = f"partitions/{planned.name}"
         if coordinator.create(path, planned.to_bytes()):
@@ -117,25 +125,48 @@ def create_tables(
             raise CoordinatorError(f"znode {path} vanished while the cluster was set up")
         table = PartitionTable.from_bytes(found.data)
         _check(config, planned, table)
-        elsewhere += table.configured != planned.configured
+        elsewhere[table.policy] += Target(table.configured, table.sync_replicas) != _target_of(planned)
         tables[table.name] = (found.version, table)
-    if elsewhere:
-        logger.info(
-            "%d of %d partitions are not where a new cluster would have them: moved, or the zone's nodes have "
-            "changed; they stay where they are",
-            elsewhere,
-            len(tables),
-        )
+    for name, count in elsewhere.items():
+        if count:
+            _tell_elsewhere(config, name, count)
     return tables
 
 
+def _target_of(planned: PartitionTable) -> Target:
+    return Target(planned.configured, planned.sync_replicas)
+
+
+def _tell_elsewhere(config: Config, policy: str, count: int) -> None:
+    """The tables win, for static policies, too: what a file says changes nothing by itself."""
+    if config.policies[policy].static:
+        logger.warning(
+            "policy %s: %d of its partitions are not where %s has them; they stay where they are until `halog plan "
+            "create --policy %s` and `halog plan apply` bring them there",
+            policy, count, config.source, policy,
+        )  # fmt: skip
+    else:
+        logger.info(
+            "policy %s: %d of %d partitions are not where a new cluster would have them: moved, or the zone's nodes "
+            "have changed; they stay where they are",
+            policy, count, config.policies[policy].partitions,
+        )  # fmt: skip
+
+
 def mapping(config: Config, policy: str) -> bytes:
-    """What all nodes and tools must agree on, as the coordinator holds it: what decides where a key belongs, what an
-    acknowledgement says (R6), and how long a lease may last (R5)."""
+    """What all nodes and tools must agree on, as the coordinator holds it: what decides where a key belongs (P6), what
+    an acknowledgement says (R6), and how long a lease may last (R5). ConfigError for a custom mapper that is not there.
+
+    What a policy does not use is absent, so that clusters made before there was any of it read the same."""
     p = config.policies[policy]
     names = ("mapper", "partitions", "ring_size", "local_sync", "remote_sync")
-    leased = ("lease_ttl_ms",) if p.lease_ttl_ms else ()  # absent where there are none, as before there were any
-    return msgspec.json.encode({name: getattr(p, name) for name in (*names, *leased)})
+    leased = ("lease_ttl_ms",) if p.lease_ttl_ms else ()
+    said = {name: getattr(p, name) for name in (*names, *leased)}
+    if is_custom(p.mapper):
+        said["mapper_version"] = function_of(config, policy).version
+    if p.static:
+        said["names"] = list(p.static)
+    return msgspec.json.encode(said)
 
 
 def check_mapping(coordinator: Coordinator, config: Config, policy: str) -> None:
@@ -145,10 +176,25 @@ def check_mapping(coordinator: Coordinator, config: Config, policy: str) -> None
     found = coordinator.get(f"policies/{policy}")
     if found is not None and found.data != want:
         raise ConfigError(
-            f"{config.source}: policies.{policy} is {want.decode()}, the cluster was created with "
-            f"{found.data.decode()}; change the configuration back or use another cluster name",
+            f"{config.source}: policies.{policy} is another one than the cluster was created with: "
+            f"{_difference(want, found.data)}; change it back or use another cluster name",
             policy=policy,
         )
+
+
+def _difference(want: bytes, have: bytes) -> str:
+    """What differs, by name."""
+    try:
+        ours, theirs = msgspec.json.decode(want, type=dict[str, Any]), msgspec.json.decode(have, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return f"{want.decode()} here, {have.decode(errors='replace')} there"
+    keys = [k for k in dict.fromkeys((*ours, *theirs)) if ours.get(k) != theirs.get(k)]
+    shown = [f"{k} is {_shown(ours, k)} here, {_shown(theirs, k)} there" for k in keys]
+    return "; ".join(shown) or "its entries have another order"
+
+
+def _shown(said: dict[str, Any], key: str) -> str:
+    return msgspec.json.encode(said[key]).decode() if key in said else "absent"
 
 
 def _check(config: Config, planned: PartitionTable, table: PartitionTable) -> None:
@@ -167,7 +213,8 @@ def _check(config: Config, planned: PartitionTable, table: PartitionTable) -> No
         want, have = _setting(planned, field), _setting(table, field)
         # An operator may have changed these since; but whether there is a quorum stays as it was.
         may_move = field in ("sync_replicas", "copies") or (field == "quorum" and bool(want) == bool(have))
-        if want != have and not (table.config_version and may_move):
+        moved = table.config_version or config.policies[table.policy].static  # these wait for a plan
+        if want != have and not (moved and may_move):
             raise ConfigError(
                 f"{config.source}: partition {table.name} was created with {field} {have}, this configuration says "
                 f"{want}; {_REMEDY.get(field, 'change the configuration back')} or use another cluster name",

@@ -23,7 +23,7 @@ from halog.backend import Found
 from halog.config import Config
 from halog.core.ids import Member, Reference, location_code
 from halog.core.table import PartitionTable
-from halog.errors import HalogError, UnknownTypeError
+from halog.errors import HalogError
 from halog.ports import Channel, Coordinator, Log, SessionState, Store, TopicPartition, UnknownResult, Versioned
 from halog.runtime import cluster, frames
 from halog.runtime.asking import Asker
@@ -34,6 +34,7 @@ from halog.runtime.history import History
 from halog.runtime.host import Host
 from halog.runtime.hosting import make_host
 from halog.runtime.leaving import hand_over_all
+from halog.runtime.mapping import Owner, Places
 from halog.runtime.members import Membership, NodeInfo
 from halog.runtime.operators import Operators
 from halog.runtime.reads import Reads
@@ -45,7 +46,6 @@ from halog.runtime.telling import Telling
 from halog.runtime.views import view
 from halog.runtime.witness import Witness
 from halog.runtime.zoning import Zoning, zones_of
-from mappers.base import Mapper
 
 logger = logging.getLogger("halog.node")
 
@@ -78,7 +78,7 @@ class Runtime:
         config: Config,
         name: str,
         adapters: Adapters,
-        mapper_for: Callable[[str], Mapper],
+        places: Places,
         execute: Execute,
         publish: Callable[[Log], None] = lambda log: None,
         witness: Witness | None = None,
@@ -95,9 +95,9 @@ class Runtime:
         self.telling = Telling(History(config.cluster.name, name, self.incarnation, journal))
         self.states: Mapping[str, object] = {}
         self.session_state = SessionState.CONNECTED
-        self._mapper_for, self._execute, self._publish = mapper_for, execute, publish
+        self._places, self._execute, self._publish = places, execute, publish
         self._witness = witness
-        self._owners: dict[str, tuple[Mapper, tuple[str, ...]]] = {}
+        self._owners: dict[str, Owner] = {}
         self._counts = itertools.count((self.incarnation << 22) + 1)  # threads take theirs one by one
         self._nodes_lock = threading.Lock()
         self.deadline_s = config.timing.call_deadline_ms / 1000
@@ -302,20 +302,14 @@ class Runtime:
 
     def partition_of(self, type_name: str, routing_key: bytes) -> str:
         """See Backend."""
-        mapper, names = self._owners.get(type_name) or self._owner(type_name)
-        return names[mapper.partition(routing_key)]
+        return (self._owners.get(type_name) or self._owner(type_name)).partition(type_name, routing_key)
 
     def partitions_of(self, type_name: str) -> Sequence[str]:
         """See Backend."""
-        return (self._owners.get(type_name) or self._owner(type_name))[1]
+        return (self._owners.get(type_name) or self._owner(type_name)).names
 
-    def _owner(self, type_name: str) -> tuple[Mapper, tuple[str, ...]]:
-        policy = self.config.policy_of(type_name)
-        if policy is None:
-            raise UnknownTypeError(f"type {type_name} is bound to no policy; add it to [bindings]", type=type_name)
-        count = self.config.policies[policy].partitions
-        names = tuple(cluster.partition_name(policy, i) for i in range(count))
-        self._owners[type_name] = owner = (self._mapper_for(policy), names)
+    def _owner(self, type_name: str) -> Owner:
+        self._owners[type_name] = owner = self._places.owner(type_name)
         return owner
 
     def new_reference(self) -> Reference:

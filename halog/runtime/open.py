@@ -11,10 +11,12 @@ from halog.config import Config, load_config
 from halog.config.check import NAMED, is_name
 from halog.errors import ConfigError, StoreError
 from halog.ports import Log
-from halog.runtime import cluster, schemas
+from halog.runtime import bindings, cluster, schemas
+from halog.runtime.mapping import Places
 from halog.runtime.node import Adapters, Runtime
-from halog.runtime.wiring import adapters_for, drop_store, import_modules, mapper_for
+from halog.runtime.wiring import adapters_for, drop_store, import_modules
 from halog.runtime.witness import Witness
+from halog.schema import Definition
 from halog.schema.registry import DEFAULT, Registry
 from halog.transactions.node import Node as Verbs
 
@@ -67,11 +69,23 @@ def _joined(
         return opened.executor(partition, invocation)
 
     def publish(log: Log) -> None:
-        opened.definitions = schemas.publish(log, cluster.schemas_topic(settings), registry)
+        topic = cluster.schemas_topic(settings)
+        places.held = bindings.agree(
+            outside.coordinator,
+            settings,
+            [info.parsed for info in registry.by_name.values()],
+            lambda: [d.name for d in schemas.Definitions(log, topic).all()],
+        )
+        opened.definitions = schemas.publish(log, topic, registry)
 
+    def definition_of(type_name: str) -> Definition | None:
+        info = registry.by_name.get(type_name)
+        return None if info is None else info.parsed
+
+    places = Places(settings, definition_of)
     outside = adapters(settings, name)
     try:
-        runtime = Runtime(settings, name, outside, mapper_for(settings), execute, publish, witness)
+        runtime = Runtime(settings, name, outside, places, execute, publish, witness)
     except BaseException:
         outside.close()
         raise

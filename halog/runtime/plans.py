@@ -16,11 +16,12 @@ import msgspec
 
 from halog.config import Config
 from halog.core.draining import Move
-from halog.core.rebalancing import Shape, rebalance
+from halog.core.rebalancing import Shape, place_by_hand, rebalance
 from halog.core.spreading import Zone
 from halog.core.table import PartitionTable, Target
 from halog.errors import ConfigError, CoordinatorError, DeadlineError, HalogError, RefusedError, VersionError
 from halog.ports import Coordinator, UnknownResult
+from halog.runtime.cluster import by_hand
 from halog.runtime.migration import is_there, migrate
 from halog.runtime.router import Router
 
@@ -79,20 +80,25 @@ def make(
     *,
     replaced: Collection[str] = (),
 ) -> Plan:
-    """A plan for these policies (all without any). `serving`: nodes that may get copies; `running`: nodes that could
-    move theirs. A node that is down keeps what it has, unless it is to be `replaced`. ConfigError for a policy that
-    does not exist."""
-    wanted = tuple(policies) or tuple(config.policies)
+    """A plan for these policies (without any: all but static ones, which move only when they are named).
+    `serving`: nodes that may get copies; `running`: nodes that could move theirs. A node that is down keeps what it
+    has, unless it is to be `replaced`; nobody takes the place of one that a static policy names. ConfigError for a
+    policy that does not exist."""
+    wanted = tuple(policies) or tuple(name for name, policy in config.policies.items() if not policy.static)
     moves: list[Move] = []
     for name in wanted:
         policy = config.policies.get(name)
         if policy is None:
             raise ConfigError(f"there is no policy {name}; {config.source} has {', '.join(config.policies)}")
+        theirs = [t for t in tables if t.policy == name]
+        if policy.static:
+            moves += place_by_hand(theirs, _by_hand(config, name, theirs), serving, running)
+            continue
         nodes = [n for n in config.nodes_of(policy.zone) if n not in replaced]
         domains = {n: config.nodes[n].failure_domain for n in nodes}
         copies = 1 + policy.sync_replicas + policy.async_replicas
         shape = Shape(copies, policy.sync_replicas, Zone(nodes, [n for n in nodes if n in serving], domains))
-        moves += rebalance([t for t in tables if t.policy == name], shape, running)
+        moves += rebalance(theirs, shape, running)
     by_name = {t.name: t for t in tables}
     planned = tuple(
         Planned(m.partition, m.before, m.target, now.config_version, m.why, now.target)
@@ -101,6 +107,19 @@ def make(
     )
     stay = {m.partition: m.why for m in moves if m.target is None}
     return Plan(secrets.token_hex(4), time.time_ns() // 1_000_000, planned, stay)
+
+
+def _by_hand(config: Config, policy: str, tables: Iterable[PartitionTable]) -> dict[str, Target]:
+    """Where the file has these partitions. ConfigError if it does not know one of them."""
+    wanted = by_hand(config.policies[policy])
+    unknown = [t.name for t in tables if t.name not in wanted]
+    if unknown:
+        raise ConfigError(
+            f"{config.source}: policies.{policy}.partitions does not name {', '.join(unknown)}, which the cluster has: "
+            "use the configuration it runs with",
+            policy=policy,
+        )
+    return wanted
 
 
 # --- where it stands ---

@@ -52,7 +52,9 @@ class Rebalancing:
         self._members, self._history = members, history
         settle_ms, replace_ms = config.timing.join_settle_ms, config.timing.replace_after_ms
         self._turnovers = {
-            name: Turnover(settle_ms, replace_ms) for name, p in config.policies.items() if p.rebalance == "auto"
+            name: Turnover(settle_ms, replace_ms)
+            for name, p in config.policies.items()
+            if p.rebalance == "auto" and not p.static
         }
         self._refused: dict[str, dict[str, str]] = {}
         """Plan → its partitions that cannot move now: others go first."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 from halog.config import Config
 from halog.errors import ConfigError, StoreError
 from halog.ports import Store
+from halog.runtime.mapping import import_module
 from halog.runtime.node import Adapters
-from mappers import ConsistentHash, Mapper, RoundRobin
 
 logger = logging.getLogger("halog.wiring")
 
@@ -74,25 +72,7 @@ def _drop(directory: Path, why: str) -> None:
     destroy(directory)
 
 
-def mapper_for(config: Config) -> Callable[[str], Mapper]:
-    """The mapper of a policy, by its configured name (P6)."""
-
-    def build(policy_name: str) -> Mapper:
-        policy = config.policies[policy_name]
-        if policy.mapper == "round_robin":
-            return RoundRobin(policy.partitions)
-        return ConsistentHash(policy.partitions, policy.ring_size)
-
-    return build
-
-
 def import_modules(config: Config) -> None:
     """Import the application's modules; the only names ever imported from a configuration."""
     for module in config.application.modules:
-        try:
-            importlib.import_module(module)
-        except ImportError as e:
-            raise ConfigError(
-                f"{config.source}: [application] modules names {module!r}, which cannot be imported: {e}; "
-                "put it on the Python path"
-            ) from e
+        import_module(config, module)

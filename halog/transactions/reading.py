@@ -22,6 +22,7 @@ from halog.schema.reference import Ref
 from halog.transactions import calls
 from halog.transactions.calls import Saved
 from halog.transactions.entry import Entry
+from halog.transactions.families import entry_at, place_of
 from halog.transactions.looked import Bond, Life, images
 from halog.transactions.space import Image, Route, Space
 from halog.transactions.work import cross_partition
@@ -140,7 +141,7 @@ class Reading:
 
     def find(self, cls: type[T], *key: Any) -> T | None:
         """The object of this class and key, or None (D1). FieldTypeError for a wrong key, UnknownTypeError,
-        AvailabilityError."""
+        MapperError, AvailabilityError, RefusedError as in `create`."""
         return self._find(cls, key)
 
     def _find(self, cls: type[T], key: tuple[Any, ...]) -> T | None:
@@ -170,6 +171,8 @@ class Reading:
 
     def _find_at(self, cls: type[T], route: Route) -> T | None:
         """The same, whatever is known about the object."""
+        if route.split:
+            route.partition = place_of(self, route.key, route.partition, route.below)
         key = route.key
         obj = self.looked.get(key)
         if obj is None:
@@ -247,9 +250,7 @@ class Reading:
 
     def is_here(self, cls: type[Any], key: tuple[Any, ...]) -> bool:
         """Can this object be read without asking another node? FieldTypeError for a wrong key, UnknownTypeError."""
-        if self.special:
-            return False
-        return self.backend.is_active(self._route(cls, key).partition)
+        return not self.special and self.backend.is_active(self._route(cls, key).partition)
 
     def resolve(self, ref: Ref[T]) -> T:
         """The object a reference names (D1). NotFoundError if it is gone, also if its key now has a new instance."""
@@ -275,7 +276,7 @@ class Reading:
         seen = set()
         for found in self._scanned(partition, family):
             self.check_open()
-            entry = self.entries.get(found.key)
+            entry = entry_at(self, found.key, partition)
             if entry is None:
                 if not issubclass(self.space.reader_of(found.value[:ID_BYTES])[0].cls, cls):
                     continue
@@ -312,7 +313,7 @@ class Reading:
 
     def read(self, key: bytes, partition: str) -> Entry:
         """Read the object under an index key into the identity map, the longer way."""
-        return self._add(key, partition, self._fetch(key, partition))
+        return self._add(key, partition, self.fetch_at(key, partition))
 
     def _add(self, key: bytes, partition: str, found: Found | None, *, remember: bool = True) -> Entry:
         self.seen = None
@@ -328,7 +329,7 @@ class Reading:
     def _learn(self, entry: Entry) -> Any:
         """Read the committed state of a key that this transaction created and deleted without looking."""
         self.seen = None
-        found = self._fetch(entry.key, entry.partition)
+        found = self.fetch_at(entry.key, entry.partition)
         entry.known = True
         if found is not None:
             entry.image = self.space.image(found, entry.partition)
@@ -362,7 +363,8 @@ class Reading:
                 seen[e.partition] = max(lsn_of(e.image.version), seen.get(e.partition, 0))
         return seen
 
-    def _fetch(self, key: bytes, partition: str) -> Found | None:
+    def fetch_at(self, key: bytes, partition: str) -> Found | None:
+        """What is under an index key there, read as this transaction reads."""
         self._check_reach(key, partition)
         if self.local:
             read = self.backend.fetch_local(partition, (key,), after=self._after(partition))

@@ -21,6 +21,7 @@ from halog.schema.definition import ID_BYTES, Definition
 from halog.schema.methods import BINDING
 from halog.schema.registry import Registry
 from halog.schema.typeinfo import TypeInfo
+from halog.transactions.families import Family, family_of
 
 MAX_IMAGES: Final = 100_000
 """Decoded values kept: 65 MB of objects of 200 bytes, with their places (640 bytes each, half of them the bytes and
@@ -107,6 +108,10 @@ class Route(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; no cycles
     image: Image
     """What was last read there. Kept here, so that reading it again looks into one table less: with 10,000s of objects
     every table is a cache miss or two."""
+    split: bool = False
+    """Is a relative of its class bound to another policy? Such a route is not remembered."""
+    below: tuple[str, ...] = ()
+    """Partitions of subclasses that are: where the object may be, too."""
 
 
 class Space:
@@ -128,6 +133,8 @@ class Space:
         self.routes: dict[type[Any], dict[Any, Route]] = {}
         """By class, then by the key's only part or the tuple of its parts (which may also be given as one tuple)."""
         self.images: dict[bytes, Image] = {}
+        self._families: dict[str, tuple[int, Family]] = {}
+        """By type name, each with how many types were declared then."""
         self._definition_of = definition_of
         self._readers: dict[bytes, tuple[TypeInfo, Callable[[bytes], dict[str, Any]]]] = {}
 
@@ -216,11 +223,22 @@ class Space:
         checked = info.check_key(key)
         partition = self.backend.partition_of(info.name, info.routing_key(checked))
         route = Route(info.index_key(checked), partition, _types_to_check(info, checked), NOWHERE)
-        if checked == key:
+        family = self._family(info)
+        if family.split:
+            below = [self.backend.partition_of(name, info.routing_key(checked)) for name in family.below]
+            route.split, route.below = True, tuple(dict.fromkeys(below))
+        elif checked == key:
             if sum(map(len, self.routes.values())) >= MAX_ROUTES:
                 self.forget_routes()
             self.routes.setdefault(cls, {})[key[0] if len(key) == 1 else key] = route
         return route
+
+    def _family(self, info: TypeInfo) -> Family:
+        declared = len(self.registry.by_name)
+        found = self._families.get(info.name)
+        if found is None or found[0] != declared:
+            found = self._families[info.name] = declared, family_of(self.backend, self.registry, info)
+        return found[1]
 
     def forget_routes(self) -> None:
         """Keys may now live elsewhere."""

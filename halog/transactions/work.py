@@ -17,6 +17,7 @@ from halog.core.ids import ABSENT
 from halog.core.records import CREATE
 from halog.errors import CrossPartitionError, RecordFormatError, RecordTooLargeError
 from halog.transactions.entry import Entry
+from halog.transactions.families import entry_at
 from halog.transactions.space import Image, Space
 
 if TYPE_CHECKING:
@@ -127,14 +128,14 @@ def learn(tx: Reading, partition: str, reads: Reads, found: Iterable[Found]) -> 
     and deleted here without looking, if the call has looked."""
     tx.seen = None
     for f in found:
-        entry = tx.entries.get(f.key)
+        entry = entry_at(tx, f.key, partition)
         if entry is None:
             entry = tx.entries[f.key] = Entry(tx, f.key, partition, known=False)
         if _unread(entry):
             entry.image = image = tx.space.image(f, partition)
             entry.ref, entry.known = image.ref, True
     for key, version in reads:
-        entry = tx.entries.get(key)
+        entry = entry_at(tx, key, partition)
         if entry is None and version != ABSENT:
             raise RecordFormatError(f"the active node of {partition} read an object it did not send", key=key)
         if entry is None:
@@ -159,7 +160,7 @@ def take_over(tx: Reading, partition: str, sent: Sent, writes: Iterable[Write]) 
 
 
 def _place(tx: Reading, key: bytes, partition: str, group: tuple[Write, ...]) -> None:
-    entry = tx.entries.get(key)
+    entry = entry_at(tx, key, partition)
     if entry is None:
         first = group[0]
         read = first.op != CREATE

@@ -29,6 +29,7 @@ from halog.transactions import commit
 from halog.transactions.context import CURRENT, open_here, task_now
 from halog.transactions.ended import class_of, end, revive
 from halog.transactions.entry import Entry
+from halog.transactions.families import entry_at
 from halog.transactions.looked import Bond, let_go
 from halog.transactions.reading import NEW, OPEN, OUTCOMES, ROLLED_BACK, Reading
 from halog.transactions.space import Space
@@ -167,8 +168,9 @@ class Transaction(Reading):
     def create(self, obj: T) -> T:
         """Keep a new object: give it a reference (D1) and write it at commit; returns it.
 
-        DuplicateKeyError here if this transaction knows the key exists, else at commit; UnknownTypeError;
-        CrossPartitionError in a method of an object elsewhere.
+        DuplicateKeyError here if this transaction knows the key exists, else at commit; UnknownTypeError; MapperError
+        (P6); CrossPartitionError in a method of an object elsewhere; RefusedError if the transaction has an object of
+        this key that is at another place, since the classes are bound to different policies.
         """
         self._check_writable()
         bound = _binding(obj)
@@ -187,7 +189,7 @@ class Transaction(Reading):
 
     def _entry_to_create(self, key: bytes, partition: str) -> Entry:
         self._check_reach(key, partition)
-        entry = self.entries.get(key)
+        entry = entry_at(self, key, partition)
         if entry is None:
             known = self.expected.get(key) == ABSENT
             entry = self.entries[key] = Entry(self, key, partition, known=known)

@@ -7,6 +7,7 @@ import enum
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -108,10 +109,10 @@ class Cluster:
 
     Aircraft, Seaplane, Flight, Kind = Aircraft, Seaplane, Flight, Kind
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, toml: str = TOML) -> None:
         self.directory = directory
         self.path = directory / "halog.toml"
-        self.path.write_text(TOML)
+        self.path.write_text(toml)
         self.broker, self.tree = MemoryBroker(), MemoryTree()
         self.nodes: dict[str, Node] = {}
 
@@ -127,8 +128,8 @@ class Cluster:
         self.nodes.pop(name).close()
 
     def settle(self) -> Cluster:
-        """Until every partition has its active node and both replicas."""
-        wait_until(lambda: all(t.active and len(t.replicas) == 2 for t in self.tables()))
+        """Until every partition has its active node and all its replicas."""
+        wait_until(lambda: all(t.active and len(t.node_list) == len(t.configured) for t in self.tables()))
         return self
 
     def tables(self) -> list[Any]:
@@ -166,7 +167,13 @@ def wait_until(holds: Callable[[], object], seconds: float = 10.0) -> None:
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """Three settled nodes; commands reach them through the memory adapters."""
-    made = Cluster(tmp_path)
+    with running(Cluster(tmp_path), monkeypatch) as made:
+        yield made
+
+
+@contextmanager
+def running(made: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """Its nodes up and settled, and commands pointed at it."""
     monkeypatch.setattr("halog.cli.connection.adapters_for", made.adapters)
     monkeypatch.setenv("HALOG_CONFIG", str(made.path))
     monkeypatch.setattr("halog.cli.survey.NODE_ANSWER_S", BUSY_S)

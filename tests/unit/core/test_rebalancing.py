@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from halog.core.draining import Move
-from halog.core.rebalancing import Shape, rebalance
+from halog.core.rebalancing import Shape, place_by_hand, rebalance
 from halog.core.spreading import Zone
 from halog.core.table import Group, PartitionTable, Target
 from tests.unit.core.kit import table
@@ -92,3 +92,37 @@ def test_a_plan_that_could_commit_nothing_is_refused() -> None:
     never = Group(priorities={"C": 0, "B": 0})
     (move,) = rebalance([on("a", "A", "B", "C", quorum=2, group=never)], Shape(2, 1, Zone("BC", "BC")), "ABC")
     assert (move.target, "priority never" in move.why) == (None, True)
+
+
+def by_hand(*tables: PartitionTable, serving: str = "ABC", running: str = "ABC") -> list[Move]:
+    wanted = {"a": Target(("A", "B"), 1), "b": Target(("B", "C"), 0)}
+    return place_by_hand(tables, wanted, serving, running)
+
+
+@pytest.mark.feature("P3")
+def test_partitions_placed_by_hand_go_to_where_the_file_has_them() -> None:
+    """Order, members and sync replicas count; what is there, or on its way, is left out; evenness is nothing."""
+    assert by_hand(on("a", "A", "B"), on("b", "B", "C", sync=0)) == []
+    assert by_hand(on("a", "C", "B", target=Target(("A", "B"), 1))) == []
+    moves = by_hand(on("a", "B", "A"), on("b", "B", "C"))
+    assert [(m.partition, m.target) for m in moves] == [("a", Target(("A", "B"), 1)), ("b", Target(("B", "C"), 0))]
+    assert moves[0].why == "the configuration has it on A, B with 1 sync"
+
+
+@pytest.mark.feature("P3")
+@pytest.mark.parametrize(
+    ("there", "serving", "running", "why"),
+    [
+        (on("a", "C", "B"), "BC", "ABC", "A cannot get a copy now"),
+        (on("a", "C", "B"), "ABC", "A", "none of C, B is running, so that nobody could move it"),
+        (on("a", "C", "B", target=Target(("C",), 0)), "ABC", "ABC", "it is moving to C already"),
+        (on("a", "C", "B", group=Group(required=1)), "ABC", "ABC", "it cannot move while 1 nodes are required"),
+        (on("a", "C", "B", group=Group(priorities={"A": 0, "B": 0})), "ABC", "ABC", "A, B have priority never"),
+    ],
+)
+def test_partitions_placed_by_hand_stay_where_they_cannot_move(
+    there: PartitionTable, serving: str, running: str, why: str
+) -> None:
+    (move,) = by_hand(there, serving=serving, running=running)
+    assert move.target is None
+    assert move.why.startswith(why)

@@ -90,6 +90,17 @@ def test_a_cluster_without_leases_is_described_as_before_there_were_any(coordina
     assert b"lease" not in found.data
 
 
+@pytest.mark.feature("P6")
+def test_what_a_cluster_is_described_by_has_the_bytes_it_always_had(coordinator: MemoryCoordinator) -> None:
+    """Clusters made before there were custom mappers, static policies or recorded bindings start unchanged."""
+    create_tables(coordinator, _config())
+    found = coordinator.get("policies/default")
+    assert found is not None
+    assert found.data == (
+        b'{"mapper":"consistent_hash","partitions":6,"ring_size":65536,"local_sync":"SYNC","remote_sync":"NO_SYNC"}'
+    )
+
+
 def _with_nodes(*names: str) -> Config:
     before = _config()
     zones = {"main": replace(before.zones["main"], nodes=names)}

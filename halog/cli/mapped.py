@@ -1,0 +1,229 @@
+"""What `halog mapper` shows: policies with their mappers, where one key belongs, and whose keys are counted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from halog.cli.distribution import Distribution, counted, distribution, more_nodes, more_partitions
+from halog.cli.values import key_from_plain, parse_key
+from halog.config.mapper import CONSISTENT_HASH, is_custom
+from halog.errors import ConfigError, HalogError, RefusedError
+from halog.runtime import cluster
+from halog.runtime.mapping import Owner
+from halog.schema import ForeignType
+from halog.schema.codec import encoder
+from halog.schema.plain import to_plain
+from halog.schema.shapes import Scalar
+from mappers import ConsistentHash, stable_hash
+
+if TYPE_CHECKING:
+    from halog.cli.connection import Connection
+    from halog.core.table import PartitionTable
+
+
+class Asked(NamedTuple):
+    """What `--distribution` was asked for. `type_name`: empty for keys of no type, each one string."""
+
+    type_name: str
+    policy: str | None
+    file: Path | None
+    sample: int
+    partitions: int | None
+    added_nodes: int | None
+
+
+def listed(connection: Connection) -> list[dict[str, Any]]:
+    """Every policy of the configuration: its mapper as the cluster holds it, and the types bound to it."""
+    names = sorted({d.name for d in connection.definitions.all()})
+    bound = {name: connection.places.policy_of(name) for name in names}
+    return [
+        {
+            "policy": name,
+            "kind": policy.kind,
+            "partitions": policy.partitions,
+            **_mapper_of(connection, name),
+            "types": [t for t in names if bound[t] == name],
+        }
+        for name, policy in connection.config.policies.items()
+    ]
+
+
+def _mapper_of(connection: Connection, policy: str) -> dict[str, Any]:
+    """Name, version and parameters. No module is imported for it: the cluster knows the version."""
+    found = connection.coordinator.get(f"policies/{policy}")
+    if found is None:
+        return {"mapper": connection.config.policies[policy].mapper, "version": None, "parameters": {}}
+    held = json.loads(found.data)
+    if held["mapper"] == CONSISTENT_HASH:
+        return {"mapper": CONSISTENT_HASH, "version": 1, "parameters": {"ring_size": held["ring_size"]}}
+    return {"mapper": held["mapper"], "version": held.get("mapper_version"), "parameters": {}}
+
+
+# --- one key ---
+
+
+def explained(connection: Connection, type_name: str, words: Sequence[str]) -> dict[str, Any]:
+    """Where a key belongs, and every step on the way. UnknownTypeError, FieldTypeError, MapperError."""
+    definition = connection.definitions.current(type_name)
+    foreign = ForeignType(definition)
+    key = parse_key(definition, words)
+    routing_key = foreign.routing_key(key)
+    owner, bound = connection.owner(type_name), connection.places.bound(type_name)
+    assert bound is not None, "it has an owner"
+    partition = owner.partition(type_name, routing_key)
+    policy, ring = connection.config.policies[owner.policy], owner.mapper
+    shown = _mapper_of(connection, owner.policy)
+    on_ring = isinstance(ring, ConsistentHash)
+    return {
+        "type": type_name,
+        "chain": [type_name, *definition.bases],
+        "binding": bound.key,
+        "by": "name" if bound.key == type_name else "every type" if bound.key == "*" else "base",
+        "policy": owner.policy,
+        "kind": policy.kind,
+        "partitions": policy.partitions,
+        "mapper": {"name": shown["mapper"], "version": shown["version"], "parameters": shown["parameters"]},
+        "routing_values": [
+            to_plain(definition.shape(name), key[definition.key.index(name)]) for name in definition.partition_by
+        ],
+        "routing_key": routing_key.hex(),
+        "hash": f"{stable_hash(routing_key):016x}" if on_ring else None,
+        "slot": ring.slot(routing_key) if isinstance(ring, ConsistentHash) else None,
+        "partition": partition,
+        "nodes": _nodes(connection.table(partition)),
+        "subclasses": _elsewhere(connection, type_name, owner, routing_key),
+    }
+
+
+def _nodes(table: PartitionTable) -> list[dict[str, str]]:
+    """Its node list now, then configured nodes that are not in it."""
+    active = [] if table.active is None else [{"node": table.active.node, "role": "active"}]
+    replicas = [{"node": r.node, "role": r.kind} for r in table.replicas]
+    missing = [{"node": n, "role": "missing"} for n in table.configured if n not in table.node_list]
+    return [*active, *replicas, *missing]
+
+
+def _elsewhere(connection: Connection, type_name: str, owner: Owner, routing_key: bytes) -> dict[str, str]:
+    """Subclasses with a binding of their own: an object of this key would belong there."""
+    places = connection.places
+    names = [n for n in connection.definitions.family(type_name) if places.policy_of(n) not in (None, owner.policy)]
+    return {name: connection.place(name, routing_key) for name in names}
+
+
+# --- many keys ---
+
+
+def spread_of(connection: Connection, asked: Asked) -> Distribution:
+    """Where the keys asked for are. ConfigError, RefusedError where what is asked for cannot be said."""
+    owner = _owner(connection, asked)
+    keys = list(_keys(connection, asked))
+    tables = [t for t in connection.tables if t.policy == owner.policy]
+    growth = []
+    if asked.partitions is not None:
+        growth.append(more_partitions(_ring(owner), keys, _fits(connection, owner, asked.partitions)))
+    if asked.added_nodes is not None:
+        counts = counted(owner, asked.type_name, keys)
+        growth.append(more_nodes(connection.config, owner.policy, counts, tables, asked.added_nodes))
+    return distribution(owner, asked.type_name, keys, tables, growth)
+
+
+def _owner(connection: Connection, asked: Asked) -> Owner:
+    policies = connection.config.policies
+    if asked.type_name:
+        owner = connection.owner(asked.type_name)
+        if asked.policy not in (None, owner.policy):
+            raise ConfigError(f"{asked.type_name} is bound to policy {owner.policy}, not to {asked.policy}")
+        return owner
+    name = asked.policy or next(iter(policies), "")
+    if name not in policies or (asked.policy is None and len(policies) > 1):
+        raise ConfigError(f"name one with --policy; {connection.config.source} has {', '.join(policies) or 'none'}")
+    policy = policies[name]
+    if is_custom(policy.mapper):
+        raise ConfigError(f"mapper {policy.mapper} of policy {name} is asked by type: give one, before --distribution")
+    cluster.check_mapping(connection.coordinator, connection.config, name)
+    ring = ConsistentHash(policy.partitions, policy.ring_size)
+    return Owner(name, ring, connection.config.partition_names(name))
+
+
+def _ring(owner: Owner) -> ConsistentHash:
+    if not isinstance(owner.mapper, ConsistentHash):
+        raise RefusedError(f"{owner.mapper!r} names partitions itself: nobody knows what it would say of others")
+    return owner.mapper
+
+
+def _fits(connection: Connection, owner: Owner, partitions: int) -> int:
+    from mappers.consistent_hash import check_ring
+
+    try:
+        check_ring(partitions, connection.config.policies[owner.policy].ring_size)
+    except ValueError as error:
+        raise ConfigError(f"--partitions: {error}") from error
+    return partitions
+
+
+def _keys(connection: Connection, asked: Asked) -> Iterator[bytes]:
+    """Routing keys: of a file, of all objects of the type, or made up."""
+    if asked.file is not None:
+        yield from _from_file(connection, asked.file, asked.type_name)
+    elif asked.type_name:
+        yield from _of_objects(connection, asked.type_name)
+    else:
+        encode = encoder(Scalar("str"))
+        for i in range(asked.sample):
+            yield encode(f"sample-{i}")
+
+
+def _from_file(connection: Connection, file: Path, type_name: str) -> Iterator[bytes]:
+    foreign = ForeignType(connection.definitions.current(type_name)) if type_name else None
+    family = _family(connection, type_name) if type_name else []
+    encode = encoder(Scalar("str"))
+    try:
+        with file.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if not (text := line.strip()):
+                    continue
+                try:
+                    routing = encode(text) if foreign is None else _routing(foreign, family, text)
+                except HalogError as error:
+                    raise ConfigError(f"{file}, line {number}: {error.message}") from error
+                if routing is not None:
+                    yield routing
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: is not UTF-8 text") from error
+
+
+def _routing(foreign: ForeignType, family: Sequence[str], text: str) -> bytes | None:
+    """The routing key of a line; None for an exported object of another type."""
+    definition = foreign.parsed
+    if text.startswith("{"):
+        try:
+            document = json.loads(text)
+            name, parts = document["type"], document["key"]
+        except (ValueError, KeyError) as error:
+            raise ConfigError("is no object as `halog export` writes it") from error
+        return foreign.routing_key(key_from_plain(definition, parts)) if name in family else None
+    words = [text] if len(definition.key) == 1 or text.startswith("[") else text.split()
+    return foreign.routing_key(parse_key(definition, words))
+
+
+def _family(connection: Connection, type_name: str) -> list[str]:
+    """The type and its subclasses, without those that have a binding of their own."""
+    policy = connection.places.policy_of(type_name)
+    return [n for n in connection.definitions.family(type_name) if connection.places.policy_of(n) == policy]
+
+
+def _of_objects(connection: Connection, type_name: str) -> Iterator[bytes]:
+    """Of every object whose place the type's binding decides."""
+    definitions = connection.definitions
+    foreign, owner = ForeignType(definitions.current(type_name)), connection.owner(type_name)
+    family = _family(connection, type_name)
+    for partition in owner.names:
+        for found in connection.scan(partition, foreign.family_id):
+            if definitions.of(found.value).name in family:
+                key = list(foreign.decode_index_key(found.key).values())
+                yield foreign.routing_key(key_from_plain(foreign.parsed, key))

@@ -1,0 +1,25 @@
+"""The mappers of the application in test_mapper.py and test_static.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mappers import versioned
+
+ASKED: list[tuple[str, tuple[Any, ...]]] = []
+
+
+@versioned(3)
+def by_region(type_name: str, key: tuple[Any, ...]) -> str:
+    """`eu-17` belongs to eu; a region without a partition is the test's mistake."""
+    ASKED.append((type_name, key))
+    return str(key[0]).partition("-")[0]
+
+
+class Rules:
+    @staticmethod
+    def first(type_name: str, key: tuple[Any, ...]) -> str:
+        return "few-0"
+
+
+WORD = "not a mapper"

@@ -1,0 +1,186 @@
+"""Custom mappers as the configuration names them, and the bindings a cluster holds."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from halog.adapters.memory import MemoryCoordinator, MemoryTree
+from halog.config import Config, parse_config
+from halog.errors import ConfigError, CoordinatorError, MapperError, UnknownTypeError
+from halog.runtime import bindings
+from halog.runtime.mapping import Places, function_of
+from halog.schema import Registry, managed
+from tests.unit.cli import placing
+
+pytestmark = pytest.mark.feature("P6")
+
+MODULE = "tests.unit.cli.placing"
+TYPES = Registry()
+
+
+class Size(enum.Enum):
+    SMALL = 1
+    LARGE = 2
+
+
+@managed(key=("region", "size", "number"), partition_by=("size", "region"), registry=TYPES)
+class Order:
+    region: str
+    size: Size
+    number: int
+
+
+@managed(registry=TYPES)
+class Gift(Order):
+    text: str = ""
+
+
+@managed(registry=TYPES)
+class LateGift(Gift):
+    days: int = 0
+
+
+DEFINITIONS = {info.name: info.parsed for info in TYPES.by_name.values()}
+
+
+def config(mapper: str = f"{MODULE}:by_region", modules: str = MODULE, **bound: str) -> Config:
+    return parse_config(
+        {
+            "cluster": {"name": "t"},
+            "site": {"bootstrap": "127.0.0.1:1", "zookeeper": "127.0.0.1:2"},
+            "application": {"modules": [modules]},
+            "zones": {"main": {"nodes": ["A"]}},
+            "policies": {
+                "p": {"zone": "main", "sync_replicas": 0},
+                "own": {"zone": "main", "kind": "static", "mapper": mapper, "partitions": {"eu": ["A"], "us": ["A"]}},
+            },
+            "bindings": bound or {"*": "p", "Order": "own"},
+            "nodes": {"A": {"data_dir": "A"}},
+        },
+        "halog.toml",
+        Path("/tmp"),
+    )
+
+
+@pytest.fixture
+def coordinator() -> Iterator[MemoryCoordinator]:
+    made = MemoryCoordinator(MemoryTree())
+    made.connect(lambda state: None)
+    yield made
+    made.close()
+
+
+def agree(coordinator: MemoryCoordinator, settings: Config, *names: str, stored: tuple[str, ...] = ()) -> Any:
+    return bindings.agree(coordinator, settings, [DEFINITIONS[n] for n in names or DEFINITIONS], lambda: stored)
+
+
+def test_a_mapper_is_told_the_topmost_base_and_plain_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of partition_by; enums by name, as tools have them."""
+    asked: list[Any] = []
+
+    def by(name: str, key: tuple[Any, ...]) -> str:
+        asked.append((name, key))
+        return "us"
+
+    monkeypatch.setattr(placing, "by_region", by)
+    owner = Places(config(), DEFINITIONS.get).owner("LateGift")
+    routing = TYPES.info(LateGift).routing_key(("eu", Size.LARGE, 7))
+    assert owner.partition("LateGift", routing) == "us"
+    assert set(asked) == {("Order", ("LARGE", "eu"))}
+    with pytest.raises(MapperError, match=r"malformed routing key ff; nothing was done"):
+        owner.partition("LateGift", b"\xff")
+    with pytest.raises(UnknownTypeError, match="cannot be given its key"):
+        Places(config(Other="own"), DEFINITIONS.get).owner("Other")
+
+
+@pytest.mark.parametrize(
+    ("mapper", "modules", "why"),
+    [
+        (f"{MODULE}:nobody", MODULE, "has no attribute 'nobody'"),
+        (f"{MODULE}:WORD", MODULE, "it is a str, which cannot be called"),
+        (f"{MODULE}:versioned.nothing", MODULE, "has no attribute 'nothing'"),
+        ("tests.unit.cli.conftest:json.dumps", "tests.unit.cli.conftest", "json is a module; name a callable of"),
+        ("tests.unit.no_such:f", "tests.unit.no_such", "which cannot be imported: No module named"),
+    ],
+)
+def test_a_mapper_that_is_not_there_is_named(mapper: str, modules: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        function_of(config(mapper, modules), "own")
+
+
+def test_a_version_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placing.by_region, "version", "3")
+    with pytest.raises(ConfigError, match=r"policies\.own\.mapper: .*:by_region: its version must be a whole number"):
+        function_of(config(), "own")
+
+
+def test_a_binding_holds_for_subclasses_until_one_has_its_own() -> None:
+    places = Places(config(), DEFINITIONS.get)
+    assert [places.policy_of(n) for n in ("Order", "Gift", "LateGift", "Unknown")] == ["own", "own", "own", "p"]
+    places = Places(config(**{"*": "p", "Order": "own", "Gift": "p"}), DEFINITIONS.get)
+    assert [places.policy_of(n) for n in ("Order", "Gift", "LateGift")] == ["own", "p", "p"]
+    assert Places(config(Gift="own"), DEFINITIONS.get).policy_of("Order") is None
+    with pytest.raises(UnknownTypeError, match="Order is bound to no policy"):
+        Places(config(Gift="own"), DEFINITIONS.get).owner("Order")
+
+
+def test_types_are_entered_once_and_stay(coordinator: MemoryCoordinator) -> None:
+    """Another binding of a type that is entered is refused by name, and nothing changes; new types are entered."""
+    assert agree(coordinator, config(), "Order") == {"Order": "own"}
+    assert agree(coordinator, config()) == {"Gift": "own", "LateGift": "own", "Order": "own"}
+    before = coordinator.get("bindings")
+    with pytest.raises(ConfigError, match=r'bindings\."Order": is p, and the cluster keeps objects of Order under own'):
+        agree(coordinator, config(**{"*": "p", "Gift": "own"}))
+    with pytest.raises(ConfigError, match=r'bindings\."Gift": is p'):
+        agree(coordinator, config(**{"*": "p", "Order": "own", "Gift": "p"}))
+    assert coordinator.get("bindings") == before
+    assert agree(coordinator, config()) == bindings.read(coordinator)
+    assert coordinator.get("bindings") == before, "nothing new, nothing written"
+
+
+def test_types_without_a_policy_are_not_entered(coordinator: MemoryCoordinator) -> None:
+    assert agree(coordinator, config(Gift="own")) == {"Gift": "own", "LateGift": "own"}
+
+
+def test_types_of_an_older_cluster_are_entered_as_they_were_placed(coordinator: MemoryCoordinator) -> None:
+    """By their own name, else by "*"; types that are new since by their base's."""
+    held = agree(coordinator, config(), stored=("Order", "Gift"))
+    assert held == {"Order": "own", "Gift": "p", "LateGift": "own"}
+    places = Places(config(), DEFINITIONS.get, held)
+    assert [places.policy_of(n) for n in ("Order", "Gift", "LateGift")] == ["own", "p", "own"]
+    assert places.bound("Gift") == ("p", "*")
+    assert agree(coordinator, config()) == held, "and so it stays"
+
+
+def test_nodes_that_start_together_enter_all_their_types(coordinator: MemoryCoordinator) -> None:
+    """Whoever is second reads again what the first has entered."""
+    original, others = coordinator.get, [("Order",), ("Gift",)]
+
+    def get(path: str) -> Any:
+        found = original(path)
+        if others:
+            names = others.pop()
+            agree(coordinator, config(), *names)
+        return found
+
+    coordinator.get = get  # type: ignore[method-assign]
+    assert agree(coordinator, config(), "LateGift") == {"Gift": "own", "LateGift": "own", "Order": "own"}
+
+
+def test_a_znode_that_holds_no_bindings_is_an_error(coordinator: MemoryCoordinator) -> None:
+    coordinator.create("bindings", b"[1]")
+    with pytest.raises(CoordinatorError, match="znode bindings does not hold the bindings"):
+        agree(coordinator, config())
+
+
+def test_a_policy_that_is_gone_is_an_error(coordinator: MemoryCoordinator) -> None:
+    agree(coordinator, config())
+    without = replace(config(**{"*": "p"}), source="other.toml")
+    with pytest.raises(ConfigError, match=r"^other\.toml: bindings"):
+        agree(coordinator, without)
