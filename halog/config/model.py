@@ -5,6 +5,7 @@ Knows no file and no TOML. `Config.validate` is the one gate; see `check`.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ from halog.config.check import first_problem
 from halog.config.write import toml_lines
 from halog.config.zones import expanded
 
+NO_TABLE: Final = types.MappingProxyType({"table": False})
+"""Of fields that are no part of the file."""
 DEFAULT_RING_SIZE: Final = 65_536
 """Shares differ by less than 1 % up to 655 partitions; see `mappers.consistent_hash`."""
 
@@ -140,7 +143,7 @@ class SnapshotConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """Everything a node or tool needs to know. `source` is the file it came from, for messages."""
+    """Everything a node or tool needs to know. `source` is where it came from, for messages."""
 
     cluster: ClusterConfig
     site: SiteConfig
@@ -152,7 +155,9 @@ class Config:
     timing: TimingConfig = TimingConfig()
     limits: LimitsConfig = LimitsConfig()
     snapshot: SnapshotConfig = SnapshotConfig()
-    source: str = field(default="configuration", compare=False)
+    source: str = field(default="configuration", compare=False, metadata=NO_TABLE)
+    written: frozenset[tuple[str, ...]] | None = field(default=None, compare=False, repr=False, metadata=NO_TABLE)
+    """The keys that stand in the file, as paths; None: built in Python, where each value is meant."""
 
     def validate(self) -> Config:
         """Cross-check everything; returns itself. ConfigError names file, key and reason."""
