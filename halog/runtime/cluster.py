@@ -100,24 +100,29 @@ def create_topics(log: Log, coordinator: Coordinator, config: Config) -> None:
 
 
 def create_tables(
-    coordinator: Coordinator, config: Config, created: Callable[[str], None] = lambda name: None
+    coordinator: Coordinator,
+    config: Config,
+    created: Callable[[str], None] = lambda name: None,
+    *,
+    planned: bool = False,
 ) -> dict[str, tuple[int, PartitionTable]]:
     """Create what is missing, and tell `created`; the first node to come wins, the others read. ConfigError if the
-    cluster was set up differently (mapping, placement)."""
+    cluster was set up differently (mapping, placement). `planned`: numbers of copies that differ are for a plan, also
+    where a partition was never moved."""
     for name in config.policies:
         coordinator.create(f"policies/{name}", mapping(config, name))
         check_mapping(coordinator, config, name)
     tables, elsewhere = {}, 0
-    for planned in planned_tables(config):
-        path = f"partitions/{planned.name}"
-        if coordinator.create(path, planned.to_bytes()):
-            created(planned.name)
+    for wanted in planned_tables(config):
+        path = f"partitions/{wanted.name}"
+        if coordinator.create(path, wanted.to_bytes()):
+            created(wanted.name)
         found = coordinator.get(path)
         if found is None:
             raise CoordinatorError(f"znode {path} vanished while the cluster was set up")
         table = PartitionTable.from_bytes(found.data)
-        _check(config, planned, table)
-        elsewhere += table.configured != planned.configured
+        _check(config, wanted, table, planned)
+        elsewhere += table.configured != wanted.configured
         tables[table.name] = (found.version, table)
     if elsewhere:
         logger.info(
@@ -151,7 +156,7 @@ def check_mapping(coordinator: Coordinator, config: Config, policy: str) -> None
         )
 
 
-def _check(config: Config, planned: PartitionTable, table: PartitionTable) -> None:
+def _check(config: Config, wanted: PartitionTable, table: PartitionTable, planned: bool) -> None:
     """Where a partition is, and with how many nodes once it was moved (P12), the table says alone. ConfigError for
     anything else that differs, and for a host that this configuration does not have."""
     zone = config.policies[table.policy].zone
@@ -164,10 +169,10 @@ def _check(config: Config, planned: PartitionTable, table: PartitionTable) -> No
             nodes=away,
         )
     for field in ("topic", "index", "sync_replicas", "quorum", "count_never", "copies"):
-        want, have = _setting(planned, field), _setting(table, field)
+        want, have = _setting(wanted, field), _setting(table, field)
         # An operator may have changed these since; but whether there is a quorum stays as it was.
         may_move = field in ("sync_replicas", "copies") or (field == "quorum" and bool(want) == bool(have))
-        if want != have and not (table.config_version and may_move):
+        if want != have and not ((table.config_version or planned) and may_move):
             raise ConfigError(
                 f"{config.source}: partition {table.name} was created with {field} {have}, this configuration says "
                 f"{want}; {_REMEDY.get(field, 'change the configuration back')} or use another cluster name",
