@@ -1,4 +1,4 @@
-"""What becomes of a changed key: every key has a rule, differences are found whole, and files and versions are merged."""
+"""What becomes of a changed key: each has a rule, differences are found whole, files and versions are merged."""
 
 from __future__ import annotations
 
@@ -136,7 +136,9 @@ def test_what_nodes_share_is_the_versions_and_what_a_machine_knows_its_files(tmp
 @pytest.mark.feature("P11")
 def test_a_version_and_a_file_that_do_not_fit_are_an_error_that_names_both() -> None:
     active = changed(site={"bootstrap": "a:1", "zookeeper": "b:1", "replication_factor": 3})
-    with pytest.raises(ConfigError, match="halog.toml under .*: site.replication_factor: .* an embedded site has one"):
+    with pytest.raises(
+        ConfigError, match=r"halog\.toml under .*: site\.replication_factor: .* an embedded site has one"
+    ):
         merged(changed(site={"embedded": "site"}), active)
 
 
