@@ -204,9 +204,9 @@ def show_(number: int | None, config_path: Path, format_: str, timeout_s: float)
     if format_ == "json":
         emit_json(msgspec.to_builtins(version))
         return
-    about = f"version {version.number}, {when(version)} by {version.by} from {version.file}"
-    for line in (about, *version.comment.splitlines()):
-        click.echo(f"# {line}")
+    click.echo(f"# version {version.number}, {when(version)} by {version.by} from {version.file}")
+    if version.comment:
+        click.echo(f"# {version.comment}")
     click.echo(version.parsed().to_toml())
 
 
@@ -253,7 +253,8 @@ def _activate(connection: Connection, standing: Standing, path: Path, new: Confi
     from halog.cli.config_views import tell
     from halog.runtime.versions import Draft, activate as activate_version
 
-    draft = Draft(time.time_ns() // 1_000_000, _who(), str(path.absolute()), comment, new)
+    why = " ".join(comment.split())  # one line of a table
+    draft = Draft(time.time_ns() // 1_000_000, _who(), str(path.absolute()), why, new)
     made = activate_version(connection.coordinator, standing, draft)
     if connection.tables and not tell(connection, made):
         say("the event history does not answer: this activation is only in `halog config history`")
