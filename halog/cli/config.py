@@ -163,7 +163,7 @@ def activate(
         click.echo(f"version {standing.number} is this configuration already; nothing was changed")
     else:
         show(compared)
-    if compared.refused:
+    if compared.refused and not compared.same:
         raise RefusedError(f"nothing was activated: {path} changes {compared.refused}")
     if made is not None:
         say(f"version {made.number} is active; `halog node list` shows who must be restarted for it")
@@ -187,7 +187,7 @@ def show_(number: int | None, config_path: Path, format_: str, timeout_s: float)
     \b
     Examples:
       halog config show
-      halog config show --version 2 > old.toml
+      halog config show --version 2
       halog config show --format json
     """
     import msgspec

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +12,7 @@ from halog.cli.output import emit_table
 from halog.cli.talk import say
 from halog.config import Config
 from halog.config.changes import REFUSED, Change
+from halog.errors import HalogError
 from halog.events import ACTIVATED, At, event
 from halog.ports import TopicPartition
 from halog.runtime import cluster
@@ -96,9 +98,10 @@ def tell(connection: Connection, version: Version) -> bool:
         cause=why,
         more={**more, "comment": version.comment},
     )
-    journal = connection.adapters.log.journal(TopicPartition(cluster.events_topic(connection.config.cluster.name), 0))
+    events = TopicPartition(cluster.events_topic(connection.config.cluster.name), 0)
     try:
-        noted = journal.note([told.to_bytes()])
-    finally:
-        journal.close()
+        with closing(connection.adapters.log.journal(events)) as journal:
+            noted = journal.note([told.to_bytes()])
+    except HalogError:
+        return False
     return not noted.left and not noted.refused

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,8 +21,10 @@ import msgspec
 
 from halog.config import Config, parse_config
 from halog.config.changes import tree
-from halog.errors import ConfigError, CoordinatorError, OutcomeUnknownError, RefusedError, VersionError
+from halog.errors import ConfigError, CoordinatorError, HalogError, OutcomeUnknownError, RefusedError, VersionError
 from halog.ports import Coordinator, UnknownResult
+
+logger = logging.getLogger("halog.config")
 
 ACTIVE = "config/active"
 OLD = "config/versions"
@@ -137,14 +140,9 @@ def activate(coordinator: Coordinator, standing: Standing, draft: Draft) -> Vers
         raise RefusedError(
             f"the configuration has {len(data)} bytes, more than the {MAX_BYTES} that ZooKeeper can keep"
         )
-    if standing.version is not None:
-        coordinator.create(f"{OLD}/{standing.number}", standing.version.to_bytes())
     for _ in range(ATTEMPTS):
         try:
-            if standing.version is not None:
-                coordinator.set(ACTIVE, data, standing.znode)
-            elif not coordinator.create(ACTIVE, data):
-                raise VersionError(ACTIVE)
+            _replace(coordinator, standing, data)
         except UnknownResult:
             coordinator.sync(ACTIVE)
             continue
@@ -157,19 +155,28 @@ def activate(coordinator: Coordinator, standing: Standing, draft: Draft) -> Vers
     )
 
 
+def _replace(coordinator: Coordinator, standing: Standing, data: bytes) -> None:
+    if standing.version is not None:
+        coordinator.create(f"{OLD}/{standing.number}", standing.version.to_bytes())
+        coordinator.set(ACTIVE, data, standing.znode)
+    elif not coordinator.create(ACTIVE, data):
+        raise VersionError(ACTIVE)
+
+
 def _check_ours(coordinator: Coordinator, new: Version) -> None:
     """Somebody was quicker; or an attempt of this very call, whose answer did not come."""
     now = read(coordinator).version
     if now == new:
         return
-    who = "somebody else" if now is None else f"{now.by}"
-    number = "another version" if now is None else f"version {now.number}"
-    raise RefusedError(
-        f"{who} activated {number} meanwhile: look at `halog config diff`, then activate again", version=new.number
-    )
+    what = "somebody removed the active version" if now is None else f"{now.by} activated version {now.number}"
+    raise RefusedError(f"{what} meanwhile: look at `halog config diff`, then activate again", version=new.number)
 
 
 def _drop_old(coordinator: Coordinator, number: int) -> None:
-    for old in _numbers(coordinator):
-        if old < number - KEPT:
-            coordinator.delete(f"{OLD}/{old}")
+    """The version is active whatever becomes of this; the next activation finds what is left."""
+    try:
+        for old in _numbers(coordinator):
+            if old < number - KEPT:
+                coordinator.delete(f"{OLD}/{old}")
+    except (HalogError, UnknownResult) as e:
+        logger.info("versions that are too old are still kept: %s", e)

@@ -251,6 +251,23 @@ def test_more_copies_come_by_a_plan(cluster: Any, halog: Run) -> None:
     assert {len(t.configured) for t in cluster.tables()} == {2}
 
 
+def test_a_new_policy_is_there_when_its_nodes_were_restarted(cluster: Any, halog: Run) -> None:
+    """One after the other: the first creates its partitions, each of the others becomes a replica when it is back."""
+    halog("config", "activate")
+    more = ("[timing]", '[policies.q]\nzone = "home"\npartitions = 2\nasync_replicas = 1\n[timing]')
+    bound = ('"*" = "p"', '"*" = "p"\nOrder = "q"')
+    assert halog("config", "activate", written(cluster, more, bound)).code == 0
+    know(cluster, 2)
+    assert of_nodes(halog)["A"] == (1, 2, ["policies.q", "bindings.Order"])
+    for name in "ABC":
+        cluster.stop(name)
+        cluster.start(name)
+    cluster.settle()
+    assert [t.name for t in cluster.tables() if t.policy == "q"] == ["q-0", "q-1"]
+    wait_until(lambda: halog("status").code == 0)
+    assert cluster.nodes["A"].runtime.partition_of("Order", b"1") in ("q-0", "q-1")
+
+
 def test_a_file_that_says_something_else_is_warned_of_once(
     cluster: Any, halog: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
