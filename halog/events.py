@@ -90,6 +90,12 @@ MIGRATION = Kind(
     "HALOG-1026", "migration", INFO, "partition {partition}: moves to {to}, with {sync} sync replicas: {cause}"
 )
 MIGRATED = Kind("HALOG-1027", "migrated", INFO, "partition {partition}: is on {to} now: {cause}")
+ACTIVATED = Kind(
+    "HALOG-1028", "configuration activated", INFO, "version {version} of the configuration is active: {cause}"
+)
+TAKEN_UP = Kind(
+    "HALOG-1029", "configuration taken up", INFO, "{node} goes by version {version} of the configuration: {cause}"
+)
 REBALANCE = Kind("HALOG-1030", "rebalance", INFO, "policy {policy}: {moves} partitions are to move: {cause}")
 LOST = Kind("HALOG-1016", "events lost", WARNING, "{count} events are missing from the history: {cause}")
 
@@ -98,7 +104,8 @@ KINDS: dict[str, Kind] = {
     for kind in (
         CREATED, JOINED, LEFT, ADDED, REMOVED, TRANSFER, INTRUDER, TOO_FEW, ROLE, MINIMUM, PRIORITY,
         DESIGNATED, DISCARDED, DIVERGED, LOST, NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST,
-        LEASE_AWAITED, ZONE_LOST, ZONE_BACK, ZONE_PARTIAL, ZONE_WHOLE, ZONE_SWITCHED, MIGRATION, MIGRATED, REBALANCE,
+        LEASE_AWAITED, ZONE_LOST, ZONE_BACK, ZONE_PARTIAL, ZONE_WHOLE, ZONE_SWITCHED, MIGRATION, MIGRATED,
+        ACTIVATED, TAKEN_UP, REBALANCE,
     )
 }  # fmt: skip
 """Every code that can occur."""

@@ -24,6 +24,7 @@ from halog.core.table import PartitionTable
 from halog.errors import AvailabilityError, ConfigError, HalogError, UnknownTypeError
 from halog.ports import Coordinator, Entry, SessionState, TopicPartition, Versioned
 from halog.runtime import bindings, cluster, frames
+from halog.runtime.configured import in_force
 from halog.runtime.mapping import Owner, Places
 from halog.runtime.members import NodeInfo
 from halog.runtime.node import Adapters
@@ -51,12 +52,15 @@ class Connection:
         self._location, self._installation = location_code(name), time.time_ns()
         self._count = self._stamp = 0
 
-    def open(self) -> None:
-        """Connect and learn the partitions and nodes."""
+    def open(self, *, as_in_file: bool = False) -> None:
+        """Connect and learn the active version, the partitions and the nodes. `as_in_file`: go by the file, also where
+        the cluster does not exist yet."""
         c = self.coordinator
         c.connect(_ignore)
+        if not as_in_file:
+            self.config = in_force(self.config, c).config
         names = c.children("partitions")
-        if not names:
+        if not names and not as_in_file:
             raise AvailabilityError(
                 f"{self.config.source}: cluster {self.config.cluster.name} does not exist at this site yet; its first "
                 "`halog node start` creates it",
@@ -195,13 +199,13 @@ def _ignore(state: SessionState) -> None:
 
 
 @contextmanager
-def connect(config_path: Path, timeout_s: float) -> Iterator[Connection]:
+def connect(config_path: Path, timeout_s: float, *, as_in_file: bool = False) -> Iterator[Connection]:
     """A connection for the length of a command."""
     config = load_config(config_path)
     name = f"halog-cli-{re.sub(r'[^A-Za-z0-9._-]', '-', socket.gethostname())[:60]}-{os.getpid()}"
     connection = Connection(config, adapters_for(config, name), name, timeout_s)
     try:
-        connection.open()
+        connection.open(as_in_file=as_in_file)
         yield connection
     finally:
         connection.close()

@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("halog.cli.site:up", "Start an embedded Kafka and ZooKeeper and leave them running."),
     "down": ("halog.cli.site:down", "Stop the embedded Kafka and ZooKeeper."),
     "demo": ("halog.cli.demo:demo", "Replay real flights while nodes are killed; check that nothing is lost."),
+    "config": ("halog.cli.config:config", "Check, compare and activate the configuration; see what is active."),
     "doctor": ("halog.cli.doctor:doctor", "Check what halog needs: Java, jars, disk, servers and their settings."),
     "node": ("halog.cli.node:node", "Run a hosting node; list the nodes."),
     "status": ("halog.cli.status:status", "Is the cluster well? Nodes, partitions, replicas, lag."),

@@ -124,15 +124,18 @@ def _log_to_stderr(level: str) -> None:
     logger.propagate = False
 
 
-def _join(config: Config, name: str) -> Node:
+def _join(own: Config, name: str) -> Node:
     from halog.errors import ConfigError
     from halog.runtime.open import node as join
+    from halog.runtime.wiring import active_version
 
+    activated = active_version(own, name)
+    config = activated.config
     if config.is_client(name):
         known = ", ".join(config.nodes) or "none"
         raise ConfigError(f"{config.source}: there is no node {name} in [nodes]; known are {known}: use --name")
     _modules_beside(config)
-    return join(config, name, witness=_witness(config))
+    return join(own, name, activated=lambda *_: activated, witness=_witness(config))
 
 
 def _witness(config: Config) -> Witness | None:
@@ -176,7 +179,8 @@ def list_(config_path: Path, format_: str, timeout_s: float, clients: bool) -> N
     """List the configured and the registered nodes.
 
     A node is up (it answers), offline (it answers, and has no quorum in one of its zones), silent (registered, but it
-    does not answer) or down (not registered).
+    does not answer) or down (not registered). Its config is the version of the configuration that it runs with, or
+    "file", and the version that it has to be restarted for.
 
     \b
     Examples:
@@ -193,10 +197,13 @@ def list_(config_path: Path, format_: str, timeout_s: float, clients: bool) -> N
         views = list(node_views(list(connection.config.nodes), connection.nodes, ask_nodes(connection)))
     shown = [v for v in views if clients or v.state != CLIENT]
     document: list[dict[str, Any]] = [msgspec.to_builtins(v) for v in shown]
-    rows = [(v.node, v.state, v.address, v.pid, v.version, v.session, v.active, v.replicas, v.why) for v in shown]
+    rows = [
+        (v.node, v.state, v.address, v.pid, v.version, v.config_text, v.session, v.active, v.replicas, v.why)
+        for v in shown
+    ]
     emit(
         format_,
         document,
-        ["node", "state", "address", "pid", "version", "session", "active for", "replica of", ""],
+        ["node", "state", "address", "pid", "version", "config", "session", "active for", "replica of", ""],
         rows,
     )

@@ -56,6 +56,7 @@ def as_json(seen: Survey) -> dict[str, Any]:
         "ok": not seen.degraded,
         "nodes": {n.node: n.state for n in seen.nodes},
         "zones": zones_of(seen),
+        "config": {"version": seen.config or None, "behind": behind(seen)},
         "partitions": len(seen.partitions),
         "without_active": [p.partition for p in seen.partitions if p.active is None],
         "replicas": {"configured": configured_replicas(seen), "present": present_replicas(seen)},
@@ -81,6 +82,11 @@ def zones_of(seen: Survey) -> dict[str, str]:
     return {name: worst(n.zones[name] for n in seen.nodes if name in n.zones) for name in names}
 
 
+def behind(seen: Survey) -> list[str]:
+    """The nodes that run without some of the active version: most of them are to be restarted (`halog node list`)."""
+    return [n.node for n in seen.nodes if n.config not in (None, seen.config)]
+
+
 def configured_replicas(seen: Survey) -> int:
     """How many replicas there should be."""
     return sum(len(p.configured) - 1 for p in seen.partitions)
@@ -102,6 +108,7 @@ def show(seen: Survey) -> None:
             ("cluster", f"{seen.cluster} at site {seen.site}: {'degraded' if seen.degraded else 'ok'}"),
             ("nodes", f"{up} of {len(hosting)} up" + (f", clients: {clients}" if clients else "")),
             *[(f"zone {name}", state) for name, state in zones_of(seen).items() if state == "disabled"],
+            *([("config", _config_text(seen))] if seen.config else []),
             ("partitions", f"{active} of {len(seen.partitions)} with an active node"),
             ("replicas", f"{present_replicas(seen)} of {configured_replicas(seen)}"),
             ("worst lag", _lag_text(worst_of(seen))),
@@ -110,6 +117,11 @@ def show(seen: Survey) -> None:
     _show_nodes(seen)
     if seen.degraded:
         _show_degraded(seen.degraded)
+
+
+def _config_text(seen: Survey) -> str:
+    without = ", ".join(behind(seen))
+    return f"version {seen.config}" + (f"; not yet all of it: {without}, see `halog node list`" if without else "")
 
 
 def _show_nodes(seen: Survey) -> None:

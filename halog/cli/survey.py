@@ -18,6 +18,7 @@ from halog.core.table import PartitionTable
 from halog.errors import HalogError
 from halog.runtime import frames
 from halog.runtime.members import NodeInfo
+from halog.runtime.versions import read
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
@@ -86,6 +87,20 @@ class NodeView(msgspec.Struct, frozen=True):
     replicas: int
     why: str | None = None
     zones: dict[str, str] = {}
+    config: int | None = None
+    """The version of the configuration it runs with; 0: its file."""
+    knows: int | None = None
+    """The active version it knows."""
+    restart_for: tuple[str, ...] = ()
+    """The keys of that one that wait for its restart."""
+
+    @property
+    def config_text(self) -> str:
+        """For tables."""
+        if self.config is None:
+            return ""
+        text = str(self.config) if self.config else "file"
+        return f"{text}, restart for {self.knows}" if self.restart_for else text
 
 
 class Survey(msgspec.Struct, frozen=True):
@@ -95,6 +110,8 @@ class Survey(msgspec.Struct, frozen=True):
     site: str
     nodes: tuple[NodeView, ...]
     partitions: tuple[PartitionView, ...]
+    config: int = 0
+    """The active version of the configuration; 0: none."""
 
     @property
     def degraded(self) -> list[PartitionView]:
@@ -111,6 +128,7 @@ def survey(connection: Connection) -> Survey:
         config.site.name,
         tuple(node_views(list(config.nodes), connection.nodes, said)),
         tuple(partition_view(t, connection.nodes, said) for t in connection.tables),
+        read(connection.coordinator).number,
     )
 
 
@@ -147,12 +165,13 @@ def _node_view(name: str, info: NodeInfo | None, said: Said) -> NodeView:
         return NodeView(name, DOWN, None, None, None, None, 0, 0, "not registered")
     roles = [copy["role"] for copy in said.get("copies", ())]
     leading = sum(_leads(role) for role in roles)
-    offline = said.get("offline")
+    offline, config = said.get("offline"), said.get("config", {})
     state = CLIENT if not info.hosts else SILENT if "error" in said else OFFLINE if offline else UP
     return NodeView(
         name, state, info.address or None, info.pid, info.version, said.get("session"),
         leading, len(roles) - leading, said.get("error") or offline,
-        {zone["zone"]: zone["state"] for zone in said.get("zones", ())},
+        {zone["zone"]: zone["state"] for zone in said.get("zones", ())}, config.get("version"), config.get("active"),
+        tuple(config.get("restart_for", ())),
     )  # fmt: skip
 
 

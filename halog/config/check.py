@@ -1,7 +1,7 @@
 """What a configuration must satisfy as a whole: names, numbers, and that its parts fit each other.
 
-Never repairs a value. The theory: each check yields (key, reason); the first one is the error, so that an operator
-fixes one named thing at a time.
+Never repairs a value. The theory: each check yields (key, reason); the first one is the error of whoever needs the
+configuration, `halog config check` shows all of them.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ def problem(source: str, key: str, reason: str) -> ConfigError:
 
 def first_problem(config: Config) -> ConfigError | None:
     """What is wrong first, or None."""
-    for key, reason in _problems(config):
+    for key, reason in all_problems(config):
         return problem(config.source, key, reason)
     return None
 
 
-def _problems(config: Config) -> Problems:
+def all_problems(config: Config) -> Problems:
     """Every (key, reason), the first one first."""
     yield from _types(config)
     yield from _names(config)

@@ -5,6 +5,7 @@ Knows no file and no TOML. `Config.validate` is the one gate; see `check`.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,8 @@ from halog.config.static import DYNAMIC, StaticPartition, partition_names
 from halog.config.write import toml_lines
 from halog.config.zones import expanded
 
+NO_TABLE: Final = types.MappingProxyType({"table": False})
+"""Of fields that are no part of the file."""
 DEFAULT_RING_SIZE: Final = 65_536
 """Shares differ by less than 1 % up to 655 partitions; see `mappers.consistent_hash`."""
 
@@ -88,7 +91,9 @@ class PolicyConfig:
     rebalance: str = "auto"  # P2: nodes that come get their share by themselves; "manual": only by `halog plan`
     before_images: bool = True  # merges and audits need the bytes a change replaced
     kind: str = DYNAMIC  # halog names and spreads the partitions; "static": the file does (P3)
-    static: Mapping[str, StaticPartition] = field(default_factory=dict)  # `[policies.NAME.partitions]`, see `static`
+    static: Mapping[str, StaticPartition] = field(  # `[policies.NAME.partitions]`, see `static`
+        default_factory=dict, metadata=NO_TABLE
+    )
 
     def __post_init__(self) -> None:
         if self.static:
@@ -152,7 +157,7 @@ class SnapshotConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """Everything a node or tool needs to know. `source` is the file it came from, for messages."""
+    """Everything a node or tool needs to know. `source` is where it came from, for messages."""
 
     cluster: ClusterConfig
     site: SiteConfig
@@ -164,7 +169,9 @@ class Config:
     timing: TimingConfig = TimingConfig()
     limits: LimitsConfig = LimitsConfig()
     snapshot: SnapshotConfig = SnapshotConfig()
-    source: str = field(default="configuration", compare=False)
+    source: str = field(default="configuration", compare=False, metadata=NO_TABLE)
+    written: frozenset[tuple[str, ...]] | None = field(default=None, compare=False, repr=False, metadata=NO_TABLE)
+    """The keys that stand in the file, as paths; None: built in Python, where each value is meant."""
 
     def validate(self) -> Config:
         """Cross-check everything; returns itself. ConfigError names file, key and reason."""

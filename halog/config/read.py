@@ -1,7 +1,8 @@
 """From a TOML file to a `Config`.
 
 Never guesses: an unknown key, a missing one and a value of another type are refused, each with file, key and reason.
-The theory: the dataclasses of `model` are the grammar; one small reader walks their annotations.
+The theory: the dataclasses of `model` are the grammar; one small reader walks their annotations, and notes what is
+wrong instead of stopping at it.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import json
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from halog.config.check import problem
+from halog.config.check import all_problems, problem
 from halog.config.model import Config
-from halog.config.static import WrongPartitionsError, taken_out
+from halog.config.static import taken_out
 from halog.errors import ConfigError
 
 
@@ -28,54 +29,86 @@ def load_config(source: str | Path | Config) -> Config:
     if isinstance(source, Config):
         return source.validate()
     path = Path(source)
+    return parse_config(read_toml(path), str(path), path.absolute().parent)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a file; ConfigError if it cannot be read as TOML."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}", file=str(path)) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text", file=str(path)) from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: is not TOML: {error}", file=str(path)) from error
-    return parse_config(table, str(path), path.absolute().parent)
 
 
 def parse_config(table: Mapping[str, Any], source: str, directory: Path) -> Config:
     """The configuration from parsed TOML; relative paths are taken from `directory`."""
-    try:
-        plain, static = taken_out(table)
-    except WrongPartitionsError as error:
-        raise problem(source, error.key, error.reason) from error
-    found = _Reader(source, directory).section(Config, plain, "")
+    found, problems = _read(table, source, directory)
+    if problems or found is None:
+        raise problem(source, *problems[0])
+    return found.validate()
+
+
+def problems_of(table: Mapping[str, Any], source: str) -> list[tuple[str, str]]:
+    """(key, reason) of everything that is wrong. What depends on a value that is missing, or of another type, is not
+    judged before that is put right."""
+    found, problems = _read(table, source, Path())
+    return problems if found is None else [*problems, *all_problems(found)]
+
+
+def _read(table: Mapping[str, Any], source: str, directory: Path) -> tuple[Config | None, list[tuple[str, str]]]:
+    plain, static, problems = taken_out(table)
+    reader = _Reader(directory, problems)
+    found = reader.section(Config, plain, "")
+    if found is _WRONG:
+        return None, reader.problems
     policies = {n: dataclasses.replace(p, static=static.get(n, {})) for n, p in found.policies.items()}
-    return dataclasses.replace(found, policies=types.MappingProxyType(policies), source=source).validate()
+    made = dataclasses.replace(
+        found, policies=types.MappingProxyType(policies), source=source, written=frozenset(_leaves(table))
+    )
+    return made, reader.problems
 
 
-S = TypeVar("S")
-_NOT_KEYS: Final = ("source", "static")
-"""Fields that stand under another key, or under none."""
+def _leaves(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, (*above, key))
+        else:
+            yield (*above, key)
+
+
 _KIND_NAMES: Final = {str: "a string", int: "a whole number", bool: "true or false", Path: "a path (a string)"}
+_WRONG: Final[Any] = object()
+"""In the place of what cannot be read."""
 
 
 @dataclass(frozen=True)
 class _Reader:
     """Builds the dataclasses from tables, by their annotations."""
 
-    source: str
     directory: Path
+    problems: list[tuple[str, str]] = field(default_factory=list)
 
-    def section(self, cls: type[S], table: Any, where: str) -> S:
+    def wrong(self, where: str, reason: str) -> Any:
+        self.problems.append((where, reason))
+        return _WRONG
+
+    def section(self, cls: type[Any], table: Any, where: str) -> Any:
         if not isinstance(table, Mapping):
-            raise problem(self.source, where, "must be a table")
+            return self.wrong(where, "must be a table")
         hints = typing.get_type_hints(cls)
-        fields = {f.name: f for f in dataclasses.fields(typing.cast(Any, cls)) if f.name not in _NOT_KEYS}
+        fields = {f.name: f for f in dataclasses.fields(cls) if f.metadata.get("table", True)}
         for key in table:
             if key not in fields:
-                raise problem(self.source, _join(where, key), _unknown(key, list(fields)))
-        for name, item in fields.items():
-            required = item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
-            if required and name not in table:
-                raise problem(self.source, _join(where, name), "is missing")
-        return cls(**{key: self.value(hints[key], value, _join(where, key)) for key, value in table.items()})
+                self.wrong(_join(where, key), _unknown(key, list(fields)))
+        missing = [n for n, f in fields.items() if _required(f) and n not in table]
+        for name in missing:
+            self.wrong(_join(where, name), "is missing")
+        values = {k: self.value(hints[k], v, _join(where, k)) for k, v in table.items() if k in fields}
+        return _WRONG if missing or _WRONG in values.values() else cls(**values)
 
     def value(self, hint: Any, value: Any, where: str) -> Any:
         origin, args = typing.get_origin(hint), typing.get_args(hint)
@@ -87,21 +120,26 @@ class _Reader:
             return self.strings(value, where)
         if origin is Mapping:
             if not isinstance(value, Mapping):
-                raise problem(self.source, where, "must be a table")
-            return types.MappingProxyType({k: self.value(args[1], v, _join(where, k)) for k, v in value.items()})
+                return self.wrong(where, "must be a table")
+            entries = {k: self.value(args[1], v, _join(where, k)) for k, v in value.items()}
+            return _WRONG if _WRONG in entries.values() else types.MappingProxyType(entries)
         return self.scalar(hint, value, where)
 
     def scalar(self, kind: type[Any], value: Any, where: str) -> Any:
         if type(value) is not (str if kind is Path else kind):
-            raise problem(self.source, where, f"must be {_KIND_NAMES[kind]}, is {json.dumps(value, default=str)[:80]}")
+            return self.wrong(where, f"must be {_KIND_NAMES[kind]}, is {json.dumps(value, default=str)[:80]}")
         if kind is Path and not value:
-            raise problem(self.source, where, "must not be empty")
+            return self.wrong(where, "must not be empty")
         return self.directory / Path(value).expanduser() if kind is Path else value
 
-    def strings(self, value: Any, where: str) -> tuple[str, ...]:
+    def strings(self, value: Any, where: str) -> Any:
         if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-            raise problem(self.source, where, "must be a list of strings")
+            return self.wrong(where, "must be a list of strings")
         return tuple(value)
+
+
+def _required(item: dataclasses.Field[Any]) -> bool:
+    return item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
 
 
 def _join(where: str, key: str) -> str:

@@ -79,21 +79,25 @@ def shapes(key: str, policy: PolicyConfig) -> list[Shape]:
 # --- from and to TOML ---
 
 
-def taken_out(table: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Mapping[str, StaticPartition]]]:
-    """The parsed file with a number in place of each table of partitions, and these, by policy.
-
-    WrongPartitionsError names the key; what else is wrong with the file is for others to find."""
-    policies = table.get("policies")
+def taken_out(
+    table: Mapping[str, Any],
+) -> tuple[Mapping[str, Any], dict[str, Mapping[str, StaticPartition]], list[tuple[str, str]]]:
+    """The parsed file with a number in place of each table of partitions, these by policy, and (key, reason) of what
+    is wrong with them."""
+    policies, problems = table.get("policies"), list[tuple[str, str]]()
     if not isinstance(policies, Mapping):
-        return table, {}
+        return table, {}, problems
     found, plain = {}, {}
     for name, policy in policies.items():
         given = policy.get("partitions") if isinstance(policy, Mapping) else None
         plain[name] = policy
         if isinstance(given, Mapping):
-            found[name] = _read(f"policies.{name}.partitions", given)
+            try:
+                found[name] = _read(f"policies.{name}.partitions", given)
+            except WrongPartitionsError as error:
+                problems.append((error.key, error.reason))
             plain[name] = {**policy, "partitions": len(given)}
-    return {**table, "policies": plain}, found
+    return {**table, "policies": plain}, found, problems
 
 
 def _read(where: str, given: Mapping[str, Any]) -> Mapping[str, StaticPartition]:

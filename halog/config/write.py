@@ -27,8 +27,8 @@ def toml_lines(config: Config) -> Iterator[str]:
         elif isinstance(value, Mapping):
             for name, entry in value.items():
                 values = as_toml(entry) if item.name == "policies" else vars(entry)
-                yield from _toml_table(f"{item.name}.{_toml_key(name)}", values)
-        elif item.name != "source":
+                yield from _toml_table(f"{item.name}.{toml_key(name)}", values)
+        elif item.metadata.get("table", True):
             yield from _toml_table(item.name, vars(value))
 
 
@@ -38,14 +38,15 @@ def _toml_table(name: str, values: Mapping[str, Any]) -> Iterator[str]:
     yield f"[{name}]"
     for key, value in values.items():
         if value is not None and key not in tables:
-            yield f"{_toml_key(key)} = {_toml_value(value)}"
+            yield f"{toml_key(key)} = {_toml_value(value)}"
     yield ""
     for key, table in tables.items():
         if any(value is not None for value in table.values()):
-            yield from _toml_table(f"{name}.{_toml_key(key)}", table)
+            yield from _toml_table(f"{name}.{toml_key(key)}", table)
 
 
-def _toml_key(key: str) -> str:
+def toml_key(key: str) -> str:
+    """A key as TOML writes it, quoted where it must be."""
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _json(key)
 
 

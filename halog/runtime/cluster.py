@@ -108,24 +108,29 @@ def create_topics(log: Log, coordinator: Coordinator, config: Config) -> None:
 
 
 def create_tables(
-    coordinator: Coordinator, config: Config, created: Callable[[str], None] = lambda name: None
+    coordinator: Coordinator,
+    config: Config,
+    created: Callable[[str], None] = lambda name: None,
+    *,
+    planned: bool = False,
 ) -> dict[str, tuple[int, PartitionTable]]:
     """Create what is missing, and tell `created`; the first node to come wins, the others read. ConfigError if the
-    cluster was set up differently (mapping, placement)."""
+    cluster was set up differently (mapping, placement). `planned`: numbers of copies that differ are for a plan, also
+    where a partition was never moved."""
     for name in config.policies:
         coordinator.create(f"policies/{name}", mapping(config, name))
         check_mapping(coordinator, config, name)
     tables, elsewhere = {}, dict.fromkeys(config.policies, 0)
-    for planned in planned_tables(config):
-        path = f"partitions/{planned.name}"
-        if coordinator.create(path, planned.to_bytes()):
-            created(planned.name)
+    for wanted in planned_tables(config):
+        path = f"partitions/{wanted.name}"
+        if coordinator.create(path, wanted.to_bytes()):
+            created(wanted.name)
         found = coordinator.get(path)
         if found is None:
             raise CoordinatorError(f"znode {path} vanished while the cluster was set up")
         table = PartitionTable.from_bytes(found.data)
-        _check(config, planned, table)
-        elsewhere[table.policy] += Target(table.configured, table.sync_replicas) != _target_of(planned)
+        _check(config, wanted, table, planned)
+        elsewhere[table.policy] += Target(table.configured, table.sync_replicas) != _target_of(wanted)
         tables[table.name] = (found.version, table)
     for name, count in elsewhere.items():
         if count:
@@ -197,7 +202,7 @@ def _shown(said: dict[str, Any], key: str) -> str:
     return msgspec.json.encode(said[key]).decode() if key in said else "absent"
 
 
-def _check(config: Config, planned: PartitionTable, table: PartitionTable) -> None:
+def _check(config: Config, wanted: PartitionTable, table: PartitionTable, planned: bool) -> None:
     """Where a partition is, and with how many nodes once it was moved (P12), the table says alone. ConfigError for
     anything else that differs, and for a host that this configuration does not have."""
     zone = config.policies[table.policy].zone
@@ -210,10 +215,10 @@ def _check(config: Config, planned: PartitionTable, table: PartitionTable) -> No
             nodes=away,
         )
     for field in ("topic", "index", "sync_replicas", "quorum", "count_never", "copies"):
-        want, have = _setting(planned, field), _setting(table, field)
+        want, have = _setting(wanted, field), _setting(table, field)
         # An operator may have changed these since; but whether there is a quorum stays as it was.
         may_move = field in ("sync_replicas", "copies") or (field == "quorum" and bool(want) == bool(have))
-        moved = table.config_version or config.policies[table.policy].static  # these wait for a plan
+        moved = table.config_version or planned or config.policies[table.policy].static  # these wait for a plan
         if want != have and not (moved and may_move):
             raise ConfigError(
                 f"{config.source}: partition {table.name} was created with {field} {have}, this configuration says "

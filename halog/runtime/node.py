@@ -29,6 +29,7 @@ from halog.runtime import cluster, frames
 from halog.runtime.asking import Asker
 from halog.runtime.ballots import Ballots
 from halog.runtime.commits import Commits
+from halog.runtime.configured import Activated, Configured, of_file
 from halog.runtime.copy import Copy
 from halog.runtime.history import History
 from halog.runtime.host import Host
@@ -82,6 +83,7 @@ class Runtime:
         execute: Execute,
         publish: Callable[[Log], None] = lambda log: None,
         witness: Witness | None = None,
+        activated: Activated | None = None,
     ) -> None:
         self.config, self.name, self.adapters = config, name, adapters
         self.pid = os.getpid()
@@ -93,6 +95,7 @@ class Runtime:
         self.host: Host | None = None
         journal = partial(adapters.log.journal, TopicPartition(cluster.events_topic(config.cluster.name), 0))
         self.telling = Telling(History(config.cluster.name, name, self.incarnation, journal))
+        self.configured = Configured(activated or of_file(config, name), self.telling.history, self._reconfigured)
         self.states: Mapping[str, object] = {}
         self.session_state = SessionState.CONNECTED
         self._places, self._execute, self._publish = places, execute, publish
@@ -201,7 +204,9 @@ class Runtime:
             host.placing.begin(list(tables.values()))
             self._asker.copies, self.states = host.copies, host.states
             self.zoning.tend(host, lambda: self.members.offline)
-            rebalancing = Rebalancing(c, a.coordinator, self.router, self.members, self.telling.history)
+            rebalancing = Rebalancing(
+                lambda: self.config, a.coordinator, self.router, self.members, self.telling.history
+            )
             if rebalancing.wanted:
                 host.keep_on("rebalancing", partial(rebalancing.turn, host.pause))
             self._commits.deliveries = self._reads.deliveries = self._ballots.deliveries = host.deliveries
@@ -209,13 +214,14 @@ class Runtime:
         for name in tables:
             a.coordinator.watch(f"partitions/{name}", self._table_changed)
         a.coordinator.watch_children("nodes", self._nodes_changed)
+        self.configured.watch(a.coordinator, hosts=host is not None)
 
     def _create_topics_and_tables(self) -> dict[str, tuple[int, PartitionTable]]:
         a, c = self.adapters, self.config
         cluster.create_topics(a.log, a.coordinator, c)
         self.telling.history.begin()
         self._publish(a.log)
-        return cluster.create_tables(a.coordinator, c, self.telling.created)
+        return cluster.create_tables(a.coordinator, c, self.telling.created, planned=self.configured.activated)
 
     def close(self, hand_over: bool = True) -> None:
         """Hand over what this node is active for, leave, and let go of everything."""
@@ -247,6 +253,13 @@ class Runtime:
             logger.debug("could not unregister; the session will end by itself")
 
     # --- the coordinator ---
+
+    def _reconfigured(self, config: Config) -> None:
+        """What of an activated version takes effect at once."""
+        self.config = self.operators.config = config
+        if self.host is not None:
+            self.service.known = config.nodes
+            self.zoning.configure(zones_of(config, self.name))
 
     def _session_changed(self, state: SessionState) -> None:
         lost_before = self.session_state is SessionState.LOST
@@ -343,6 +356,7 @@ class Runtime:
             "alive": sorted(m.node for m in self.members.alive),
             "offline": self.members.offline or None,
             "zones": self.zoning.view(),
+            "config": self.configured.view(),
             "events_dropped": self.telling.history.dropped,
             "copies": [view(c) for c in list(self.copies.values())],
         }

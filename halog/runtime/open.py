@@ -12,9 +12,10 @@ from halog.config.check import NAMED, is_name
 from halog.errors import ConfigError, StoreError
 from halog.ports import Log
 from halog.runtime import bindings, cluster, schemas
+from halog.runtime.configured import Activated, of_file
 from halog.runtime.mapping import Places
 from halog.runtime.node import Adapters, Runtime
-from halog.runtime.wiring import adapters_for, drop_store, import_modules
+from halog.runtime.wiring import active_version, adapters_for, drop_store, import_modules
 from halog.runtime.witness import Witness
 from halog.schema import Definition
 from halog.schema.registry import DEFAULT, Registry
@@ -33,38 +34,44 @@ def node(
     name: str | None = None,
     *,
     registry: Registry = DEFAULT,
-    adapters: Callable[[Config, str], Adapters] = adapters_for,
+    adapters: Callable[[Config, str], Adapters] | None = None,
+    activated: Callable[[Config, str], Activated] | None = None,
     witness: Witness | None = None,
 ) -> Node:
     """Join the cluster as node `name` (default: `client-<pid>`, a node in no zone that hosts nothing). `witness`: who
-    tells the others of this process's end; `halog node start` brings one where a policy has leases.
+    tells the others of this process's end; `halog node start` brings one where a policy has leases. `activated`: who
+    knows the active version of the configuration; without it, where `adapters` are given, the file is all there is.
 
     ConfigError, UnreachableError, DuplicateNodeError, SchemaChangedError, StoreError: nothing is left running.
     """
-    settings = load_config(config)
-    import_modules(settings)
+    own = load_config(config)
+    import_modules(own)
     name = name or f"client-{os.getpid()}"
     if not is_name(name):
         raise ConfigError(f"a node's name must be {NAMED}, not {name[:110]!a}", name=ascii(name[:110]))
+    known = (activated or (of_file if adapters else active_version))(own, name)
+    make = adapters or adapters_for
     try:
-        return _joined(settings, name, registry, adapters, witness)
+        return _joined(known, name, registry, make, witness)
     except StoreError as e:
         if not e.evidence.get("rebuild"):
             raise
         why = e.message
     # Damage that only reading shows; the log has it all. Not in the except clause: the error's frames hold iterators,
     # and RocksDB lets go of its files with the last of them.
-    drop_store(settings, name, why)
-    return _joined(settings, name, registry, adapters, witness)
+    drop_store(known.config, name, why)
+    return _joined(known, name, registry, make, witness)
 
 
 def _joined(
-    settings: Config,
+    known: Activated,
     name: str,
     registry: Registry,
     adapters: Callable[[Config, str], Adapters],
     witness: Witness | None,
 ) -> Node:
+    settings = known.config
+
     def execute(partition: str, invocation: Invocation) -> Invoked:
         return opened.executor(partition, invocation)
 
@@ -85,7 +92,7 @@ def _joined(
     places = Places(settings, definition_of)
     outside = adapters(settings, name)
     try:
-        runtime = Runtime(settings, name, outside, places, execute, publish, witness)
+        runtime = Runtime(settings, name, outside, places, execute, publish, witness, known)
     except BaseException:
         outside.close()
         raise

@@ -19,7 +19,7 @@ class Operators:
     """Part of a running node."""
 
     def __init__(self, asker: Asker, config: Config, coordinator: Coordinator) -> None:
-        self._asker, self._config, self._coordinator = asker, config, coordinator
+        self._asker, self.config, self._coordinator = asker, config, coordinator
 
     def outcome(self, partition: str, tx: bytes, attempt: int) -> str:
         """What became of a transaction attempted under epoch number `attempt`: "happened", "did not happen",
@@ -63,6 +63,6 @@ class Operators:
         self._asker.check_open()
         router = self._asker.router
         up = [info.name for info in router.nodes.values() if info.hosts]
-        wished, target = migrate(self._coordinator, self._config, up, partition, nodes, sync_replicas, replace=replace)
+        wished, target = migrate(self._coordinator, self.config, up, partition, nodes, sync_replicas, replace=replace)
         if wait_s > 0:
             wait_until_there(router, wished, target, wait_s)

@@ -46,10 +46,16 @@ class Rebalancing:
     """Of one hosting node."""
 
     def __init__(
-        self, config: Config, coordinator: Coordinator, router: Router, members: Membership, history: History
+        self,
+        configured: Callable[[], Config],
+        coordinator: Coordinator,
+        router: Router,
+        members: Membership,
+        history: History,
     ) -> None:
-        self._config, self._coordinator, self._router = config, coordinator, router
+        self._configured, self._coordinator, self._router = configured, coordinator, router
         self._members, self._history = members, history
+        config = configured()
         settle_ms, replace_ms = config.timing.join_settle_ms, config.timing.replace_after_ms
         self._turnovers = {
             name: Turnover(settle_ms, replace_ms)
@@ -92,7 +98,8 @@ class Rebalancing:
             logger.warning("%s: %s", what, why)
 
     def _zone(self, policy: str) -> tuple[str, ...]:
-        return self._config.nodes_of(self._config.policies[policy].zone)
+        config = self._configured()
+        return config.nodes_of(config.policies[policy].zone)
 
     # --- planning ---
 
@@ -117,7 +124,7 @@ class Rebalancing:
         """RefusedError while another plan is half done: it is looked at again."""
         tables = [table for _, table in self._router.tables.values()]
         running = {n.name for n in self._router.nodes.values() if n.hosts}
-        made = plans.make(self._config, tables, up, running, [policy], replaced=replaced)
+        made = plans.make(self._configured(), tables, up, running, [policy], replaced=replaced)
         enough = tuple(
             m for m in made.moves if len(m.target.nodes) >= len(m.given_up.nodes if m.given_up else m.before)
         )
@@ -138,7 +145,7 @@ class Rebalancing:
         if plans.WAITING not in states.values():
             self._refused.clear()  # perhaps not any more
             return
-        refused = plans.begin_some(self._coordinator, self._config, self._router, plan, states, AT_ONCE)
+        refused = plans.begin_some(self._coordinator, self._configured(), self._router, plan, states, AT_ONCE)
         self._refused.setdefault(plan.id, {}).update(refused)
         for partition, why in refused.items():
             self._say(f"plan {plan.id}: partition {partition} does not move", why)

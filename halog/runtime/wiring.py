@@ -8,6 +8,7 @@ from pathlib import Path
 from halog.config import Config
 from halog.errors import ConfigError, StoreError
 from halog.ports import Store
+from halog.runtime.configured import Activated, for_node
 from halog.runtime.mapping import import_module
 from halog.runtime.node import Adapters
 
@@ -45,6 +46,19 @@ def adapters_for(config: Config, name: str) -> Adapters:
         if store is not None:
             store.close()
         raise
+
+
+def active_version(own: Config, name: str) -> Activated:
+    """What node `name` is to run with, by a short session of its own: what the adapters are built of is among it."""
+    from halog.adapters.zk_coordinator import ZkCoordinator
+
+    _, zookeeper = addresses(own)
+    coordinator = ZkCoordinator(zookeeper, own.cluster.name, session_timeout_ms=own.timing.session_timeout_ms)
+    try:
+        coordinator.connect(lambda state: None)
+        return for_node(own, coordinator, name)
+    finally:
+        coordinator.close()
 
 
 def open_store(directory: Path) -> Store:

@@ -80,6 +80,10 @@ class Zoning:
         """Copies that others are to take the place of."""
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
+        self._work: tuple[Host, Callable[[], str]] | None = None
+        self._coordinator: Coordinator | None = None
+        self._changed: Callable[[], None] = lambda: None
+        self._watched: set[str] = set()
 
     @property
     def guarded(self) -> bool:
@@ -118,14 +122,30 @@ class Zoning:
 
     def watch(self, coordinator: Coordinator, changed: Callable[[], None]) -> None:
         """Know how the switches stand now, and call `changed` when one moves."""
-        for name, s in self._standings.items():
+        self._coordinator, self._changed = coordinator, changed
+        for s in self._standings.values():
             if s.zone.guarded:
-                s.switch = read_switch(coordinator, name)
+                s.switch = read_switch(coordinator, s.zone.name)
                 s.state = first_state(s.zone, off=s.switch.off)
-                coordinator.watch(path_of(name), lambda _, found, name=name: self._moved(name, found, changed))  # type: ignore[misc]
+                self._watch_switch(coordinator, s.zone.name)
 
-    def _moved(self, name: str, found: Versioned | None, changed: Callable[[], None]) -> None:
-        s = self._standings[name]
+    def _watch_switch(self, coordinator: Coordinator, name: str) -> None:
+        if name not in self._watched:
+            self._watched.add(name)
+            coordinator.watch(path_of(name), lambda _, found: self._moved(name, found))
+
+    def _learn_switch(self, coordinator: Coordinator, s: _Standing) -> None:
+        """Of a zone that this node is in, or that has a quorum, only now."""
+        try:
+            s.switch = read_switch(coordinator, s.zone.name)
+        except HalogError as e:
+            logger.warning("zone %s: whether its quorum is switched off is not known yet: %s", s.zone.name, e)
+        self._watch_switch(coordinator, s.zone.name)
+
+    def _moved(self, name: str, found: Versioned | None) -> None:
+        s = self._standings.get(name)
+        if s is None:  # a version activated since has the node in this zone no more
+            return
         was = s.switch.off
         try:
             s.switch = ZoneSwitch() if found is None else ZoneSwitch.from_bytes(name, found.data)
@@ -136,15 +156,36 @@ class Zoning:
         if first == self._me and was != s.switch.off:  # one tells
             now = "off" if s.switch.off else "on"
             self._history.tell(ZONE_SWITCHED, s.switch.reason or "asked for", more={"zone": name, "now": now})
-        changed()
+        self._changed()
+
+    # --- another configuration ---
+
+    def configure(self, zones: list[Zone]) -> None:
+        """An activated version has these zones for this node: from now on they count. How it stands in a zone that it
+        was in already goes on from there."""
+        standings = {}
+        for zone in zones:
+            known = self._standings.get(zone.name)
+            s = standings[zone.name] = known or _Standing(zone)
+            s.zone = zone
+            if known is None:
+                s.state = State.ACTIVE  # it serves; the count that follows says whether it may
+            if self._coordinator is not None and zone.guarded and (known is None or zone.name not in self._watched):
+                self._learn_switch(self._coordinator, s)
+        self._standings = standings
+        self._restore_if_guarded()
+        self._changed()
 
     # --- coming back ---
 
     def tend(self, host: Host, offline: Callable[[], str]) -> None:
         """Restore copies whenever this node is online, on a thread of its own: the log may be away."""
-        if self.guarded:
-            work = (host, offline)
-            self._thread = threading.Thread(target=self._tend, args=work, name="halog-zones", daemon=True)
+        self._work = host, offline
+        self._restore_if_guarded()
+
+    def _restore_if_guarded(self) -> None:
+        if self.guarded and self._work is not None and self._thread is None:
+            self._thread = threading.Thread(target=self._tend, args=self._work, name="halog-zones", daemon=True)
             self._thread.start()
 
     def _tend(self, host: Host, offline: Callable[[], str]) -> None:

@@ -26,6 +26,7 @@ from halog.adapters.memory import (
 from halog.cli import main as frame
 from halog.config import Config, load_config
 from halog.core.table import PartitionTable
+from halog.runtime.configured import Activated, for_node
 from halog.runtime.node import Adapters
 from halog.runtime.open import Node, node
 from halog.schema import Decimals, Ref, Registry, managed
@@ -109,10 +110,10 @@ class Cluster:
 
     Aircraft, Seaplane, Flight, Kind = Aircraft, Seaplane, Flight, Kind
 
-    def __init__(self, directory: Path, toml: str = TOML) -> None:
+    def __init__(self, directory: Path, toml: str | None = None) -> None:
         self.directory = directory
         self.path = directory / "halog.toml"
-        self.path.write_text(toml)
+        self.path.write_text(toml or TOML)  # as a test may have replaced it
         self.broker, self.tree = MemoryBroker(), MemoryTree()
         self.nodes: dict[str, Node] = {}
 
@@ -121,8 +122,18 @@ class Cluster:
         return Adapters(MemoryLog(self.broker), MemoryCoordinator(self.tree), MemoryChannel(), store)
 
     def start(self, name: str, registry: Registry = FLEET) -> Node:
-        self.nodes[name] = running = node(load_config(self.path), name, registry=registry, adapters=self.adapters)
+        self.nodes[name] = running = node(
+            load_config(self.path), name, registry=registry, adapters=self.adapters, activated=self.activated
+        )
         return running
+
+    def activated(self, own: Config, name: str) -> Activated:
+        coordinator = MemoryCoordinator(self.tree)
+        coordinator.connect(lambda state: None)
+        try:
+            return for_node(own, coordinator, name)
+        finally:
+            coordinator.close()
 
     def stop(self, name: str) -> None:
         self.nodes.pop(name).close()

@@ -1,0 +1,269 @@
+"""`halog config check|diff|activate|show|history`: the configuration as a file, and the version the cluster goes by."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from halog.cli.options import config_option, timeout_option
+from halog.cli.output import emit, emit_json, format_option
+from halog.cli.talk import say
+
+if TYPE_CHECKING:
+    from halog.cli.connection import Connection
+    from halog.config import Config
+    from halog.runtime.versions import Standing, Version
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+CONFIG_EXIT = 2
+
+
+def file_argument(command: F) -> F:
+    """`[FILE]`: the configuration in question, where it is not the one that says how to reach the cluster."""
+    return click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")(command)
+
+
+@click.group()
+def config() -> None:
+    """The cluster's configuration: check a file, compare it, activate it; see what is active.
+
+    Without FILE the file is that of --config, which also says how to reach the cluster.
+
+    \b
+    Examples:
+      halog config check
+      halog config diff
+      halog config activate --comment "votes for the new rack"
+      halog config history
+    """
+
+
+@config.command()
+@file_argument
+@config_option
+@format_option
+def check(file: Path | None, config_path: Path, format_: str) -> None:
+    """Validate a file as a whole and say everything that is wrong with it. Asks no server.
+
+    Exit code 2 if something is.
+
+    \b
+    Examples:
+      halog config check
+      halog config check new.toml --format json
+    """
+    from halog.config.read import problems_of, read_toml
+
+    path = file or config_path
+    problems = problems_of(read_toml(path), str(path))
+    if format_ == "json":
+        found = [{"key": key, "reason": reason} for key, reason in problems]
+        emit_json({"file": str(path), "ok": not problems, "problems": found})
+    else:
+        for key, reason in problems:
+            click.echo(f"{path}: {key}: {reason}")
+        if not problems:
+            click.echo(f"{path}: ok")
+    if problems:
+        raise click.exceptions.Exit(CONFIG_EXIT)
+
+
+@config.command()
+@file_argument
+@click.option("--version", "number", type=click.IntRange(min=1), help="Compare with this version, not the active one.")
+@click.option("--with", "with_", type=click.IntRange(min=1), help="Compare this version, not a file.")
+@config_option
+@format_option
+@timeout_option
+def diff(
+    file: Path | None, number: int | None, with_: int | None, config_path: Path, format_: str, timeout_s: float
+) -> None:
+    """Show which keys a file changes, and when each change would take effect, or why it is refused.
+
+    Changes nothing.
+
+    \b
+    Examples:
+      halog config diff
+      halog config diff new.toml
+      halog config diff --version 2 --with 3
+    """
+    from halog.cli.config_views import compare, show
+    from halog.runtime import versions
+
+    with _reached(config_path, file, timeout_s) as connection:
+        c = connection.coordinator
+        left = versions.read(c).version if number is None else versions.find(c, number)
+        if with_ is None:
+            path = file or config_path
+            right, name = _as_written(path), str(path)
+        else:
+            right, name = versions.find(c, with_).parsed(), f"version {with_}"
+        compared = compare(connection, left, right, name)
+    if format_ == "json":
+        emit_json(compared.document)
+    else:
+        show(compared)
+
+
+@config.command()
+@file_argument
+@click.option("--comment", default="", help="Why; stands in the history.")
+@click.option("--on", "on", type=click.IntRange(min=0), help="Only if this version is active (0: none); else exit 5.")
+@click.option("--dry-run", is_flag=True, help="Show what would become of each key; activate nothing.")
+@config_option
+@format_option
+@timeout_option
+def activate(
+    file: Path | None,
+    comment: str,
+    on: int | None,
+    dry_run: bool,
+    config_path: Path,
+    format_: str,
+    timeout_s: float,
+) -> None:
+    """Make a file the configuration that the cluster goes by: as a new version, whole or not at all.
+
+    Refused with exit code 5, and nothing changed, where a running cluster cannot have it: each such key is named with
+    the reason. Nodes take up at once what needs no restart; `halog node list` shows who must be restarted for the rest.
+    Nobody moves a copy; that is `halog plan`.
+
+    \b
+    Examples:
+      halog config activate --dry-run
+      halog config activate --comment "votes for the new rack"
+      halog config activate new.toml --on 3
+    """
+    from halog.cli.config_views import compare, show
+    from halog.errors import RefusedError
+    from halog.runtime import versions
+
+    path = file or config_path
+    new = _as_written(path)
+    with _reached(config_path, file, timeout_s) as connection:
+        standing = versions.read(connection.coordinator)
+        if on not in (None, standing.number):
+            raise RefusedError(f"version {standing.number} is active, not {on}: look at `halog config diff` again")
+        compared = compare(connection, standing.version, new, str(path))
+        made = None
+        if not (dry_run or compared.refused or compared.same):
+            made = _activate(connection, standing, path, new, comment)
+    if format_ == "json":
+        emit_json({**compared.document, "activated": None if made is None else made.number})
+    elif compared.same:
+        click.echo(f"version {standing.number} is this configuration already; nothing was changed")
+    else:
+        show(compared)
+    if compared.refused and not compared.same:
+        raise RefusedError(f"nothing was activated: {path} changes {compared.refused}")
+    if made is not None:
+        say(f"version {made.number} is active; `halog node list` shows who must be restarted for it")
+
+
+@config.command("show")
+@click.option("--version", "number", type=click.IntRange(min=1), help="This version, not the active one.")
+@config_option
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["toml", "json"]),
+    default="toml",
+    show_default=True,
+    help="As a file that can be activated again, or one JSON document.",
+)
+@timeout_option
+def show_(number: int | None, config_path: Path, format_: str, timeout_s: float) -> None:
+    """Show the active version, or an older one, with every key. Exit code 1 if nothing was ever activated.
+
+    \b
+    Examples:
+      halog config show
+      halog config show --version 2
+      halog config show --format json
+    """
+    import msgspec
+
+    from halog.cli.config_views import when
+    from halog.errors import HalogError
+    from halog.runtime import versions
+
+    with _reached(config_path, None, timeout_s) as connection:
+        c = connection.coordinator
+        version = versions.read(c).version if number is None else versions.find(c, number)
+    if version is None:
+        raise HalogError("nothing was ever activated: every process goes by its own file")
+    if format_ == "json":
+        emit_json(msgspec.to_builtins(version))
+        return
+    click.echo(f"# version {version.number}, {when(version)} by {version.by} from {version.file}")
+    if version.comment:
+        click.echo(f"# {version.comment}")
+    click.echo(version.parsed().to_toml())
+
+
+@config.command()
+@config_option
+@format_option
+@timeout_option
+def history(config_path: Path, format_: str, timeout_s: float) -> None:
+    """List the versions that are kept, the active one first: when, by whom, from what file, why.
+
+    \b
+    Examples:
+      halog config history
+      halog config history --format json
+    """
+    import msgspec
+
+    from halog.cli.config_views import DIGITS, when
+    from halog.runtime import versions
+
+    with _reached(config_path, None, timeout_s) as connection:
+        found = versions.history(connection.coordinator)
+    rows = [(v.number, when(v), v.by, v.digest[:DIGITS], v.file, v.comment) for v in found]
+    document = [{k: x for k, x in msgspec.to_builtins(v).items() if k != "config"} for v in found]
+    emit(format_, document, ["version", "activated", "by", "digest", "file", "comment"], rows)
+
+
+def _as_written(path: Path) -> Config:
+    """Relative paths as they stand in the file: they are of each node's own directory."""
+    from halog.config.read import parse_config, read_toml
+
+    return parse_config(read_toml(path), str(path), Path())
+
+
+def _reached(config_path: Path, file: Path | None, timeout_s: float) -> Any:
+    """A connection by --config, or by FILE where that is the only file there is."""
+    from halog.cli.connection import connect
+
+    path = file if file is not None and not config_path.exists() else config_path
+    return connect(path, timeout_s, as_in_file=True)
+
+
+def _activate(connection: Connection, standing: Standing, path: Path, new: Config, comment: str) -> Version:
+    from halog.cli.config_views import tell
+    from halog.runtime.versions import Draft, activate as activate_version
+
+    why = " ".join(comment.split())  # one line of a table
+    draft = Draft(time.time_ns() // 1_000_000, _who(), str(path.absolute()), why, new)
+    made = activate_version(connection.coordinator, standing, draft)
+    if connection.tables and not tell(connection, made):
+        say("the event history does not answer: this activation is only in `halog config history`")
+    return made
+
+
+def _who() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"

@@ -1,0 +1,107 @@
+"""What `halog config` shows: two configurations key by key, and the event of an activation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from halog.cli.output import emit_table
+from halog.cli.talk import say
+from halog.config import Config
+from halog.config.changes import REFUSED, Change
+from halog.errors import HalogError
+from halog.events import ACTIVATED, At, event
+from halog.ports import TopicPartition
+from halog.runtime import cluster
+from halog.runtime.refusals import Facts, facts, judged
+from halog.runtime.versions import Version, digest
+
+if TYPE_CHECKING:
+    from halog.cli.connection import Connection
+
+DIGITS = 12
+"""Of a digest: enough to tell a few hundred versions apart."""
+
+
+class Compared(NamedTuple):
+    """Two configurations. `left` is None where nothing was ever activated."""
+
+    left: Version | None
+    right: str
+    same: bool
+    changes: list[Change]
+
+    @property
+    def refused(self) -> str:
+        """The keys that cannot be, each with the reason; "": none."""
+        return "; ".join(f"{c.text}: {c.why}" for c in self.changes if c.effect == REFUSED)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """For programs."""
+        changes = [{"key": c.text, "was": c.was, "now": c.now, "effect": c.effect, "why": c.why} for c in self.changes]
+        return {"version": None if self.left is None else self.left.number, "with": self.right, "changes": changes}
+
+
+def compare(connection: Connection, left: Version | None, right: Config, name: str) -> Compared:
+    """What differs, and what would become of it on the cluster as it is now."""
+    same = left is not None and left.digest == digest(right)
+    changes = judged(None if left is None else left.parsed(), right, known(connection))
+    return Compared(left, name, same, changes)
+
+
+def known(connection: Connection) -> Facts:
+    """Of a cluster that does not exist yet there are none."""
+    types = [d.name for d in connection.definitions.all()] if connection.tables else []
+    nodes = connection.nodes.values()
+    return facts(connection.coordinator, connection.config.cluster.name, connection.tables, nodes, types)
+
+
+def show(compared: Compared) -> None:
+    """As a table of keys."""
+    if compared.left is None:
+        say(
+            "nothing was ever activated: nodes go by their files, and `halog node list` will show who must be restarted"
+        )
+    elif not compared.changes:
+        say(f"{compared.right} and version {compared.left.number} say the same")
+    if compared.changes:
+        left = "active" if compared.left is None else f"version {compared.left.number}"
+        rows = [(c.text, _text(c.was), _text(c.now), c.effect, c.why) for c in compared.changes]
+        emit_table(["key", left, compared.right, "takes effect", ""], rows)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    return "(a table)" if isinstance(value, Mapping) else json.dumps(value, ensure_ascii=False)
+
+
+def when(version: Version) -> str:
+    """UTC, to the second."""
+    return datetime.fromtimestamp(version.made_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def tell(connection: Connection, version: Version) -> bool:
+    """Into the event history, which nobody else would do where no node runs; False if it does not take it."""
+    why = f"by {version.by} from {version.file}" + (f": {version.comment}" if version.comment else "")
+    more = {"version": version.number, "by": version.by, "file": version.file, "digest": version.digest}
+    told = event(
+        ACTIVATED,
+        At(connection.config.cluster.name, connection.name),
+        name=f"{connection.name}/{version.made_ms}/1",
+        time_ms=version.made_ms,
+        node=version.by,
+        cause=why,
+        more={**more, "comment": version.comment},
+    )
+    events = TopicPartition(cluster.events_topic(connection.config.cluster.name), 0)
+    try:
+        with closing(connection.adapters.log.journal(events)) as journal:
+            noted = journal.note([told.to_bytes()])
+    except HalogError:
+        return False
+    return not noted.left and not noted.refused

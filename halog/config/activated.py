@@ -1,0 +1,87 @@
+"""How an activated version and a process's own file become the configuration it runs with (P11). Pure.
+
+Never mixes two values of one key: each key is the version's or the own file's, as `changes.RULES` says. The theory:
+what nodes must agree on comes from the one place where they all look, what only a machine can know from its own file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from halog.config.changes import (
+    AT_ONCE,
+    BY_PLAN,
+    NAMED,
+    OWN_FILE,
+    RULES,
+    Change,
+    KeyPath,
+    differences,
+)
+from halog.config.model import Config, NodeConfig, PolicyConfig
+
+
+def merged(own: Config, active: Config) -> Config:
+    """What a process with the file `own` runs with while `active` is the active version. ConfigError if the two do not
+    fit each other."""
+    base = Path(own.source).absolute().parent
+    site = dataclasses.replace(
+        own.site,
+        name=active.site.name,
+        replication_factor=active.site.replication_factor,
+        min_insync_replicas=active.site.min_insync_replicas,
+    )
+    nodes = {name: _node(base, own.nodes.get(name), node) for name, node in active.nodes.items()}
+    made = dataclasses.replace(
+        active, cluster=own.cluster, site=site, application=own.application, nodes=nodes,
+        source=f"{own.source} under {active.source}", written=None,
+    )  # fmt: skip
+    return made.validate()
+
+
+def _node(base: Path, own: NodeConfig | None, active: NodeConfig) -> NodeConfig:
+    """The own file's place on disk and network; where it does not name the node, those activated."""
+    if own is None:
+        return dataclasses.replace(active, data_dir=base / active.data_dir)
+    return dataclasses.replace(active, data_dir=own.data_dir, address=own.address)
+
+
+def disagreements(own: Config, active: Config, node: str) -> list[Change]:
+    """Where the file says something else than the active version about what is not its own to say. Keys that do not
+    stand in the file say nothing; nor does a table of names that is not there, or that only names `node` itself."""
+    written = own.written
+    if written is None:
+        return [c for c in differences(own, active) if c.effect != OWN_FILE]
+    listed = {key[0] for key in written if key[:2] != ("nodes", node)}
+    said = [c for c in differences(own, active) if c.key in written or (c.key[0] in listed and _is_entry(c.key))]
+    return [c for c in said if c.effect != OWN_FILE]
+
+
+def _is_entry(key: KeyPath) -> bool:
+    return len(key) == 2 and key[0] in NAMED
+
+
+_LIVE = {"static"} | {
+    f.name
+    for f in dataclasses.fields(PolicyConfig)
+    if f.metadata.get("table", True) and RULES[f"policies.*.{f.name}"].effect in (AT_ONCE, BY_PLAN)
+}
+
+
+def live(running: Config, new: Config) -> Config:
+    """What a process that runs with `running` can go over to without a restart, where `new` is what it would start
+    with."""
+    policies = {name: _policy(policy, new.policies.get(name)) for name, policy in running.policies.items()}
+    return dataclasses.replace(running, zones=new.zones, nodes=new.nodes, policies=policies, source=new.source)
+
+
+def _policy(running: PolicyConfig, new: PolicyConfig | None) -> PolicyConfig:
+    if new is None:
+        return running
+    return dataclasses.replace(running, **{name: getattr(new, name) for name in _LIVE})
+
+
+def waiting(running: Config, new: Config) -> list[KeyPath]:
+    """The keys of `new` that take a restart of the process that runs with `running`."""
+    return [c.key for c in differences(live(running, new), new) if c.effect != OWN_FILE]

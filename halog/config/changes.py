@@ -1,0 +1,166 @@
+"""What a change of each key means for a running cluster, and the keys two configurations differ in. Pure.
+
+Never judges by itself whether a change is possible now: that takes the cluster (`halog.runtime.refusals`). The theory:
+`RULES` has a line for every key there is, found out from the code that reads it, so that a difference is never shown
+without what becomes of it; a test compares it with the dataclasses of `model`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from halog.config.model import Config, PolicyConfig
+from halog.config.static import as_toml
+from halog.config.write import toml_key
+
+KeyPath = tuple[str, ...]
+
+AT_ONCE: Final = "at once"
+RESTART: Final = "at each node's restart"
+BY_PLAN: Final = "by halog plan"
+OWN_FILE: Final = "own file"
+REFUSED: Final = "refused"
+
+NAMED: Final = ("zones", "policies", "nodes", "bindings")
+"""Tables whose keys are names."""
+
+
+class Rule(NamedTuple):
+    """When a change of a key takes effect, if it is not refused, and what is to be known about it."""
+
+    effect: str
+    why: str
+
+
+_MADE: Final = Rule(RESTART, "fixed once the policy has partitions")
+_LOCAL: Final = "each machine reaches the site in its own way"
+_NODE: Final = "it is that node's machine which knows"
+_NEW: Final = Rule(RESTART, "of every process that uses it")
+
+RULES: Final[Mapping[str, Rule]] = {
+    "cluster.name": Rule(REFUSED, "it is the name in front of every topic and znode: another name is another cluster"),
+    "site.name": Rule(RESTART, "fixed once a partition had an active node: it stands in every epoch"),
+    "site.bootstrap": Rule(OWN_FILE, _LOCAL),
+    "site.zookeeper": Rule(OWN_FILE, _LOCAL),
+    "site.embedded": Rule(OWN_FILE, _LOCAL),
+    "site.replication_factor": Rule(RESTART, "may only be lowered: halog changes no topic that exists"),
+    "site.min_insync_replicas": Rule(RESTART, "may only be lowered: halog changes no topic that exists"),
+    "application.modules": Rule(OWN_FILE, "no process imports what somebody else wrote into ZooKeeper"),
+    "zones.*": Rule(AT_ONCE, ""),
+    "zones.*.nodes": Rule(AT_ONCE, "copies stay where they are; `halog plan create` spreads them anew"),
+    "zones.*.quorum.minimum_votes": Rule(AT_ONCE, ""),
+    "zones.*.quorum.percentage": Rule(AT_ONCE, ""),
+    "zones.*.quorum.minimum_active_remote_nodes": Rule(AT_ONCE, ""),
+    "policies.*": Rule(RESTART, "the first node that starts with it creates its partitions"),
+    "policies.*.zone": Rule(AT_ONCE, "copies stay where they are; `halog plan create` spreads them anew"),
+    "policies.*.kind": _MADE,
+    "policies.*.partitions": _MADE,
+    "policies.*.partitions.*": Rule(BY_PLAN, "`halog plan create --policy` it and `apply` bring the partition there"),
+    "policies.*.rebalance": _NEW,
+    "policies.*.sync_replicas": Rule(BY_PLAN, "`halog plan create` and `apply` bring partitions there"),
+    "policies.*.async_replicas": Rule(BY_PLAN, "`halog plan create` and `apply` bring partitions there"),
+    "policies.*.local_sync": _MADE,
+    "policies.*.remote_sync": _MADE,
+    "policies.*.quorum": _MADE,
+    "policies.*.below_quorum": Rule(AT_ONCE, ""),
+    "policies.*.count_never": _MADE,
+    "policies.*.lease_ttl_ms": _MADE,
+    "policies.*.mapper": _MADE,
+    "policies.*.ring_size": _MADE,
+    "policies.*.before_images": Rule(RESTART, "each node writes them while it is active"),
+    "bindings.*": Rule(RESTART, "of every process that uses the type"),
+    "nodes.*": Rule(AT_ONCE, ""),
+    "nodes.*.data_dir": Rule(OWN_FILE, _NODE),
+    "nodes.*.address": Rule(OWN_FILE, _NODE),
+    "nodes.*.votes": Rule(AT_ONCE, ""),
+    "nodes.*.failure_domain": Rule(AT_ONCE, "`halog plan create` goes by it"),
+    "timing.keep_alive_ms": _NEW,
+    "timing.non_response_timeout_ms": _NEW,
+    "timing.session_timeout_ms": _NEW,
+    "timing.append_deadline_ms": _NEW,
+    "timing.call_deadline_ms": _NEW,
+    "timing.attempt_timeout_ms": _NEW,
+    "timing.doubt_timeout_ms": _NEW,
+    "timing.store_flush_ms": _NEW,
+    "timing.min_stay_ms": _NEW,
+    "timing.join_settle_ms": _NEW,
+    "timing.replace_after_ms": _NEW,
+    "timing.close_deadline_ms": _NEW,
+    "limits.max_record_bytes": _NEW,
+    "limits.max_in_flight": _NEW,
+    "limits.max_in_flight_bytes": _NEW,
+    "limits.max_outcomes": _NEW,
+    "limits.store_flush_changes": _NEW,
+    "limits.max_frame_bytes": _NEW,
+    "snapshot.every_records": _NEW,
+    "snapshot.every_ms": _NEW,
+    "snapshot.keep_records": _NEW,
+}
+"""By pattern: `*` stands for a name. A pattern that ends in it is a whole entry that appears or goes."""
+
+
+class Change(NamedTuple):
+    """A key in which two configurations differ. None: it is not there."""
+
+    key: KeyPath
+    was: Any
+    now: Any
+    effect: str
+    why: str
+
+    @property
+    def text(self) -> str:
+        """The key as TOML would name it."""
+        return key_text(self.key)
+
+
+def key_text(key: KeyPath) -> str:
+    """`policies.fleet.partitions`; names that TOML would quote are quoted."""
+    return ".".join(toml_key(part) for part in key)
+
+
+def pattern(key: KeyPath) -> str:
+    """The key's place in `RULES`."""
+    names = (1, 3) if key[2:3] == ("partitions",) else (1,)
+    return ".".join("*" if i in names and key[0] in NAMED else part for i, part in enumerate(key))
+
+
+def tree(config: Config) -> dict[str, Any]:
+    """All tables as plain values, as JSON and TOML know them: without absent keys."""
+    found = {
+        f.name: _plain(getattr(config, f.name)) for f in dataclasses.fields(config) if f.metadata.get("table", True)
+    }
+    return {name: table for name, table in found.items() if table or name not in NAMED}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, PolicyConfig):
+        value = as_toml(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        plain = {key: _plain(item) for key, item in value.items() if item is not None}
+        return {key: item for key, item in plain.items() if item != {}}
+    if isinstance(value, tuple):
+        return list(value)
+    return str(value) if isinstance(value, Path) else value
+
+
+def differences(old: Config, new: Config) -> list[Change]:
+    """Every key they differ in, in the order of the file, an entry that one of them lacks as a whole."""
+    return [Change(key, was, now, *RULES[pattern(key)]) for key, was, now in _differing(tree(old), tree(new), ())]
+
+
+def _differing(old: Mapping[str, Any], new: Mapping[str, Any], above: KeyPath) -> Iterator[tuple[KeyPath, Any, Any]]:
+    for name in dict.fromkeys((*old, *new)):
+        key, was, now = (*above, name), old.get(name), new.get(name)
+        whole = len(key) == 2 and key[0] in NAMED and (was is None or now is None)
+        whole |= len(key) == 4  # a partition named by hand
+        tables = all(value is None or isinstance(value, Mapping) for value in (was, now))
+        if tables and not whole:
+            yield from _differing(was or {}, now or {}, key)
+        elif was != now:
+            yield key, was, now

@@ -1,0 +1,174 @@
+"""What of a new configuration cannot be on the cluster as it is: each refusal names a key, and why.
+
+Pure but for `facts`. The theory: nodes refuse to start with a configuration that contradicts the partition tables
+(`cluster.create_tables`), so what they would refuse is refused before it is activated; and what would take objects
+or nodes away from a running cluster, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from halog.config import Config
+from halog.config.changes import REFUSED, Change, KeyPath, differences
+from halog.core.table import PartitionTable
+from halog.core.zones import Sight, Zone, count
+from halog.ports import Coordinator
+from halog.runtime.members import NodeInfo
+from halog.runtime.zone_switch import read_switch
+from halog.runtime.zoning import zones_of
+
+Refusals = Iterator[tuple[KeyPath, str]]
+
+
+class Facts(NamedTuple):
+    """What of a cluster decides whether it can take a configuration."""
+
+    cluster: str
+    made: Mapping[str, Mapping[str, Any]] = {}
+    """Policy → what was fixed when its partitions were made."""
+    hosts: Mapping[str, Mapping[str, str]] = {}
+    """Policy → node → a partition it has a copy of."""
+    sites: Mapping[str, str] = {}
+    """Site name → a partition that has an epoch of it."""
+    up: frozenset[str] = frozenset()
+    """Registered hosting nodes."""
+    off: frozenset[str] = frozenset()
+    """Zones whose quorum is switched off."""
+    types: Sequence[str] = ()
+    """Names of the types that were ever published."""
+
+
+def facts(
+    coordinator: Coordinator,
+    cluster: str,
+    tables: Iterable[PartitionTable],
+    nodes: Iterable[NodeInfo],
+    types: Iterable[str],
+) -> Facts:
+    """Gather them."""
+    made: dict[str, dict[str, Any]] = {}
+    hosts: dict[str, dict[str, str]] = {}
+    sites: dict[str, str] = {}
+    for policy in coordinator.children("policies"):
+        found = coordinator.get(f"policies/{policy}")
+        made[policy] = {"lease_ttl_ms": 0} | ({} if found is None else json.loads(found.data))
+    for table in tables:
+        made.setdefault(table.policy, {}).update(quorum=bool(table.quorum), count_never=table.count_never)
+        for node in table.hosts:
+            hosts.setdefault(table.policy, {}).setdefault(node, table.name)
+        if table.epoch.number:
+            sites.setdefault(table.epoch.site, table.name)
+    off = (zone for zone in coordinator.children("zones") if read_switch(coordinator, zone).off)
+    up = (n.name for n in nodes if n.hosts)
+    return Facts(cluster, made, hosts, sites, frozenset(up), frozenset(off), sorted(set(types)))
+
+
+def judged(old: Config | None, new: Config, known: Facts) -> list[Change]:
+    """What differs from the active version, if there is one, each with what would become of it; and what is refused
+    whatever differs."""
+    found = [] if old is None else differences(old, new)
+    refused = dict(reversed(list(refusals(old, new, known))))  # of several reasons the first
+    changes = [c._replace(effect=REFUSED, why=refused.pop(c.key)) if c.key in refused else c for c in found]
+    return changes + [Change(key, None, None, REFUSED, why) for key, why in refused.items()]
+
+
+def refusals(old: Config | None, new: Config, known: Facts) -> Refusals:
+    """(key, reason) of everything that speaks against it."""
+    if new.cluster.name != known.cluster:
+        yield ("cluster", "name"), f"this is cluster {known.cluster}: another name is another cluster"
+    for site, partition in known.sites.items():
+        if site != new.site.name:
+            yield ("site", "name"), f"{partition} has an epoch of site {site}: its log would not be read on"
+    if old is not None:
+        yield from _topics(old, new)
+        yield from _bindings(old, new, known)
+    for policy, values in known.made.items():
+        yield from _policy(new, policy, values)
+    for policy, nodes in known.hosts.items():
+        yield from _hosts(old, new, policy, nodes)
+    for node in sorted(known.up - set(new.nodes)):
+        yield ("nodes", node), "it is up: stop it first"
+    yield from _quorums(old, new, known)
+
+
+def _topics(old: Config, new: Config) -> Refusals:
+    for name in ("replication_factor", "min_insync_replicas"):
+        was, now = getattr(old.site, name), getattr(new.site, name)
+        if now is not None and (was is None or now > was):
+            has = "as many as the brokers allowed" if was is None else f"at least {was}"
+            yield ("site", name), f"topics were made with {has}, and halog changes no topic: a node may not start"
+
+
+def _policy(new: Config, policy: str, values: Mapping[str, Any]) -> Refusals:
+    config = new.policies.get(policy)
+    if config is None:
+        yield ("policies", policy), "it has partitions, and a partition is never removed"
+        return
+    if (names := list(values.get("names", ()))) != list(config.static):
+        yield (
+            ("policies", policy, "partitions"),
+            f"its partitions were made as {', '.join(names) or 'a number of them'}: they keep their names, and their "
+            "number; bind types to a new policy",
+        )
+    for name, made in values.items():
+        if (now := getattr(config, name, made)) != made:
+            yield (
+                ("policies", policy, name),
+                f"its partitions were made with {json.dumps(made)}, not {json.dumps(now)}: bind types to a new policy",
+            )
+
+
+def _hosts(old: Config | None, new: Config, policy: str, nodes: Mapping[str, str]) -> Refusals:
+    """Copies must stay within the policy's zone."""
+    config = new.policies.get(policy)
+    if config is None:
+        return
+    zone = new.nodes_of(config.zone)
+    moved = old is not None and policy in old.policies and old.policies[policy].zone != config.zone
+    for node, partition in nodes.items():
+        why = f"{node} has a copy of {partition}: empty it with `halog drain {node}` first"
+        if node not in new.nodes:
+            yield ("nodes", node), why
+        elif node not in zone:
+            yield ("policies", policy, "zone") if moved else ("zones", config.zone, "nodes"), why
+
+
+def _bindings(old: Config, new: Config, known: Facts) -> Refusals:
+    """A type's objects are where its policy had them."""
+    for name in known.types:
+        was, now = old.policy_of(name), new.policy_of(name)
+        if was is not None and was != now:
+            key = name if name in old.bindings or name in new.bindings else "*"
+            yield ("bindings", key), f"type {name} is in use and its objects are in policy {was}: they would be lost"
+
+
+def _quorums(old: Config | None, new: Config, known: Facts) -> Refusals:
+    """Nodes that are up now must not go offline for it, unless they are already."""
+    for name, zone in new.zones.items():
+        up = [n for n in new.nodes_of(name) if n in known.up]
+        if not up or name in known.off or not zone.quorum.given:
+            continue
+        lacking = _lacking(new, name, up)
+        if lacking and (old is None or name not in old.zones or not _lacking(old, name, up)):
+            kind = next(iter(zone.quorum.given))
+            yield (
+                ("zones", name, "quorum", kind),
+                f"{', '.join(up)} would go offline: {lacking}; start the others first",
+            )
+
+
+def _lacking(config: Config, zone: str, up: Sequence[str]) -> str:
+    """What the nodes that are up lack of a zone's quorum; "": nothing."""
+    for node in up:
+        counted = next((c for c in _counted(zones_of(config, node), zone, node, up) if not c.holds), None)
+        if counted is not None:
+            return str(counted)
+    return ""
+
+
+def _counted(zones: Iterable[Zone], zone: str, node: str, up: Sequence[str]) -> Iterator[Any]:
+    reached = frozenset(up) - {node}
+    return (count(z, node, Sight(reached, reached, reached)) for z in zones if z.name == zone)

@@ -1,0 +1,182 @@
+"""The versions of a cluster's configuration in the coordinator (P11): which is active, and those before it.
+
+Compare-and-set of one node is all there is to an activation, so it happens whole or not at all, and of two operators
+one is refused. The version that is to be replaced is put aside first; who dies in between leaves a copy of what is
+still active, which the next one finds as it is to be.
+
+config/active        Version as JSON, changed by compare-and-set only; absent: every process runs with its file
+config/versions/<n>  Version as JSON, never changed: what was active before
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from halog.config import Config, parse_config
+from halog.config.changes import tree
+from halog.errors import ConfigError, CoordinatorError, HalogError, OutcomeUnknownError, RefusedError, VersionError
+from halog.ports import Coordinator, UnknownResult
+
+logger = logging.getLogger("halog.config")
+
+ACTIVE = "config/active"
+OLD = "config/versions"
+
+KEPT = 20
+"""Older versions that are kept: months of changes; a znode each of some kB, and files have repositories beyond."""
+
+MAX_BYTES = 900_000
+"""ZooKeeper takes no znode of 1 MB; thousands of nodes fit."""
+
+ATTEMPTS = 3
+"""An answer that does not come is looked up; three in a row mean that ZooKeeper is away."""
+
+
+class Version(msgspec.Struct, frozen=True):
+    """An activated configuration. `made_ms`: since 1970, by the clock of who activated it; `by`: user@host, as that
+    machine says; `digest`: SHA-256 of `config`, of which `halog config` shows the beginning."""
+
+    number: int
+    made_ms: int
+    by: str
+    file: str
+    digest: str
+    comment: str
+    config: dict[str, Any]
+    """The tables as `halog.config.changes.tree` gives them; relative paths as they stand in the file."""
+
+    def to_bytes(self) -> bytes:
+        """The znode's content."""
+        return msgspec.json.encode(self)
+
+    @staticmethod
+    def from_bytes(path: str, data: bytes) -> Version:
+        """Decode; fields of newer versions of halog are passed over. CoordinatorError for anything else."""
+        try:
+            return msgspec.json.decode(data, type=Version)
+        except msgspec.MsgspecError as e:
+            raise CoordinatorError(f"znode {path} holds no version of a configuration: {e}") from e
+
+    def parsed(self) -> Config:
+        """As a configuration; ConfigError names what this halog does not know of it."""
+        return parse_config(self.config, f"active version {self.number}", Path())
+
+
+class Draft(NamedTuple):
+    """What an operator brings along; the rest of a version follows from what is active."""
+
+    made_ms: int
+    by: str
+    file: str
+    comment: str
+    config: Config
+
+
+class Standing(NamedTuple):
+    """What is active, and the znode's version for the compare-and-set. None: nothing was ever activated."""
+
+    version: Version | None
+    znode: int
+
+    @property
+    def number(self) -> int:
+        """0: nothing."""
+        return 0 if self.version is None else self.version.number
+
+
+def digest(config: Config) -> str:
+    """The same for the same values, whatever their order in the file."""
+    return hashlib.sha256(json.dumps(tree(config), sort_keys=True).encode()).hexdigest()
+
+
+def read(coordinator: Coordinator) -> Standing:
+    """What is active now."""
+    found = coordinator.get(ACTIVE)
+    if found is None:
+        return Standing(None, -1)
+    return Standing(Version.from_bytes(ACTIVE, found.data), found.version)
+
+
+def find(coordinator: Coordinator, number: int) -> Version:
+    """One version; ConfigError names those that are kept."""
+    for version in history(coordinator):
+        if version.number == number:
+            return version
+    kept = ", ".join(str(v.number) for v in history(coordinator)) or "none"
+    raise ConfigError(f"there is no version {number} of the configuration; there are {kept}", version=number)
+
+
+def history(coordinator: Coordinator) -> list[Version]:
+    """The active version and the kept ones, the newest first."""
+    active = read(coordinator).version
+    return [] if active is None else [active, *_old(coordinator, active.number)]
+
+
+def _old(coordinator: Coordinator, before: int) -> Iterator[Version]:
+    for number in sorted(_numbers(coordinator), reverse=True):
+        found = coordinator.get(f"{OLD}/{number}")
+        if found is not None and number < before:
+            yield Version.from_bytes(f"{OLD}/{number}", found.data)
+
+
+def _numbers(coordinator: Coordinator) -> list[int]:
+    return [int(name) for name in coordinator.children(OLD) if name.isdecimal()]
+
+
+def activate(coordinator: Coordinator, standing: Standing, draft: Draft) -> Version:
+    """Make it the version behind `standing`, on which the operator's comparison rests. RefusedError if that is not the
+    active one any more, or if it is too large: then nothing was changed."""
+    config, mark = tree(draft.config), digest(draft.config)
+    new = Version(standing.number + 1, draft.made_ms, draft.by, draft.file, mark, draft.comment, config)
+    data = new.to_bytes()
+    if len(data) > MAX_BYTES:
+        raise RefusedError(
+            f"the configuration has {len(data)} bytes, more than the {MAX_BYTES} that ZooKeeper can keep"
+        )
+    for _ in range(ATTEMPTS):
+        try:
+            _replace(coordinator, standing, data)
+        except UnknownResult:
+            coordinator.sync(ACTIVE)
+            continue
+        except VersionError:
+            _check_ours(coordinator, new)
+        _drop_old(coordinator, new.number)
+        return new
+    raise OutcomeUnknownError(
+        "ZooKeeper does not say whether the version was activated: see `halog config history`", version=new.number
+    )
+
+
+def _replace(coordinator: Coordinator, standing: Standing, data: bytes) -> None:
+    if standing.version is not None:
+        coordinator.create(f"{OLD}/{standing.number}", standing.version.to_bytes())
+        coordinator.set(ACTIVE, data, standing.znode)
+    elif not coordinator.create(ACTIVE, data):
+        raise VersionError(ACTIVE)
+
+
+def _check_ours(coordinator: Coordinator, new: Version) -> None:
+    """Somebody was quicker; or an attempt of this very call, whose answer did not come."""
+    now = read(coordinator).version
+    if now == new:
+        return
+    what = "somebody removed the active version" if now is None else f"{now.by} activated version {now.number}"
+    raise RefusedError(f"{what} meanwhile: look at `halog config diff`, then activate again", version=new.number)
+
+
+def _drop_old(coordinator: Coordinator, number: int) -> None:
+    """The version is active whatever becomes of this; the next activation finds what is left."""
+    try:
+        for old in _numbers(coordinator):
+            if old < number - KEPT:
+                coordinator.delete(f"{OLD}/{old}")
+    except (HalogError, UnknownResult) as e:
+        logger.info("versions that are too old are still kept: %s", e)

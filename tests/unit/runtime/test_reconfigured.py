@@ -1,0 +1,117 @@
+"""A running node is given other zones: they count from then on, and what it was goes on (P11, Q1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from halog.adapters.memory import MemoryCoordinator, MemoryTree
+from halog.core.zones import Sight, Zone
+from halog.errors import UnreachableError
+from halog.runtime.zone_switch import ZoneSwitch, set_switch
+from halog.runtime.zoning import Zoning
+
+pytestmark = pytest.mark.feature("P11", "Q1")
+
+VOTES = {"A": 1, "B": 1, "C": 1}
+FREE = Zone("home", VOTES)
+TWO = Zone("home", VOTES, minimum_votes=2)
+ALONE = Sight(frozenset("BC"), frozenset(), frozenset())
+PAIR = Sight(frozenset("BC"), frozenset("B"), frozenset("B"))
+
+
+class Told:
+    """Stands for the history."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def tell(self, kind: Any, cause: str, **more: Any) -> None:
+        self.names.append(kind.name)
+
+
+class Node:
+    """Zoning as a node has it: it is judged anew whenever something changed."""
+
+    def __init__(self, tree: MemoryTree, zones: list[Zone], sight: Sight) -> None:
+        self.coordinator = MemoryCoordinator(tree)
+        self.coordinator.connect(lambda state: None)
+        self.told, self.sight, self.why = Told(), sight, ""
+        self.zoning = Zoning("A", zones, self.told)  # type: ignore[arg-type]
+        self.zoning.watch(self.coordinator, self.look)
+        self.look()
+
+    def look(self) -> None:
+        self.why = self.zoning.judge(self.sight)
+
+    @property
+    def state(self) -> dict[str, object]:
+        return {str(z["zone"]): z["state"] for z in self.zoning.view()}
+
+
+@pytest.fixture
+def tree() -> MemoryTree:
+    return MemoryTree()
+
+
+@pytest.fixture
+def node(tree: MemoryTree) -> Iterator[Node]:
+    made = Node(tree, [FREE], PAIR)
+    yield made
+    made.zoning.close()
+    made.coordinator.close()
+
+
+def test_a_quorum_that_holds_disturbs_nobody(node: Node) -> None:
+    node.zoning.configure([TWO])
+    assert (node.why, node.state, node.told.names) == ("", {"home": "partial"}, [])
+
+
+def test_a_quorum_that_does_not_hold_takes_the_node_offline_and_back(node: Node) -> None:
+    node.sight = ALONE
+    node.zoning.configure([TWO])
+    assert node.why == "zone home has no quorum here: 1 votes, 2 needed"
+    node.zoning.configure([Zone("home", {**VOTES, "A": 2}, minimum_votes=2)])
+    assert (node.why, node.state) == ("", {"home": "partial"})
+    assert node.told.names == ["zone quorum lost", "zone quorum restored"]
+    node.zoning.configure([TWO])
+    node.zoning.configure([FREE])
+    assert node.why == "", "no quorum, nothing to lose"
+
+
+def test_a_zone_that_is_no_more_holds_nobody_back(node: Node) -> None:
+    node.sight = ALONE
+    node.zoning.configure([TWO])
+    node.zoning.configure([Zone("other", VOTES)])
+    assert (node.why, node.state) == ("", {"other": "partial"})
+    node.zoning.configure([])
+    assert (node.why, node.state) == ("", {})
+
+
+@pytest.mark.parametrize("zones", [[FREE], []], ids=["had no quorum", "was in no zone"])
+def test_a_quorum_that_is_switched_off_stays_so(tree: MemoryTree, zones: list[Zone]) -> None:
+    """The switch was set before this node had anything to do with it."""
+    made = Node(tree, zones, ALONE)
+    try:
+        set_switch(made.coordinator, "home", ZoneSwitch(off=True, reason="burnt down"))
+        made.zoning.configure([TWO])
+        assert made.why == ""
+        made.zoning.configure([])
+        set_switch(made.coordinator, "home", ZoneSwitch(off=False))
+        made.zoning.configure([TWO])
+        assert made.why, "as it stands when the node is in the zone again"
+    finally:
+        made.zoning.close()
+        made.coordinator.close()
+
+
+def test_a_switch_that_cannot_be_read_is_on(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(path: str) -> Any:
+        raise UnreachableError("away")
+
+    monkeypatch.setattr(node.coordinator, "get", away)
+    node.sight = ALONE
+    node.zoning.configure([TWO])
+    assert node.why
