@@ -24,7 +24,7 @@ from halog.core.table import PartitionTable
 from halog.errors import AvailabilityError, ConfigError, HalogError, UnknownTypeError
 from halog.ports import Coordinator, Entry, SessionState, TopicPartition, Versioned
 from halog.runtime import bindings, cluster, frames
-from halog.runtime.configured import in_force
+from halog.runtime.configured import in_force, of_file
 from halog.runtime.mapping import Owner, Places
 from halog.runtime.members import NodeInfo
 from halog.runtime.node import Adapters
@@ -48,6 +48,7 @@ class Connection:
     def __init__(self, config: Config, adapters: Adapters, name: str, timeout_s: float) -> None:
         self.config, self.adapters, self.name, self.timeout_s = config, adapters, name, timeout_s
         self.router = Router(name, adapters.channel, config.timing.attempt_timeout_ms / 1000)
+        self.activated = of_file(config, name)
         self._owners: dict[str, Owner] = {}
         self._location, self._installation = location_code(name), time.time_ns()
         self._count = self._stamp = 0
@@ -58,7 +59,8 @@ class Connection:
         c = self.coordinator
         c.connect(_ignore)
         if not as_in_file:
-            self.config = in_force(self.config, c).config
+            self.activated = in_force(self.config, c)
+            self.config = self.activated.config
         names = c.children("partitions")
         if not names and not as_in_file:
             raise AvailabilityError(

@@ -76,6 +76,8 @@ def create(
     from halog.runtime.plans import make, store
 
     with connect(config_path, timeout_s) as connection:
+        if ignored := connection.activated.ignored(connection.name):
+            say(f"the plan goes by version {connection.activated.number}, not by {config_path} in {ignored}")
         seen = survey(connection).nodes
         serving = [n.node for n in seen if n.state == UP]
         running = [n.node for n in seen if n.state not in (DOWN, CLIENT)]

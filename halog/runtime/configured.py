@@ -33,6 +33,12 @@ class Activated(NamedTuple):
     own: Config
     number: int = 0
 
+    def ignored(self, node: str) -> str:
+        """The keys of the file of `node` in which the version says something else; "": none."""
+        keys = [c.text for c in disagreements(self.own, self.config, node)] if self.number else []
+        more = f" and {len(keys) - NAMED_KEYS} more" if len(keys) > NAMED_KEYS else ""
+        return ", ".join(keys[:NAMED_KEYS]) + more
+
 
 def of_file(own: Config, node: str) -> Activated:
     """Where nobody can be asked for versions."""
@@ -50,22 +56,15 @@ def in_force(own: Config, coordinator: Coordinator) -> Activated:
 
 def for_node(own: Config, coordinator: Coordinator, node: str) -> Activated:
     """As `in_force`, and a warning if the file says something else."""
-    version = read(coordinator).version
-    if version is None:
-        return Activated(own, own)
-    active = version.parsed()
-    differing = [c.text for c in disagreements(own, active, node)]
-    if differing:
-        more = f" and {len(differing) - NAMED_KEYS} more" if len(differing) > NAMED_KEYS else ""
+    found = in_force(own, coordinator)
+    if ignored := found.ignored(node):
         logger.warning(
-            "%s differs from active version %d of the configuration in %s%s; the version counts: see "
-            "`halog config diff`",
+            "%s differs from active version %d of the configuration in %s; the version counts: see `halog config diff`",
             own.source,
-            version.number,
-            ", ".join(differing[:NAMED_KEYS]),
-            more,
+            found.number,
+            ignored,
         )
-    return Activated(merged(own, active), own, version.number)
+    return found
 
 
 class Configured:

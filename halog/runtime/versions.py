@@ -66,7 +66,7 @@ class Version(msgspec.Struct, frozen=True):
 
     def parsed(self) -> Config:
         """As a configuration; ConfigError names what this halog does not know of it."""
-        return parse_config(self.config, f"active version {self.number}", Path())
+        return parse_config(self.config, f"version {self.number}", Path())
 
 
 class Draft(NamedTuple):

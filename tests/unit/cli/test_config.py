@@ -246,7 +246,9 @@ def test_more_copies_come_by_a_plan(cluster: Any, halog: Run) -> None:
     cluster.stop("C")
     cluster.start("C")
     cluster.settle()
-    assert halog("plan", "create").code == 0, "by the active version, whatever the file says"
+    planned = halog("plan", "create")
+    assert planned.code == 0
+    assert f"the plan goes by version 2, not by {cluster.path} in policies.p.async_replicas" in planned.err
     assert halog("plan", "apply", "--timeout", 60).code == 0
     assert {len(t.configured) for t in cluster.tables()} == {2}
 

@@ -69,7 +69,7 @@ def test_a_version_is_what_was_drafted(coordinator: Hindered) -> None:
     assert (made.number, made.by, made.made_ms, made.digest) == (1, "ann@ops", 7, digest(draft(7).config))
     assert read(coordinator).version == made
     assert made.parsed() == draft(7).config
-    assert made.parsed().source == "active version 1"
+    assert made.parsed().source == "version 1"
 
 
 def test_old_ones_are_kept_up_to_a_bound(coordinator: Hindered) -> None:

@@ -1,0 +1,150 @@
+"""What a running cluster cannot have is refused before it is activated: the same that nodes would refuse, and more."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from halog.adapters.memory import MemoryCoordinator, MemoryTree
+from halog.config import (
+    ClusterConfig,
+    Config,
+    NodeConfig,
+    PolicyConfig,
+    SiteConfig,
+    ZoneConfig,
+    ZoneQuorumConfig,
+)
+from halog.config.changes import REFUSED
+from halog.errors import ConfigError
+from halog.runtime.cluster import create_tables
+from halog.runtime.refusals import Facts, facts, judged
+
+pytestmark = pytest.mark.feature("P11", "P1")
+
+POLICY = PolicyConfig("main", 4, sync_replicas=1, async_replicas=1)
+NODES = {n: NodeConfig(Path(n)) for n in "ABCD"}
+BASE = Config(
+    ClusterConfig("t"),
+    SiteConfig(bootstrap="a:1", zookeeper="b:1"),
+    zones={"main": ZoneConfig(("A", "B", "C")), "all": ZoneConfig(("*",)), "few": ZoneConfig(("A", "B", "D"))},
+    policies={"p": POLICY},
+    bindings={"*": "p"},
+    nodes=NODES,
+).validate()
+
+OTHER: dict[str, Any] = {
+    "zone": "few", "partitions": 5, "sync_replicas": 2, "async_replicas": 0, "local_sync": "WRITE_NO_SYNC",
+    "remote_sync": "SYNC", "quorum": True, "below_quorum": "wait", "count_never": True, "lease_ttl_ms": 500,
+    "mapper": "round_robin", "ring_size": 100_000, "before_images": False,
+}  # fmt: skip
+
+
+@pytest.fixture
+def coordinator() -> Iterator[MemoryCoordinator]:
+    made = MemoryCoordinator(MemoryTree())
+    made.connect(lambda state: None)
+    yield made
+    made.close()
+
+
+def with_policy(**values: Any) -> Config:
+    return dataclasses.replace(BASE, policies={"p": dataclasses.replace(POLICY, **values)})
+
+
+def refused(old: Config | None, new: Config, known: Facts) -> dict[str, str]:
+    return {c.text: c.why for c in judged(old, new, known) if c.effect == REFUSED}
+
+
+def test_there_is_another_value_of_every_key_of_a_policy() -> None:
+    assert set(OTHER) == {f.name for f in dataclasses.fields(PolicyConfig)}
+    assert not any(getattr(POLICY, name) == value for name, value in OTHER.items())
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_of_a_policy_just_that_is_refused_which_nodes_would_refuse(coordinator: MemoryCoordinator, name: str) -> None:
+    """Whatever is activated, nodes can start with."""
+    tables = [t for _, t in create_tables(coordinator, BASE).values()]
+    new = with_policy(**{name: OTHER[name]})
+    if name == "sync_replicas":  # three nodes, three copies
+        new = with_policy(sync_replicas=2, async_replicas=0)
+    try:
+        create_tables(coordinator, new.validate(), planned=True)
+        starts = True
+    except ConfigError:
+        starts = False
+    known = facts(coordinator, "t", tables, [], [])
+    for old in (BASE, None):
+        found = refused(old, new, known)
+        assert starts is not bool(found), found
+        assert starts or (f"policies.p.{name}" in found or (old is None and name == "zone"))
+
+
+def test_what_was_activated_and_not_made_yet_may_change(coordinator: MemoryCoordinator) -> None:
+    known = facts(coordinator, "t", [], [], [])
+    assert refused(BASE, with_policy(partitions=5, mapper="round_robin"), known) == {}
+
+
+def test_a_quorum_is_for_those_who_are_up() -> None:
+    """Neither asked for where nobody runs, or where it is switched off, nor where it was lacking before."""
+
+    def guarded(votes: int) -> Config:
+        zone = ZoneConfig(("A", "B", "C"), ZoneQuorumConfig(minimum_votes=votes))
+        return dataclasses.replace(BASE, zones={**BASE.zones, "main": zone}).validate()
+
+    key = "zones.main.quorum.minimum_votes"
+    up = Facts("t", up=frozenset("AB"))
+    assert refused(BASE, guarded(2), up) == {}
+    assert refused(BASE, guarded(3), up)[key] == "A, B would go offline: 2 votes, 3 needed; start the others first"
+    assert refused(None, guarded(3), up)[key]
+    assert refused(BASE, guarded(3), Facts("t")) == {}
+    assert refused(BASE, guarded(3), up._replace(off=frozenset({"main"}))) == {}
+    assert refused(guarded(3), guarded(3), up) == {}, "they are offline already"
+    assert refused(BASE, guarded(2), Facts("t", up=frozenset("A")))[key].startswith("A would go offline")
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "fits"), [(None, 3, False), (2, 3, False), (3, 2, True), (3, None, True), (3, 3, True)]
+)
+def test_topics_stay_as_they_are(was: int | None, now: int | None, fits: bool) -> None:
+    old, new = (
+        dataclasses.replace(BASE, site=dataclasses.replace(BASE.site, replication_factor=n)) for n in (was, now)
+    )
+    assert (refused(old, new, Facts("t")) == {}) is fits
+
+
+@pytest.mark.parametrize(
+    ("bindings", "types", "keys"),
+    [
+        ({"*": "q"}, ["Order"], ["bindings.*"]),
+        ({"*": "q"}, [], []),
+        ({"*": "p", "Order": "q"}, ["Order"], ["bindings.Order"]),
+        ({"*": "p", "Order": "q"}, ["Flight"], []),
+        ({"*": "p", "Order": "p"}, ["Order"], []),
+        ({}, ["Order"], ["bindings.*"]),
+    ],
+)
+def test_a_type_in_use_stays_where_it_is(bindings: dict[str, str], types: list[str], keys: list[str]) -> None:
+    policies = {"p": POLICY, "q": POLICY}
+    old = dataclasses.replace(BASE, policies=policies)
+    new = dataclasses.replace(old, bindings=bindings)
+    found = refused(old, new, Facts("t", types=types))
+    assert [key.replace('"', "") for key in found] == keys
+
+
+def test_a_node_that_is_up_or_has_copies_stays() -> None:
+    known = Facts("t", hosts={"p": {"C": "p-1"}}, up=frozenset("D"))
+    fewer = dataclasses.replace(
+        BASE, nodes={n: NODES[n] for n in "AB"}, zones={"main": ZoneConfig(("A", "B"))},
+        policies={"p": dataclasses.replace(POLICY, async_replicas=0)},
+    ).validate()  # fmt: skip
+    assert refused(BASE, fewer, known) == {
+        "nodes.C": "C has a copy of p-1: empty it with `halog drain C` first",
+        "nodes.D": "it is up: stop it first",
+    }
+    narrower = dataclasses.replace(BASE, zones={**BASE.zones, "main": ZoneConfig(("A", "B", "D"))})
+    assert list(refused(BASE, narrower, known)) == ["zones.main.nodes"]
