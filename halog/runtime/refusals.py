@@ -108,11 +108,11 @@ def _policy(new: Config, policy: str, values: Mapping[str, Any]) -> Refusals:
         yield ("policies", policy), "it has partitions, and a partition is never removed"
         return
     if (names := list(values.get("names", ()))) != list(config.static):
-        yield (
-            ("policies", policy, "partitions"),
-            f"its partitions were made as {', '.join(names) or 'a number of them'}: they keep their names, and their "
-            "number; bind types to a new policy",
-        )
+        made_as = f"{', '.join(names) or 'a number of them'}, not {', '.join(config.static) or 'a number of them'}"
+        why = f"its partitions were made as {made_as}: bind types to a new policy"
+        if bool(names) != bool(config.static):
+            yield ("policies", policy, "kind"), why
+        yield ("policies", policy, "partitions"), why
     for name, made in values.items():
         if (now := getattr(config, name, made)) != made:
             yield (

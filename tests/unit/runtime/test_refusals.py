@@ -16,6 +16,7 @@ from halog.config import (
     NodeConfig,
     PolicyConfig,
     SiteConfig,
+    StaticPartition,
     ZoneConfig,
     ZoneQuorumConfig,
 )
@@ -40,7 +41,7 @@ BASE = Config(
 OTHER: dict[str, Any] = {
     "zone": "few", "partitions": 5, "sync_replicas": 2, "async_replicas": 0, "local_sync": "WRITE_NO_SYNC",
     "remote_sync": "SYNC", "quorum": True, "below_quorum": "wait", "count_never": True, "lease_ttl_ms": 500,
-    "mapper": "round_robin", "ring_size": 100_000, "before_images": False,
+    "mapper": "round_robin", "ring_size": 100_000, "before_images": False, "rebalance": "manual", "kind": "static",
 }  # fmt: skip
 
 
@@ -61,7 +62,7 @@ def refused(old: Config | None, new: Config, known: Facts) -> dict[str, str]:
 
 
 def test_there_is_another_value_of_every_key_of_a_policy() -> None:
-    assert set(OTHER) == {f.name for f in dataclasses.fields(PolicyConfig)}
+    assert set(OTHER) == {f.name for f in dataclasses.fields(PolicyConfig)} - {"static"}
     assert not any(getattr(POLICY, name) == value for name, value in OTHER.items())
 
 
@@ -72,6 +73,9 @@ def test_of_a_policy_just_that_is_refused_which_nodes_would_refuse(coordinator: 
     new = with_policy(**{name: OTHER[name]})
     if name == "sync_replicas":  # three nodes, three copies
         new = with_policy(sync_replicas=2, async_replicas=0)
+    if name == "kind":
+        by_hand = {f"p-{i}": StaticPartition(("A", "B", "C")) for i in range(4)}
+        new = with_policy(kind="static", async_replicas=0, static=by_hand)
     try:
         create_tables(coordinator, new.validate(), planned=True)
         starts = True
@@ -148,3 +152,23 @@ def test_a_node_that_is_up_or_has_copies_stays() -> None:
     }
     narrower = dataclasses.replace(BASE, zones={**BASE.zones, "main": ZoneConfig(("A", "B", "D"))})
     assert list(refused(BASE, narrower, known)) == ["zones.main.nodes"]
+
+
+def test_partitions_named_by_hand_keep_their_names_and_may_move(coordinator: MemoryCoordinator) -> None:
+    """Where they are is for a plan; which there are is for ever."""
+
+    def by_hand(**nodes: tuple[str, ...]) -> Config:
+        made = {name: StaticPartition(on) for name, on in nodes.items()}
+        return with_policy(kind="static", async_replicas=0, static=made).validate()
+
+    old = by_hand(eu=("A", "B"), us=("B", "A"))
+    known = facts(coordinator, "t", [t for _, t in create_tables(coordinator, old).values()], [], [])
+    (moved,) = judged(old, by_hand(eu=("A", "C"), us=("B", "A")), known)
+    assert (moved.text, moved.was, moved.now, moved.effect) == (
+        "policies.p.partitions.eu", ["A", "B"], ["A", "C"], "by halog plan",
+    )  # fmt: skip
+    more = judged(old, by_hand(eu=("A", "B"), us=("B", "A"), asia=("C", "A")), known)
+    assert [(c.text, c.effect) for c in more if c.text == "policies.p.partitions"] == [
+        ("policies.p.partitions", REFUSED)
+    ]
+    assert refused(old, BASE, known).keys() >= {"policies.p.kind", "policies.p.partitions"}
