@@ -125,13 +125,14 @@ def _log_to_stderr(level: str) -> None:
 
 
 def _join(config: Config, name: str) -> Node:
+    from halog.cli.connection import modules_beside
     from halog.errors import ConfigError
     from halog.runtime.open import node as join
 
     if config.is_client(name):
         known = ", ".join(config.nodes) or "none"
         raise ConfigError(f"{config.source}: there is no node {name} in [nodes]; known are {known}: use --name")
-    _modules_beside(config)
+    modules_beside(config)
     return join(config, name, witness=_witness(config))
 
 
@@ -144,12 +145,6 @@ def _witness(config: Config) -> Witness | None:
     witness = Witness()
     witness.start()
     return witness
-
-
-def _modules_beside(config: Config) -> None:
-    """Application modules may lie in the working directory, as with `python -m`."""
-    if config.application.modules and "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
 
 
 def _say_ready(running: Node, format_: str, began: float) -> None:
