@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -165,6 +166,7 @@ class Connection:
     @cached_property
     def places(self) -> Places:
         """Which mapper decides for which type. A custom one's module is imported when it is first asked."""
+        modules_beside(self.config)
         return Places(self.config, self._definition_of, bindings.read(self.coordinator))
 
     def _definition_of(self, type_name: str) -> Definition | None:
@@ -194,6 +196,12 @@ class Connection:
     def place(self, type_name: str, routing_key: bytes) -> str:
         """The partition a key of this type belongs to."""
         return self.owner(type_name).partition(type_name, routing_key)
+
+
+def modules_beside(config: Config) -> None:
+    """Application modules may lie in the working directory, as with `python -m`."""
+    if config.application.modules and "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
 
 
 def _ignore(state: SessionState) -> None:

@@ -6,9 +6,9 @@ import logging
 import signal
 import socket
 import sys
-import threading
 import time
 from pathlib import Path
+from queue import SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +83,7 @@ def start(config_path: Path, name: str | None, switch_interval_us: int | None, l
     try:
         signals.joined()
         _say_ready(running, format_, began)
-        signals.stop.wait()
+        signals.wait()
         say(f"node {running.runtime.name} hands over and leaves")
     finally:
         running.close()
@@ -94,13 +94,19 @@ class Interrupted(BaseException):
 
 
 class Signals:
-    """The first signal ends the wait, or the joining; the second does what it does by default: end the process."""
+    """The first signal ends the wait, or the joining; the second does what it does by default: end the process.
+
+    Not an Event: its lock may be the main thread's at this moment, which the handler interrupts and waits for."""
 
     def __init__(self) -> None:
-        self.stop = threading.Event()
+        self._stop: SimpleQueue[int] = SimpleQueue()
         self._joining = True
         for each in STOPPING:
             signal.signal(each, self._stopping)
+
+    def wait(self) -> None:
+        """For the first signal."""
+        self._stop.get()
 
     def joined(self) -> None:
         """From now on a signal no longer interrupts what the main thread does."""
@@ -109,7 +115,7 @@ class Signals:
     def _stopping(self, number: int, frame: FrameType | None) -> None:
         for each in STOPPING:
             signal.signal(each, signal.SIG_DFL)
-        self.stop.set()
+        self._stop.put(number)
         if self._joining:
             raise Interrupted
 
@@ -125,6 +131,7 @@ def _log_to_stderr(level: str) -> None:
 
 
 def _join(own: Config, name: str) -> Node:
+    from halog.cli.connection import modules_beside
     from halog.errors import ConfigError
     from halog.runtime.open import node as join
     from halog.runtime.wiring import active_version
@@ -134,7 +141,7 @@ def _join(own: Config, name: str) -> Node:
     if config.is_client(name):
         known = ", ".join(config.nodes) or "none"
         raise ConfigError(f"{config.source}: there is no node {name} in [nodes]; known are {known}: use --name")
-    _modules_beside(config)
+    modules_beside(config)
     return join(own, name, activated=lambda *_: activated, witness=_witness(config))
 
 
@@ -147,12 +154,6 @@ def _witness(config: Config) -> Witness | None:
     witness = Witness()
     witness.start()
     return witness
-
-
-def _modules_beside(config: Config) -> None:
-    """Application modules may lie in the working directory, as with `python -m`."""
-    if config.application.modules and "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
 
 
 def _say_ready(running: Node, format_: str, began: float) -> None:
