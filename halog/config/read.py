@@ -74,7 +74,7 @@ def _read(table: Mapping[str, Any], source: str, directory: Path) -> tuple[Confi
 
 def _leaves(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     for key, value in table.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and above[2:] != ("partitions",):  # one placed by hand is one value
             yield from _leaves(value, (*above, key))
         else:
             yield (*above, key)

@@ -32,9 +32,10 @@ def toml_lines(config: Config) -> Iterator[str]:
             yield from _toml_table(item.name, vars(value))
 
 
-def _toml_table(name: str, values: Mapping[str, Any]) -> Iterator[str]:
+def _toml_table(name: str, values: Mapping[str, Any], *, inline: bool = False) -> Iterator[str]:
+    """`inline`: tables in it keep their place among the other values, whose order counts."""
     tables: dict[str, Mapping[str, Any]] = {k: vars(v) for k, v in values.items() if dataclasses.is_dataclass(v)}
-    tables |= {k: v for k, v in values.items() if isinstance(v, Mapping)}
+    tables |= {k: v for k, v in values.items() if isinstance(v, Mapping) and not inline}
     yield f"[{name}]"
     for key, value in values.items():
         if value is not None and key not in tables:
@@ -42,7 +43,7 @@ def _toml_table(name: str, values: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     for key, table in tables.items():
         if any(value is not None for value in table.values()):
-            yield from _toml_table(f"{name}.{toml_key(key)}", table)
+            yield from _toml_table(f"{name}.{toml_key(key)}", table, inline=key == "partitions")
 
 
 def toml_key(key: str) -> str:
@@ -51,6 +52,8 @@ def toml_key(key: str) -> str:
 
 
 def _toml_value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{toml_key(key)} = {_toml_value(item)}' for key, item in value.items())} }}"
     plain = list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
     return _json(plain)
 

@@ -25,6 +25,10 @@ class Turnover:
         self._since: dict[tuple[str, bool], int] = {}
         """(Node, did it come?) → since when it is so."""
 
+    def forget(self) -> None:
+        """Somebody else looks now, or nobody could: what was seen says nothing of the time since."""
+        self._since.clear()
+
     def look(self, known: Collection[str], up: Collection[str], down: Collection[str], now: int) -> Change | None:
         """`known`: who the last plan counted on; `up`: who is there; `down`: who is known not to be. None: nothing to
         plan for yet."""

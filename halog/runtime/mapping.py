@@ -109,15 +109,22 @@ class Places:
 
     def bound(self, type_name: str) -> Bound | None:
         """How a type is bound: as the cluster holds it, else by its own name, its nearest base's, or "*"; None: to no
-        policy."""
+        policy. ConfigError where [bindings] has no entry for what the cluster holds."""
         definition, entries = self._definition_of(type_name), self.config.bindings
         bases = () if definition is None else definition.bases
         key = next((n for n in (type_name, *bases, "*") if n in entries), None)
-        if key is None:
+        here = None if key is None else entries[key]
+        held = self.held.get(type_name, here)
+        if held is None:
             return None
-        held = self.held.get(type_name, entries[key])
-        older = next((n for n in (type_name, "*") if entries.get(n) == held), key)
-        return Bound(entries[key], key) if held == entries[key] else Bound(entries[older], older)
+        older = next((n for n in (key, type_name, "*") if n is not None and entries.get(n) == held), None)
+        if older is None:
+            raise ConfigError(
+                f'{self.config.source}: bindings."{type_name}": is {here or "absent"}, and the cluster keeps objects '
+                f"of {type_name} under {held}; bind it to {held}",
+                type=type_name,
+            )
+        return Bound(held, older)
 
     def policy_of(self, type_name: str) -> str | None:
         """The policy a type is bound to, or None."""

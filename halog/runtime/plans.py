@@ -132,17 +132,19 @@ def read(coordinator: Coordinator) -> Plan | None:
 
 
 def store(coordinator: Coordinator, plan: Plan, tables: Sequence[PartitionTable]) -> None:
-    """Make it the plan. RefusedError while another one is being carried out, or is to be by nodes: it is to be finished
-    or cancelled, unless nodes made both for the same policy: they know more by now."""
+    """Make it the plan. RefusedError while another one is half done: it is to be finished or cancelled first. An
+    operator's may take the place of an operator's that has not begun; a node's only that of a node's for the same
+    policy, whatever has begun: nodes know more by now."""
     found = coordinator.get(PATH)
     if found is not None and (old := Plan.from_bytes(found.data)).id != plan.id and not old.cancelled:
         states = states_of(old, tables)
-        begun = bool(old.made_for) or any(s in (MOVING, DONE) for s in states.values())
+        ours = not plan.made_for and not old.made_for
+        begun = not ours or any(s in (MOVING, DONE) for s in states.values())
         same = bool(plan.made_for) and plan.made_for == old.made_for
         if begun and not same and any(s in (MOVING, WAITING) for s in states.values()):
             whose = f", made by a node for policy {old.made_for}," if old.made_for else ""
             raise RefusedError(
-                f"plan {old.id}{whose} is half done: finish it with `halog plan apply`, or `halog plan cancel` it first"
+                f"plan {old.id}{whose} is not done: finish it with `halog plan apply`, or `halog plan cancel` it first"
             )
     try:
         if found is not None:

@@ -74,22 +74,31 @@ class Rebalancing:
 
     def turn(self, pause: Callable[[float], bool]) -> None:
         """One look, after a pause."""
-        if pause(LOOK_S) or self._members.offline or not self._members.coordinated():
+        if pause(LOOK_S):
             return
-        me, alive = self._members.me.name, {m.node for m in self._members.alive}
-        mine = [p for p in self._turnovers if me == min(alive.intersection(self._zone(p)), default="")]
-        for policy in mine:
-            self._try(f"policy {policy} is not rebalanced yet", partial(self._look, policy, alive))
+        mine, alive = self._mine()
+        for policy, turnover in self._turnovers.items():
+            what = f"policy {policy} is not rebalanced yet"
+            if policy not in mine or not self._try(what, partial(self._look, policy, alive)):
+                turnover.forget()
         if mine:
             self._try("no plan is carried out now", partial(self._carry_on, mine))
 
-    def _try(self, what: str, work: Callable[[], None]) -> None:
+    def _mine(self) -> tuple[list[str], set[str]]:
+        """The policies this node looks after now, and who is up."""
+        if self._members.offline or not self._members.coordinated():
+            return [], set()
+        me, alive = self._members.me.name, {m.node for m in self._members.alive}
+        return [p for p in self._turnovers if me == min(alive.intersection(self._zone(p)), default="")], alive
+
+    def _try(self, what: str, work: Callable[[], None]) -> bool:
         try:
             work()
         except (HalogError, VersionError, UnknownResult) as e:
             self._say(what, str(e))
-        else:
-            self._said.pop(what, None)
+            return False
+        self._said.pop(what, None)
+        return True
 
     def _say(self, what: str, why: str) -> None:
         """Once, as long as it is so."""
@@ -112,23 +121,28 @@ class Rebalancing:
             hosts = {n for _, t in self._router.tables.values() if t.policy == policy for n in t.hosts}
             self._coordinator.create(path, _packed(up | hosts.intersection(zone)))
             return
-        known = _counted(path, found)
+        stored = _counted(path, found)
+        known = stored.intersection(zone)  # who was taken out of it comes anew when put back
         down = set(zone) - up - set(self._members.registered)
-        change = self._turnovers[policy].look(known.intersection(zone), up, down, monotonic_ms())
+        change = self._turnovers[policy].look(known, up, down, monotonic_ms())
         if change is not None:
-            counted = known.union(change.came).difference(change.gone)
-            self._plan(policy, change, up, set(zone) - counted)
-            self._coordinator.set(path, _packed(counted), found.version)
+            known = known.union(change.came).difference(change.gone)
+            self._plan(policy, change, up, set(zone) - known)
+        if known != stored:
+            self._coordinator.set(path, _packed(known), found.version)
 
     def _plan(self, policy: str, change: Change, up: set[str], replaced: set[str]) -> None:
         """RefusedError while another plan is half done: it is looked at again."""
         tables = [table for _, table in self._router.tables.values()]
         running = {n.name for n in self._router.nodes.values() if n.hosts}
         made = plans.make(self._configured(), tables, up, running, [policy], replaced=replaced)
-        enough = tuple(
-            m for m in made.moves if len(m.target.nodes) >= len(m.given_up.nodes if m.given_up else m.before)
-        )
-        made = msgspec.structs.replace(made, moves=enough, made_for=policy, why=_why(change))
+        wanted = self._configured().policies[policy]
+        copies = 1 + wanted.sync_replicas + wanted.async_replicas
+
+        def enough(m: plans.Planned) -> bool:
+            return len(m.target.nodes) >= min(copies, len(m.given_up.nodes if m.given_up else m.before))
+
+        made = msgspec.structs.replace(made, moves=tuple(filter(enough, made.moves)), made_for=policy, why=_why(change))
         if made.moves:
             plans.store(self._coordinator, made, tables)
         more = {"policy": policy, "moves": len(made.moves), "plan": made.id if made.moves else ""}

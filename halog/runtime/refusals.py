@@ -16,6 +16,7 @@ from halog.config.changes import REFUSED, Change, KeyPath, differences
 from halog.core.table import PartitionTable
 from halog.core.zones import Sight, Zone, count
 from halog.ports import Coordinator
+from halog.runtime import bindings
 from halog.runtime.members import NodeInfo
 from halog.runtime.zone_switch import read_switch
 from halog.runtime.zoning import zones_of
@@ -37,8 +38,10 @@ class Facts(NamedTuple):
     """Registered hosting nodes."""
     off: frozenset[str] = frozenset()
     """Zones whose quorum is switched off."""
-    types: Sequence[str] = ()
-    """Names of the types that were ever published."""
+    types: Mapping[str, Sequence[str]] = {}
+    """Types that were ever published, each with its managed bases, nearest first."""
+    held: Mapping[str, str] = {}
+    """Type → the policy the cluster keeps its objects under."""
 
 
 def facts(
@@ -46,7 +49,7 @@ def facts(
     cluster: str,
     tables: Iterable[PartitionTable],
     nodes: Iterable[NodeInfo],
-    types: Iterable[str],
+    types: Mapping[str, Sequence[str]],
 ) -> Facts:
     """Gather them."""
     made: dict[str, dict[str, Any]] = {}
@@ -63,7 +66,7 @@ def facts(
             sites.setdefault(table.epoch.site, table.name)
     off = (zone for zone in coordinator.children("zones") if read_switch(coordinator, zone).off)
     up = (n.name for n in nodes if n.hosts)
-    return Facts(cluster, made, hosts, sites, frozenset(up), frozenset(off), sorted(set(types)))
+    return Facts(cluster, made, hosts, sites, frozenset(up), frozenset(off), types, bindings.read(coordinator))
 
 
 def judged(old: Config | None, new: Config, known: Facts) -> list[Change]:
@@ -84,7 +87,7 @@ def refusals(old: Config | None, new: Config, known: Facts) -> Refusals:
             yield ("site", "name"), f"{partition} has an epoch of site {site}: its log would not be read on"
     if old is not None:
         yield from _topics(old, new)
-        yield from _bindings(old, new, known)
+    yield from _bindings(old, new, known)
     for policy, values in known.made.items():
         yield from _policy(new, policy, values)
     for policy, nodes in known.hosts.items():
@@ -136,12 +139,14 @@ def _hosts(old: Config | None, new: Config, policy: str, nodes: Mapping[str, str
             yield ("policies", policy, "zone") if moved else ("zones", config.zone, "nodes"), why
 
 
-def _bindings(old: Config, new: Config, known: Facts) -> Refusals:
-    """A type's objects are where its policy had them."""
-    for name in known.types:
-        was, now = old.policy_of(name), new.policy_of(name)
-        if was is not None and was != now:
-            key = name if name in old.bindings or name in new.bindings else "*"
+def _bindings(old: Config | None, new: Config, known: Facts) -> Refusals:
+    """A type's objects are where the cluster holds that they are, else where its policy had them; it may also be bound
+    to that by the rule without bases (`halog.runtime.bindings`)."""
+    for name, bases in sorted(known.types.items()):
+        was = known.held.get(name) or (None if old is None else old.policy_of(name, bases))
+        if was is not None and was not in (new.policy_of(name, bases), new.policy_of(name)):
+            entries = {} if old is None else old.bindings
+            key = next((n for n in (name, *bases) if n in entries or n in new.bindings), "*")
             yield ("bindings", key), f"type {name} is in use and its objects are in policy {was}: they would be lost"
 
 

@@ -58,7 +58,11 @@ def test_partitions_named_by_hand_are_read_and_written(tmp_path: Path) -> None:
     assert (fixed.partitions, config.partition_names("fixed")) == (2, ("eu", "us"))
     assert config.partition_names("p") == ("p-0", "p-1", "p-2", "p-3")
     assert [p.sync_replicas(fixed) for p in fixed.static.values()] == [1, 1]
-    assert load_config(write(tmp_path, config.to_toml())) == config
+    again = load_config(write(tmp_path, config.to_toml()))
+    assert again == config
+    assert [list(p.static) for p in again.policies.values()] == [list(p.static) for p in config.policies.values()], (
+        "the order is that of their indices"
+    )
 
 
 @pytest.mark.feature("P3")

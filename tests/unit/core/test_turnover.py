@@ -53,3 +53,11 @@ def test_who_comes_late_does_not_hold_up_who_has_gone(turnover: Turnover) -> Non
     assert turnover.look(KNOWN, "ABD", "C", 95) is None
     assert turnover.look(KNOWN, "ABD", "C", 100) == Change((), ("C",))
     assert turnover.look(frozenset("AB"), "ABD", "C", 105) == Change(("D",), ())
+
+
+def test_who_looks_again_after_others_have_begins_anew(turnover: Turnover) -> None:
+    """A node that is back in the meantime was seen by others."""
+    assert turnover.look(KNOWN, "AB", "C", 0) is None
+    turnover.forget()
+    assert turnover.look(KNOWN, "AB", "C", 500) is None
+    assert turnover.look(KNOWN, "AB", "C", 600) == Change((), ("C",))

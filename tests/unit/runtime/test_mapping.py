@@ -184,3 +184,9 @@ def test_a_policy_that_is_gone_is_an_error(coordinator: MemoryCoordinator) -> No
     without = replace(config(**{"*": "p"}), source="other.toml")
     with pytest.raises(ConfigError, match=r"^other\.toml: bindings"):
         agree(coordinator, without)
+
+
+def test_what_the_cluster_holds_wins_over_a_file_and_is_refused_where_the_file_has_no_word_for_it() -> None:
+    assert Places(config(), DEFINITIONS.get, {"Gift": "own"}).policy_of("Gift") == "own"
+    with pytest.raises(ConfigError, match=r'bindings."Gift": .* keeps objects of Gift under gone; bind it to gone'):
+        Places(config(), DEFINITIONS.get, {"Gift": "gone"}).owner("Gift")

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections import Counter as Count
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from halog.adapters.memory import MemoryLog
+from halog.adapters.memory import MemoryCoordinator, MemoryLog, MemoryTree
 from halog.config import TimingConfig
+from halog.core.ids import Member
+from halog.core.table import Target
 from halog.errors import RefusedError
 from halog.events import REBALANCE, Event
 from halog.ports import TopicPartition
@@ -26,8 +31,10 @@ PARTITIONS = 8
 
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """Nodes A to D, one active and one replica of each of eight partitions."""
+    """Nodes A to D, one active and one replica of each of eight partitions. Nobody plans before all are up."""
     monkeypatch.setattr(rebalancing, "LOOK_S", 0.05)
+    started, real = threading.Event(), rebalancing.Rebalancing._mine
+    monkeypatch.setattr(rebalancing.Rebalancing, "_mine", lambda self: real(self) if started.is_set() else ([], set()))
     made: list[Cluster] = []
 
     def start(rebalance: str = "auto", settle_ms: int = 100, replace_ms: int = 300) -> Cluster:
@@ -38,6 +45,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         policy = dataclasses.replace(config.policies["test"], rebalance=rebalance, async_replicas=0)
         cluster.config = dataclasses.replace(config, timing=timing, policies={"test": policy}).validate()
         cluster.start()
+        started.set()
         with cluster.client().transaction() as tx:
             for i in range(40):
                 tx.create(Counter(str(i), i))
@@ -177,3 +185,84 @@ def test_a_plan_that_was_cancelled_is_not_carried_out(make: Make, monkeypatch: p
     monkeypatch.setattr(rebalancing, "AT_ONCE", 2)
     wait_until(lambda: counted(cluster) == set("ABC"), "D is counted on")
     assert hosts(cluster) == dict.fromkeys("ABCD", 4)
+
+
+class Alone:
+    """A node's rebalancing with a clock of the test's, in a cluster of A and B without partitions."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.causes = 0, list[str]()
+        self.tree = MemoryCoordinator(MemoryTree())
+        self.tree.connect(lambda state: None)
+        monkeypatch.setattr(rebalancing, "monotonic_ms", lambda: self.now)
+        config = Cluster(2, registry=REGISTRY).config
+        self.config = dataclasses.replace(config, timing=TimingConfig(join_settle_ms=100, replace_after_ms=300))
+        self.members: Any = SimpleNamespace(
+            me=SimpleNamespace(name="B"), offline="", coordinated=lambda: True, registered={}, alive=frozenset()
+        )
+        router: Any = SimpleNamespace(tables={}, nodes={})
+        history: Any = SimpleNamespace(tell=lambda kind, cause, more: self.causes.append(cause))
+        self.it = rebalancing.Rebalancing(lambda: self.config, self.tree, router, self.members, history)
+
+    def look(self, now: int, *up: str) -> list[str]:
+        self.now, self.members.alive = now, frozenset(Member(n, 1) for n in up)
+        self.it.turn(lambda seconds: False)
+        return self.causes
+
+    def known(self) -> set[str]:
+        found = self.tree.get("rebalanced/test")
+        assert found is not None
+        return rebalancing._counted("rebalanced/test", found)
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> Alone:
+    return Alone(monkeypatch)
+
+
+def test_each_restart_of_the_first_node_is_one_of_its_own(alone: Alone) -> None:
+    """While A is there B does not look: what it saw of the restart before says nothing."""
+    alone.look(0, "A", "B")
+    alone.tree.create("rebalanced/test", b'{"nodes":["A","B"]}')
+    assert alone.look(10, "B") == []
+    alone.look(200, "A", "B")
+    assert alone.look(900, "B") == []
+    assert alone.look(1_199, "B") == []
+    assert alone.look(1_200, "B") == ["A has been gone for long"]
+
+
+@pytest.mark.parametrize("away", ["offline", "coordinated"])
+def test_who_could_not_look_begins_anew(alone: Alone, away: str) -> None:
+    alone.tree.create("rebalanced/test", b'{"nodes":["A","B"]}')
+    assert alone.look(0, "B") == []
+    before = getattr(alone.members, away)
+    setattr(alone.members, away, "no quorum" if away == "offline" else lambda: False)
+    alone.look(100, "B")
+    setattr(alone.members, away, before)
+    assert alone.look(350, "B") == []
+    assert alone.look(650, "B") == ["A has been gone for long"]
+
+
+def test_who_was_taken_out_of_the_zone_comes_anew_when_it_is_put_back(alone: Alone) -> None:
+    alone.tree.create("rebalanced/test", b'{"nodes":["A","B"]}')
+    both = alone.config
+    alone.config = dataclasses.replace(both, zones={"test": dataclasses.replace(both.zones["test"], nodes=("B",))})
+    assert alone.look(0, "A", "B") == []
+    assert alone.known() == {"B"}
+    alone.config, alone.members.me = both, SimpleNamespace(name="A")
+    alone.look(10, "A", "B")
+    assert alone.look(110, "A", "B") == ["A came"]
+    assert alone.known() == {"A", "B"}
+
+
+def test_an_operators_plan_that_waits_is_not_overtaken(make: Make) -> None:
+    cluster = make()
+    begun(cluster)
+    tree, tables = cluster.node("A").runtime.adapters.coordinator, list(cluster.tables().values())
+    table = tables[0]
+    spare = next(n for n in "ABCD" if n not in table.configured)
+    wish = Target((spare, *table.configured[1:]), 1)
+    plans.store(tree, plans.Plan("mine", 0, (plans.Planned(table.name, table.configured, wish, 0, ""),)), tables)
+    with pytest.raises(RefusedError, match="plan mine is not done"):
+        plans.store(tree, plans.Plan("nodes", 0, (), made_for="test"), tables)
+    plans.store(tree, plans.Plan("better", 0, ()), tables)

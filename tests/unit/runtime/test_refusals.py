@@ -81,7 +81,7 @@ def test_of_a_policy_just_that_is_refused_which_nodes_would_refuse(coordinator: 
         starts = True
     except ConfigError:
         starts = False
-    known = facts(coordinator, "t", tables, [], [])
+    known = facts(coordinator, "t", tables, [], {})
     for old in (BASE, None):
         found = refused(old, new, known)
         assert starts is not bool(found), found
@@ -89,7 +89,7 @@ def test_of_a_policy_just_that_is_refused_which_nodes_would_refuse(coordinator: 
 
 
 def test_what_was_activated_and_not_made_yet_may_change(coordinator: MemoryCoordinator) -> None:
-    known = facts(coordinator, "t", [], [], [])
+    known = facts(coordinator, "t", [], [], {})
     assert refused(BASE, with_policy(partitions=5, mapper="round_robin"), known) == {}
 
 
@@ -136,7 +136,7 @@ def test_a_type_in_use_stays_where_it_is(bindings: dict[str, str], types: list[s
     policies = {"p": POLICY, "q": POLICY}
     old = dataclasses.replace(BASE, policies=policies)
     new = dataclasses.replace(old, bindings=bindings)
-    found = refused(old, new, Facts("t", types=types))
+    found = refused(old, new, Facts("t", types=dict.fromkeys(types, ())))
     assert [key.replace('"', "") for key in found] == keys
 
 
@@ -162,7 +162,7 @@ def test_partitions_named_by_hand_keep_their_names_and_may_move(coordinator: Mem
         return with_policy(kind="static", async_replicas=0, static=made).validate()
 
     old = by_hand(eu=("A", "B"), us=("B", "A"))
-    known = facts(coordinator, "t", [t for _, t in create_tables(coordinator, old).values()], [], [])
+    known = facts(coordinator, "t", [t for _, t in create_tables(coordinator, old).values()], [], {})
     (moved,) = judged(old, by_hand(eu=("A", "C"), us=("B", "A")), known)
     assert (moved.text, moved.was, moved.now, moved.effect) == (
         "policies.p.partitions.eu", ["A", "B"], ["A", "C"], "by halog plan",
@@ -172,3 +172,27 @@ def test_partitions_named_by_hand_keep_their_names_and_may_move(coordinator: Mem
         ("policies.p.partitions", REFUSED)
     ]
     assert refused(old, BASE, known).keys() >= {"policies.p.kind", "policies.p.partitions"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fits"),
+    [
+        ({"Base": "q", "*": "p"}, {"Base": "q", "*": "p", "Sub": "p"}, False),
+        ({"Base": "q", "*": "p"}, {"Base": "q", "*": "p", "Sub": "q"}, True),
+        ({"Base": "q", "*": "p"}, {"Base": "p", "*": "q"}, True),  # as nodes have it: by its own name or "*", too
+        (None, {"*": "p"}, False),
+        (None, {"Base": "q", "*": "p"}, True),
+    ],
+)
+def test_what_the_cluster_holds_of_a_type_counts(
+    coordinator: MemoryCoordinator, old: dict[str, str] | None, new: dict[str, str], fits: bool
+) -> None:
+    """Sub was bound by its base: nobody's file names it."""
+    coordinator.create("bindings", b'{"Sub":"q"}')
+    known = facts(coordinator, "t", [], [], {"Sub": ("Base",)})
+    files = [
+        None if b is None else dataclasses.replace(BASE, policies={"p": POLICY, "q": POLICY}, bindings=b)
+        for b in (old, new)
+    ]
+    assert files[1] is not None
+    assert (refused(files[0], files[1], known) == {}) is fits
