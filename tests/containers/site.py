@@ -18,7 +18,7 @@ from typing import Any
 os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"  # its image is in no registry we reach: remove_leftovers does it
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.image import DockerImage
 from testcontainers.core.network import Network
@@ -95,6 +95,7 @@ class ContainerSite:
             for server in ("zookeeper", "kafka"):
                 self._launch(server, network)
             self._await(list(self.members))
+            self._warm()
         except BaseException:
             self.stop()
             raise
@@ -193,6 +194,26 @@ class ContainerSite:
             _until(lambda: self._brokers() >= len(running), deadline, lambda: "a broker is not in the metadata")
             if len(running) == COUNT:
                 _until(self.in_sync, deadline, lambda: "a broker does not catch up")
+
+    def _warm(self) -> None:
+        """Fresh brokers answer long before each of them has heard of the others: until all of them know the leaders of
+        a topic with three copies, made for this, and gone again."""
+        deadline, topic, admin = time.monotonic() + STARTS_S, "warm", self._admin()
+
+        def known() -> bool:
+            return all(self._knows(m, topic) for m in self.named("kafka"))
+
+        admin.create_topics([NewTopic(topic, COUNT, COUNT)])[topic].result(STARTS_S)
+        _until(known, deadline, lambda: "a broker does not know who leads a new topic")
+        admin.delete_topics([topic])[topic].result(STARTS_S)
+
+    def _knows(self, broker: Member, topic: str) -> bool:
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{broker.port}", "log_level": 0})
+        try:
+            found = admin.list_topics(topic, timeout=5).topics[topic].partitions.values()
+        except KafkaException:
+            return False
+        return len(found) == COUNT and all(p.leader >= 0 and len(p.isrs) == COUNT for p in found)
 
     def _admin(self) -> Any:
         return AdminClient({"bootstrap.servers": self.info.bootstrap, "log_level": 0})
