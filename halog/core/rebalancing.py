@@ -44,6 +44,17 @@ def rebalance(tables: Sequence[PartitionTable], shape: Shape, running: Collectio
     return moves
 
 
+def in_need(tables: Sequence[PartitionTable], absent: Collection[str], ours: Mapping[str, Target]) -> frozenset[str]:
+    """Partitions with a place for a node that is gone for good: where they are, or where `ours`, a plan that nodes
+    made, moves them to. What moves as an operator wished is the operator's."""
+    return frozenset(
+        t.name
+        for t in tables
+        if any(n in absent for n in (t.configured if t.target is None else t.target.nodes))
+        and t.target in (None, ours.get(t.name))
+    )
+
+
 def place_by_hand(
     tables: Sequence[PartitionTable], wanted: Mapping[str, Target], serving: Collection[str], running: Collection[str]
 ) -> list[Move]:

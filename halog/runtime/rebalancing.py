@@ -17,6 +17,8 @@ from functools import partial
 import msgspec
 
 from halog.config import Config
+from halog.core.rebalancing import in_need
+from halog.core.table import Target
 from halog.core.turnover import Change, Turnover
 from halog.errors import CoordinatorError, HalogError, VersionError
 from halog.events import REBALANCE
@@ -64,6 +66,8 @@ class Rebalancing:
         }
         self._refused: dict[str, dict[str, str]] = {}
         """Plan → its partitions that cannot move now: others go first."""
+        self._in_vain: dict[str, object] = {}
+        """Policy → what was seen when nothing could be replaced: planning again takes seconds where there is much."""
         self._said: dict[str, str] = {}
         """What is in the way of what, as it was last said."""
 
@@ -127,25 +131,61 @@ class Rebalancing:
         change = self._turnovers[policy].look(known, up, down, monotonic_ms())
         if change is not None:
             known = known.union(change.came).difference(change.gone)
-            self._plan(policy, change, up, set(zone) - known)
+            self._plan(policy, up, set(zone) - known, _why(change))
+        else:
+            self._replace(policy, up, set(zone) - known - up)
         if known != stored:
             self._coordinator.set(path, _packed(known), found.version)
 
-    def _plan(self, policy: str, change: Change, up: set[str], replaced: set[str]) -> None:
-        """RefusedError while another plan is half done: it is looked at again."""
+    def _plan(self, policy: str, up: set[str], absent: set[str], why: str) -> None:
+        """Spread all anew. RefusedError while an operator's plan is not done: it is looked at again."""
+        made = self._made(policy, up, absent, plans.read(self._coordinator))
+        self._store(msgspec.structs.replace(made, why=why))
+
+    def _replace(self, policy: str, up: set[str], absent: set[str]) -> None:
+        """Again, what no plan could replace when the node went: others were down, or an override stood against it. Not
+        what an operator has cancelled, and not before what is planned has begun."""
+        theirs = [table for _, table in self._router.tables.values() if table.policy == policy]
+        if not any(n in absent for t in theirs for n in t.hosts):
+            return
+        last = plans.read(self._coordinator)
+        if last is not None and last.made_for == policy and (last.cancelled or self._waits(last)):
+            return
+        needy = in_need(theirs, absent, _targets(last, policy))
+        seen = (frozenset(up), {t.name: (t.config_version, t.group) for t in theirs if t.name in needy})
+        if not needy or self._in_vain.get(policy) == seen:
+            return
+        made = self._made(policy, up, absent, last)
+        moves = tuple(m for m in made.moves if m.partition in needy)
+        if moves:
+            gone = ", ".join(sorted(absent.intersection(n for m in moves for n in (*m.before, *_nodes(m.given_up)))))
+            self._store(msgspec.structs.replace(made, moves=moves, why=f"{gone} is still to be replaced"))
+        else:
+            self._in_vain[policy] = seen
+
+    def _waits(self, plan: plans.Plan) -> bool:
+        """Is anything of it to be begun that was not refused?"""
+        return plans.WAITING in self._states(plan).values()
+
+    def _made(self, policy: str, up: set[str], absent: set[str], last: plans.Plan | None) -> plans.Plan:
+        """Without moves to fewer copies, and without those that would give up what an operator wished."""
+        config, ours = self._configured(), _targets(last, policy)
         tables = [table for _, table in self._router.tables.values()]
         running = {n.name for n in self._router.nodes.values() if n.hosts}
-        made = plans.make(self._configured(), tables, up, running, [policy], replaced=replaced)
-        wanted = self._configured().policies[policy]
-        copies = 1 + wanted.sync_replicas + wanted.async_replicas
+        made = plans.make(config, tables, up, running, [policy], replaced=absent)
+        copies = 1 + config.policies[policy].sync_replicas + config.policies[policy].async_replicas
+        moves = tuple(
+            m
+            for m in made.moves
+            if len(m.target.nodes) >= min(copies, len(_nodes(m.given_up) or m.before))
+            and m.given_up in (None, ours.get(m.partition))
+        )
+        return msgspec.structs.replace(made, moves=moves, made_for=policy)
 
-        def enough(m: plans.Planned) -> bool:
-            return len(m.target.nodes) >= min(copies, len(m.given_up.nodes if m.given_up else m.before))
-
-        made = msgspec.structs.replace(made, moves=tuple(filter(enough, made.moves)), made_for=policy, why=_why(change))
+    def _store(self, made: plans.Plan) -> None:
         if made.moves:
-            plans.store(self._coordinator, made, tables)
-        more = {"policy": policy, "moves": len(made.moves), "plan": made.id if made.moves else ""}
+            plans.store(self._coordinator, made, [table for _, table in self._router.tables.values()])
+        more = {"policy": made.made_for, "moves": len(made.moves), "plan": made.id if made.moves else ""}
         self._history.tell(REBALANCE, made.why, more=more)
 
     # --- carrying out ---
@@ -155,7 +195,7 @@ class Rebalancing:
         plan = plans.read(self._coordinator)
         if plan is None or plan.cancelled or plan.made_for not in mine:
             return
-        states = plans.states_of(plan, (t for _, t in self._router.tables.values())) | self._refused.get(plan.id, {})
+        states = self._states(plan)
         if plans.WAITING not in states.values():
             self._refused.clear()  # perhaps not any more
             return
@@ -163,6 +203,19 @@ class Rebalancing:
         self._refused.setdefault(plan.id, {}).update(refused)
         for partition, why in refused.items():
             self._say(f"plan {plan.id}: partition {partition} does not move", why)
+
+    def _states(self, plan: plans.Plan) -> dict[str, str]:
+        refused = self._refused.get(plan.id, {})
+        return plans.states_of(plan, (t for _, t in self._router.tables.values())) | refused
+
+
+def _targets(plan: plans.Plan | None, policy: str) -> dict[str, Target]:
+    """Where the last plan that nodes made for this policy moves partitions to."""
+    return {} if plan is None or plan.made_for != policy else {m.partition: m.target for m in plan.moves}
+
+
+def _nodes(target: Target | None) -> tuple[str, ...]:
+    return () if target is None else target.nodes
 
 
 def _why(change: Change) -> str:

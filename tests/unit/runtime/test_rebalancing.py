@@ -14,13 +14,14 @@ import pytest
 from halog.adapters.memory import MemoryCoordinator, MemoryLog, MemoryTree
 from halog.config import TimingConfig
 from halog.core.ids import Member
-from halog.core.table import Target
+from halog.core.table import PartitionTable, Target
 from halog.errors import RefusedError
 from halog.events import REBALANCE, Event
 from halog.ports import TopicPartition
 from halog.runtime import plans, rebalancing
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node
+from tests.unit.core import kit
 from tests.unit.counting import REGISTRY, Counter
 
 pytestmark = pytest.mark.feature("P13", "P2")
@@ -134,10 +135,9 @@ def test_a_partition_keeps_a_place_for_a_node_nobody_can_replace(make: Make) -> 
     """With two nodes left a copy each is all there can be: nothing is shrunk."""
     cluster = make()
     begun(cluster)
-    for name in "CD":  # one after the other: the second is no part of the first one's moves
-        cluster.kill(name)
-        wait_until(lambda name=name: hosts(cluster) and hosts(cluster)[name] == 0, f"{name} is not replaced", 30)
-    assert hosts(cluster) == Count(A=8, B=8)
+    cluster.kill("C")
+    cluster.kill("D")
+    wait_until(lambda: hosts(cluster) == Count(A=8, B=8), "C and D are not replaced", 30)
     cluster.kill("B")
     tree = cluster.node("A").runtime.adapters.coordinator
     wait_until(lambda: counted(cluster) == {"A"}, "B is counted on", 30)
@@ -189,24 +189,47 @@ def test_a_plan_that_was_cancelled_is_not_carried_out(make: Make, monkeypatch: p
 
 
 class Alone:
-    """A node's rebalancing with a clock of the test's, in a cluster of A and B without partitions."""
+    """A node's rebalancing with a clock of the test's, in a cluster of A, B and C with two copies of partitions."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.causes = 0, list[str]()
         self.tree = MemoryCoordinator(MemoryTree())
         self.tree.connect(lambda state: None)
         monkeypatch.setattr(rebalancing, "monotonic_ms", lambda: self.now)
-        config = Cluster(2, registry=REGISTRY).config
-        self.config = dataclasses.replace(config, timing=TimingConfig(join_settle_ms=100, replace_after_ms=300))
+        config = Cluster(3, registry=REGISTRY).config
+        policy = dataclasses.replace(config.policies["test"], async_replicas=0)
+        self.config = dataclasses.replace(
+            config, timing=TimingConfig(join_settle_ms=100, replace_after_ms=300), policies={"test": policy}
+        )
+        self.tables: dict[str, tuple[int, PartitionTable]] = {}
+        self.nodes: dict[str, Any] = {}
         self.members: Any = SimpleNamespace(
             me=SimpleNamespace(name="B"), offline="", coordinated=lambda: True, registered={}, alive=frozenset()
         )
-        router: Any = SimpleNamespace(tables={}, nodes={})
+        router: Any = SimpleNamespace(tables=self.tables, nodes=self.nodes, table_seen=self.seen)
         history: Any = SimpleNamespace(tell=lambda kind, cause, more: self.causes.append(cause))
         self.it = rebalancing.Rebalancing(lambda: self.config, self.tree, router, self.members, history)
 
+    def seen(self, name: str, version: int, table: PartitionTable) -> None:
+        self.tables[name] = (version, table)
+
+    def put(self, table: PartitionTable) -> None:
+        """The coordinator's, as every node knows it."""
+        self.tables[table.name] = (0, table)
+        path = f"partitions/{table.name}"
+        if not self.tree.create(path, table.to_bytes()):
+            found = self.tree.get(path)
+            assert found is not None
+            self.tree.set(path, table.to_bytes(), found.version)
+
+    def wishes(self) -> dict[str, tuple[str, ...]]:
+        """Where partitions are to move."""
+        return {name: t.target.nodes for name, (_, t) in self.tables.items() if t.target}
+
     def look(self, now: int, *up: str) -> list[str]:
         self.now, self.members.alive = now, frozenset(Member(n, 1) for n in up)
+        self.nodes.clear()
+        self.nodes.update({n: SimpleNamespace(name=n, hosts=True) for n in up})
         self.it.turn(lambda seconds: False)
         return self.causes
 
@@ -254,6 +277,51 @@ def test_who_was_taken_out_of_the_zone_comes_anew_when_it_is_put_back(alone: Alo
     alone.look(10, "A", "B")
     assert alone.look(110, "A", "B") == ["A came"]
     assert alone.known() == {"A", "B"}
+
+
+def test_who_cannot_be_replaced_now_is_replaced_as_soon_as_that_is_possible(alone: Alone) -> None:
+    """C is gone for long while A is down for a moment: its copies have no other place but where one is already."""
+    alone.tree.create("rebalanced/test", b'{"nodes":["A","B","C"]}')
+    alone.put(kit.table(name="p", policy="test", configured=("B", "C")))
+    alone.look(0, "A", "B")
+    alone.members.me = SimpleNamespace(name="A")
+    alone.look(10, "A", "B")
+    alone.members.me = SimpleNamespace(name="B")
+    alone.look(20, "B")
+    assert alone.look(330, "B") == ["A, C has been gone for long"]
+    assert alone.known() == {"B"}
+    assert alone.look(340, "B") == ["A, C has been gone for long"], "there is nothing to be done, and it is told once"
+    assert alone.wishes() == {}
+    alone.members.registered = {"A": None}
+    assert alone.look(350, "A", "B")[1:] == []
+    alone.members.me = SimpleNamespace(name="A")
+    assert alone.look(360, "A", "B")[1:] == ["C is still to be replaced"]
+    assert alone.wishes() == {"p": ("B", "A")}
+    assert alone.look(370, "A", "B")[2:] == []
+
+
+def test_a_node_cancelled_for_is_not_replaced_and_an_operators_wish_is_not_given_up(alone: Alone) -> None:
+    alone.members.me = SimpleNamespace(name="A")
+    alone.tree.create("rebalanced/test", b'{"nodes":["A","B"]}')
+    alone.put(kit.table(name="p", policy="test", configured=("B", "A"), target=Target(("B", "C"), 1)))
+    assert alone.look(0, "A", "B") == []
+    alone.put(kit.table(name="p", policy="test", configured=("B", "C"), config_version=1))
+    stopped = plans.Plan("x", 0, (), cancelled=True, made_for="test")
+    alone.tree.create("plan", stopped.to_bytes())
+    assert alone.look(10, "A", "B") == []
+    alone.tree.delete("plan")
+    assert alone.look(20, "A", "B") == ["C is still to be replaced"]
+
+
+def test_a_move_of_their_own_to_a_node_that_is_gone_is_planned_again(alone: Alone) -> None:
+    alone.members.me = SimpleNamespace(name="A")
+    alone.tree.create("rebalanced/test", b'{"nodes":["A","B"]}')
+    target = Target(("B", "C"), 1)
+    alone.put(kit.table(name="p", policy="test", configured=("B",), target=target, config_version=1))
+    moves = (plans.Planned("p", ("B",), target, 0, ""),)
+    alone.tree.create("plan", plans.Plan("x", 0, moves, made_for="test").to_bytes())
+    assert alone.look(0, "A", "B") == ["C is still to be replaced"]
+    assert alone.wishes() == {"p": ("B", "A")}
 
 
 def test_an_operators_plan_that_waits_is_not_overtaken(make: Make) -> None:
