@@ -12,6 +12,13 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 
+PATIENT_S: Final = 0.01
+"""So long does an append that nobody waits for wait for company. A request costs broker and client 0.3 ms of CPU, much
+more than a commit does without; what the log lacks for so long the replicas have, who read it every 10 ms anyway."""
+
+PATIENT_MOST: Final = 256
+"""So many leave without waiting any longer: what more would share of a request is next to nothing."""
+
 GATHER_S: Final = 0.001
 """Longest wait for company: committers answered together are back within it, and more waiting gained nothing."""
 
@@ -34,12 +41,18 @@ class Gathering(Generic[T]):
         self._wanted = 1
         """So many make the next request."""
         self._sent_at = self._back_at = 0.0
+        self._patient_since: float | None = None
+        """Since when there is something to be sent, if nobody waits for any of it."""
 
     def __bool__(self) -> bool:
         return bool(self._items)
 
-    def add(self, item: T) -> None:
-        """One more for the next request."""
+    def add(self, item: T, patient_since: float | None = None) -> None:
+        """One more for the next request; `patient_since`: now, if nobody waits for it."""
+        if patient_since is None:
+            self._patient_since = None
+        elif not self._items:
+            self._patient_since = patient_since
         self._items.append(item)
         self._peak = max(self._peak, self._sent - self._answered + len(self._items))
 
@@ -55,6 +68,8 @@ class Gathering(Generic[T]):
             return None
         if self._answered < self._sent:
             return max(0.0, self._sent_at + HELD_S - now)
+        if self._patient_since is not None:
+            return 0.0 if len(self._items) >= PATIENT_MOST else max(0.0, self._patient_since + PATIENT_S - now)
         return 0.0 if len(self._items) >= self._wanted else max(0.0, self._back_at + GATHER_S - now)
 
     def take(self, now: float) -> list[T]:

@@ -231,10 +231,12 @@ Event = (
 
 
 class Append(msgspec.Struct, frozen=True):
-    """Append `data` under the current session; report Appended or AppendFailed with `tag`, in order."""
+    """Append `data` under the current session; report Appended or AppendFailed with `tag`, in order. `patient`: nobody
+    waits for the log."""
 
     tag: int
     data: bytes
+    patient: bool = False
 
 
 class EndSession(msgspec.Struct, frozen=True):

@@ -116,7 +116,9 @@ class Writer:
         if len(data) > self.settings.max_record_bytes:
             out.append(ev.Reply(e.token, ev.TooLarge(len(data), self.settings.max_record_bytes)))
             return
-        self._append(record, data, now, [e.token], out)
+        asked = e.durability
+        patient = self.early if asked is None else self.backed and asked.early
+        self._append(record, data, now, [e.token], out, patient=patient)
         for c in e.changes:
             self.overlay[c.key] = ABSENT if c.op == records.DELETE else header.lsn
             self.overlay_lsn[c.key] = header.lsn
@@ -174,7 +176,16 @@ class Writer:
         self._append(record, records.encode(record), now, [NOBODY], out)
         self.queue[-1].early = True  # it changes nothing: who does not wait for the log does not wait for it
 
-    def _append(self, record: records.Record, data: bytes, now: int, tokens: list[int], out: list[ev.Effect]) -> None:
+    def _append(
+        self,
+        record: records.Record,
+        data: bytes,
+        now: int,
+        tokens: list[int],
+        out: list[ev.Effect],
+        *,
+        patient: bool = False,
+    ) -> None:
         self.tag += 1
         head = record.header
         item = InFlight(self.tag, record, digest(data), now, tokens, len(data), head.lsn, head.tx)
@@ -183,7 +194,7 @@ class Writer:
         self.queue.append(item)
         if tokens:
             self.by_tx[item.tx] = item
-        out.append(ev.Append(item.tag, data))
+        out.append(ev.Append(item.tag, data, patient))
 
     def _known(self, e: ev.Submitted) -> ev.Result | _Joined | None:
         """What is already known of this transaction id (W6)."""

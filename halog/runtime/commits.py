@@ -135,16 +135,21 @@ class Commits:
         if copy is None or self._asker.closed or deliveries is None:
             return False
 
+        logged = not copy.answers_early(work.durability)
+
         def answered(result: ev.Result) -> None:
             if isinstance(result, ev.Expired):  # refused before anything was sent: `commit` is to see it as new
                 self._unsent.add(tx)
+            lsn = result.lsn if isinstance(result, ev.Happened) else None
+            if not logged:  # by the replicas: the log's reports are the kept thread's
+                done(lsn)
+                return
             deliveries.followed = True  # first: who is told may have had his turn before this thread goes on
-            if not done(result.lsn if isinstance(result, ev.Happened) else None):
+            if not done(lsn):
                 deliveries.followed = False
 
         self._unsent.discard(tx)
-        if not copy.submit(tx, work, answered, self._asker.router.epoch(partition)):
-            deliveries.push()
+        copy.submit(tx, work, answered, self._asker.router.epoch(partition))
         return True
 
     def follow_up(self) -> None:

@@ -19,6 +19,7 @@ import msgspec
 from halog.backend import Work
 from halog.core import events as ev
 from halog.core.chain import ChainState
+from halog.core.durability import Durability
 from halog.core.outcomes import Outcomes
 from halog.core.partition import Partition
 from halog.core.roles import Role
@@ -244,7 +245,7 @@ class Copy(Showing):
             self.node.reported(self)
 
         try:
-            session.append(self.tp, e.data, done)
+            session.append(self.tp, e.data, done, patient=e.patient)
         except HalogError as error:  # the core counts on this record: without it the epoch is over
             self._inbox.append(ev.AppendFailed(e.tag, str(error)))
             return
@@ -309,6 +310,10 @@ class Copy(Showing):
         self.answers[self._token] = answer
         return self._token
 
+    def answers_early(self, durability: Durability | None) -> bool:
+        """Is a commit that asks so answered by the replicas rather than by the log?"""
+        return self.early or (durability is not None and durability.early)
+
     def submit(self, tx: bytes, work: Work, answer: Answer, epoch: int = 0) -> int:
         """Ask to commit, knowing of `epoch`; `answer` is called once, on any thread. Returns the tag of the append this
         led to: the caller sees to its delivery report (`Deliveries.follow`). 0: there is none, or the replicas answer
@@ -316,7 +321,7 @@ class Copy(Showing):
         durability = work.durability
         with self.lock:
             changes, found = presented(work, self.objects, keeps_before=self.keeps_before)
-            served = not (self.early or (durability is not None and durability.early))
+            served = not self.answers_early(durability)
             asked = ev.Submitted(self._expect(answer), tx, work.reads, changes, found, epoch, durability)
             tag = self._ask(asked, served=served)
             due, self._due = self._due, []

@@ -78,6 +78,7 @@ class Deliveries:
 
     def turn(self) -> None:
         """Run what is reported by now; what is not is the kept thread's."""
+        self.push()  # first: who polls may be waiting for the log
         if not self._polling.acquire(blocking=False):
             self._wanted.set()  # whoever polls may be about to leave it to us
             return

@@ -41,6 +41,13 @@ def test_what_asks_for_nothing_is_the_policys() -> None:
         checked("NO_SYNC")
 
 
+def test_only_the_append_that_asks_for_less_than_the_log_is_patient() -> None:
+    core = leader()
+    for number, asked in ((1, EARLY), (2, None), (3, flushed())):
+        ask(core, number, asked)
+        assert core.one(ev.Append).patient == (asked is EARLY)
+
+
 def test_it_comes_back_from_the_wire_as_it_was() -> None:
     for asked in (EARLY, flushed(2), Durability(local="WRITE_NO_SYNC")):
         assert msgspec.msgpack.decode(msgspec.msgpack.encode(asked), type=Durability) == asked

@@ -53,6 +53,16 @@ def test_shown_then_answered_and_only_then_in_the_log() -> None:
     assert core.replies() == []
 
 
+def test_an_append_is_patient_where_nobody_waits_for_the_log() -> None:
+    """Without a replica to have it, it is waited for."""
+    core = leader()
+    core.submit(1)
+    assert core.one(ev.Append).patient
+    alone = Core(settings=NO_SYNC).active()
+    alone.submit(1)
+    assert not alone.one(ev.Append).patient
+
+
 def test_the_log_may_be_faster() -> None:
     core = leader()
     core.submit(1)

@@ -39,7 +39,7 @@ class Session:
         self.inside -= 1
         return len(due)
 
-    def append(self, tp: TopicPartition, data: bytes, done: Delivery) -> None:
+    def append(self, tp: TopicPartition, data: bytes, done: Delivery, *, patient: bool = False) -> None:
         raise AssertionError("deliveries append nothing")
 
     def abandon(self) -> None:
@@ -208,3 +208,14 @@ def test_a_commit_the_replicas_answer_is_pushed_at_once_and_polled_by_the_kept_t
     rig.deliveries.follow(rig.copy, 0, lambda: False, time.monotonic() + 5)
     assert pushed == ["now"]
     assert rig.session.polled_by == set()
+
+
+@pytest.mark.feature("R6")
+def test_a_turn_sends_the_pushes_also_where_another_thread_polls() -> None:
+    """He may be waiting for the log, which replicas are not to be told behind."""
+    pushed: list[str] = []
+    rig = Rig()
+    rig.deliveries = Deliveries(lambda: rig.session, lambda: [rig.copy], lambda: pushed.append("now"))
+    with rig.deliveries._polling:
+        rig.deliveries.turn()
+    assert pushed == ["now"]

@@ -337,3 +337,17 @@ def test_a_method_that_runs_elsewhere_belongs_to_a_transaction_that_asks() -> No
         with log_held(cluster), client.transaction(durability=LESS) as tx:
             assert tx.get(Counter, "c").add(5) == 5
         assert value(client) == 5
+
+
+def test_a_node_that_nobody_takes_over_from_leaves_once_the_log_has_everything() -> None:
+    with running() as cluster:
+        node, (other,) = cluster.node(active(cluster)), replicas(cluster)
+        with log_held(cluster):
+            add(node, LESS)
+            cluster.kill(other)
+            leaving = threading.Thread(target=node.close, daemon=True)
+            leaving.start()
+            leaving.join(0.3)
+            assert leaving.is_alive(), "it left a commit behind that the log lacks"
+        leaving.join(10)
+        assert not leaving.is_alive()
