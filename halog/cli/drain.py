@@ -71,7 +71,8 @@ def _plan(connection: Connection, node: str, *, allow_fewer: bool) -> list[Move]
     seen = survey(connection).nodes
     serve = [n.node for n in seen if n.state == UP]
     registered = [n.node for n in seen if n.state not in (DOWN, CLIENT)]
-    return plan(connection.tables, node, zones, serve, registered, allow_fewer=allow_fewer)
+    unlogged = [name for name, policy in connection.config.policies.items() if policy.unlogged]
+    return plan(connection.tables, node, zones, serve, registered, unlogged=unlogged, allow_fewer=allow_fewer)
 
 
 def _show(node: str, moves: list[Move], ms: int, *, done: bool, format_: str) -> None:

@@ -35,7 +35,7 @@ def accept_loss(name: str, config_path: Path, format_: str, timeout_s: float) ->
 
     with connect(config_path, timeout_s) as connection:
         policy = connection.config.policies.get(connection.table(name).policy)
-        if policy is not None and policy.local_sync != "NO_SYNC":
+        if policy is not None and not policy.unlogged:
             raise RefusedError(f"{name} waits for nobody's memory: its commits wait for the log", partition=name)
         waited_for = sorted(m.node for m in holders(connection.table(name)))
         up = {name_: info.incarnation for name_, info in connection.nodes.items()}

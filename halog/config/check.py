@@ -215,7 +215,7 @@ def _policy(config: Config, key: str, policy: PolicyConfig) -> Problems:
 def _safety(key: str, policy: PolicyConfig, copies: list[Shape]) -> Problems:
     if policy.local_sync not in LOCAL_SYNC:
         yield f"{key}.local_sync", f"{policy.local_sync!r} must be one of {', '.join(LOCAL_SYNC)}"
-    elif policy.local_sync == "NO_SYNC" and (alone := [c.key for c in copies if not c.sync_replicas]):
+    elif policy.unlogged and (alone := [c.key for c in copies if not c.sync_replicas]):
         what = f"{alone[0]} has none" if policy.static else "else nobody but the active node has a commit"
         yield f"{key}.local_sync", f"NO_SYNC needs sync_replicas of 1 or more: {what}"
     if policy.remote_sync not in REMOTE_SYNC:
@@ -224,7 +224,7 @@ def _safety(key: str, policy: PolicyConfig, copies: list[Shape]) -> Problems:
         yield f"{key}.below_quorum", f"{policy.below_quorum!r} must be one of {', '.join(BELOW_QUORUM)}"
     if policy.lease_ttl_ms and not LEASE_MS[0] <= policy.lease_ttl_ms <= LEASE_MS[1]:
         yield f"{key}.lease_ttl_ms", f"must be 0 (no leases) or {LEASE_MS[0]} to {LEASE_MS[1]}"
-    elif policy.lease_ttl_ms and policy.local_sync == "NO_SYNC":
+    elif policy.lease_ttl_ms and policy.unlogged:
         yield (
             f"{key}.lease_ttl_ms",
             "excludes local_sync NO_SYNC: there operators may end an epoch that still has one",
@@ -269,7 +269,7 @@ def _timing(timing: TimingConfig) -> Problems:
 
 
 def _tails(config: Config) -> Problems:
-    unlogged = [name for name, policy in config.policies.items() if policy.local_sync == "NO_SYNC"]
+    unlogged = [name for name, policy in config.policies.items() if policy.unlogged]
     if unlogged and config.limits.max_frame_bytes < TAIL_FRAME:
         yield "limits.max_frame_bytes", f"must be at least {TAIL_FRAME}: policies.{unlogged[0]} has local_sync NO_SYNC"
 

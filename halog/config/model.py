@@ -99,6 +99,11 @@ class PolicyConfig:
         if self.static:
             object.__setattr__(self, "partitions", len(self.static))
 
+    @property
+    def unlogged(self) -> bool:
+        """Do commits not wait for the log, so that it may lack what nodes have (R6)?"""
+        return self.local_sync == "NO_SYNC"
+
 
 @dataclass(frozen=True)
 class NodeConfig:

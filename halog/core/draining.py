@@ -31,10 +31,12 @@ def plan(
     up: Collection[str],
     registered: Collection[str],
     *,
+    unlogged: Collection[str] = (),
     allow_fewer: bool = False,
 ) -> list[Move]:
     """What is to be done so that `node` hosts nothing. `zones`: policy → nodes that may host it; `up`: who serves, and
-    may get more; `registered`: who runs, and could move what it has."""
+    may get more; `registered`: who runs, and could move what it has; `unlogged`: policies whose commits do not wait
+    for the log."""
     tables = list(tables)
     load = Counter(n for t in tables for n in _wanted(t).nodes)
     moves = []
@@ -43,7 +45,7 @@ def plan(
             able = [n for n in zones.get(t.policy, ()) if n in up and n != node]
             move = _move(t, node, able, load, allow_fewer)
             if move.target is not None and not any(n in registered for n in t.configured):
-                move = _checked(t, move.target, move.why, why_not_assigned(t))
+                move = _checked(t, move.target, move.why, why_not_assigned(t, unlogged=t.policy in unlogged))
             load.update((move.target or _wanted(t)).nodes)
             load.subtract(_wanted(t).nodes)
             moves.append(move)

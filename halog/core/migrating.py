@@ -73,12 +73,13 @@ def assigned(table: PartitionTable, target: Target) -> PartitionTable:
     )
 
 
-def why_not_assigned(table: PartitionTable) -> str | None:
-    """What speaks against `assigned`, or None."""
+def why_not_assigned(table: PartitionTable, *, unlogged: bool) -> str | None:
+    """What speaks against `assigned`, or None. `unlogged`: commits of its policy do not wait for the log (R6), so that
+    it may lack what its nodes have."""
     away = ", ".join(table.configured)
     if table.quorum:
         return f"none of {away} is running, and {table.name} asks for a quorum of them: start a majority first"
-    if wanted := holders(table):
+    if unlogged and (wanted := holders(table)):
         names = ", ".join(sorted(m.node for m in wanted))
         return (
             f"none of {away} is running, and {names} may have commits of {table.name} that its log lacks: start one of "

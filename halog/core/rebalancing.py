@@ -17,18 +17,20 @@ from halog.core.table import PartitionTable, Target
 
 
 class Shape(NamedTuple):
-    """What a policy asks for. `copies`: of each partition, the active one included."""
+    """What a policy asks for. `copies`: of each partition, the active one included; `unlogged`: do commits not wait for
+    the log?"""
 
     copies: int
     sync_replicas: int
     zone: Zone
+    unlogged: bool = False
 
 
 def rebalance(tables: Sequence[PartitionTable], shape: Shape, running: Collection[str]) -> list[Move]:
     """What is to be done; partitions that are as they shall be are left out. `running`: nodes that could move what they
     have. A move without a target is a partition that stays as it is, and `why` says why."""
     now = {t.name: t.configured if t.target is None else t.target.nodes for t in tables}
-    stay = {t.name: why for t in tables if (why := _why_it_stays(t, shape.zone, running))}
+    stay = {t.name: why for t in tables if (why := _why_it_stays(t, shape.zone, running, shape.unlogged))}
     never = {t.name: [n for n in shape.zone.nodes if priority(t, n) == NEVER] for t in tables}
     then = spread(now, shape.copies, shape.zone._replace(never=never), stay)
     reasons = _Reasons(shape, now)
@@ -56,18 +58,23 @@ def in_need(tables: Sequence[PartitionTable], absent: Collection[str], ours: Map
 
 
 def place_by_hand(
-    tables: Sequence[PartitionTable], wanted: Mapping[str, Target], serving: Collection[str], running: Collection[str]
+    tables: Sequence[PartitionTable],
+    wanted: Mapping[str, Target],
+    serving: Collection[str],
+    running: Collection[str],
+    *,
+    unlogged: bool = False,
 ) -> list[Move]:
     """What brings the partitions of a static policy to where the file has them (P3); those that are there are left out.
-    `serving`: nodes that may get copies; else as `rebalance`. Nothing is spread, and nobody takes the place of a node
-    that is down."""
+    `serving`: nodes that may get copies; else as `rebalance` and `Shape`. Nothing is spread, and nobody takes the place
+    of a node that is down."""
     moves = []
     for t in tables:
         target = wanted[t.name]
         if t.target == target or (t.target is None and target == Target(t.configured, t.sync_replicas)):
             continue
         absent = [n for n in target.nodes if n not in t.configured and n not in serving]
-        stays = _why_it_stays(t, Zone(t.hosts, ()), running) or (
+        stays = _why_it_stays(t, Zone(t.hosts, ()), running, unlogged) or (
             f"{', '.join(absent)} cannot get a copy now" if absent else ""
         )
         stays = stays or why_not(t, target) or ""
@@ -76,7 +83,7 @@ def place_by_hand(
     return moves
 
 
-def _why_it_stays(table: PartitionTable, zone: Zone, running: Collection[str]) -> str:
+def _why_it_stays(table: PartitionTable, zone: Zone, running: Collection[str], unlogged: bool) -> str:
     if table.target is not None and all(n in zone.nodes for n in table.target.nodes):
         return f"it is moving to {', '.join(table.target.nodes)} already"
     if held := overridden(table):
@@ -85,7 +92,7 @@ def _why_it_stays(table: PartitionTable, zone: Zone, running: Collection[str]) -
         return ""
     if any(n in zone.nodes for n in table.configured):
         return f"none of {', '.join(table.configured)} is running, so that nobody could move it"
-    return why_not_assigned(table) or ""  # all are replaced: it is placed anew
+    return why_not_assigned(table, unlogged=unlogged) or ""  # all are replaced: it is placed anew
 
 
 class _Reasons:

@@ -43,7 +43,7 @@ def migrate(
         _refuse(table, _why_not_nodes(config, table, nodes, up) or why_not(table, target, replace=replace))
         if any(n in up for n in table.configured):
             return moving(table, target)
-        _refuse(table, why_not_assigned(table))
+        _refuse(table, why_not_assigned(table, unlogged=config.policies[table.policy].unlogged))
         return assigned(table, target)
 
     table = change_table(coordinator, partition, change)

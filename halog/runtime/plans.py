@@ -92,12 +92,14 @@ def make(
             raise ConfigError(f"there is no policy {name}; {config.source} has {', '.join(config.policies)}")
         theirs = [t for t in tables if t.policy == name]
         if policy.static:
-            moves += place_by_hand(theirs, _by_hand(config, name, theirs), serving, running)
+            listed = _by_hand(config, name, theirs)
+            moves += place_by_hand(theirs, listed, serving, running, unlogged=policy.unlogged)
             continue
         nodes = [n for n in config.nodes_of(policy.zone) if n not in replaced]
         domains = {n: config.nodes[n].failure_domain for n in nodes}
         copies = 1 + policy.sync_replicas + policy.async_replicas
-        shape = Shape(copies, policy.sync_replicas, Zone(nodes, [n for n in nodes if n in serving], domains))
+        zone = Zone(nodes, [n for n in nodes if n in serving], domains)
+        shape = Shape(copies, policy.sync_replicas, zone, policy.unlogged)
         moves += rebalance(theirs, shape, running)
     by_name = {t.name: t for t in tables}
     planned = tuple(

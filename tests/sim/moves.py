@@ -56,7 +56,7 @@ def wish(w: World, target: Target) -> bool:
     """By compare-and-set like everybody; or refused."""
     table = w.coordinator.table
     up = any(p.name in table.configured for p in w.processes())
-    if why_not(table, target, replace=True) or not (up or not why_not_assigned(table)):
+    if why_not(table, target, replace=True) or not (up or not why_not_assigned(table, unlogged=w.unlogged)):
         w.cover.hit("migration refused")
         return False
     w.engine.say(f"an operator moves the partition to {target} {'' if up else 'at once'}")

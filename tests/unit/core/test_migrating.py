@@ -78,10 +78,15 @@ def test_where_no_node_is_up_the_partition_is_placed_at_once() -> None:
     assert (placed.configured, placed.sync_replicas, placed.replicas) == (("C", "B"), 1, ())
     assert placed.active == A, "who may still read under a lease is waited for (R5)"
     assert placed.target == TO_CB, "should it come back first, it gives the role away"
-    alone = on_ab(replicas=())
-    assert why_not_assigned(alone) is None
-    assert "quorum" in str(why_not_assigned(on_ab(quorum=2, replicas=())))
-    assert "accept-loss" in str(why_not_assigned(on_ab()))
+    for unlogged in (False, True):
+        assert why_not_assigned(on_ab(replicas=()), unlogged=unlogged) is None
+        assert "quorum" in str(why_not_assigned(on_ab(quorum=2, replicas=()), unlogged=unlogged))
+
+
+def test_where_commits_wait_for_the_log_it_has_all_its_nodes_have() -> None:
+    """However many of them died at once; only one that lacks something has to wait for them."""
+    assert why_not_assigned(on_ab(), unlogged=False) is None
+    assert "accept-loss" in str(why_not_assigned(on_ab(), unlogged=True))
 
 
 # --- the steps ---

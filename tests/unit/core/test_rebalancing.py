@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from halog.core.draining import Move
+from halog.core.ids import Member
 from halog.core.rebalancing import Shape, place_by_hand, rebalance
 from halog.core.spreading import Zone
-from halog.core.table import Group, PartitionTable, Target
+from halog.core.table import SYNC, Group, PartitionTable, Replica, Target
 from tests.unit.core.kit import table
 
 pytestmark = pytest.mark.feature("P2", "P13")
@@ -80,6 +81,15 @@ def test_where_all_nodes_are_replaced_it_is_placed_anew_unless_they_may_have_mor
     assert a.target is not None
     assert sorted(a.target.nodes) == ["A", "B"]
     assert (b.target, "start a majority first" in b.why) == (None, True)
+
+
+def test_what_died_with_all_its_nodes_is_placed_anew_unless_commits_do_not_wait_for_the_log() -> None:
+    died = on("a", "D", "E", active=Member("D", 4), replicas=(Replica("E", 5, SYNC),))
+    shape = Shape(2, 1, Zone("AB", "AB"))
+    (move,) = rebalance([died], shape, "AB")
+    assert move.target is not None
+    (stays,) = rebalance([died], shape._replace(unlogged=True), "AB")
+    assert (stays.target, "accept-loss" in stays.why) == (None, True)
 
 
 def test_a_move_to_a_node_that_is_replaced_is_planned_anew() -> None:
