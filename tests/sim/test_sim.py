@@ -12,7 +12,7 @@ from tests.sim.coverage import edge_name
 from tests.sim.run import run_seed
 from tests.sim.world import is_grouped
 
-SEEDS = 500
+SEEDS = 330
 
 MOVED = 150
 """Histories in which operators move the partition (P12); they are histories of their own."""
@@ -29,7 +29,7 @@ RARE_SEEDS = [
     1024, 1415, 2180,  # draining: epoch ended
     642, 1091, 1431,  # draining: call off
 ]  # fmt: skip
-"""Seeds that take an edge the first 500 may miss; look for new ones when the world's chances change."""
+"""Seeds that take an edge the first ones may miss; look for new ones when the world's chances change."""
 
 ONCE_FAILED = [
     8,  # a node whose own epoch had ended stood back for ever for one that saw no reason to stand
