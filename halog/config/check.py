@@ -245,11 +245,13 @@ def _bindings(config: Config) -> Problems:
 
 
 def _same_data_dir(config: Config) -> Problems:
-    seen: dict[Path, str] = {}
+    """Each machine may have its node's data in the same place."""
+    seen: dict[tuple[str, Path], str] = {}
     for name, node in config.nodes.items():
-        other = seen.setdefault(node.data_dir, name)
+        host = node.address.rpartition(":")[0]
+        other = seen.setdefault((host, node.data_dir), name)
         if other != name:
-            yield f"nodes.{name}.data_dir", f"is node {other}'s too; each node needs its own"
+            yield f"nodes.{name}.data_dir", f"is node {other}'s too, at the same host {host}; each node needs its own"
 
 
 def _positive(config: Config) -> Problems:

@@ -56,7 +56,10 @@ def problems_of(table: Mapping[str, Any], source: str) -> list[tuple[str, str]]:
     """(key, reason) of everything that is wrong. What depends on a value that is missing, or of another type, is not
     judged before that is put right."""
     found, problems = _read(table, source, Path())
-    return problems if found is None else [*problems, *all_problems(found)]
+    if found is None:
+        return problems
+    unread = tuple(key.partition(".partitions")[0] + "." for key, _ in problems if ".partitions" in key)
+    return [*problems, *(p for p in all_problems(found) if not p[0].startswith(unread))]
 
 
 def _read(table: Mapping[str, Any], source: str, directory: Path) -> tuple[Config | None, list[tuple[str, str]]]:

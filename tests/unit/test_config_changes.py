@@ -209,6 +209,22 @@ def test_everything_that_is_wrong_is_found_at_once() -> None:
     assert problems_of({}, "f")[0] == ("cluster", "is missing")
 
 
+def test_machines_may_have_their_nodes_data_in_the_same_place() -> None:
+    nodes = {name: {"data_dir": "/var/lib/halog", "address": f"{name.lower()}:7500"} for name in "AB"}
+    assert problems_of({**TABLE, "nodes": nodes}, "f") == []
+    nodes["B"]["address"] = "a:7501"
+    ((key, why),) = problems_of({**TABLE, "nodes": nodes}, "f")
+    assert (key, "at the same host a;" in why) == ("nodes.B.data_dir", True)
+
+
+@pytest.mark.feature("P3", "P11")
+def test_a_node_list_that_cannot_be_read_says_nothing_more_of_its_policy() -> None:
+    """That there are no partitions, or no nodes for their copies, would be said of what is not there."""
+    by_hand = {"zone": "zone", "kind": "static", "sync_replicas": 7, "partitions": {"eu": "A"}}
+    table = {**TABLE, "policies": {**TABLE["policies"], "hand": by_hand}, "bindings": {"*": "q"}}
+    assert [key for key, _ in problems_of(table, "f")] == ["policies.hand.partitions.eu", 'bindings."*"']
+
+
 def test_the_keys_of_a_file_are_known(tmp_path: Path) -> None:
     path = tmp_path / "halog.toml"
     path.write_text(BASE.to_toml())
