@@ -95,14 +95,15 @@ def more_nodes(
     """How many copies of keys `halog plan` would make if the zone had `added` empty nodes more. A static policy's
     partitions stay."""
     policy = config.policies[policy_name]
-    nodes = config.nodes_of(policy.zone)
+    nodes = config.hosts_of(policy_name)
     copies_of = {t.name: len(t.configured) * counts.get(t.name, 0) for t in tables}
     if policy.static:
         return Growth("nodes", len(nodes), len(nodes) + added, 0, 0)
     every = (*nodes, *(f"new node {i + 1}" for i in range(added)))
     domains = {n: config.nodes[n].failure_domain for n in nodes}
     copies = 1 + policy.sync_replicas + policy.async_replicas
-    moves = rebalance(tables, Shape(copies, policy.sync_replicas, Zone(every, every, domains)), nodes)
+    zone = Zone(every, every, domains, backup=config.backups_of(policy_name))
+    moves = rebalance(tables, Shape(copies, policy.sync_replicas, zone), nodes)
     moved = sum(counts.get(m.partition, 0) * len(_new(m)) for m in moves)
     return Growth("nodes", len(nodes), len(every), moved, round(sum(copies_of.values()) * added / max(1, len(every))))
 

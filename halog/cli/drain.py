@@ -67,12 +67,15 @@ def _plan(connection: Connection, node: str, *, allow_fewer: bool) -> list[Move]
     from halog.core.draining import plan
 
     config = connection.config
-    zones = {name: config.nodes_of(policy.zone) for name, policy in config.policies.items()}
+    zones = {name: config.hosts_of(name) for name in config.policies}
     seen = survey(connection).nodes
     serve = [n.node for n in seen if n.state == UP]
     registered = [n.node for n in seen if n.state not in (DOWN, CLIENT)]
     unlogged = [name for name, policy in connection.config.policies.items() if policy.unlogged]
-    return plan(connection.tables, node, zones, serve, registered, unlogged=unlogged, allow_fewer=allow_fewer)
+    backup = {name: config.backups_of(name) for name in config.policies}
+    return plan(
+        connection.tables, node, zones, serve, registered, unlogged=unlogged, backup=backup, allow_fewer=allow_fewer
+    )
 
 
 def _show(node: str, moves: list[Move], ms: int, *, done: bool, format_: str) -> None:

@@ -57,7 +57,7 @@ def zone_view(config: Config, name: str, said: Mapping[str, Said], switch: ZoneS
     views = tuple(_node_view(zone, node, said.get(node)) for node in nodes)
     return ZoneView(
         name, worst(v.state for v in views), zone.demand or None, switch.off, switch.reason or None,
-        switch.since_ms or None, tuple(p for p, c in config.policies.items() if c.zone == name), views,
+        switch.since_ms or None, tuple(p for p, c in config.policies.items() if name in c.spans), views,
     )  # fmt: skip
 
 

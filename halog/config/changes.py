@@ -56,6 +56,8 @@ RULES: Final[Mapping[str, Rule]] = {
     "zones.*.quorum.minimum_active_remote_nodes": Rule(AT_ONCE, ""),
     "policies.*": Rule(RESTART, "the first node that starts with it creates its partitions"),
     "policies.*.zone": Rule(AT_ONCE, "copies stay where they are; `halog plan create` spreads them anew"),
+    "policies.*.zones": Rule(AT_ONCE, "copies stay where they are; `halog plan create` spreads them anew"),
+    "policies.*.backup": Rule(AT_ONCE, "copies stay where they are; `halog plan create` goes by it"),
     "policies.*.kind": _MADE,
     "policies.*.partitions": _MADE,
     "policies.*.partitions.*": Rule(BY_PLAN, "`halog plan create --policy` it and `apply` bring the partition there"),

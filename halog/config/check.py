@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from halog.config.mapper import mapper_problems
 from halog.config.static import Shape, name_problems, shapes, static_problems
-from halog.config.zones import PATTERN, matching, quorum_problems
+from halog.config.zones import PATTERN, matching, quorum_problems, span_problems
 from halog.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -193,15 +193,14 @@ def _near(name: str, known: Mapping[str, Any]) -> str:
 
 
 def _policy(config: Config, key: str, policy: PolicyConfig) -> Problems:
-    zone = config.zones.get(policy.zone)
-    if zone is None:
-        yield f"{key}.zone", f"{policy.zone!r} is not in [zones]" + _near(policy.zone, config.zones)
+    yield from span_problems(config, key, policy)
+    known = all(zone in config.zones for zone in policy.spans)
     for name in ("sync_replicas", "async_replicas"):
         if getattr(policy, name) < 0:
             yield f"{key}.{name}", "must not be negative"
     copies = 1 + policy.sync_replicas + policy.async_replicas
-    if zone is not None and not policy.static and copies > (nodes := len(config.nodes_of(policy.zone))):
-        have = f"zone {policy.zone!r} has {nodes}"
+    if known and not policy.static and copies > (nodes := len(config.hosts_of(key.partition(".")[2]))):
+        have = f"zone {' and '.join(map(repr, policy.spans))} {'has' if len(policy.spans) == 1 else 'have'} {nodes}"
         yield f"{key}.sync_replicas", f"an active and its replicas need {copies} nodes, {have}"
     if policy.rebalance not in REBALANCE:
         yield f"{key}.rebalance", f"{policy.rebalance!r} must be one of {', '.join(REBALANCE)}"

@@ -76,7 +76,7 @@ class ZoneConfig:
 class PolicyConfig:
     """`[policies.NAME]`: how many partitions and copies, and which mapper."""
 
-    zone: str
+    zone: str = ""  # where its partitions are; or, in `zones`, several
     partitions: int = 12  # divides evenly over 2, 3, 4 and 6 nodes; bounds the number of useful nodes (P2)
     sync_replicas: int = 1  # a second copy before commit returns, so that failover needs no restore
     async_replicas: int = 0  # the log already keeps what is committed; these only make failover warm
@@ -90,6 +90,8 @@ class PolicyConfig:
     ring_size: int = DEFAULT_RING_SIZE
     rebalance: str = "auto"  # P2: nodes that come get their share by themselves; "manual": only by `halog plan`
     before_images: bool = True  # merges and audits need the bytes a change replaced
+    zones: tuple[str, ...] = ()  # instead of `zone`: the nodes of all of them
+    backup: tuple[str, ...] = ()  # names or patterns: nodes for replicas; without any all are alike (P5)
     kind: str = DYNAMIC  # halog names and spreads the partitions; "static": the file does (P3)
     static: Mapping[str, StaticPartition] = field(  # `[policies.NAME.partitions]`, see `static`
         default_factory=dict, metadata=NO_TABLE
@@ -98,6 +100,11 @@ class PolicyConfig:
     def __post_init__(self) -> None:
         if self.static:
             object.__setattr__(self, "partitions", len(self.static))
+
+    @property
+    def spans(self) -> tuple[str, ...]:
+        """The zones its partitions are in (P5)."""
+        return self.zones or (self.zone,)
 
     @property
     def unlogged(self) -> bool:
@@ -193,9 +200,13 @@ class Config:
         """A policy's partitions, in the order of their index."""
         return partition_names(policy, self.policies[policy])
 
-    def zone_of(self, policy: str) -> ZoneConfig:
-        """The zone a policy places its partitions in."""
-        return self.zones[self.policies[policy].zone]
+    def hosts_of(self, policy: str) -> tuple[str, ...]:
+        """The nodes that may have copies of a policy's partitions: those of its zones, each once."""
+        return tuple(dict.fromkeys(n for zone in self.policies[policy].spans for n in self.nodes_of(zone)))
+
+    def backups_of(self, policy: str) -> tuple[str, ...]:
+        """Those of them that are for replicas."""
+        return expanded(self.policies[policy].backup, self.hosts_of(policy))
 
     def nodes_of(self, zone: str) -> tuple[str, ...]:
         """The nodes of a zone, each once; those a pattern names in the order of `[nodes]`."""

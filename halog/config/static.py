@@ -126,7 +126,7 @@ def _strings(where: str, value: Any) -> tuple[str, ...]:
 
 def as_toml(policy: PolicyConfig) -> dict[str, Any]:
     """A policy's entries as the file has them."""
-    values = dict(vars(policy))
+    values = {k: v for k, v in vars(policy).items() if v or k not in ("zone", "zones", "backup")}
     del values["static"]
     if policy.static:
         values["partitions"] = {name: _written(p) for name, p in policy.static.items()}
@@ -155,9 +155,10 @@ def static_problems(config: Config, key: str, policy: PolicyConfig) -> Problems:
         yield f"{key}.kind", f'must be "static": {key}.partitions names partitions by hand'
     if policy.static and policy.async_replicas:
         yield f"{key}.async_replicas", "excludes partitions named by hand: their node lists say how many copies"
-    zone = config.nodes_of(policy.zone) if policy.zone in config.zones else tuple(config.nodes)
+    known = all(zone in config.zones for zone in policy.spans)
+    zone = config.hosts_of(key.partition(".")[2]) if known else tuple(config.nodes)
     for name, partition in policy.static.items():
-        yield from _node_list(f"{key}.partitions.{name}", partition, zone, policy.zone)
+        yield from _node_list(f"{key}.partitions.{name}", partition, zone, " or ".join(policy.spans))
 
 
 def _node_list(key: str, partition: StaticPartition, zone: tuple[str, ...], zone_name: str) -> Problems:
@@ -168,7 +169,7 @@ def _node_list(key: str, partition: StaticPartition, zone: tuple[str, ...], zone
         if node not in zone:
             near = get_close_matches(node, zone, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(zone)}"
-            yield key, f"{node!r} is not in zone {zone_name!r}; {hint}"
+            yield key, f"{node!r} is not in zone {zone_name}; {hint}"
         if nodes.count(node) > 1:
             yield key, f"names {node!r} twice"
     for node in late:

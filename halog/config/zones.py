@@ -1,4 +1,5 @@
-"""Availability zones in a configuration: which nodes a zone has, and what speaks against its quorum (P5, Q1).
+"""Availability zones in a configuration: which nodes a zone has, what speaks against its quorum, and which of them a
+policy uses, and for what (P5, Q1).
 
 Never counts who is up; that is `halog.core.zones`. The theory: a quorum that no set of nodes can reach, or that a node
 alone always has, is a mistake, and is found here.
@@ -7,11 +8,12 @@ alone always has, is a mistake, and is found here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from halog.config.model import Config
+    from halog.config.model import Config, PolicyConfig
 
 PATTERN: Final = frozenset("*?[]")
 """No node's name has any of them."""
@@ -27,6 +29,36 @@ def expanded(entries: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
     known = list(names)
     found = (matching(entry, known) if PATTERN & set(entry) else [entry] for entry in entries)
     return tuple(dict.fromkeys(name for some in found for name in some))
+
+
+def span_problems(config: Config, key: str, policy: PolicyConfig) -> Iterator[tuple[str, str]]:
+    """(key, reason) of whatever is wrong with the zones of a policy, and with its backup nodes."""
+    if policy.zone and policy.zones:
+        yield f"{key}.zones", "excludes zone: name all of them here"
+    elif not policy.zone and not policy.zones:
+        yield f"{key}.zone", "is missing"
+        return
+    where = f"{key}.zones" if policy.zones else f"{key}.zone"
+    if len(set(policy.zones)) != len(policy.zones):
+        yield where, "names a zone twice"
+    unknown = [zone for zone in policy.spans if zone not in config.zones]
+    for zone in unknown:
+        near = get_close_matches(zone, config.zones, n=1)
+        yield where, f"{zone!r} is not in [zones]" + (f"; did you mean {near[0]!r}?" if near else "")
+    if not unknown:
+        yield from _backup(config, key, policy)
+
+
+def _backup(config: Config, key: str, policy: PolicyConfig) -> Iterator[tuple[str, str]]:
+    name, key = key.partition(".")[2], f"{key}.backup"
+    hosts = config.hosts_of(name)
+    if policy.backup and policy.static:
+        yield key, "excludes partitions named by hand: their node lists say who is preferred"
+    for entry in policy.backup:
+        if not (matching(entry, hosts) if PATTERN & set(entry) else entry in hosts):
+            yield key, f"{entry!r} is none of the policy's nodes: {', '.join(hosts)}"
+    if policy.backup and set(hosts) <= set(config.backups_of(name)):
+        yield key, "leaves no primary node: some must be preferred"
 
 
 def quorum_problems(config: Config) -> Iterator[tuple[str, str]]:

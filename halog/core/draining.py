@@ -32,18 +32,19 @@ def plan(
     registered: Collection[str],
     *,
     unlogged: Collection[str] = (),
+    backup: Mapping[str, Collection[str]] = {},
     allow_fewer: bool = False,
 ) -> list[Move]:
-    """What is to be done so that `node` hosts nothing. `zones`: policy → nodes that may host it; `up`: who serves, and
-    may get more; `registered`: who runs, and could move what it has; `unlogged`: policies whose commits do not wait
-    for the log."""
+    """What is to be done so that `node` hosts nothing. `zones`: policy → nodes that may host it, `backup`: those of
+    them for replicas; `up`: who serves, and may get more; `registered`: who runs, and could move what it has;
+    `unlogged`: policies whose commits do not wait for the log."""
     tables = list(tables)
     load = Counter(n for t in tables for n in _wanted(t).nodes)
     moves = []
     for t in tables:
         if node in t.hosts:
             able = [n for n in zones.get(t.policy, ()) if n in up and n != node]
-            move = _move(t, node, able, load, allow_fewer)
+            move = _move(t, node, able, load, allow_fewer, backup.get(t.policy, ()))
             if move.target is not None and not any(n in registered for n in t.configured):
                 move = _checked(t, move.target, move.why, why_not_assigned(t, unlogged=t.policy in unlogged))
             load.update((move.target or _wanted(t)).nodes)
@@ -56,15 +57,23 @@ def _wanted(table: PartitionTable) -> Target:
     return table.target or Target(table.configured, table.sync_replicas)
 
 
-def _move(table: PartitionTable, node: str, able: Sequence[str], load: Counter[str], allow_fewer: bool) -> Move:
+def _move(
+    table: PartitionTable,
+    node: str,
+    able: Sequence[str],
+    load: Counter[str],
+    allow_fewer: bool,
+    backup: Collection[str],
+) -> Move:
     now = _wanted(table)
     if node not in now.nodes:
         return Move(table.name, table.configured, now, f"it is moving away from {node} already")
     free = [n for n in able if n not in now.nodes]
     if free:
-        to = min(free, key=lambda n: load[n])
-        nodes = tuple(to if n == node else n for n in now.nodes)
-        why = f"{to} has no copy of it, and the fewest copies in all"
+        to = min(free, key=lambda n: ((n in backup) != (node in backup), load[n]))
+        nodes = tuple(sorted((to if n == node else n for n in now.nodes), key=lambda n: n in backup))
+        kind = (" of the backup nodes" if to in backup else " of the primary nodes") if backup else " in all"
+        why = f"{to} has no copy of it, and the fewest copies{kind}"
     elif allow_fewer and len(now.nodes) > 1:
         nodes = tuple(n for n in now.nodes if n != node)
         why = "no other node that runs is without a copy: one copy less"

@@ -114,7 +114,13 @@ class _Reasons:
             yield f"no more than {len(after)} copies are possible"
         if before[0] != after[0] and before[0] in after:
             lead, next_ = before[0], after[0]
-            yield f"{lead} is the preferred node of {self._leads[lead]}, {next_} of {self._leads[next_]}"
+            yield (
+                f"{lead} is a backup node"
+                if lead in self._shape.zone.backup
+                else f"{lead} is the preferred node of {self._leads[lead]}, {next_} of {self._leads[next_]}"
+            )
+        elif not come and not go and before != after:
+            yield "primary nodes come before backup nodes"
         if table.sync_replicas != target.sync_replicas:
             yield f"{target.sync_replicas} sync replicas instead of {table.sync_replicas}"
 
@@ -125,6 +131,8 @@ class _Reasons:
         twins = [n for n in before if n != node and n in zone.nodes and zone.domain(n) == zone.domain(node)]
         if twins:
             return f"{node} and {twins[0]} are both in failure domain {zone.domain(node)}"
+        if all(n in zone.backup for n in before) and not all(n in zone.backup for n in come):
+            return "none of its copies is on a primary node"
         if not come or len(before) > self._shape.copies:
             return f"{self._shape.copies} copies instead of {len(before)}"
         fuller = ", ".join(f"{n} {self._load[n]}" for n in come)

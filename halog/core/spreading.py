@@ -1,8 +1,9 @@
 """Which nodes host which partitions: evenly, in different failure domains, and as they are where that goes (P2, P5).
 
 A copy of a partition goes to a node of a domain that has none of it, as long as there are enough domains. Copies and
-preferred nodes are each spread evenly: one node has at most one more than another, unless domains or nodes that may get
-nothing stand against it.
+preferred nodes are each spread evenly: one node has at most one more than another, unless domains, backup nodes or
+nodes that may get nothing stand against it. Each partition has a copy on a primary node, if one can have it, and
+prefers primary nodes.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from halog.core.leveling import Step, level
 
 class Zone(NamedTuple):
     """Where partitions may be. `domains`: node → failure domain; a node without one is one of its own. `open`: nodes
-    that may get copies; the others keep what they have. `never`: nodes that are not to be preferred."""
+    that may get copies; the others keep what they have. `never`: nodes that are not to be preferred. `backup`: nodes
+    for replicas; the others are primary ones."""
 
     nodes: Sequence[str]
     open: Collection[str]
     domains: Mapping[str, str] = {}
     never: Mapping[str, Collection[str]] = {}
     """By partition."""
+    backup: Collection[str] = ()
 
     def domain(self, node: str) -> str:
         return self.domains.get(node) or f"node {node}"
@@ -65,7 +68,7 @@ class _Spread:
             hosts.remove(extra)
             self._load[extra] -= 1
         while len(hosts) < self._copies:
-            able = [n for n in self._zone.nodes if n in self._zone.open and n not in hosts]
+            able = self._primaries(p) or [n for n in self._zone.nodes if n in self._zone.open and n not in hosts]
             if not able:
                 return
             to = min([n for n in able if self._fits(p, n)] or able, key=lambda n: self._load[n])
@@ -73,12 +76,26 @@ class _Spread:
             self._load[to] += 1
 
     def _extra(self, p: str) -> str | None:
-        """A copy too many, or one that shares its domain though another domain could have it; never the preferred."""
+        """A copy too many, or one that shares its domain though another domain could have it; never that of the first
+        primary node. Where no primary node has one, one that makes room for it."""
         hosts = self._hosts[p]
-        rest = hosts[1:]
+        if len(hosts) >= self._copies and self._primaries(p):
+            return hosts[-1]
+        kept = next((n for n in hosts if n not in self._zone.backup), hosts[0] if hosts else "")
+        rest = [n for n in hosts if n != kept]
         shared = [n for n in rest if not self._fits(p, n)] if self._can_part(p) else []
         surplus = rest if len(hosts) > self._copies else []
         return max(shared or surplus, key=lambda n: (self._load[n], hosts.index(n)), default=None)
+
+    def _primaries(self, p: str) -> list[str]:
+        """Those that may get a copy of a partition which has none on a primary node."""
+        hosts, backup = self._hosts[p], self._zone.backup
+        if any(n not in backup for n in hosts):
+            return []
+        return [n for n in self._zone.nodes if n in self._zone.open and n not in backup]
+
+    def _is_only_primary(self, p: str, node: str) -> bool:
+        return [n for n in self._hosts[p] if n not in self._zone.backup] == [node]
 
     def _can_part(self, p: str) -> bool:
         taken = {self._zone.domain(n) for n in self._hosts[p]}
@@ -104,6 +121,8 @@ class _Spread:
         able = target in self._zone.open or target in self._now[p]
         if not able or target in hosts or source not in hosts:
             return False
+        if target in self._zone.backup and self._is_only_primary(p, source):
+            return False
         return self._fits(p, target, without=source) or not (self._apart and self._fits(p, source))
 
     def _move_copy(self, step: Step) -> Collection[str]:
@@ -125,8 +144,9 @@ class _Spread:
         level(self._leads, self._zone.nodes, self._lead_steps, self._move_lead)
 
     def _able(self, p: str) -> list[str]:
-        never = self._zone.never.get(p, ())
-        return [n for n in self._hosts[p] if n not in never] or self._hosts[p]
+        never, backup = self._zone.never.get(p, ()), self._zone.backup
+        able = [n for n in self._hosts[p] if n not in never]
+        return [n for n in able if n not in backup] or able or self._hosts[p]
 
     def _lead_steps(self, source: str) -> Iterator[Step]:
         for p in self._free:
@@ -143,11 +163,11 @@ class _Spread:
         return (step.source, step.target)
 
     def _ordered(self, p: str) -> tuple[str, ...]:
-        """The preferred node, then the others as they stood, then the new ones: those that are second least often."""
+        """The preferred node, then the others as they stood, then the new ones; primary ones before backup ones."""
         hosts = self._hosts[p]
         if p not in self._free or not hosts:
             return tuple(hosts)
         lead = self._lead[p]
         stood = [n for n in self._now[p] if n in hosts and n != lead]
         new = [n for n in hosts if n not in self._now[p] and n != lead]
-        return (lead, *stood, *new)
+        return (lead, *sorted((*stood, *new), key=lambda n: n in self._zone.backup))

@@ -59,7 +59,7 @@ def planned_tables(config: Config) -> Iterable[PartitionTable]:
     """Every partition of every policy, as the configuration places it; log ids are drawn anew."""
     for name, policy in config.policies.items():
         partitions = config.partition_names(name)
-        for i, (partition, target) in enumerate(zip(partitions, _placed(config, policy), strict=True)):
+        for i, (partition, target) in enumerate(zip(partitions, _placed(config, name), strict=True)):
             yield PartitionTable(
                 name=partition,
                 log_id=uuid.uuid4().hex,
@@ -78,16 +78,18 @@ def by_hand(policy: PolicyConfig) -> dict[str, Target]:
     return {name: Target(p.nodes, p.sync_replicas(policy)) for name, p in policy.static.items()}
 
 
-def _placed(config: Config, policy: PolicyConfig) -> list[Target]:
+def _placed(config: Config, name: str) -> list[Target]:
     """Where each partition of a new policy is. Without failure domains the partitions of a node that dies fall to all
-    others alike; with them they are apart, and even."""
+    others alike; with them, or with backup nodes, they are apart, and even."""
+    policy = config.policies[name]
     if policy.static:
         return list(by_hand(policy).values())
-    nodes, copies = config.nodes_of(policy.zone), 1 + policy.sync_replicas + policy.async_replicas
+    nodes, backup = config.hosts_of(name), config.backups_of(name)
+    copies = 1 + policy.sync_replicas + policy.async_replicas
     domains = {n: config.nodes[n].failure_domain for n in nodes}
-    if any(domains.values()):
+    if backup or any(domains.values()):
         nobody: dict[str, tuple[str, ...]] = {str(i): () for i in range(policy.partitions)}
-        lists = list(spread(nobody, copies, Zone(nodes, nodes, domains)).values())
+        lists = list(spread(nobody, copies, Zone(nodes, nodes, domains, backup=backup)).values())
     else:
         lists = [place(i, nodes, copies) for i in range(policy.partitions)]
     return [Target(hosts, policy.sync_replicas) for hosts in lists]
@@ -205,11 +207,11 @@ def _shown(said: dict[str, Any], key: str) -> str:
 def _check(config: Config, wanted: PartitionTable, table: PartitionTable, planned: bool) -> None:
     """Where a partition is, and with how many nodes once it was moved (P12), the table says alone. ConfigError for
     anything else that differs, and for a host that this configuration does not have."""
-    zone = config.policies[table.policy].zone
-    away = [n for n in table.hosts if n not in config.nodes_of(zone)]
+    zones = " or ".join(config.policies[table.policy].spans)
+    away = [n for n in table.hosts if n not in config.hosts_of(table.policy)]
     if away:
         raise ConfigError(
-            f"{config.source}: {', '.join(away)} has a copy of partition {table.name} and is not in zone {zone}; put "
+            f"{config.source}: {', '.join(away)} has a copy of partition {table.name} and is not in zone {zones}; put "
             "it back, or empty it with `halog drain` before you take it out",
             partition=table.name,
             nodes=away,

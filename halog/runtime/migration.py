@@ -65,13 +65,13 @@ def _why_not_nodes(config: Config, table: PartitionTable, nodes: Sequence[str], 
     policy = config.policies.get(table.policy)
     if policy is None:
         return f"{config.source} knows no policy {table.policy}: use the configuration the cluster runs with"
-    zone = config.nodes_of(policy.zone)
+    zone, named = config.hosts_of(table.policy), " or ".join(policy.spans)
     for node in nodes:
         if node not in config.nodes:
             return f"there is no node {node}; {config.source} has {', '.join(config.nodes)}"
         if node not in zone:
             return (
-                f"{node} is not in zone {policy.zone} of policy {table.policy} ({', '.join(zone)}): "
+                f"{node} is not in zone {named} of policy {table.policy} ({', '.join(zone)}): "
                 "it may not host its partitions"
             )
     if nodes and not any(n in up for n in nodes):

@@ -95,10 +95,10 @@ def make(
             listed = _by_hand(config, name, theirs)
             moves += place_by_hand(theirs, listed, serving, running, unlogged=policy.unlogged)
             continue
-        nodes = [n for n in config.nodes_of(policy.zone) if n not in replaced]
+        nodes = [n for n in config.hosts_of(name) if n not in replaced]
         domains = {n: config.nodes[n].failure_domain for n in nodes}
         copies = 1 + policy.sync_replicas + policy.async_replicas
-        zone = Zone(nodes, [n for n in nodes if n in serving], domains)
+        zone = Zone(nodes, [n for n in nodes if n in serving], domains, backup=config.backups_of(name))
         shape = Shape(copies, policy.sync_replicas, zone, policy.unlogged)
         moves += rebalance(theirs, shape, running)
     by_name = {t.name: t for t in tables}

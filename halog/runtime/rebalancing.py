@@ -111,8 +111,7 @@ class Rebalancing:
             logger.warning("%s: %s", what, why)
 
     def _zone(self, policy: str) -> tuple[str, ...]:
-        config = self._configured()
-        return config.nodes_of(config.policies[policy].zone)
+        return self._configured().hosts_of(policy)
 
     # --- planning ---
 

@@ -129,14 +129,14 @@ def _hosts(old: Config | None, new: Config, policy: str, nodes: Mapping[str, str
     config = new.policies.get(policy)
     if config is None:
         return
-    zone = new.nodes_of(config.zone)
-    moved = old is not None and policy in old.policies and old.policies[policy].zone != config.zone
+    zone, key = new.hosts_of(policy), "zones" if config.zones else "zone"
+    moved = old is not None and policy in old.policies and old.policies[policy].spans != config.spans
     for node, partition in nodes.items():
         why = f"{node} has a copy of {partition}: empty it with `halog drain {node}` first"
         if node not in new.nodes:
             yield ("nodes", node), why
         elif node not in zone:
-            yield ("policies", policy, "zone") if moved else ("zones", config.zone, "nodes"), why
+            yield ("policies", policy, key) if moved else ("zones", config.spans[0], "nodes"), why
 
 
 def _bindings(old: Config | None, new: Config, known: Facts) -> Refusals:

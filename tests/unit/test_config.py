@@ -15,6 +15,7 @@ from halog.config import (
     NodeConfig,
     PolicyConfig,
     SiteConfig,
+    StaticPartition,
     TimingConfig,
     ZoneConfig,
     load_config,
@@ -97,7 +98,33 @@ def test_bindings_name_a_types_policy() -> None:
                    bindings={"*": "default", "Airport": "few"}).validate()  # fmt: skip
     assert (config.policy_of("Airport"), config.policy_of("Flight")) == ("few", "default")
     assert built(bindings={}).policy_of("Flight") is None
-    assert config.zone_of("few").nodes == ("A", "B")
+    assert config.hosts_of("few") == ("A", "B")
+
+
+NODES = {name: NodeConfig(Path(f"/var/{name}")) for name in "ABC"}
+
+
+@pytest.mark.feature("P5")
+def test_a_policy_spans_zones_and_some_of_their_nodes_are_for_replicas(tmp_path: Path) -> None:
+    zones = {"west": ZoneConfig(("A", "B")), "east": ZoneConfig(("B", "C"))}
+    policies = {"p": PolicyConfig(zones=("east", "west"), backup=("C", "A"))}
+    config = built(zones=zones, policies=policies, bindings={"*": "p"}, nodes=NODES).validate()
+    assert config.hosts_of("p") == ("B", "C", "A")
+    assert config.backups_of("p") == ("C", "A")
+    by_pattern = dataclasses.replace(config.policies["p"], backup=("[AC]",))
+    assert dataclasses.replace(config, policies={"p": by_pattern}).validate().backups_of("p") == ("C", "A")
+    assert load_config(write(tmp_path, config.to_toml())) == config
+
+
+@pytest.mark.feature("P5", "P3")
+def test_a_node_list_by_hand_may_name_nodes_of_all_zones_and_knows_no_backup() -> None:
+    zones = {"west": ZoneConfig(("A", "B")), "east": ZoneConfig(("C",))}
+    by_hand = PolicyConfig(zones=("west", "east"), kind="static", static={"p": StaticPartition(("C", "A"))})
+    config = built(zones=zones, policies={"p": by_hand}, bindings={"*": "p"}, nodes=NODES).validate()
+    with pytest.raises(ConfigError, match=r"policies\.p\.backup: excludes partitions named by hand"):
+        dataclasses.replace(config, policies={"p": dataclasses.replace(by_hand, backup=("C",))}).validate()
+    with pytest.raises(ConfigError, match="'C' is not in zone west;"):
+        dataclasses.replace(config, policies={"p": dataclasses.replace(by_hand, zones=("west",))}).validate()
 
 
 @pytest.mark.feature("P5")
@@ -180,6 +207,22 @@ WRONG: list[tuple[str, str, str, str]] = [
     ),
     ('zone = "main"', 'zone = "mian"', "policies.default.zone", "did you mean 'main'"),
     ('zone = "main"', "", "policies.default.zone", "is missing"),
+    ('zone = "main"', 'zone = "main"\nzones = ["main"]', "policies.default.zones", "excludes zone"),
+    ('zone = "main"', 'zones = ["main", "mian"]', "policies.default.zones", "did you mean 'main'"),
+    ('zone = "main"', 'zones = ["main", "main"]', "policies.default.zones", "names a zone twice"),
+    (
+        'zone = "main"',
+        'zone = "main"\nbackup = ["D"]',
+        "policies.default.backup",
+        "none of the policy's nodes: A, B, C",
+    ),
+    (
+        'zone = "main"',
+        'zone = "main"\nbackup = ["x*"]',
+        "policies.default.backup",
+        "none of the policy's nodes: A, B, C",
+    ),
+    ('zone = "main"', 'zone = "main"\nbackup = ["*"]', "policies.default.backup", "leaves no primary node"),
     (
         "before_images = true",
         'local_sync = "no"',

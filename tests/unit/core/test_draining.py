@@ -67,3 +67,15 @@ def test_what_nobody_could_move_is_found_before_anything_is_changed() -> None:
     assert (move.target, "none of A, B is running" in move.why) == (None, True)
     (alone,) = plan([on("a", "A", sync=0)], "A", ZONES, "CD", "CD")
     assert alone.target == Target(("C",), 0)
+
+
+@pytest.mark.feature("P5", "X4")
+def test_a_copy_goes_to_a_node_of_the_same_kind_if_there_is_one() -> None:
+    """Primary nodes are preferred, and stay so."""
+    tables = [on("a", "A", "C"), on("b", "B", "C"), on("c", "B", "C")]
+    (move,) = plan(tables, "A", ZONES, "ABCD", "ABCD", backup={"q": "CD"})
+    assert move.target == Target(("B", "C"), 1)
+    moves = plan(tables, "C", ZONES, "ABCD", "ABCD", backup={"q": "CD"})
+    assert [m.target and m.target.nodes for m in moves] == [("A", "D"), ("B", "D"), ("B", "D")]
+    (last,) = plan([on("a", "A", "C")], "A", ZONES, "ACD", "ACD", backup={"q": "CD"})
+    assert (last.target, "of the backup nodes" in last.why) == (Target(("D", "C"), 1), True)

@@ -98,6 +98,25 @@ def test_a_move_to_a_node_that_is_replaced_is_planned_anew() -> None:
     assert [(m.partition, m.target and m.target.nodes) for m in moves] == [("a", ("A", "C")), ("b", None)]
 
 
+@pytest.mark.feature("P5", "P2")
+def test_backup_nodes_are_preferred_no_more() -> None:
+    backups = Zone("ABCD", "ABCD", backup="CD")
+    why = {
+        m.partition: (m.target and m.target.nodes, m.why)
+        for m in rebalance(
+            [on("b", "C", "D"), on("c", "A", "D", "B", sync=2), on("e", "C", "A", "B", sync=2)],
+            Shape(3, 2, backups),
+            "ABCD",
+        )
+    }
+    assert sorted(nodes[0] for nodes, _ in why.values() if nodes) == ["A", "A", "B"]
+    assert "C is a backup node" in why["b"][1]
+    assert why["e"] == (("B", "A", "C"), "C is a backup node")
+    assert why["c"] == (("A", "B", "D"), "primary nodes come before backup nodes")
+    (alone,) = rebalance([on("a", "D", sync=0)], Shape(1, 0, Zone("AD", "AD", backup="D")), "AD")
+    assert (alone.target, alone.why) == (Target(("A",), 0), "none of its copies is on a primary node")
+
+
 def test_a_plan_that_could_commit_nothing_is_refused() -> None:
     never = Group(priorities={"C": 0, "B": 0})
     (move,) = rebalance([on("a", "A", "B", "C", quorum=2, group=never)], Shape(2, 1, Zone("BC", "BC")), "ABC")

@@ -84,26 +84,58 @@ def test_a_node_that_never_leads_is_not_preferred() -> None:
     assert then == {"a": ("B", "A"), "b": ("A", "B")}
 
 
+def test_backup_nodes_have_replicas_and_primary_nodes_are_preferred() -> None:
+    then = spread({f"p{i}": () for i in range(12)}, 2, Zone("ABC", "ABC", backup="C"))
+    assert Counter(n for each in then.values() for n in each) == dict.fromkeys("ABC", 8)
+    assert led(then) == {"A": 6, "B": 6}
+    assert spread(then, 2, Zone("ABC", "ABC", backup="C")) == then
+
+
+def test_primary_nodes_come_before_backup_nodes_in_a_node_list() -> None:
+    """The next of the list is active when the first is gone."""
+    assert spread({"a": ("A", "D", "B")}, 3, Zone("ABD", "ABD", backup="D")) == {"a": ("A", "B", "D")}
+
+
+def test_what_has_no_copy_on_a_primary_node_gets_one() -> None:
+    now = {"a": ("C", "D"), "b": ("D",)}
+    then = spread(now, 2, Zone(NODES, NODES, backup="CD"))
+    assert led(then) == {"A": 1, "B": 1}
+    assert moved(now, then) == 2
+    alone = spread({"a": ("D",)}, 1, Zone("AD", "AD", backup="D"))
+    assert alone == {"a": ("A",)}
+
+
+def test_backup_nodes_are_better_than_none() -> None:
+    """The primary ones are down, or there are too few of them."""
+    now = {"a": ("C", "D")}
+    assert spread(now, 2, Zone(NODES, "CD", backup="CD")) == now
+    assert spread({"a": ("A",)}, 3, Zone("ACD", "ACD", backup="CD")) == {"a": ("A", "C", "D")}
+    assert spread({"a": ("A",)}, 1, Zone("CD", "CD", backup="CD")) in ({"a": ("C",)}, {"a": ("D",)})
+
+
 @st.composite
-def clusters(draw: st.DrawFn) -> tuple[dict[str, tuple[str, ...]], int, Zone]:
+def clusters(draw: st.DrawFn, backups: bool = False) -> tuple[dict[str, tuple[str, ...]], int, Zone]:
     nodes = NODES[: draw(st.integers(2, 4))]
-    domains = {n: draw(st.sampled_from(["", "r1", "r2"])) for n in nodes} if draw(st.booleans()) else {}
+    backup = draw(st.lists(st.sampled_from(nodes[1:]), unique=True)) if backups else []
+    domains = {n: draw(st.sampled_from(["", "r1", "r2"])) for n in nodes} if draw(st.booleans()) and not backup else {}
     place = st.lists(st.sampled_from(nodes), max_size=3, unique=True).map(tuple)
     now = {p: draw(place) for p in "xyz"[: draw(st.integers(1, 3))]}
-    return now, draw(st.integers(1, min(3, len(nodes)))), Zone(nodes, nodes, domains)
+    return now, draw(st.integers(1, min(3, len(nodes)))), Zone(nodes, nodes, domains, backup=backup)
 
 
 def ways(now: Hosts, copies: int, zone: Zone) -> Iterator[dict[str, tuple[str, ...]]]:
-    """Every placement with as many copies, in as many domains as can be."""
+    """Every placement with as many copies, one of them on a primary node, in as many domains as can be."""
     apart = len({zone.domain(n) for n in zone.nodes}) >= copies
     groups = [
-        g for g in itertools.combinations(zone.nodes, copies) if not apart or len({zone.domain(n) for n in g}) == copies
+        g
+        for g in itertools.combinations(zone.nodes, copies)
+        if (not apart or len({zone.domain(n) for n in g}) == copies) and not set(g) <= set(zone.backup)
     ]
     for each in itertools.product(groups, repeat=len(now)):
         yield dict(zip(now, each, strict=True))
 
 
-@given(clusters())
+@given(clusters(backups=True))
 def test_no_other_way_is_more_even_or_moves_less(given: tuple[dict[str, tuple[str, ...]], int, Zone]) -> None:
     now, copies, zone = given
     then = spread(now, copies, zone)
@@ -115,7 +147,7 @@ def test_no_other_way_is_more_even_or_moves_less(given: tuple[dict[str, tuple[st
     assert rank == best
 
 
-@given(clusters())
+@given(clusters(backups=True))
 def test_preferred_nodes_are_as_even_as_the_copies_allow(given: tuple[dict[str, tuple[str, ...]], int, Zone]) -> None:
     now, copies, zone = given
     then = spread(now, copies, zone)
@@ -125,4 +157,5 @@ def test_preferred_nodes_are_as_even_as_the_copies_allow(given: tuple[dict[str, 
         return sum(n * n for n in Counter(leads).values()), changed
 
     mine = rank([then[p][0] for p in now])
-    assert mine == min(rank(leads) for leads in itertools.product(*(then[p] for p in now)))
+    able = [[n for n in then[p] if n not in zone.backup] for p in now]
+    assert mine == min(rank(leads) for leads in itertools.product(*able))
