@@ -42,6 +42,7 @@ OTHER: dict[str, Any] = {
     "zone": "few", "partitions": 5, "sync_replicas": 2, "async_replicas": 0, "local_sync": "WRITE_NO_SYNC",
     "remote_sync": "SYNC", "quorum": True, "below_quorum": "wait", "count_never": True, "lease_ttl_ms": 500,
     "mapper": "round_robin", "ring_size": 100_000, "before_images": False, "rebalance": "manual", "kind": "static",
+    "zones": ("few",), "backup": ("C",),
 }  # fmt: skip
 
 
@@ -73,6 +74,8 @@ def test_of_a_policy_just_that_is_refused_which_nodes_would_refuse(coordinator: 
     new = with_policy(**{name: OTHER[name]})
     if name == "sync_replicas":  # three nodes, three copies
         new = with_policy(sync_replicas=2, async_replicas=0)
+    if name == "zones":
+        new = with_policy(zone="", zones=("few",))
     if name == "kind":
         by_hand = {f"p-{i}": StaticPartition(("A", "B", "C")) for i in range(4)}
         new = with_policy(kind="static", async_replicas=0, static=by_hand)
@@ -85,7 +88,7 @@ def test_of_a_policy_just_that_is_refused_which_nodes_would_refuse(coordinator: 
     for old in (BASE, None):
         found = refused(old, new, known)
         assert starts is not bool(found), found
-        assert starts or (f"policies.p.{name}" in found or (old is None and name == "zone"))
+        assert starts or (f"policies.p.{name}" in found or (old is None and name in ("zone", "zones")))
 
 
 def test_what_was_activated_and_not_made_yet_may_change(coordinator: MemoryCoordinator) -> None:
