@@ -21,6 +21,15 @@ class Operators:
     def __init__(self, asker: Asker, config: Config, coordinator: Coordinator) -> None:
         self._asker, self.config, self._coordinator = asker, config, coordinator
 
+    def check_open(self) -> None:
+        """ClosedError if the node is closed."""
+        self._asker.check_open()
+
+    @property
+    def up(self) -> list[str]:
+        """The registered nodes that host partitions."""
+        return [info.name for info in self._asker.router.nodes.values() if info.hosts]
+
     def outcome(self, partition: str, tx: bytes, attempt: int) -> str:
         """What became of a transaction attempted under epoch number `attempt`: "happened", "did not happen",
         "expired" or "unknown"."""
@@ -61,8 +70,8 @@ class Operators:
         DeadlineError if it is not by then. RefusedError names what speaks against it, and changes nothing.
         """
         self._asker.check_open()
-        router = self._asker.router
-        up = [info.name for info in router.nodes.values() if info.hosts]
-        wished, target = migrate(self._coordinator, self.config, up, partition, nodes, sync_replicas, replace=replace)
+        wished, target = migrate(
+            self._coordinator, self.config, self.up, partition, nodes, sync_replicas, replace=replace
+        )
         if wait_s > 0:
-            wait_until_there(router, wished, target, wait_s)
+            wait_until_there(self._asker.router, wished, target, wait_s)
