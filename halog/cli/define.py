@@ -1,4 +1,4 @@
-"""`halog partition define|enable|disable|replicate`: what a node says of a partition (P7), and copies made anew (P12)."""
+"""`halog partition define|enable|disable|replicate`: what nodes say of a partition (P7), copies made anew (P12)."""
 
 from __future__ import annotations
 

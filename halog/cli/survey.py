@@ -205,24 +205,23 @@ def partition_view(
     serving = active is not None and active.error is None and _leads(active.role)
     counted = {c.node for c in copies if c.kind in ("sync", "async") and c.error is None}
     missing = tuple(n for n in table.configured if n not in counted and not (serving and active and n == active.node))
-    short = len(counted) < len(table.configured) - 1
-    quorate = active is None or 1 + sum(counts(table, n) for n in counted) >= needed(table, active.node)
-    state = (
-        UNPLACED
-        if not table.configured
-        else NO_ACTIVE
-        if not serving
-        else NO_QUORUM
-        if not quorate
-        else TOO_FEW
-        if short
-        else OK
-    )
+    state = _health(table, active.node if serving and active else None, counted)
     seen = tuple(_seen(node, table, said.get(node, {})) for node, info in sorted(registered.items()) if info.hosts)
     return PartitionView(
         table.name, table.policy, state, active.node if serving and active else None, table.epoch.number,
         active.lsn if active else None, table.configured, missing, copies, _life(table, seen), seen,
     )  # fmt: skip
+
+
+def _health(table: PartitionTable, active: str | None, counted: set[str]) -> str:
+    """What is missing, with these replicas."""
+    if not table.configured:
+        return UNPLACED
+    if active is None:
+        return NO_ACTIVE
+    if 1 + sum(counts(table, n) for n in counted) < needed(table, active):
+        return NO_QUORUM
+    return TOO_FEW if len(counted) < len(table.configured) - 1 else OK
 
 
 def _seen(node: str, table: PartitionTable, said: Said) -> Seen:

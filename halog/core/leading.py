@@ -285,8 +285,7 @@ class Leading:
         order = [up[n] for n in p.table.configured if n in up]
         if self.writer.quorum:  # those who count first: async ones acknowledge late
             order.sort(key=lambda m: not counts(p.table, m.node))
-        if (target := p.table.target) is not None:  # a migration is over once the wanted nodes have what is wanted
-            order.sort(key=lambda m: m.node not in target.nodes)
+        order.sort(key=lambda m: p.table.leaves(m.node))  # the wanted nodes are to have what is wanted without them
         near = self.writer.last_lsn - p.settings.ready_lag
         return [m for m in order if m in listed or (acks.get(m, -1) >= near and m in acks)]
 

@@ -6,8 +6,9 @@ it is leaves the node list first, by an ordinary step that shrinks the sync set 
 drops its copy and says so in the znode; then it catches up and is counted again like one that was restarted. What it
 acknowledged before counts for nothing from the moment it is out.
 
-The law: it goes out only while every other node that is up is in the node list, so that never two are out, and only
-where the others are enough for a quorum, so that commits go on.
+The law: it goes out only while every other node that is up is in the node list, so that never two are out; only where
+the others are enough for a quorum, so that commits go on; and only when others have taken its place in the sync set, if
+there are any.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from halog.core.group import counts, needed
-from halog.core.table import EMPTY, OUT, SYNC, WAITING, PartitionTable, Resync
+from halog.core.table import EMPTY, OUT, SYNC, WAITING, PartitionTable, Replica, Resync
 
 
 def why_not(table: PartitionTable, nodes: Sequence[str]) -> str | None:
@@ -67,8 +68,8 @@ def next_table(table: PartitionTable, up: Collection[str]) -> PartitionTable | N
     node, phase = table.resync.nodes[0], table.resync.phase
     if node not in up or node == table.active.node or node not in table.configured:
         return _rest(table)  # who comes back, or stood aside, is copied as far as it needs
-    if phase == WAITING and _all_others(table, node, up) and _why_too_few(table, node) is None:
-        kept = tuple(r for r in table.replicas if r.node != node)
+    kept = tuple(r for r in table.replicas if r.node != node)
+    if phase == WAITING and _all_others(table, node, up) and _enough(table, kept) and not _why_too_few(table, node):
         return msgspec.structs.replace(table, replicas=kept, resync=Resync(table.resync.nodes, OUT))
     if phase == EMPTY and node in table.node_list:
         return _rest(table)
@@ -77,6 +78,11 @@ def next_table(table: PartitionTable, up: Collection[str]) -> PartitionTable | N
 
 def _all_others(table: PartitionTable, node: str, up: Collection[str]) -> bool:
     return all(n in table.node_list for n in table.present if n in up and n != node)
+
+
+def _enough(table: PartitionTable, kept: Sequence[Replica]) -> bool:
+    """Do as many sync replicas stay as are wanted, if so many stay at all?"""
+    return sum(r.kind == SYNC for r in kept) >= min(table.sync_replicas, len(kept))
 
 
 def _rest(table: PartitionTable) -> PartitionTable:

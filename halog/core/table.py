@@ -135,6 +135,12 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The replica that is out of the node list, though it runs, because it drops its copy; "": none is."""
         return self.resync.nodes[0] if self.resync is not None and self.resync.phase == OUT else ""
 
+    def leaves(self, node: str) -> bool:
+        """Is it to leave, for good (P12) or until its copy is made anew? Others are to be sync replicas before."""
+        if self.target is not None:
+            return node not in self.target.nodes
+        return self.resync is not None and self.resync.nodes[0] == node and self.resync.phase != EMPTY
+
     @property
     def shut(self) -> bool:
         """Is it disabled on the only node it has? Then it can be read, and takes nothing new (P7)."""

@@ -10,6 +10,7 @@ from halog.errors import ConfigError, RefusedError
 from halog.ports import Coordinator
 from halog.runtime import frames
 from halog.runtime.asking import Asker
+from halog.runtime.cluster import read_nodes
 from halog.runtime.migration import migrate, wait_until_there
 from halog.runtime.results import to_error
 from halog.runtime.service import settled
@@ -27,8 +28,10 @@ class Operators:
 
     @property
     def up(self) -> list[str]:
-        """The registered nodes that host partitions."""
-        return [info.name for info in self._asker.router.nodes.values() if info.hosts]
+        """The registered nodes that host partitions, as the coordinator has them: a node that has just started knows no
+        others yet, and applications enable partitions then."""
+        names = self._coordinator.children("nodes")
+        return [info.name for info in read_nodes(self._coordinator, names).values() if info.hosts]
 
     def outcome(self, partition: str, tx: bytes, attempt: int) -> str:
         """What became of a transaction attempted under epoch number `attempt`: "happened", "did not happen",
