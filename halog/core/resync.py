@@ -22,13 +22,14 @@ from halog.core.table import EMPTY, OUT, SYNC, WAITING, PartitionTable, Replica,
 
 
 def why_not(table: PartitionTable, nodes: Sequence[str]) -> str | None:
-    """What speaks against copying these replicas anew, or None."""
+    """What speaks against copying these replicas anew, or None. Those that are waited for already need no reason."""
     name = table.name
+    nodes = [n for n in nodes if table.resync is None or n not in table.resync.nodes]
     if table.active is None:
         return f"{name} has no active node: there is nobody who could go on while a replica is copied"
     if table.target is not None:
         return f"{name} is moving to {', '.join(table.target.nodes)}: every copy it needs is made by that"
-    if not nodes:
+    if not nodes and table.resync is None:
         return f"{name} has no replica in its node list ({', '.join(table.node_list)})"
     if wrong := [n for n in nodes if n not in table.node_list]:
         return f"{', '.join(wrong)} is not in the node list of {name}: {', '.join(table.node_list)}"
@@ -51,6 +52,8 @@ def wished(table: PartitionTable, nodes: Sequence[str]) -> PartitionTable:
     before = () if table.resync is None else table.resync.nodes
     phase = WAITING if table.resync is None else table.resync.phase
     added = tuple(n for n in nodes if n not in before)
+    if not added:
+        return table
     return msgspec.structs.replace(
         table, resync=Resync((*before, *added), phase), config_version=table.config_version + 1
     )

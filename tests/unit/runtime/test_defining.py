@@ -201,9 +201,7 @@ def test_a_plan_is_refused_while_a_definition_says_otherwise(cluster: Cluster) -
     place(cluster, "A", "B")
     at(cluster, "C").define(("C", "A"))
     tables = list(cluster.tables().values())
-    with pytest.raises(
-        RefusedError, match="C has defined p on C, A and not enabled it, and .* on A, B"
-    ):
+    with pytest.raises(RefusedError, match=r"C has defined p on C, A and not enabled it, and .* on A, B"):
         plans.make(cluster.config, tables, "ABC", "ABC", ["test"])
     at(cluster, "C").define(("A", "B"))
     made = plans.make(cluster.config, list(cluster.tables().values()), "ABC", "ABC", ["test"])
