@@ -24,7 +24,7 @@ from halog.core.defining import IN_USE, status
 from halog.core.election import NEVER
 from halog.core.group import counts, needed, priority
 from halog.core.ids import Member
-from halog.core.migrating import preferred
+from halog.core.migrating import is_moving, preferred
 from halog.core.table import DISABLED, PartitionTable
 
 
@@ -131,7 +131,7 @@ def happenings(state: State, before: PartitionTable | None, sight: Sight) -> Ite
     was = None if before is None else before.active
     moved = state is not State.MIGRATING and None not in (was, sight.table.active) and was != sight.table.active
     stands, why = standing(sight)
-    if state is State.MIGRATING and stands is State.REPLICATING and sight.table.target is not None:
+    if state is State.MIGRATING and stands is State.REPLICATING and is_moving(sight.table):
         return  # it lasts until the nodes that leave have left
     if state is State.INITIAL:
         first = _first(stands, sight)
@@ -198,7 +198,7 @@ def standing(sight: Sight) -> tuple[State, str]:
 
 def _copying(sight: Sight, active: Member) -> tuple[State, str]:
     table = sight.table
-    if table.target is not None:
+    if is_moving(table):  # one that stands still, for an override, is none
         if preferred(table) in (None, active.node):
             return State.REPLICATING, "replicas redefined"
         own = table.definitions.get(active.node)
