@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from halog import aio as aio, errors as errors
     from halog.core.durability import Durability as Durability
+    from halog.runtime.lives import PartitionChange as PartitionChange, partition_notifier as partition_notifier
     from halog.runtime.open import node as node
     from halog.schema import Decimals as Decimals, Ref as Ref, managed as managed
     from halog.transactions import (
@@ -30,6 +31,7 @@ _PUBLIC: dict[str, str] = {
     "Decimals": "halog.schema:Decimals",
     "Durability": "halog.core.durability:Durability",
     "Node": "halog.transactions:Node",
+    "PartitionChange": "halog.runtime.lives:PartitionChange",
     "Ref": "halog.schema:Ref",
     "Token": "halog.transactions.token:Token",
     "Transaction": "halog.transactions:Transaction",
@@ -38,6 +40,7 @@ _PUBLIC: dict[str, str] = {
     "errors": "halog.errors",
     "field": "dataclasses:field",
     "managed": "halog.schema:managed",
+    "partition_notifier": "halog.runtime.lives:partition_notifier",
     "node": "halog.runtime.open:node",
     "transaction": "halog.transactions:transaction",
 }
@@ -45,6 +48,7 @@ _PUBLIC: dict[str, str] = {
 __all__ = [
     "managed", "field", "Ref", "Decimals",
     "node", "Node", "transaction", "current", "Transaction", "Token", "Durability",
+    "PartitionChange", "partition_notifier",
     "aio", "errors", "__version__",
 ]  # fmt: skip
 

@@ -97,6 +97,14 @@ TAKEN_UP = Kind(
     "HALOG-1029", "configuration taken up", INFO, "{node} goes by version {version} of the configuration: {cause}"
 )
 REBALANCE = Kind("HALOG-1030", "rebalance", INFO, "policy {policy}: {moves} partitions are to move: {cause}")
+STATE = Kind("HALOG-1035", "partition state", INFO, "partition {partition}: {state}, was {was}: {cause}")
+DEFINITION = Kind(
+    "HALOG-1036", "definition", INFO, "partition {partition}: {node} has it {said} on {nodes}, {sync} sync: {cause}"
+)
+REPLICATION = Kind(
+    "HALOG-1037", "forced replication", INFO, "partition {partition}: replicas {what} copied anew ({nodes}): {cause}"
+)
+UNAVAILABLE = Kind("HALOG-1038", "partition unavailable", ERROR, "partition {partition}: {state}, was {was}: {cause}")
 LOST = Kind("HALOG-1016", "events lost", WARNING, "{count} events are missing from the history: {cause}")
 
 KINDS: dict[str, Kind] = {
@@ -105,7 +113,7 @@ KINDS: dict[str, Kind] = {
         CREATED, JOINED, LEFT, ADDED, REMOVED, TRANSFER, INTRUDER, TOO_FEW, ROLE, MINIMUM, PRIORITY,
         DESIGNATED, DISCARDED, DIVERGED, LOST, NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST,
         LEASE_AWAITED, ZONE_LOST, ZONE_BACK, ZONE_PARTIAL, ZONE_WHOLE, ZONE_SWITCHED, MIGRATION, MIGRATED,
-        ACTIVATED, TAKEN_UP, REBALANCE,
+        ACTIVATED, TAKEN_UP, REBALANCE, STATE, DEFINITION, REPLICATION, UNAVAILABLE,
     )
 }  # fmt: skip
 """Every code that can occur."""

@@ -26,7 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("halog.cli.doctor:doctor", "Check what halog needs: Java, jars, disk, servers and their settings."),
     "node": ("halog.cli.node:node", "Run a hosting node; list the nodes."),
     "status": ("halog.cli.status:status", "Is the cluster well? Nodes, partitions, replicas, lag."),
-    "partition": ("halog.cli.migrate:partition", "Where partitions live and move to, how far copies are."),
+    "partition": ("halog.cli.define:partition", "Where partitions live and move to, how far copies are."),
     "zone": ("halog.cli.zone:zone", "Which nodes give each other a quorum, and whether they have it."),
     "mapper": ("halog.cli.mapper:mapper", "Which partition a key belongs to and why; how evenly keys spread."),
     "get": ("halog.cli.get:get", "Show one object, by type and key."),

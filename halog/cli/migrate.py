@@ -86,8 +86,12 @@ def ask(
     """Set the wish; see `halog.runtime.migration.migrate`."""
     from halog.runtime.migration import migrate
 
-    up = [info.name for info in connection.nodes.values() if info.hosts]
-    return migrate(connection.coordinator, connection.config, up, name, nodes, sync, replace=replace)
+    return migrate(connection.coordinator, connection.config, ask_up(connection), name, nodes, sync, replace=replace)
+
+
+def ask_up(connection: Connection) -> list[str]:
+    """The registered nodes that host partitions."""
+    return [info.name for info in connection.nodes.values() if info.hosts]
 
 
 def wait_for(

@@ -37,18 +37,23 @@ def partition() -> None:
 def list_(config_path: Path, format_: str, timeout_s: float, degraded: bool) -> None:
     """List partitions with their active node, node list and state.
 
+    `state` says whether anything is missing, `life` what the partition does: Initial, Active, Migrating, Replicating,
+    Updating or Unavailable.
+
     \b
     Examples:
       halog partition list
       halog partition list --degraded
       halog partition list --format json
     """
-    views = [v for v in _views(config_path, timeout_s) if not degraded or v.state != "ok"]
+    views = [v for v in _views(config_path, timeout_s) if not degraded or v.state not in ("ok", "not placed")]
     if format_ == "json":
         emit_json([as_json(v) for v in views])
         return
-    rows = [(v.partition, v.state, v.active, v.epoch, v.lsn, _node_list(v), ", ".join(v.missing)) for v in views]
-    emit_table(["partition", "state", "active", "epoch", "lsn", "replicas", "missing"], rows)
+    rows = [
+        (v.partition, v.state, v.life, v.active, v.epoch, v.lsn, _node_list(v), ", ".join(v.missing)) for v in views
+    ]
+    emit_table(["partition", "state", "life", "active", "epoch", "lsn", "replicas", "missing"], rows)
 
 
 def _views(config_path: Path, timeout_s: float, only: str | None = None) -> list[PartitionView]:
@@ -98,16 +103,19 @@ def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
     if format_ == "json":
         group = msgspec.to_builtins(table.group)
         place = {"topic": table.topic, "index": table.index, "log_id": table.log_id}
-        emit_json({**as_json(view), **place, "quorum": table.quorum, "group": group, **_moving_json(table)})
+        said = {"definitions": msgspec.to_builtins(table.definitions), "resync": msgspec.to_builtins(table.resync)}
+        emit_json({**as_json(view), **place, **said, "quorum": table.quorum, "group": group, **_moving_json(table)})
         return
     _show_facts(table, view)
     _show_copies(view.copies)
+    _show_seen(table, view)
 
 
 def _show_facts(table: PartitionTable, view: PartitionView) -> None:
     echo_facts(
         [
             ("partition", f"{view.partition}: {view.state}"),
+            ("life", view.life),
             ("policy", view.policy),
             ("log", f"{table.topic}, partition {table.index}"),
             ("log id", table.log_id),
@@ -116,6 +124,7 @@ def _show_facts(table: PartitionTable, view: PartitionView) -> None:
             ("configured", ", ".join(view.configured)),
             ("missing", ", ".join(view.missing) or "none"),
             *_moving(table),
+            *_copied_anew(table),
             ("nodes needed", _needed(table)),
         ]
     )
@@ -135,6 +144,23 @@ def _moving(table: PartitionTable) -> list[tuple[str, object]]:
     if table.target is None:
         return []
     return [("moves to", ", ".join(table.target.nodes)), ("still to do", "; ".join(left(table)))]
+
+
+def _copied_anew(table: PartitionTable) -> list[tuple[str, object]]:
+    """Replicas that are copied anew on demand."""
+    from halog.core.resync import left
+
+    return [("replicates", "; ".join(left(table)))] if table.resync is not None else []
+
+
+def _show_seen(table: PartitionTable, view: PartitionView) -> None:
+    """How every node has it, foreign ones included, and what it said of it."""
+    rows = []
+    for seen in view.seen:
+        said = table.definitions.get(seen.node)
+        definition = "" if said is None else f"{', '.join(said.nodes)} with {said.sync_replicas} sync"
+        rows.append((seen.node, seen.status, seen.life, definition))
+    emit_table(["node", "status", "life", "definition"], rows)
 
 
 def _needed(table: PartitionTable) -> str:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from halog.core.defining import status
 from halog.core.group import counts, needed
+from halog.core.life import State
 from halog.core.roles import LEADING, Role
 from halog.core.table import PartitionTable
 from halog.errors import HalogError
@@ -27,7 +29,7 @@ NODE_ANSWER_S = 1.0
 """A node that takes longer to describe itself is shown as silent; others suspect it after 0.6 s."""
 
 UP, OFFLINE, SILENT, DOWN, CLIENT = "up", "offline", "silent", "down", "client"
-OK, NO_ACTIVE, NO_QUORUM, TOO_FEW = "ok", "no active", "no quorum", "replicas missing"
+OK, NO_ACTIVE, NO_QUORUM, TOO_FEW, UNPLACED = "ok", "no active", "no quorum", "replicas missing", "not placed"
 
 _LEADING = frozenset(role.value for role in LEADING)
 
@@ -54,8 +56,17 @@ class CopyView(msgspec.Struct, frozen=True):
     """Objects of an async replica that contradicted the log (R2), since its process began."""
 
 
+class Seen(msgspec.Struct, frozen=True):
+    """A partition as one hosting node has it, whether or not it has a copy (P8, P9)."""
+
+    node: str
+    status: str
+    life: str | None
+    """The state it knows; None: it did not say."""
+
+
 class PartitionView(msgspec.Struct, frozen=True):
-    """One partition."""
+    """One partition. `life`: its state (P8), as the active node knows it, else the first node that says one."""
 
     partition: str
     policy: str
@@ -66,6 +77,8 @@ class PartitionView(msgspec.Struct, frozen=True):
     configured: tuple[str, ...]
     missing: tuple[str, ...]
     copies: tuple[CopyView, ...]
+    life: str = State.UNAVAILABLE.value
+    seen: tuple[Seen, ...] = ()
 
     @property
     def worst(self) -> CopyView | None:
@@ -115,8 +128,9 @@ class Survey(msgspec.Struct, frozen=True):
 
     @property
     def degraded(self) -> list[PartitionView]:
-        """Partitions without an active node or with fewer replicas than configured."""
-        return [p for p in self.partitions if p.state != OK]
+        """Partitions without an active node or with fewer replicas than configured; those that nobody has placed yet
+        (P7) lack nothing."""
+        return [p for p in self.partitions if p.state not in (OK, UNPLACED)]
 
 
 def survey(connection: Connection) -> Survey:
@@ -191,13 +205,37 @@ def partition_view(
     serving = active is not None and active.error is None and _leads(active.role)
     counted = {c.node for c in copies if c.kind in ("sync", "async") and c.error is None}
     missing = tuple(n for n in table.configured if n not in counted and not (serving and active and n == active.node))
-    short = len(counted) < len(table.configured) - 1
-    quorate = active is None or 1 + sum(counts(table, n) for n in counted) >= needed(table, active.node)
-    state = NO_ACTIVE if not serving else NO_QUORUM if not quorate else TOO_FEW if short else OK
+    state = _health(table, active.node if serving and active else None, counted)
+    seen = tuple(_seen(node, table, said.get(node, {})) for node, info in sorted(registered.items()) if info.hosts)
     return PartitionView(
         table.name, table.policy, state, active.node if serving and active else None, table.epoch.number,
-        active.lsn if active else None, table.configured, missing, copies,
+        active.lsn if active else None, table.configured, missing, copies, _life(table, seen), seen,
     )  # fmt: skip
+
+
+def _health(table: PartitionTable, active: str | None, counted: set[str]) -> str:
+    """What is missing, with these replicas."""
+    if not table.configured:
+        return UNPLACED
+    if active is None:
+        return NO_ACTIVE
+    if 1 + sum(counts(table, n) for n in counted) < needed(table, active):
+        return NO_QUORUM
+    return TOO_FEW if len(counted) < len(table.configured) - 1 else OK
+
+
+def _seen(node: str, table: PartitionTable, said: Said) -> Seen:
+    return Seen(node, status(table, node).value, said.get("states", {}).get(table.name))
+
+
+def _life(table: PartitionTable, seen: Iterable[Seen]) -> str:
+    """A node that has just started knows it as Initial; so does everybody before anybody has placed it."""
+    active = "" if table.active is None else table.active.node
+    told = sorted((s for s in seen if s.life is not None), key=lambda s: s.node != active)
+    lives = [s.life for s in told if s.life != State.INITIAL.value]
+    if lives:
+        return str(lives[0])
+    return State.INITIAL.value if told or not table.configured else State.UNAVAILABLE.value
 
 
 def _nodes_of(table: PartitionTable) -> list[str]:
@@ -210,6 +248,8 @@ def _copy_view(
     kind = _kind(node, table)
     answer = said.get(node)
     info = registered.get(node)
+    if info is not None and node in table.configured and node not in table.present:
+        return CopyView(node, kind, "none", None, None, None, "not enabled there since the node was started")
     if info is None or answer is None or "error" in answer:
         why = "node is down" if info is None else "node is silent"
         return CopyView(node, kind, "unknown", None, None, None, why)

@@ -7,6 +7,7 @@
     [policies.fixed.partitions]
     eu = ["A", "B"]                                    # the preferred node first; `sync_replicas` of the others sync
     us = { nodes = ["B", "A", "C"], async = ["C"] }    # or said for each node
+    asia = []                                          # the application or an operator places it (P7)
 
 Never says where a partition is: that is its table, which follows the file only when an operator says so.
 """
@@ -34,7 +35,7 @@ class StaticPartition:
     """One partition of a static policy (P3)."""
 
     nodes: tuple[str, ...]
-    """In priority order: the first that is there is active."""
+    """In priority order: the first that is there is active. None: whoever defines and enables it says it (P7)."""
     asynchronous: tuple[str, ...] | None = None
     """Those that commits do not wait for, `async` in the file; None: all but the policy's `sync_replicas`."""
 
@@ -72,6 +73,7 @@ def shapes(key: str, policy: PolicyConfig) -> list[Shape]:
         return [
             Shape(f"{key}.partitions.{name}", len(p.nodes), p.sync_replicas(policy))
             for name, p in policy.static.items()
+            if p.nodes
         ]
     return [Shape(f"{key}.sync_replicas", 1 + policy.sync_replicas + policy.async_replicas, policy.sync_replicas)]
 
@@ -163,8 +165,8 @@ def static_problems(config: Config, key: str, policy: PolicyConfig) -> Problems:
 
 def _node_list(key: str, partition: StaticPartition, zone: tuple[str, ...], zone_name: str) -> Problems:
     nodes, late = partition.nodes, partition.asynchronous or ()
-    if not nodes:
-        yield key, "must name at least one node, the preferred one first"
+    if not nodes and partition.asynchronous is not None:
+        yield key, "must name at least one node, the preferred one first; or be [], to be placed by the application"
     for node in nodes:
         if node not in zone:
             near = get_close_matches(node, zone, n=1)

@@ -92,7 +92,7 @@ class Campaign:
         """This node is up, so to the others its epoch looks alive: say in the znode that it is over, or nobody but this
         node would ever stand, and it might stand back for them (or be the one that cannot reach the log)."""
         p = self.p
-        if p.epoch_ours and any(m.node in p.table.configured for m in p.alive if m != p.me):
+        if p.epoch_ours and any(m.node in p.table.present for m in p.alive if m != p.me):
             replicas = p.table.replicas
             if p.unlogged and p.table.sync_set and p.role is not Role.FAILED:  # it holds what the log did not take
                 replicas = (*replicas, Replica(p.me.node, p.me.incarnation, SYNC))
@@ -150,7 +150,7 @@ class Campaign:
     def _enough(self) -> bool:
         """Fewer than quorum: no election, wait (Q2). Said once."""
         p = self.p
-        up = {m.node for m in p.alive if m.node in p.table.configured}
+        up = {m.node for m in p.alive if m.node in p.table.present}
         need = needed(p.table, p.me.node)
         short, self.short = self.short, len(up) < need
         if self.short and not short:
@@ -159,7 +159,7 @@ class Campaign:
 
     def _all_up(self) -> bool:
         up = {m.node for m in self.p.alive}
-        return all(n in up for n in self.p.table.configured)
+        return all(n in up for n in self.p.table.present)
 
     def _stand(self) -> None:
         p = self.p
@@ -169,7 +169,7 @@ class Campaign:
         holder = p.unlogged and p.me in holders(p.table)
         self.told = {p.me.node: Candidate(p.me.node, p.position, priority(p.table, p.me.node), holder=holder)}
         self.tails = {}
-        others = {m.node for m in p.alive if m.node in p.table.configured and m != p.me}
+        others = {m.node for m in p.alive if m.node in p.table.present and m != p.me}
         self.asked = frozenset(others)
         self.deadline = p.now + p.settings.election_ms
         if others:

@@ -14,6 +14,7 @@ from halog.core import events as ev, records
 from halog.core.asking import Asking
 from halog.core.barriers import Barriers
 from halog.core.chain import Verdict
+from halog.core.defining import shut
 from halog.core.group import counts, needed
 from halog.core.handover import HandOver
 from halog.core.ids import EpochId, Member
@@ -239,8 +240,7 @@ class Leading:
 
     def _hosts(self, m: Member) -> bool:
         """Has it a copy, as the table says? One that moved away and comes back begins with an empty one."""
-        table = self.p.table
-        return m.node in table.configured or m.node in table.hosts
+        return m.node in self.p.table.hosts and m.node != self.p.table.away
 
     def _forget(self, m: Member) -> None:
         self.writer.acks.pop(m, None)
@@ -281,12 +281,11 @@ class Leading:
         """Living configured members in priority order: those in the table, and those close behind."""
         p, acks = self.p, self.writer.acks
         listed = self._listed()
-        up = {m.node: m for m in p.alive - self.silent if m != p.me}
+        up = {m.node: m for m in p.alive - self.silent if m.node not in (p.me.node, p.table.away)}
         order = [up[n] for n in p.table.configured if n in up]
         if self.writer.quorum:  # those who count first: async ones acknowledge late
             order.sort(key=lambda m: not counts(p.table, m.node))
-        if (target := p.table.target) is not None:  # a migration is over once the wanted nodes have what is wanted
-            order.sort(key=lambda m: m.node not in target.nodes)
+        order.sort(key=lambda m: p.table.leaves(m.node))  # the wanted nodes are to have what is wanted without them
         near = self.writer.last_lsn - p.settings.ready_lag
         return [m for m in order if m in listed or (acks.get(m, -1) >= near and m in acks)]
 
@@ -373,6 +372,7 @@ class Leading:
             there &= self._listed()
         have = 1 + len(there)
         short, self.writer.short = self.writer.short, ev.TooFew(have, need) if have < need else None
+        self.writer.closed = shut(table) or self.writer.short
         if self.writer.short is not None and short is None:
             self.p.out.append(ev.Tell(NO_QUORUM, "", "no new commits", {"have": have, "needed": need}))
 

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from halog.core import resync
 from halog.core.election import NEVER
 from halog.core.group import majority, priority, why_no_quorum
 from halog.core.ids import Member
-from halog.core.table import SYNC, PartitionTable, Target
+from halog.core.table import DEFINED, DISABLED, ENABLED, SYNC, PartitionTable, Target
 from halog.core.tail import holders
 
 if TYPE_CHECKING:
@@ -32,14 +33,10 @@ if TYPE_CHECKING:
 def why_not(table: PartitionTable, target: Target, *, replace: bool = False) -> str | None:
     """What speaks against moving to `target`, or None. `replace`: give up a migration under way for it."""
     nodes, name = target.nodes, table.name
-    twice = sorted({n for n in nodes if nodes.count(n) > 1})
-    if not nodes:
-        return f"{name} needs at least one node: name those that shall host it, the preferred one first"
-    if twice:
-        return f"{', '.join(twice)} is named twice for {name}: name each node once, the preferred one first"
-    if not 0 <= target.sync_replicas < len(nodes):
-        most = len(nodes) - 1
-        return f"{name} on {', '.join(nodes)} can have {most} sync replicas at most, not {target.sync_replicas}"
+    if wrong := no_list(name, target):
+        return wrong
+    if off := [n for n in nodes if n in table.definitions and table.definitions[n].said == DISABLED]:
+        return f"{name} is disabled on {', '.join(off)}: enable it there first (`halog partition enable {name}`)"
     if all(priority(table, n) == NEVER for n in nodes):
         return f"{', '.join(nodes)} have priority never for {name}: nobody could be active; raise one of them first"
     if too_few := why_no_quorum(table, nodes):
@@ -51,6 +48,20 @@ def why_not(table: PartitionTable, target: Target, *, replace: bool = False) -> 
             f"{name} is moving to {', '.join(table.target.nodes)} already; `halog partition migrate --replace` "
             "gives that up for this"
         )
+    return None
+
+
+def no_list(name: str, target: Target) -> str | None:
+    """Why this can be no partition's node list, or None."""
+    nodes = target.nodes
+    twice = sorted({n for n in nodes if nodes.count(n) > 1})
+    if not nodes:
+        return f"{name} needs at least one node: name those that shall host it, the preferred one first"
+    if twice:
+        return f"{', '.join(twice)} is named twice for {name}: name each node once, the preferred one first"
+    if not 0 <= target.sync_replicas < len(nodes):
+        most = len(nodes) - 1
+        return f"{name} on {', '.join(nodes)} can have {most} sync replicas at most, not {target.sync_replicas}"
     return None
 
 
@@ -88,8 +99,16 @@ def why_not_assigned(table: PartitionTable, *, unlogged: bool) -> str | None:
     return None
 
 
-def _with(table: PartitionTable, target: Target | None) -> PartitionTable:
-    return msgspec.structs.replace(table, target=target, config_version=table.config_version + 1)
+def _with(table: PartitionTable, target: Target) -> PartitionTable:
+    """Definitions in effect, and those of nodes that do not host it, follow (P8, P9). Replicas that were to be copied
+    anew are forgotten."""
+    known = dict(table.definitions)
+    for node, d in known.items():
+        if d.said == ENABLED or (d.said == DEFINED and node not in d.nodes):
+            known[node] = msgspec.structs.replace(d, nodes=target.nodes, sync_replicas=target.sync_replicas)
+    return msgspec.structs.replace(
+        table, target=target, config_version=table.config_version + 1, definitions=known, resync=None
+    )
 
 
 # --- its steps ---
@@ -206,13 +225,22 @@ class Migrating:
     def due(self) -> PartitionTable | None:
         """The table to set next, if it is time."""
         p = self._leading.p
-        if p.table.target is None:
-            return None
-        after = next_table(p.table, self._ready())
+        after, gone = self._next(p.table)
         if after is None or (set(after.configured) != set(p.table.configured) and not self._confirmed()):
             return None
-        leaving = frozenset(p.table.hosts) - frozenset(after.hosts)
+        leaving = frozenset(p.table.hosts) - frozenset(after.hosts) | gone
+        if gone and not self._confirmed(gone):
+            return None
         return None if leaving and not self._flushed_without(leaving) else after
+
+    def _next(self, table: PartitionTable) -> tuple[PartitionTable | None, frozenset[str]]:
+        """The next step, and whose copy it lets go of though it stays where it is."""
+        if table.target is not None:
+            return next_table(table, self._ready()), frozenset()
+        if table.resync is None:
+            return None, frozenset()
+        after = resync.next_table(table, {m.node for m in self._up()})
+        return after, frozenset(filter(None, [after.away if after is not None else ""]))
 
     def _flushed_without(self, leaving: frozenset[str]) -> bool:
         """Whatever the disks of those who leave were asked to keep (R6), the sync replicas that stay have on theirs."""
@@ -231,9 +259,11 @@ class Migrating:
     def _up(self) -> frozenset[Member]:
         return self._leading.p.alive - self._leading.silent
 
-    def _confirmed(self) -> bool:
+    def _confirmed(self, without: frozenset[str] = frozenset()) -> bool:
+        """Has a quorum of those who stay all that was given out when the step was first due?"""
         writer = self._leading.writer
         if self._since is None:
             self._since = writer.last_lsn
         since = self._since
-        return sum(writer.acks.get(m, -1) >= since for m in writer.counted) >= writer.quorum
+        stay = [m for m in writer.counted if m.node not in without]
+        return sum(writer.acks.get(m, -1) >= since for m in stay) >= writer.quorum

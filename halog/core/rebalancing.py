@@ -70,7 +70,9 @@ def place_by_hand(
     of a node that is down."""
     moves = []
     for t in tables:
-        target = wanted[t.name]
+        target = wanted.get(t.name)
+        if target is None:  # whoever defines it places it
+            continue
         if t.target == target or (t.target is None and target == Target(t.configured, t.sync_replicas)):
             continue
         absent = [n for n in target.nodes if n not in t.configured and n not in serving]

@@ -55,6 +55,35 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sync_replicas: int
 
 
+DEFINED, ENABLED, DISABLED = "defined", "enabled", "disabled"
+
+
+class Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one node says of a partition (P7); see `halog.core.defining`."""
+
+    nodes: tuple[str, ...]
+    """Where it is to be, in priority order; of a node that is not among them, where it knows it to be (P9)."""
+    sync_replicas: int
+    said: str
+    """DEFINED: not in effect yet; ENABLED; DISABLED: that node does not host it."""
+
+    @property
+    def target(self) -> Target:
+        return Target(self.nodes, self.sync_replicas)
+
+
+WAITING, OUT, EMPTY = "waiting", "out", "empty"
+
+
+class Resync(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Replicas that are to be copied anew (P12), one after the other; see `halog.core.resync`."""
+
+    nodes: tuple[str, ...]
+    """Those that are left; the first one's turn it is."""
+    phase: str = WAITING
+    """Of the first: WAITING; OUT of the node list, it is to drop its copy; EMPTY, it has, and catches up."""
+
+
 class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the cluster has agreed on for one partition."""
 
@@ -82,12 +111,41 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The current node list behind the active, in priority order."""
     target: Target | None = None
     """The placement it is moving to; None: it is where it is to be."""
+    definitions: dict[str, Definition] = {}
+    """What nodes said of it through API or commands (P7)."""
+    admitted: tuple[str, ...] | None = None
+    """The application places it: of the nodes it is on, those whose present run has enabled it, or was there when
+    another one did (P8). None: the configuration places it, and every node it is on hosts it."""
+    resync: Resync | None = None
+    """The replicas that are being copied anew; None: none is."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """The nodes that have a copy, or are to make one."""
         wanted = () if self.target is None else self.target.nodes
         return (*self.configured, *(n for n in wanted if n not in self.configured))
+
+    @property
+    def present(self) -> tuple[str, ...]:
+        """The configured nodes that may host it now, as far as they run."""
+        return self.configured if self.admitted is None else tuple(n for n in self.configured if n in self.admitted)
+
+    @property
+    def away(self) -> str:
+        """The replica that is out of the node list, though it runs, because it drops its copy; "": none is."""
+        return self.resync.nodes[0] if self.resync is not None and self.resync.phase == OUT else ""
+
+    def leaves(self, node: str) -> bool:
+        """Is it to leave, for good (P12) or until its copy is made anew? Others are to be sync replicas before."""
+        if self.target is not None:
+            return node not in self.target.nodes
+        return self.resync is not None and self.resync.nodes[0] == node and self.resync.phase != EMPTY
+
+    @property
+    def shut(self) -> bool:
+        """Is it disabled on the only node it has? Then it can be read, and takes nothing new (P7)."""
+        said = [d.said for n, d in self.definitions.items() if n in self.configured]
+        return len(self.configured) == 1 and self.target is None and said == [DISABLED]
 
     @property
     def sync_set(self) -> frozenset[Member]:
@@ -103,10 +161,13 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (*(() if self.active is None else (self.active.node,)), *(r.node for r in self.replicas))
 
     def to_bytes(self) -> bytes:
-        """As the znode holds it. Without `target` unless it moves: nodes that know no migrations can read it then."""
+        """As the znode holds it. What is not in use is absent: nodes that do not know it can read it then."""
         fields = msgspec.to_builtins(self)
-        if self.target is None:
-            del fields["target"]
+        for name in ("target", "admitted", "resync"):
+            if fields[name] is None:
+                del fields[name]
+        if not self.definitions:
+            del fields["definitions"]
         return msgspec.json.encode(fields)
 
     @staticmethod

@@ -70,12 +70,13 @@ def planned_tables(config: Config) -> Iterable[PartitionTable]:
                 sync_replicas=target.sync_replicas,
                 quorum=majority(len(target.nodes)) if policy.quorum else 0,
                 count_never=policy.count_never,
+                admitted=None if target.nodes else (),
             )
 
 
 def by_hand(policy: PolicyConfig) -> dict[str, Target]:
-    """Where the file places the partitions of a static policy (P3)."""
-    return {name: Target(p.nodes, p.sync_replicas(policy)) for name, p in policy.static.items()}
+    """Where the file places the partitions of a static policy (P3). It may leave some to the application (P7)."""
+    return {name: Target(p.nodes, p.sync_replicas(policy)) for name, p in policy.static.items() if p.nodes}
 
 
 def _placed(config: Config, name: str) -> list[Target]:
@@ -83,7 +84,7 @@ def _placed(config: Config, name: str) -> list[Target]:
     others alike; with them, or with backup nodes, they are apart, and even."""
     policy = config.policies[name]
     if policy.static:
-        return list(by_hand(policy).values())
+        return [Target(p.nodes, p.sync_replicas(policy)) for p in policy.static.values()]
     nodes, backup = config.hosts_of(name), config.backups_of(name)
     copies = 1 + policy.sync_replicas + policy.async_replicas
     domains = {n: config.nodes[n].failure_domain for n in nodes}
@@ -132,7 +133,8 @@ def create_tables(
             raise CoordinatorError(f"znode {path} vanished while the cluster was set up")
         table = PartitionTable.from_bytes(found.data)
         _check(config, wanted, table, planned)
-        elsewhere[table.policy] += Target(table.configured, table.sync_replicas) != _target_of(wanted)
+        if wanted.configured:
+            elsewhere[table.policy] += Target(table.configured, table.sync_replicas) != _target_of(wanted)
         tables[table.name] = (found.version, table)
     for name, count in elsewhere.items():
         if count:

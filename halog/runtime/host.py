@@ -92,6 +92,8 @@ class Host:
         self._session: LogSession
         self._session_lock = threading.Lock()
         self._ending: LogSession | None = None  # let go of, while its successor is being made
+        self.roles_seen: Callable[[str, str], None] = lambda name, role: None
+        """Told of every change of a copy's role: (partition, role)."""
         self._refreshing = Refreshing(coordinator, self.table_seen)
         self._overrides = Overrides(coordinator, lambda: list(self.copies.values()))
         self._tail: Tails
@@ -324,6 +326,7 @@ class Host:
         if role in _STANDING:
             self._tail.hurry(copy)
         self.telling.role_changed(copy, role, why)
+        self.roles_seen(copy.name, role)
         self.router.nudge()
 
     def told(self, copy: Copy, effect: ev.Tell) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from halog.config import Config
+from halog.core.defining import admitting
 from halog.core.migrating import assigned, left, moving, why_not, why_not_assigned
 from halog.core.table import PartitionTable, Target
 from halog.errors import DeadlineError, RefusedError
@@ -39,29 +40,47 @@ def migrate(
     """
 
     def change(table: PartitionTable) -> PartitionTable:
-        target = _target(table, nodes, sync_replicas)
-        _refuse(table, _why_not_nodes(config, table, nodes, up) or why_not(table, target, replace=replace))
-        if any(n in up for n in table.configured):
-            return moving(table, target)
-        _refuse(table, why_not_assigned(table, unlogged=config.policies[table.policy].unlogged))
-        return assigned(table, target)
+        target = target_of(table, nodes, sync_replicas)
+        after = going(config, table, target, up, replace=replace, stood=table)
+        return table if after is table else admitting(after, nodes, up)
 
     table = change_table(coordinator, partition, change)
-    return table, _target(table, nodes, sync_replicas)
+    return table, target_of(table, nodes, sync_replicas)
 
 
-def _target(table: PartitionTable, nodes: Sequence[str], sync_replicas: int | None) -> Target:
+def going(
+    config: Config,
+    table: PartitionTable,
+    target: Target,
+    up: Collection[str],
+    *,
+    replace: bool,
+    stood: PartitionTable,
+) -> PartitionTable:
+    """`table` with that wish; placed at once where nobody hosts it who could move it. `stood`: as the coordinator has
+    it: who may host it now is not changed by the wish itself. RefusedError."""
+    refuse(table, why_not_nodes(config, table, target.nodes) or _why_nobody(target.nodes, up))
+    refuse(table, why_not(table, target, replace=replace))
+    if any(n in up for n in stood.present):
+        return moving(table, target)
+    refuse(table, why_not_assigned(table, unlogged=config.policies[table.policy].unlogged))
+    return assigned(table, target)
+
+
+def target_of(table: PartitionTable, nodes: Sequence[str], sync_replicas: int | None) -> Target:
+    """The placement that is asked for; without `sync_replicas` as many as now, if there are nodes enough."""
     now = table.sync_replicas if table.target is None else table.target.sync_replicas
     return Target(tuple(nodes), max(0, min(now, len(nodes) - 1)) if sync_replicas is None else sync_replicas)
 
 
-def _refuse(table: PartitionTable, reason: str | None) -> None:
+def refuse(table: PartitionTable, reason: str | None) -> None:
+    """RefusedError, if there is a reason."""
     if reason is not None:
         raise RefusedError(reason, partition=table.name)
 
 
-def _why_not_nodes(config: Config, table: PartitionTable, nodes: Sequence[str], up: Collection[str]) -> str | None:
-    """Nodes that do not exist, or may not host this partition, or of which none is there."""
+def why_not_nodes(config: Config, table: PartitionTable, nodes: Sequence[str]) -> str | None:
+    """Nodes that do not exist, or may not host this partition; None: they do, and may."""
     policy = config.policies.get(table.policy)
     if policy is None:
         return f"{config.source} knows no policy {table.policy}: use the configuration the cluster runs with"
@@ -74,9 +93,13 @@ def _why_not_nodes(config: Config, table: PartitionTable, nodes: Sequence[str], 
                 f"{node} is not in zone {named} of policy {table.policy} ({', '.join(zone)}): "
                 "it may not host its partitions"
             )
-    if nodes and not any(n in up for n in nodes):
-        return f"none of {', '.join(nodes)} is running: start one of them first"
     return None
+
+
+def _why_nobody(nodes: Sequence[str], up: Collection[str]) -> str | None:
+    if not nodes or any(n in up for n in nodes):
+        return None
+    return f"none of {', '.join(nodes)} is running: start one of them first"
 
 
 def wait_until_there(

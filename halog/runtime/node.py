@@ -31,10 +31,12 @@ from halog.runtime.ballots import Ballots
 from halog.runtime.commits import Commits
 from halog.runtime.configured import Activated, Configured, of_file
 from halog.runtime.copy import Copy
+from halog.runtime.defining import begun_anew
 from halog.runtime.history import History
 from halog.runtime.host import Host
 from halog.runtime.hosting import make_host
 from halog.runtime.leaving import hand_over_all
+from halog.runtime.lives import Lives
 from halog.runtime.mapping import Owner, Places
 from halog.runtime.members import Membership, NodeInfo
 from halog.runtime.operators import Operators
@@ -95,6 +97,8 @@ class Runtime:
         self.host: Host | None = None
         journal = partial(adapters.log.journal, TopicPartition(cluster.events_topic(config.cluster.name), 0))
         self.telling = Telling(History(config.cluster.name, name, self.incarnation, journal))
+        self.lives = Lives(name, self.telling.history)
+        self.router.seen = self.lives.table_seen
         self.configured = Configured(activated or of_file(config, name), self.telling.history, self._reconfigured)
         self.states: Mapping[str, object] = {}
         self.session_state = SessionState.CONNECTED
@@ -176,7 +180,7 @@ class Runtime:
             a.channel,
             c.timing.keep_alive_ms,
             c.timing.non_response_timeout_ms,
-            host.alive_changed if host is not None else _ignore,
+            self._alive_changed if host is not None else _ignore,
             run,
             2 * c.timing.session_timeout_ms,
         )
@@ -195,9 +199,13 @@ class Runtime:
         self.info = self.members.me = info
         cluster.register(a.coordinator, info, 2 * c.timing.session_timeout_ms / 1000)
         tables = self._create_topics_and_tables()
+        if host is not None:
+            tables = begun_anew(a.coordinator, tables, self.name)
         for name, (version, table) in tables.items():
             self.router.table_seen(name, version, table)
+        self.lives.begin()
         if host is not None:
+            host.roles_seen = self.lives.role_seen
             host.start(self.members)
             self.members.tails, self.members.succeeded = host.tails, host.leasing.died
             host.settling.ballots = self._ballots
@@ -240,6 +248,7 @@ class Runtime:
         self._unregister()
         if self.copies:
             self.telling.left()
+        self.lives.close()
         self.telling.history.close()
         self.adapters.close()
 
@@ -253,6 +262,11 @@ class Runtime:
             logger.debug("could not unregister; the session will end by itself")
 
     # --- the coordinator ---
+
+    def _alive_changed(self, members: frozenset[Member], why: str) -> None:
+        assert self.host is not None
+        self.host.alive_changed(members, why)
+        self.lives.members_seen(members, self.members.offline)
 
     def _reconfigured(self, config: Config) -> None:
         """What of an activated version takes effect at once."""
@@ -307,6 +321,8 @@ class Runtime:
             self.router.nodes_seen(infos)
             if self.host is not None:
                 self.members.registrations(infos)
+            else:
+                self.lives.members_seen(frozenset(i.member for i in infos.values() if i.hosts), "")
             if self._witness is not None:
                 to = [i.address for i in infos.values() if i.hosts and i.name != self.name]
                 self._witness.others(self._hello, to)
@@ -358,6 +374,7 @@ class Runtime:
             "zones": self.zoning.view(),
             "config": self.configured.view(),
             "events_dropped": self.telling.history.dropped,
+            "states": self.lives.view(),
             "copies": [view(c) for c in list(self.copies.values())],
         }
 

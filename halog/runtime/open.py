@@ -15,6 +15,7 @@ from halog.runtime import bindings, cluster, schemas
 from halog.runtime.configured import Activated, of_file
 from halog.runtime.mapping import Places
 from halog.runtime.node import Adapters, Runtime
+from halog.runtime.partitions import Partitions
 from halog.runtime.wiring import active_version, adapters_for, drop_store, import_modules
 from halog.runtime.witness import Witness
 from halog.schema import Definition
@@ -26,6 +27,8 @@ class Node(Verbs):
     """A node of a running cluster; `runtime` is for operators and tests."""
 
     runtime: Runtime
+    partitions: Partitions
+    """Every partition by name: state, status, node list; define, enable, disable, replicate, notifiers (P7, P8)."""
     definitions: schemas.Definitions
 
 
@@ -104,7 +107,9 @@ def _joined(
         max_record_bytes=settings.limits.max_record_bytes,
         close_backend=runtime.close,
     )
-    opened.runtime = runtime
+    opened.runtime, opened.partitions = runtime, Partitions(runtime)
+    for notifier, names in registry.notifiers:
+        runtime.lives.notify(notifier, names)
     try:
         runtime.start()
     except BaseException:

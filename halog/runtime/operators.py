@@ -10,6 +10,7 @@ from halog.errors import ConfigError, RefusedError
 from halog.ports import Coordinator
 from halog.runtime import frames
 from halog.runtime.asking import Asker
+from halog.runtime.cluster import read_nodes
 from halog.runtime.migration import migrate, wait_until_there
 from halog.runtime.results import to_error
 from halog.runtime.service import settled
@@ -20,6 +21,17 @@ class Operators:
 
     def __init__(self, asker: Asker, config: Config, coordinator: Coordinator) -> None:
         self._asker, self.config, self._coordinator = asker, config, coordinator
+
+    def check_open(self) -> None:
+        """ClosedError if the node is closed."""
+        self._asker.check_open()
+
+    @property
+    def up(self) -> list[str]:
+        """The registered nodes that host partitions, as the coordinator has them: a node that has just started knows no
+        others yet, and applications enable partitions then."""
+        names = self._coordinator.children("nodes")
+        return [info.name for info in read_nodes(self._coordinator, names).values() if info.hosts]
 
     def outcome(self, partition: str, tx: bytes, attempt: int) -> str:
         """What became of a transaction attempted under epoch number `attempt`: "happened", "did not happen",
@@ -61,8 +73,8 @@ class Operators:
         DeadlineError if it is not by then. RefusedError names what speaks against it, and changes nothing.
         """
         self._asker.check_open()
-        router = self._asker.router
-        up = [info.name for info in router.nodes.values() if info.hosts]
-        wished, target = migrate(self._coordinator, self.config, up, partition, nodes, sync_replicas, replace=replace)
+        wished, target = migrate(
+            self._coordinator, self.config, self.up, partition, nodes, sync_replicas, replace=replace
+        )
         if wait_s > 0:
-            wait_until_there(router, wished, target, wait_s)
+            wait_until_there(self._asker.router, wished, target, wait_s)

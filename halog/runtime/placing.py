@@ -10,17 +10,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from halog.core import events as ev
+from halog.core import events as ev, resync
 from halog.core.chain import ChainState
 from halog.core.outcomes import Outcomes
 from halog.core.roles import CLAIMANT, Role
 from halog.core.table import PartitionTable
 from halog.errors import DivergedError, LogError
 from halog.runtime.copy import Copy
+from halog.runtime.groups import change_table
 from halog.runtime.objects import StoredPosition
 from halog.runtime.position import ahead, confirmed
 
@@ -51,6 +52,12 @@ def is_host(table: PartitionTable, node: str) -> bool:
     return node in table.hosts or node in table.node_list
 
 
+def may_host(table: PartitionTable, node: str) -> bool:
+    """Is it to have a copy now? Not where the application places the partition and this run of the node has not
+    enabled it (P8), and not while its copy is to be dropped and made anew (P12)."""
+    return is_host(table, node) and node != table.away and (table.admitted is None or node in table.admitted)
+
+
 class Placing:
     """Of one host."""
 
@@ -69,7 +76,7 @@ class Placing:
     def begin(self, tables: Sequence[tuple[int, PartitionTable]]) -> None:
         """Host what these tables place here, and delete what is left of what they do not."""
         me = self._host.me.node
-        self._open_all([vt for vt in tables if is_host(vt[1], me)])
+        self._open_all([vt for vt in tables if may_host(vt[1], me)])
         for version, table in tables:
             if not is_host(table, me):
                 self._delete_left(version, table)
@@ -99,12 +106,15 @@ class Placing:
         if closing.is_set() or not self._begun.is_set():
             return
         host, missing = self._host, []
+        me = host.me.node
         for name, (version, table) in list(host.router.tables.items()):
             copy = host.copies.get(name)
-            if is_host(table, host.me.node):
+            if may_host(table, me):
                 if copy is None and name not in self._rebuilt and self._is_quiet(name):
                     missing.append((version, table))
-            elif copy is not None:
+            elif table.away == me and name not in self._rebuilt:
+                self._empty(copy, version, table)
+            elif copy is not None and not is_host(table, me):
                 self._let_go(copy, version)
         self._open_all(missing)
 
@@ -151,14 +161,31 @@ class Placing:
         return host.snapshots.restore(copy, table.policy, empty)
 
     def _let_go(self, copy: Copy, version: int) -> None:
-        """The table names this node no more. An epoch of its own that is still under way ends first."""
+        """The table names this node no more."""
+        if self._drop(copy, version, lambda table: not is_host(table, self._host.me.node)):
+            logger.info("partition %s: hosted here no more; its copy is deleted", copy.name)
+
+    def _empty(self, copy: Copy | None, version: int, table: PartitionTable) -> None:
+        """This copy is to be made anew: it is dropped, then the znode says so, then it is opened like any other."""
+        host, me = self._host, self._host.me.node
+        if copy is None:  # this node was restarted meanwhile, or did not get further
+            Copy(host, version, table).objects.drop()
+        elif not self._drop(copy, version, lambda now: now.away == me):
+            return
+        set_ = change_table(host.coordinator, table.name, lambda now: resync.emptied(now, me))
+        logger.info("partition %s: its copy is made anew (%s)", table.name, set_.resync)
+        self._stirred.set()
+
+    def _drop(self, copy: Copy, version: int, still: Callable[[PartitionTable], bool]) -> bool:
+        """Drop a copy with its data, unless the newest table says otherwise. An epoch of its own that is still under
+        way ends first."""
         host = self._host
         with copy.lock:
             core = copy.core
             if copy.error is not None or core.leading is not None or core.role in _KEPT or core.version < version:
-                return
-            if is_host(core.table, host.me.node):  # wished back since that look at the tables
-                return
+                return False
+            if not still(core.table):  # wished otherwise since that look at the tables
+                return False
             copy.ended = True
             host.copies.pop(copy.name, None)
             host.by_tp.pop(copy.tp, None)
@@ -167,7 +194,7 @@ class Placing:
         copy.leave()
         self._lost_at.pop(copy.name, None)
         self._let_go_at[copy.name] = time.monotonic()
-        logger.info("partition %s: hosted here no more; its copy is deleted", copy.name)
+        return True
 
     # --- one that cannot go on ---
 
@@ -204,6 +231,6 @@ class Placing:
             host.by_tp.pop(copy.tp, None)
             copy.objects.drop()
         version, table = host.router.tables[copy.name]
-        if is_host(table, host.me.node):
+        if may_host(table, host.me.node):
             self._open(version, table)
         return True

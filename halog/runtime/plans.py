@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import msgspec
 
 from halog.config import Config
+from halog.core.defining import inconsistent
 from halog.core.draining import Move
 from halog.core.rebalancing import Shape, place_by_hand, rebalance
 from halog.core.spreading import Zone
@@ -22,7 +23,7 @@ from halog.core.table import PartitionTable, Target
 from halog.errors import ConfigError, CoordinatorError, DeadlineError, HalogError, RefusedError, VersionError
 from halog.ports import Coordinator, UnknownResult
 from halog.runtime.cluster import by_hand
-from halog.runtime.migration import is_there, migrate
+from halog.runtime.migration import is_there, migrate, refuse
 from halog.runtime.router import Router
 
 PATH = "plan"
@@ -83,7 +84,7 @@ def make(
     """A plan for these policies (without any: all but static ones, which move only when they are named).
     `serving`: nodes that may get copies; `running`: nodes that could move theirs. A node that is down keeps what it
     has, unless it is to be `replaced`; nobody takes the place of one that a static policy names. ConfigError for a
-    policy that does not exist."""
+    policy that does not exist, RefusedError while a node's definition says otherwise than the cluster (P10)."""
     wanted = tuple(policies) or tuple(name for name, policy in config.policies.items() if not policy.static)
     moves: list[Move] = []
     for name in wanted:
@@ -91,6 +92,8 @@ def make(
         if policy is None:
             raise ConfigError(f"there is no policy {name}; {config.source} has {', '.join(config.policies)}")
         theirs = [t for t in tables if t.policy == name]
+        for table in theirs:
+            refuse(table, inconsistent(table))
         if policy.static:
             listed = _by_hand(config, name, theirs)
             moves += place_by_hand(theirs, listed, serving, running, unlogged=policy.unlogged)
@@ -113,8 +116,9 @@ def make(
 
 def _by_hand(config: Config, policy: str, tables: Iterable[PartitionTable]) -> dict[str, Target]:
     """Where the file has these partitions. ConfigError if it does not know one of them."""
-    wanted = by_hand(config.policies[policy])
-    unknown = [t.name for t in tables if t.name not in wanted]
+    policy_ = config.policies[policy]
+    wanted = by_hand(policy_)
+    unknown = [t.name for t in tables if t.name not in policy_.static]
     if unknown:
         raise ConfigError(
             f"{config.source}: policies.{policy}.partitions does not name {', '.join(unknown)}, which the cluster has: "

@@ -42,6 +42,8 @@ class Router:
         self.nodes: dict[str, NodeInfo] = {}
         self._last: dict[str, NodeInfo] = {}
         """The last registration of every node, also of those whose session ended: they may serve on."""
+        self.seen: Callable[[str, int, PartitionTable], None] = lambda name, version, table: None
+        """Told of every table that is not older than the one before."""
         self.offline: Callable[[], str] = lambda: ""
         """Why this very node is offline, if it is (Q1): then nothing is asked for in its name."""
 
@@ -55,6 +57,7 @@ class Router:
             known = self.tables.get(name)
             if known is None or version >= known[0]:
                 self.tables[name] = (version, table)
+                self.seen(name, version, table)
                 if known is not None and known[1].active not in (None, table.active):
                     dead = self._dropped(known[1], table)
                 self.changed.notify_all()

@@ -7,7 +7,7 @@ space, so a look-up of a base finds its subclasses' objects.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from halog.errors import DeclarationError, UnknownTypeError
@@ -27,6 +27,8 @@ class Registry:
         self.by_type_id: dict[bytes, TypeInfo] = {}
         self.by_class: dict[type[Any], TypeInfo] = {}
         self.families: dict[bytes, str] = {}
+        self.notifiers: list[tuple[Callable[[Any], object], tuple[str, ...]]] = []
+        """Called with every PartitionChange, of these partitions or (none) of all, on every node (P8)."""
         self._foreign: dict[bytes, ForeignType] = {}
 
     def add(self, info: TypeInfo) -> None:

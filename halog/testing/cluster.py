@@ -160,6 +160,8 @@ class Cluster:
 
         def settled() -> bool:
             for name, table in self.tables().items():
+                if not table.configured:  # nobody has placed it yet (P7)
+                    continue
                 if table.active is None or table.active.node not in alive:
                     return False
                 copy = alive[table.active.node].node.runtime.copies.get(name)

@@ -19,7 +19,7 @@ from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.table import PartitionTable
 from halog.events import DISCARDED, UNLOGGED_LOST
-from tests.sim import asked, leases, moves, zones
+from tests.sim import asked, leases, lives, moves, zones
 from tests.sim.store import Held
 from tests.sim.twin import Accepted, history
 from tests.sim.violation import demand
@@ -137,6 +137,8 @@ class Checks:
         if leading is not None and leading.epoch == self.epoch:
             missing = self.sync_set - leading.writer.wait_set
             demand(not missing, f"S1: {p.me.node} does not wait for {missing} which the znode holds")
+        if lives.given(self.world.seed):
+            lives.stepped(self.world, p)
         demand(p.partition.role is not Role.FAILED, f"P2: {p.me.node} believes it diverged; no log was lost here")
         run = p.partition.held.run
         if run:
@@ -241,6 +243,7 @@ class Checks:
                 had_it_all = {old.active} if new.active is None else set()
                 self._sync_set_changed(old.sync_set, new.sync_set - had_it_all)
         moves.check_step(self, old, new)
+        lives.check_step(self, old, new)
         nodes = [r.node for r in new.replicas] + ([new.active.node] if new.active else [])
         demand(len(set(nodes)) == len(nodes), f"a node stands twice in the node list: {nodes}")
         if new.epoch != old.epoch or self.epoch is not None:

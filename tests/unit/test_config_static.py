@@ -105,7 +105,12 @@ WRONG: list[tuple[str, str, str, str]] = [
     ("partitions = 4", "static = 4", "policies.p.static", "is unknown"),
     ('eu = ["A", "B"]', "eu = 3", "policies.fixed.partitions.eu", "must be a list of node names"),
     ('eu = ["A", "B"]', "eu = [1]", "policies.fixed.partitions.eu", "must be a list of node names"),
-    ('eu = ["A", "B"]', "eu = []", "policies.fixed.partitions.eu", "must name at least one node"),
+    (
+        'eu = ["A", "B"]',
+        "eu = { nodes = [], async = [] }",
+        "policies.fixed.partitions.eu",
+        "must name at least one node",
+    ),
     ('eu = ["A", "B"]', 'eu = ["A", "A"]', "policies.fixed.partitions.eu", "names 'A' twice"),
     ('eu = ["A", "B"]', 'eu = ["A", "a"]', "policies.fixed.partitions.eu", "'a' is not in zone 'main'; it has A, B"),
     ('eu = ["A", "B"]', 'eu = ["A", "D"]', "policies.fixed.partitions.eu", "'D' is not in zone 'main'"),

@@ -1,0 +1,111 @@
+"""Copying replicas anew while the partition works (P12, "force replication"): one after the other, each from the state
+topic and the log, as behind a restart with an empty disk.
+
+The wish stands in the znode (`PartitionTable.resync`), so that whoever is active goes on with it. A replica whose turn
+it is leaves the node list first, by an ordinary step that shrinks the sync set (S2), so no commit waits for it; it
+drops its copy and says so in the znode; then it catches up and is counted again like one that was restarted. What it
+acknowledged before counts for nothing from the moment it is out.
+
+The law: it goes out only while every other node that is up is in the node list, so that never two are out; only where
+the others are enough for a quorum, so that commits go on; and only when others have taken its place in the sync set, if
+there are any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from halog.core.group import counts, needed
+from halog.core.table import EMPTY, OUT, SYNC, WAITING, PartitionTable, Replica, Resync
+
+
+def why_not(table: PartitionTable, nodes: Sequence[str]) -> str | None:
+    """What speaks against copying these replicas anew, or None. Those that are waited for already need no reason."""
+    name = table.name
+    nodes = [n for n in nodes if table.resync is None or n not in table.resync.nodes]
+    if table.active is None:
+        return f"{name} has no active node: there is nobody who could go on while a replica is copied"
+    if table.target is not None:
+        return f"{name} is moving to {', '.join(table.target.nodes)}: every copy it needs is made by that"
+    if not nodes and table.resync is None:
+        return f"{name} has no replica in its node list ({', '.join(table.node_list)})"
+    if wrong := [n for n in nodes if n not in table.node_list]:
+        return f"{', '.join(wrong)} is not in the node list of {name}: {', '.join(table.node_list)}"
+    if table.active.node in nodes:
+        return f"{table.active.node} is active for {name}: its copy is what the others are compared with"
+    return next((why for n in nodes if (why := _why_too_few(table, n))), None)
+
+
+def _why_too_few(table: PartitionTable, node: str) -> str | None:
+    assert table.active is not None
+    need = needed(table, table.active.node)
+    left = [n for n in table.node_list if n != node and (n == table.active.node or counts(table, n))]
+    if len(left) >= need:
+        return None
+    return f"without {node} only {', '.join(left)} would count for {table.name}, {need} are needed: commits would stop"
+
+
+def wished(table: PartitionTable, nodes: Sequence[str]) -> PartitionTable:
+    """The table with that wish, behind what is still to be done of an earlier one."""
+    before = () if table.resync is None else table.resync.nodes
+    phase = WAITING if table.resync is None else table.resync.phase
+    added = tuple(n for n in nodes if n not in before)
+    if not added:
+        return table
+    return msgspec.structs.replace(
+        table, resync=Resync((*before, *added), phase), config_version=table.config_version + 1
+    )
+
+
+def replicas(table: PartitionTable) -> tuple[str, ...]:
+    """All of them, those first that no commit waits for."""
+    return tuple(r.node for r in sorted(table.replicas, key=lambda r: r.kind == SYNC))
+
+
+def next_table(table: PartitionTable, up: Collection[str]) -> PartitionTable | None:
+    """The table after the active node's next step; None: nothing can be done just now. `up`: nodes it hears."""
+    assert table.resync is not None
+    assert table.active is not None
+    node, phase = table.resync.nodes[0], table.resync.phase
+    if node not in up or node == table.active.node or node not in table.configured:
+        return _rest(table)  # who comes back, or stood aside, is copied as far as it needs
+    kept = tuple(r for r in table.replicas if r.node != node)
+    if phase == WAITING and _all_others(table, node, up) and _enough(table, kept) and not _why_too_few(table, node):
+        return msgspec.structs.replace(table, replicas=kept, resync=Resync(table.resync.nodes, OUT))
+    if phase == EMPTY and node in table.node_list:
+        return _rest(table)
+    return None
+
+
+def _all_others(table: PartitionTable, node: str, up: Collection[str]) -> bool:
+    return all(n in table.node_list for n in table.present if n in up and n != node)
+
+
+def _enough(table: PartitionTable, kept: Sequence[Replica]) -> bool:
+    """Do as many sync replicas stay as are wanted, if so many stay at all?"""
+    return sum(r.kind == SYNC for r in kept) >= min(table.sync_replicas, len(kept))
+
+
+def _rest(table: PartitionTable) -> PartitionTable:
+    assert table.resync is not None
+    nodes = table.resync.nodes[1:]
+    return msgspec.structs.replace(table, resync=Resync(nodes) if nodes else None)
+
+
+def emptied(table: PartitionTable, node: str) -> PartitionTable:
+    """`node`, whose turn it is, has dropped its copy."""
+    if table.away != node:
+        return table
+    assert table.resync is not None
+    return msgspec.structs.replace(table, resync=Resync(table.resync.nodes, EMPTY))
+
+
+def left(table: PartitionTable) -> tuple[str, ...]:
+    """What is still to do, for people; empty: nothing is."""
+    if table.resync is None:
+        return ()
+    first, *others = table.resync.nodes
+    now = {WAITING: "waits for the other replicas", OUT: "drops its copy", EMPTY: "is copied anew and catches up"}
+    return (f"{first} {now[table.resync.phase]}", *(f"{n} waits for its turn" for n in others))

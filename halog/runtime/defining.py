@@ -1,0 +1,155 @@
+"""What applications and operators say of partitions (P7), and forced replication (P12): checked, and set at once by
+compare-and-set. The nodes do the rest by themselves (`halog.core.defining`, `halog.core.resync`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+
+from halog.config import Config
+from halog.core import resync
+from halog.core.defining import (
+    defined,
+    disabled,
+    enabled,
+    forgotten,
+    listed,
+    why_not_define,
+    why_not_disable,
+    why_not_enable,
+)
+from halog.core.table import PartitionTable, Target
+from halog.errors import ConfigError, DeadlineError, RefusedError
+from halog.ports import Coordinator
+from halog.runtime.groups import change_table
+from halog.runtime.migration import LOOK_S, going, refuse, target_of, why_not_nodes
+from halog.runtime.router import Router
+
+
+class Asked(NamedTuple):
+    """The table as set, and where the partition goes for it; None: nowhere."""
+
+    table: PartitionTable
+    target: Target | None
+
+
+def define(
+    coordinator: Coordinator, config: Config, partition: str, node: str, nodes: Sequence[str], sync: int | None = None
+) -> PartitionTable:
+    """`node` defines where `partition` is to be (P7); nothing moves before it is enabled. Without `sync` as many sync
+    replicas as now, at first as the policy says, if there are nodes enough. RefusedError says what is wrong with it,
+    ConfigError if there is no such partition."""
+
+    def change(table: PartitionTable) -> PartitionTable:
+        target = _wish(config, table, nodes, sync)
+        refuse(table, _why_not_there(config, node) or why_not_nodes(config, table, nodes))
+        refuse(table, why_not_define(table, node, target))
+        return defined(table, node, target)
+
+    return change_table(coordinator, partition, change)
+
+
+def _wish(config: Config, table: PartitionTable, nodes: Sequence[str], sync: int | None) -> Target:
+    policy = config.policies.get(table.policy)
+    if sync is None and not listed(table) and policy is not None:
+        sync = max(0, min(policy.sync_replicas, len(nodes) - 1))
+    return target_of(table, nodes, sync)
+
+
+def _why_not_there(config: Config, node: str) -> str | None:
+    if node in config.nodes:
+        return None
+    return f"{node} is none of [nodes] ({', '.join(config.nodes)}): a client knows every partition without defining it"
+
+
+def enable(
+    coordinator: Coordinator, config: Config, up: Collection[str], partition: str, node: str, *, replace: bool = False
+) -> Asked:
+    """Put the definition of `node` into effect (P7): the partition goes where it says. `up`: the registered nodes;
+    `replace`: give up a migration under way for it. Nothing happens where the partition is there already. RefusedError
+    names what speaks against it, ConfigError a partition that does not exist; then nothing was changed."""
+    targets: list[Target | None] = [None]
+
+    def change(table: PartitionTable) -> PartitionTable:
+        refuse(table, _why_not_there(config, node) or why_not_enable(table, node))
+        after, targets[0] = enabled(table, node, up)
+        if targets[0] is None:
+            return after
+        return going(config, after, targets[0], up, replace=replace, stood=table)
+
+    return Asked(change_table(coordinator, partition, change), targets[0])
+
+
+def disable(coordinator: Coordinator, config: Config, up: Collection[str], partition: str, node: str) -> Asked:
+    """`node` hosts `partition` no more (P7): it leaves the node list, hands over if it is active, and deletes its copy.
+    The only node keeps it: it can be read there, and takes nothing new. RefusedError names what speaks against it,
+    ConfigError a partition that does not exist; then nothing was changed."""
+    targets: list[Target | None] = [None]
+
+    def change(table: PartitionTable) -> PartitionTable:
+        refuse(table, _why_not_there(config, node) or why_not_disable(table, node))
+        after, targets[0] = disabled(table, node)
+        return after if targets[0] is None else going(config, after, targets[0], up, replace=True, stood=table)
+
+    return Asked(change_table(coordinator, partition, change), targets[0])
+
+
+def replicate(coordinator: Coordinator, partition: str, nodes: Sequence[str] = ()) -> PartitionTable:
+    """Have these replicas (without any: all of them) copied anew, one after the other (P12). RefusedError names what
+    speaks against it, ConfigError a partition that does not exist; then nothing was changed."""
+
+    def change(table: PartitionTable) -> PartitionTable:
+        wanted = tuple(dict.fromkeys(nodes)) or resync.replicas(table)
+        refuse(table, resync.why_not(table, wanted))
+        return resync.wished(table, wanted)
+
+    return change_table(coordinator, partition, change)
+
+
+def wait_until_replicated(
+    router: Router,
+    set_: PartitionTable,
+    timeout_s: float,
+    progress: Callable[[tuple[str, ...]], None] = lambda left: None,
+) -> PartitionTable:
+    """Wait until every replica that `set_` names has been copied anew. `progress` is told what is left.
+
+    RefusedError if a migration took its place, DeadlineError (exit code 6) after `timeout_s` seconds: it goes on by
+    itself."""
+    until, name = time.monotonic() + timeout_s, set_.name
+    while True:
+        known = router.tables.get(name)
+        table = set_ if known is None or known[1].config_version < set_.config_version else known[1]
+        if table.target is not None:
+            raise RefusedError(f"{name} moves meanwhile, which makes the copies it needs", partition=name)
+        if table.resync is None:
+            return table
+        progress(resync.left(table))
+        if time.monotonic() >= until:
+            raise DeadlineError(
+                f"{name} is not yet replicated anew after {timeout_s:g} s: {'; '.join(resync.left(table))}; it goes on "
+                f"by itself, see `halog partition show {name}`",
+                partition=name,
+            )
+        with router.changed:
+            router.changed.wait(min(LOOK_S, max(0.0, until - time.monotonic())))
+
+
+Tables = dict[str, tuple[int, PartitionTable]]
+
+
+def begun_anew(coordinator: Coordinator, tables: Tables, node: str) -> Tables:
+    """The tables with versions, once the coordinator knows that this new run of `node` has not yet defined and enabled
+    what the application places (P8)."""
+    made = dict(tables)
+    for name, (_, table) in tables.items():
+        while forgotten(table, node) != table:
+            change_table(coordinator, name, lambda now: forgotten(now, node))
+            found = coordinator.get(f"partitions/{name}")
+            if found is None:
+                raise ConfigError(f"there is no partition {name}; see `halog partition list`")
+            table = PartitionTable.from_bytes(found.data)
+            made[name] = found.version, table
+    return made
