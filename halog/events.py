@@ -97,6 +97,10 @@ TAKEN_UP = Kind(
     "HALOG-1029", "configuration taken up", INFO, "{node} goes by version {version} of the configuration: {cause}"
 )
 REBALANCE = Kind("HALOG-1030", "rebalance", INFO, "policy {policy}: {moves} partitions are to move: {cause}")
+REMAPPING = Kind(
+    "HALOG-1031", "mapping changes", INFO, "policy {policy}: mapping version {version} is in force: {cause}"
+)
+REMAPPED = Kind("HALOG-1032", "mapping changed", INFO, "policy {policy}: mapping version {version}: {cause}")
 LOST = Kind("HALOG-1016", "events lost", WARNING, "{count} events are missing from the history: {cause}")
 
 KINDS: dict[str, Kind] = {
@@ -105,7 +109,7 @@ KINDS: dict[str, Kind] = {
         CREATED, JOINED, LEFT, ADDED, REMOVED, TRANSFER, INTRUDER, TOO_FEW, ROLE, MINIMUM, PRIORITY,
         DESIGNATED, DISCARDED, DIVERGED, LOST, NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST,
         LEASE_AWAITED, ZONE_LOST, ZONE_BACK, ZONE_PARTIAL, ZONE_WHOLE, ZONE_SWITCHED, MIGRATION, MIGRATED,
-        ACTIVATED, TAKEN_UP, REBALANCE,
+        ACTIVATED, TAKEN_UP, REBALANCE, REMAPPING, REMAPPED,
     )
 }  # fmt: skip
 """Every code that can occur."""

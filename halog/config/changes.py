@@ -70,6 +70,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "policies.*.lease_ttl_ms": _MADE,
     "policies.*.mapper": _MADE,
     "policies.*.ring_size": _MADE,
+    "policies.*.move_objects": _NEW,
     "policies.*.before_images": Rule(RESTART, "each node writes them while it is active"),
     "bindings.*": Rule(RESTART, "of every process that uses the type"),
     "nodes.*": Rule(AT_ONCE, ""),

@@ -317,7 +317,7 @@ class Copy(Showing):
         with self.lock:
             changes, found = presented(work, self.objects, keeps_before=self.keeps_before)
             served = not (self.early or (durability is not None and durability.early))
-            asked = ev.Submitted(self._expect(answer), tx, work.reads, changes, found, epoch, durability)
+            asked = ev.Submitted(self._expect(answer), tx, work.reads, changes, found, epoch, durability, work.mapping)
             tag = self._ask(asked, served=served)
             due, self._due = self._due, []
         _tell(due)
