@@ -194,14 +194,14 @@ class Places:
         mappings: Mapping[str, PolicyMapping] | None = None,
     ) -> None:
         self.config, self.held, self.mappings = config, held or {}, mappings or {}
-        self._definition_of = definition_of
+        self.definition_of = definition_of
         self.definition: Callable[[bytes], Definition] = _unknown
         """The stored definition of a type id: objects of types that are not declared here are mapped, too."""
 
     def bound(self, type_name: str) -> Bound | None:
         """How a type is bound: as the cluster holds it, else by its own name, its nearest base's, or "*"; None: to no
         policy. ConfigError where [bindings] has no entry for what the cluster holds."""
-        definition, entries = self._definition_of(type_name), self.config.bindings
+        definition, entries = self.definition_of(type_name), self.config.bindings
         bases = () if definition is None else definition.bases
         key = next((n for n in (type_name, *bases, "*") if n in entries), None)
         here = None if key is None else entries[key]
@@ -246,7 +246,7 @@ class Places:
         names = layout.partition_names(policy)
         if not is_custom(layout.mapper):
             return Decider(ConsistentHash(layout.partitions, layout.ring_size), names)
-        definition = self._definition_of(type_name)
+        definition = self.definition_of(type_name)
         if definition is None:
             raise UnknownTypeError(
                 f"type {type_name} is not known here, so that mapper {layout.mapper} cannot be given its key",

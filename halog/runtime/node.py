@@ -116,7 +116,6 @@ class Runtime:
         doubt_s = config.timing.doubt_timeout_ms / 1000
         self._asker = Asker(name, self.router, {}, self.deadline_s, 2 * doubt_s)
         self._commits = Commits(self._asker, self.location, self._waits_for_quorum)
-        self.operators = Operators(self._asker, config, adapters.coordinator)
         self.new_transaction_id = self._commits.new_id
         self.commit, self.begin_commit = self._commits.commit, self._commits.begin
         self.follow_up = self._commits.follow_up
@@ -131,6 +130,7 @@ class Runtime:
         self.scan, self.scan_local = reads.scan, reads.scan_local
         self.mover = Mover(self._asker, routing, self.commit_over, self.new_transaction_id)
         self.gather = self.mover.gather
+        self.operators = Operators(self._asker, config, adapters.coordinator, reads, places)
         self.validate, self.invoke = reads.validate, reads.invoke
 
     def _waits_for_quorum(self, partition: str) -> bool:

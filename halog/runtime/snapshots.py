@@ -344,8 +344,9 @@ def read_marker(data: bytes) -> Marker | None:
 
 def _numbers(mark: bytes) -> tuple[int, int, int]:
     """(lsn, end, rows) of a mark; zeros for one that names no format, or another: everything is written anew."""
-    fields = [int(field) for field in mark.split()]
-    if (len(fields), *fields[3:4]) not in _FIELDS:
+    words = mark.split()
+    fields = [int(word) for word in words if word.isdigit()]
+    if len(fields) < len(words) or (len(fields), *fields[3:4]) not in _FIELDS:
         return 0, 0, 0
     return fields[0], fields[2], sum(fields[4:])
 

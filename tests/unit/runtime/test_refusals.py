@@ -42,6 +42,7 @@ OTHER: dict[str, Any] = {
     "zone": "few", "partitions": 5, "sync_replicas": 2, "async_replicas": 0, "local_sync": "WRITE_NO_SYNC",
     "remote_sync": "SYNC", "quorum": True, "below_quorum": "wait", "count_never": True, "lease_ttl_ms": 500,
     "mapper": "round_robin", "ring_size": 100_000, "before_images": False, "rebalance": "manual", "kind": "static",
+    "move_objects": 7,
 }  # fmt: skip
 
 
