@@ -371,6 +371,7 @@ class Runtime:
             "alive": sorted(m.node for m in self.members.alive),
             "offline": self.members.offline or None,
             "zones": self.zoning.view(),
+            "rebalance": None if self.host is None else self.remapping.view(),
             "config": self.configured.view(),
             "events_dropped": self.telling.history.dropped,
             "copies": [view(c) for c in list(self.copies.values())],
