@@ -14,6 +14,7 @@ import msgspec
 
 from halog.core.durability import Durability
 from halog.core.ids import Reference
+from halog.core.mapping import Place
 
 
 class Found(msgspec.Struct, frozen=True, array_like=True, gc=False):  # 100,000s are cached; no cycles possible
@@ -44,6 +45,8 @@ class Work(msgspec.Struct, frozen=True, array_like=True):
     writes: tuple[Write, ...]
     durability: Durability | None = None
     """None: what the policy says."""
+    mapping: int = 0
+    """The version of the mapping it was routed by (T8)."""
 
 
 class Invocation(msgspec.Struct, frozen=True, array_like=True):
@@ -77,6 +80,15 @@ class Lag(msgspec.Struct, frozen=True, array_like=True):
     ms: float
 
 
+class Mapped(msgspec.Struct, frozen=True, eq=False):
+    """What a node knows of mappings; another one for each change it learns of (T8)."""
+
+    versions: Mapping[str, int] = {}
+    """By partition, where it is not 0: what requests carry."""
+    changing: bool = False
+    """Is any of them being changed, so that keys have two owners?"""
+
+
 class Backend(Protocol):
     """A node, as transactions see it. All errors are HalogErrors; see each method."""
 
@@ -89,8 +101,22 @@ class Backend(Protocol):
         change, and absent while they do. What was read while it was the same, from before the first read on, is one
         snapshot."""
 
+    mapped: Mapped
+    """Replaced when this node learns of a change."""
+
+    def place_of(self, type_name: str, routing_key: bytes) -> Place:
+        """Where this key belongs, and by which version of the mapping; UnknownTypeError if the type is bound to no
+        policy. Requests that name it carry the version, and raise RemappedError where another is served (T8)."""
+
     def partition_of(self, type_name: str, routing_key: bytes) -> str:
-        """The partition that owns this key; UnknownTypeError if the type is bound to no policy."""
+        """The partition that owns this key, or is to; UnknownTypeError if the type is bound to no policy."""
+
+    def relearn(self, partition: str, version: int) -> None:
+        """Learn of mapping `version`, which that partition serves."""
+
+    def gather(self, partition: str, keys: Sequence[bytes]) -> None:
+        """Move these objects, which are there or were, where they belong; those that do stay. ConflictError if somebody
+        is changing them."""
 
     def partitions_of(self, type_name: str) -> Sequence[str]:
         """All partitions of the type's policy."""
@@ -101,21 +127,21 @@ class Backend(Protocol):
     def new_transaction_id(self) -> bytes:
         """16 bytes: an 8-byte stamp (ns since 1970, growing on this node), then who gave it and a count."""
 
-    def find(self, partition: str, key: bytes) -> Found | None:
+    def find(self, partition: str, key: bytes, mapping: int = 0) -> Found | None:
         """`fetch` of one object, which is what most reads are."""
 
     def fetch(
-        self, partition: str, keys: Sequence[bytes], *, settled: int = 0, least: int = 0
+        self, partition: str, keys: Sequence[bytes], *, settled: int = 0, least: int = 0, mapping: int = 0
     ) -> Sequence[Found | None]:
         """The committed objects under these index keys on the active node; it waits a moment for lsn `settled`, and
         answers nothing without lsn `least`: one that does not get there may have been replaced without knowing it."""
 
-    def fetch_leased(self, partition: str, keys: Sequence[bytes]) -> Sequence[Found | None] | None:
+    def fetch_leased(self, partition: str, keys: Sequence[bytes], *, mapping: int = 0) -> Sequence[Found | None] | None:
         """The same, missing nothing that was answered to anybody before this call, as the active node may say under its
         lease; None if it has none just now. RefusedError if the partition's policy has no leases (R5)."""
 
     def fetch_local(
-        self, partition: str, keys: Sequence[bytes], *, after: int = 0
+        self, partition: str, keys: Sequence[bytes], *, after: int = 0, mapping: int = 0
     ) -> tuple[Sequence[Found | None], Lag] | None:
         """The same from this node's own copy, once it has `after`, with its lag; None if this node holds no copy, or
         one that is not complete yet. DeadlineError if it does not get there in time."""
@@ -127,10 +153,10 @@ class Backend(Protocol):
         """The lsn that reads must have (`least`) to miss nothing that was answered to anybody before this call: known
         by a record appended since. QuorumError below the quorum; DeadlineError if nobody says in time (R5)."""
 
-    def scan(self, partition: str, prefix: bytes, *, least: int = 0) -> Iterator[Found]:
+    def scan(self, partition: str, prefix: bytes, *, least: int = 0, mapping: int = 0) -> Iterator[Found]:
         """Committed objects of the active node whose index key starts with `prefix` (a type family)."""
 
-    def scan_local(self, partition: str, prefix: bytes, *, after: int = 0) -> Iterator[Found] | None:
+    def scan_local(self, partition: str, prefix: bytes, *, after: int = 0, mapping: int = 0) -> Iterator[Found] | None:
         """The same from this node's own copy, as `fetch_local`."""
 
     def commit(self, partition: str, tx: bytes, work: Work) -> int:
@@ -151,7 +177,9 @@ class Backend(Protocol):
     def follow_up(self) -> None:
         """Give the answers that have come to those commits, on this thread, without waiting; the rest come later."""
 
-    def validate(self, partition: str, reads: Collection[tuple[bytes, int]], *, least: int = 0) -> None:
+    def validate(
+        self, partition: str, reads: Collection[tuple[bytes, int]], *, least: int = 0, mapping: int = 0
+    ) -> None:
         """ConflictError unless every version read still holds on the active node, which has lsn `least` (read-only
         transactions)."""
 

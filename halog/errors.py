@@ -92,6 +92,11 @@ class ConflictError(TransactionError):
     """
 
 
+class RemappedError(ConflictError):
+    """It was routed by a mapping that its partition serves no more, and nothing was done (T8). halog begins again with
+    the new one; raised only where that takes the whole transaction. `evidence`: partition, mapping (its version)."""
+
+
 class LockedError(ConflictError):
     """A transaction over several partitions that is not decided yet holds the object (T5); `evidence["tx"]` names it.
     Waited for already; running the transaction again is safe."""

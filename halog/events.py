@@ -105,6 +105,10 @@ REPLICATION = Kind(
     "HALOG-1037", "forced replication", INFO, "partition {partition}: replicas {what} copied anew ({nodes}): {cause}"
 )
 UNAVAILABLE = Kind("HALOG-1038", "partition unavailable", ERROR, "partition {partition}: {state}, was {was}: {cause}")
+REMAPPING = Kind(
+    "HALOG-1031", "mapping changes", INFO, "policy {policy}: mapping version {version} is in force: {cause}"
+)
+REMAPPED = Kind("HALOG-1032", "mapping changed", INFO, "policy {policy}: mapping version {version}: {cause}")
 LOST = Kind("HALOG-1016", "events lost", WARNING, "{count} events are missing from the history: {cause}")
 
 KINDS: dict[str, Kind] = {
@@ -113,7 +117,7 @@ KINDS: dict[str, Kind] = {
         CREATED, JOINED, LEFT, ADDED, REMOVED, TRANSFER, INTRUDER, TOO_FEW, ROLE, MINIMUM, PRIORITY,
         DESIGNATED, DISCARDED, DIVERGED, LOST, NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST,
         LEASE_AWAITED, ZONE_LOST, ZONE_BACK, ZONE_PARTIAL, ZONE_WHOLE, ZONE_SWITCHED, MIGRATION, MIGRATED,
-        ACTIVATED, TAKEN_UP, REBALANCE, STATE, DEFINITION, REPLICATION, UNAVAILABLE,
+        ACTIVATED, TAKEN_UP, REBALANCE, REMAPPING, REMAPPED, STATE, DEFINITION, REPLICATION, UNAVAILABLE,
     )
 }  # fmt: skip
 """Every code that can occur."""

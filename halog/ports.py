@@ -88,8 +88,11 @@ class Log(Protocol):
         self, topic: str, partitions: int, *, compacted: bool = False, flushed: bool = False, keep_ms: int | None = None
     ) -> None:
         """Create the topic with the settings halog needs, or check an existing one; RefusedError names an unsafe or
-        different setting (partitions, cleanup policy, unclean election). `keep_ms`: a topic for people, whose entries
-        go after that long; an existing one may keep them longer or shorter."""
+        different setting (cleanup policy, unclean election), or that it has fewer partitions. `keep_ms`: a topic for
+        people, whose entries go after that long; an existing one may keep them longer or shorter."""
+
+    def grow_topic(self, topic: str, partitions: int) -> None:
+        """Give an existing topic so many partitions; nothing if it has as many or more."""
 
     def session(self) -> LogSession:
         """A new, warm producer session: idempotent, all replicas, gap-less, without a delivery timeout of its own."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from mappers.base import Mapper
 from mappers.consistent_hash import ConsistentHash
-from mappers.custom import CustomMapper, MisplacedError, version_of, versioned
+from mappers.custom import CustomMapper, MisplacedError, earlier_of, version_of, versioned
 from mappers.round_robin import RoundRobin
 from mappers.stable_hash import stable_hash
 
@@ -19,6 +19,7 @@ __all__ = [
     "Mapper",
     "MisplacedError",
     "RoundRobin",
+    "earlier_of",
     "stable_hash",
     "version_of",
     "versioned",

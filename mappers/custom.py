@@ -26,11 +26,12 @@ class MisplacedError(ValueError):
     """A custom mapper failed, or said what cannot be. Names mapper, type, key and answer; nothing was placed."""
 
 
-def versioned(version: int) -> Callable[[F], F]:
-    """Give a mapper function its version: another one for every change of what it answers."""
+def versioned(version: int, *, earlier: Function | None = None) -> Callable[[F], F]:
+    """Give a mapper function its version: another one for every change of what it answers. `earlier`: the function of
+    the version before, so that one code knows both while a cluster goes from one to the other."""
 
     def mark(function: F) -> F:
-        function.version = version  # type: ignore[attr-defined]
+        function.version, function.earlier = version, earlier  # type: ignore[attr-defined]
         return function
 
     return mark
@@ -42,6 +43,16 @@ def version_of(function: Callable[..., Any]) -> int:
     if type(version) is not int or version < 1:
         raise ValueError(f"its version must be a whole number from 1, is {version!r}")
     return version
+
+
+def earlier_of(function: Function) -> dict[int, Function]:
+    """Every version that a function's code has, the newest first. ValueError as `version_of`."""
+    found: dict[int, Function] = {}
+    at: Function | None = function
+    while at is not None and version_of(at) not in found:
+        found[version_of(at)] = at
+        at = getattr(at, "earlier", None)
+    return found
 
 
 class CustomMapper:

@@ -58,6 +58,11 @@ class KafkaLog:
         if not compacted and keep_ms is None:
             self._known.add(topic)
 
+    def grow_topic(self, topic: str, partitions: int) -> None:
+        self._client()
+        assert self._topics is not None
+        self._topics.grow(topic, partitions)
+
     def session(self) -> KafkaSession:
         """The spare one, if it is ready: librdkafka needs half a second from birth to its producer id."""
         with self._lock:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
+from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from halog.adapters import kafka_conf
 from halog.adapters.kafka_read import patiently
@@ -86,6 +86,23 @@ class Topics:
             raise
         return True
 
+    def grow(self, topic: str, partitions: int) -> None:
+        """Add partitions, and wait until they have leaders."""
+        try:
+            if len(self._await_leaders(topic)) >= partitions:
+                return
+            future = self._admin.create_partitions([NewPartitions(topic, partitions)], operation_timeout=LEADER_S)[
+                topic
+            ]
+            try:
+                future.result(kafka_conf.ADMIN_S)
+            except KafkaException as e:
+                if e.args[0].code() != KafkaError.INVALID_PARTITIONS:  # another node was quicker
+                    raise LogError(f"topic {topic} cannot get {partitions} partitions: {e.args[0].str()}") from None
+            self._await_leaders(topic, partitions)
+        except KafkaException as e:
+            raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
+
     def _check(self, topic: str, partitions: int, wanted: dict[str, str], found: dict[int, Any]) -> None:
         have = self._config(ConfigResource(ResourceType.TOPIC, topic))
         for name, value in wanted.items():
@@ -101,9 +118,9 @@ class Topics:
         self._check_layout(topic, partitions, int(have.get("min.insync.replicas", "1")), found)
 
     def _check_layout(self, topic: str, partitions: int, in_sync: int, found: dict[int, Any]) -> None:
-        if len(found) != partitions:
+        if len(found) < partitions:
             raise RefusedError(
-                f"topic {topic} has {len(found)} partitions, {partitions} are configured: that cannot be changed",
+                f"topic {topic} has {len(found)} partitions, {partitions} are configured; see `halog rebalance`",
                 topic=topic,
                 found=len(found),
                 wanted=partitions,
@@ -145,12 +162,12 @@ class Topics:
 
         return {name: str(entry.value) for name, entry in patiently(ask, kafka_conf.ADMIN_S).items()}
 
-    def _await_leaders(self, topic: str) -> dict[int, Any]:
-        """Its partitions, once a broker knows them all with their leaders."""
+    def _await_leaders(self, topic: str, partitions: int = 1) -> dict[int, Any]:
+        """Its partitions, so many at least, once a broker knows them all with their leaders."""
         deadline = time.monotonic() + LEADER_S
         while time.monotonic() < deadline:
             found: dict[int, Any] = self._admin.list_topics(topic, timeout=kafka_conf.ADMIN_S).topics[topic].partitions
-            if found and all(p.leader >= 0 for p in found.values()):
+            if len(found) >= partitions and all(p.leader >= 0 for p in found.values()):
                 return found
             time.sleep(0.01)
         raise LogError(f"topic {topic} has partitions without a leader after {LEADER_S:g} s", topic=topic)

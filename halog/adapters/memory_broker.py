@@ -82,8 +82,13 @@ class MemoryBroker:
             have = self._topics.setdefault(topic, (compacted, [Shelf() for _ in range(partitions)]))
         if have[0] != compacted:
             raise RefusedError(f"topic {topic}: cleanup.policy is not what halog needs; use another topic", topic=topic)
-        if len(have[1]) != partitions:
+        if len(have[1]) < partitions:
             raise RefusedError(f"topic {topic} has {len(have[1])} partitions, {partitions} are configured", topic=topic)
+
+    def grow(self, topic: str, partitions: int) -> None:
+        with self.lock:
+            shelves = self._topics[topic][1]
+            shelves.extend(Shelf() for _ in range(partitions - len(shelves)))
 
     def shelf(self, tp: TopicPartition) -> Shelf:
         try:

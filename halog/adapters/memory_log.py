@@ -28,6 +28,9 @@ class MemoryLog:
     ) -> None:
         self.broker.ensure(topic, partitions, compacted)
 
+    def grow_topic(self, topic: str, partitions: int) -> None:
+        self.broker.grow(topic, partitions)
+
     def session(self) -> MemorySession:
         return MemorySession(self.broker)
 

@@ -22,9 +22,9 @@ from halog.backend import Found, Work
 from halog.config import Config, load_config
 from halog.core.ids import Reference, location_code
 from halog.core.table import PartitionTable
-from halog.errors import AvailabilityError, ConfigError, HalogError, UnknownTypeError
+from halog.errors import AvailabilityError, ConfigError, HalogError, RefusedError, UnknownTypeError
 from halog.ports import Coordinator, Entry, SessionState, TopicPartition, Versioned
-from halog.runtime import bindings, cluster, frames
+from halog.runtime import bindings, cluster, frames, mappings
 from halog.runtime.configured import in_force, of_file
 from halog.runtime.mapping import Owner, Places
 from halog.runtime.members import NodeInfo
@@ -131,13 +131,15 @@ class Connection:
 
     def fetch(self, partition: str, keys: Sequence[bytes]) -> Sequence[Found | None]:
         """Committed objects under index keys."""
-        return self.ask(partition, frames.Fetch(partition, list(keys), 0), frames.Objects).items
+        request = frames.Fetch(partition, list(keys), 0, mapping=self.mapping_version(partition))
+        return self.ask(partition, request, frames.Objects).items
 
     def scan(self, partition: str, prefix: bytes) -> Iterator[Found]:
         """Committed objects whose index key begins with `prefix`, page by page."""
-        after = b""
+        after, version = b"", self.mapping_version(partition)
         while True:
-            page = self.ask(partition, frames.Scan(partition, prefix, after, SCAN_PAGE, False), frames.Objects).items
+            request = frames.Scan(partition, prefix, after, SCAN_PAGE, False, mapping=version)
+            page = self.ask(partition, request, frames.Objects).items
             for found in page:
                 if found is not None:
                     after = found.key
@@ -154,6 +156,7 @@ class Connection:
         """Commit as one transaction; its id is given once, so that asking again never does it twice."""
         self._stamp = max(self._stamp + 1, time.time_ns())
         tx = self._stamp.to_bytes(8, "big") + self._location.to_bytes(8, "big")
+        work = Work(work.reads, work.writes, work.durability, self.mapping_version(partition))
         return self.ask(partition, frames.Submit(partition, tx, work), frames.Committed).lsn
 
     def new_reference(self) -> Reference:
@@ -167,7 +170,25 @@ class Connection:
     def places(self) -> Places:
         """Which mapper decides for which type. A custom one's module is imported when it is first asked."""
         modules_beside(self.config)
-        return Places(self.config, self._definition_of, bindings.read(self.coordinator))
+        held, known = bindings.read(self.coordinator), mappings.read_all(self.coordinator)
+        made = Places(self.config, self._definition_of, held, known)
+        made.definition = self.definitions.find
+        return made
+
+    def mapping_version(self, partition: str) -> int:
+        """What requests that name its keys carry (T8)."""
+        policy = self.table(partition).policy
+        return self.places.mapping(policy).version if policy in self.places.mappings else 0
+
+    def check_settled(self, policies: Sequence[str]) -> None:
+        """RefusedError while the mapping of one of them changes: its objects are about to be elsewhere."""
+        for policy in policies:
+            if self.places.mapping(policy).changing is not None:
+                raise RefusedError(
+                    f"where keys of policy {policy} belong is being changed; wait until that is done: see `halog "
+                    "rebalance status`",
+                    policy=policy,
+                )
 
     def _definition_of(self, type_name: str) -> Definition | None:
         try:
@@ -196,6 +217,10 @@ class Connection:
     def place(self, type_name: str, routing_key: bytes) -> str:
         """The partition a key of this type belongs to."""
         return self.owner(type_name).partition(type_name, routing_key)
+
+    def owners(self, type_name: str, routing_key: bytes) -> tuple[str, ...]:
+        """The partitions where an object of this key may be, in the order in which to ask."""
+        return self.owner(type_name).place(type_name, routing_key).owners
 
 
 def modules_beside(config: Config) -> None:

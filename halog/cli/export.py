@@ -86,6 +86,7 @@ def _families(connection: Connection, types: Sequence[str]) -> dict[bytes, froze
 def write_lines(connection: Connection, families: dict[bytes, frozenset[str]], out: IO[str]) -> dict[str, int]:
     """Write every object of the families; how many of each type."""
     counts: dict[str, int] = {}
+    connection.check_settled(connection.policies_of([name for names in families.values() for name in sorted(names)]))
     places = [(family, p) for family, names in families.items() for p in _partitions(connection, sorted(names))]
     with progress() as bar:
         task = bar.add_task("partitions", total=len(places), note="")

@@ -73,7 +73,7 @@ def find(connection: Connection, type_name: str, words: tuple[str, ...]) -> tupl
     index_key, routing_key = foreign.index_key(key), foreign.routing_key(key)
     family = definitions.family(type_name)
     bound = [name for name in family if connection.places.policy_of(name) is not None] or [type_name]
-    for partition in dict.fromkeys(connection.place(name, routing_key) for name in bound):
+    for partition in dict.fromkeys(p for name in bound for p in connection.owners(name, routing_key)):
         (found,) = connection.fetch(partition, [index_key])
         if found is not None and definitions.of(found.value).name in family:
             return partition, found

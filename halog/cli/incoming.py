@@ -131,6 +131,7 @@ def _item(connection: Connection, number: int, text: str) -> Item:
     if [line.fields.get(name) for name in foreign.parsed.key] != line.key:
         raise FieldTypeError(f"{line.type}: the key {json.dumps(line.key)} is not what its fields say", type=line.type)
     key = key_from_plain(foreign.parsed, line.key)
+    connection.check_settled([connection.owner(line.type).policy])
     place = connection.place(line.type, foreign.routing_key(key))
     return Item(number, line, foreign, foreign.index_key(key), place)
 

@@ -43,7 +43,7 @@ def listed(connection: Connection) -> list[dict[str, Any]]:
         {
             "policy": name,
             "kind": policy.kind,
-            "partitions": policy.partitions,
+            "partitions": connection.places.mapping(name).newest.partitions,
             **_mapper_of(connection, name),
             "types": [t for t in names if bound[t] == name],
         }
@@ -84,7 +84,7 @@ def explained(connection: Connection, type_name: str, words: Sequence[str]) -> d
         "by": "name" if bound.key == type_name else "every type" if bound.key == "*" else "base",
         "policy": owner.policy,
         "kind": policy.kind,
-        "partitions": policy.partitions,
+        "partitions": ring.partitions,
         "mapper": {"name": shown["mapper"], "version": shown["version"], "parameters": shown["parameters"]},
         "routing_values": [
             to_plain(definition.shape(name), key[definition.key.index(name)]) for name in definition.partition_by
@@ -93,6 +93,7 @@ def explained(connection: Connection, type_name: str, words: Sequence[str]) -> d
         "hash": f"{stable_hash(routing_key):016x}" if on_ring else None,
         "slot": ring.slot(routing_key) if isinstance(ring, ConsistentHash) else None,
         "partition": partition,
+        "before": owner.place(type_name, routing_key).before or None,
         "nodes": _nodes(connection.table(partition)),
         "subclasses": _elsewhere(connection, type_name, owner, routing_key),
     }
@@ -140,12 +141,11 @@ def _owner(connection: Connection, asked: Asked) -> Owner:
     name = asked.policy or next(iter(policies), "")
     if name not in policies or (asked.policy is None and len(policies) > 1):
         raise ConfigError(f"name one with --policy; {connection.config.source} has {', '.join(policies) or 'none'}")
-    policy = policies[name]
-    if is_custom(policy.mapper):
-        raise ConfigError(f"mapper {policy.mapper} of policy {name} is asked by type: give one, before --distribution")
+    layout = connection.places.mapping(name).newest
+    if is_custom(layout.mapper):
+        raise ConfigError(f"mapper {layout.mapper} of policy {name} is asked by type: give one, before --distribution")
     cluster.check_mapping(connection.coordinator, connection.config, name)
-    ring = ConsistentHash(policy.partitions, policy.ring_size)
-    return Owner(name, ring, connection.config.partition_names(name))
+    return Owner(name, ConsistentHash(layout.partitions, layout.ring_size), layout.partition_names(name))
 
 
 def _ring(owner: Owner) -> ConsistentHash:

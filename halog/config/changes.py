@@ -36,6 +36,7 @@ class Rule(NamedTuple):
 
 
 _MADE: Final = Rule(RESTART, "fixed once the policy has partitions")
+_MAPPED: Final = Rule(RESTART, "once the policy has partitions `halog rebalance` changes it, and moves the objects")
 _LOCAL: Final = "each machine reaches the site in its own way"
 _NODE: Final = "it is that node's machine which knows"
 _NEW: Final = Rule(RESTART, "of every process that uses it")
@@ -59,7 +60,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "policies.*.zones": Rule(AT_ONCE, "copies stay where they are; `halog plan create` spreads them anew"),
     "policies.*.backup": Rule(AT_ONCE, "copies stay where they are; `halog plan create` goes by it"),
     "policies.*.kind": _MADE,
-    "policies.*.partitions": _MADE,
+    "policies.*.partitions": _MAPPED,
     "policies.*.partitions.*": Rule(BY_PLAN, "`halog plan create --policy` it and `apply` bring the partition there"),
     "policies.*.rebalance": _NEW,
     "policies.*.sync_replicas": Rule(BY_PLAN, "`halog plan create` and `apply` bring partitions there"),
@@ -70,8 +71,9 @@ RULES: Final[Mapping[str, Rule]] = {
     "policies.*.below_quorum": Rule(AT_ONCE, ""),
     "policies.*.count_never": _MADE,
     "policies.*.lease_ttl_ms": _MADE,
-    "policies.*.mapper": _MADE,
-    "policies.*.ring_size": _MADE,
+    "policies.*.mapper": _MAPPED,
+    "policies.*.ring_size": _MAPPED,
+    "policies.*.move_objects": _NEW,
     "policies.*.before_images": Rule(RESTART, "each node writes them while it is active"),
     "bindings.*": Rule(RESTART, "of every process that uses the type"),
     "nodes.*": Rule(AT_ONCE, ""),

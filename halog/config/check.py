@@ -34,6 +34,7 @@ NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
 """Names become topic and znode names. Kafka allows 249 characters; 100 leave room for prefix and suffix."""
 NAMED: Final = "1 to 100 of A-Z a-z 0-9 . _ -"
 MAX_PARTITIONS: Final = 4_096
+MAX_MOVE_OBJECTS: Final = 10_000
 LOCAL_SYNC: Final = ("SYNC", "WRITE_NO_SYNC", "NO_SYNC")
 BELOW_QUORUM: Final = ("refuse", "wait")
 REBALANCE: Final = ("auto", "manual")
@@ -208,6 +209,8 @@ def _policy(config: Config, key: str, policy: PolicyConfig) -> Problems:
     yield from _safety(key, policy, shapes(key, policy))
     if not 1 <= policy.partitions <= MAX_PARTITIONS:
         yield f"{key}.partitions", f"must be 1 to {MAX_PARTITIONS}"
+    if not 1 <= policy.move_objects <= MAX_MOVE_OBJECTS:
+        yield f"{key}.move_objects", f"must be 1 to {MAX_MOVE_OBJECTS}: they are held until they have moved"
     yield from mapper_problems(config, key, policy)
 
 

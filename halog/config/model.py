@@ -89,6 +89,7 @@ class PolicyConfig:
     mapper: str = "consistent_hash"  # the one whose look-ups need no search
     ring_size: int = DEFAULT_RING_SIZE
     rebalance: str = "auto"  # P2: nodes that come get their share by themselves; "manual": only by `halog plan`
+    move_objects: int = 100  # so many are held for two round trips to the log while a mapping changes: a few ms
     before_images: bool = True  # merges and audits need the bytes a change replaced
     zones: tuple[str, ...] = ()  # instead of `zone`: the nodes of all of them
     backup: tuple[str, ...] = ()  # names or patterns: nodes for replicas; without any all are alike (P5)

@@ -22,6 +22,14 @@ class PrepareAsked(msgspec.Struct, frozen=True):
     changes: Sequence[Change]
     found: Mapping[bytes, int]
     epoch: int = 0
+    mapping: int = 0
+
+
+class MappingAsked(msgspec.Struct, frozen=True):
+    """Mapping `version` is to be served from now on (T8): answered with `Happened` once the log says so."""
+
+    token: int
+    version: int
 
 
 class DecideAsked(msgspec.Struct, frozen=True):

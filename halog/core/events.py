@@ -16,6 +16,7 @@ from halog.core.ballots import (
     AskDecision as AskDecision,
     Confirmed as Confirmed,
     DecideAsked as DecideAsked,
+    MappingAsked as MappingAsked,
     PrepareAsked as PrepareAsked,
     Spread as Spread,
 )
@@ -36,6 +37,7 @@ from halog.core.results import (
     NotServing as NotServing,
     Otherwise as Otherwise,
     Refused as Refused,
+    Remapped as Remapped,
     Result as Result,
     TooFew as TooFew,
     TooLarge as TooLarge,
@@ -99,6 +101,8 @@ class Submitted(msgspec.Struct, frozen=True):
     epoch: int = 0
     durability: Durability | None = None
     """What it asks for; None: what the policy says."""
+    mapping: int = 0
+    """The version of the mapping it was routed by (T8)."""
 
 
 class BarrierAsked(msgspec.Struct, frozen=True):
@@ -223,7 +227,7 @@ class Ticked(msgspec.Struct, frozen=True):
 Event = (
     TableSeen | AliveChanged | EntriesRead | LogEnd | Taken | Restored | LogLost | Submitted | BarrierAsked | Asked
     | Appended | AppendFailed | ReplicaAck | FlushAsked | Flushed | Pushed | PositionAsked | PositionTold | CasDone
-    | Renewed | Died | SessionLost | HandOverAsked | PrepareAsked | DecideAsked | Confirmed | Ticked
+    | Renewed | Died | SessionLost | HandOverAsked | PrepareAsked | DecideAsked | MappingAsked | Confirmed | Ticked
 )  # fmt: skip
 
 

@@ -83,6 +83,11 @@ class Leading:
     # --- commits ---
 
     def submit(self, e: ev.Submitted) -> None:
+        if e.mapping != self.writer.mapping:
+            admitted = self.votes.admits(e, self.p.now, self.p.out)
+            self.p.tag = self.writer.tag
+            if not admitted:
+                return
         if e.durability is not None:
             self.asking.submit(e, e.durability)
             return
@@ -126,16 +131,10 @@ class Leading:
 
     def appended_run(self, e: ev.Appended) -> bool:
         """Several at once, if all is as it should be; else they are to be looked at one by one."""
-        writer = self.writer
-        head = writer.head()
-        if (
-            self.p.role is not Role.ACTIVE
-            or head is None
-            or e.tag != head.tag
-            or e.offset != writer.expected
-            or len(writer.queue) < e.count
-            or writer.flying_votes
-        ):
+        writer, head = self.writer, self.writer.head()
+        if head is None or self.p.role is not Role.ACTIVE or writer.flying_votes or len(writer.queue) < e.count:
+            return False
+        if e.tag != head.tag or e.offset != writer.expected:
             return False
         self.p.next_offset = e.offset + e.count
         writer.logged_run(e.count, self.p.next_offset, self.p.out)

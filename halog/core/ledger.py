@@ -1,10 +1,11 @@
-"""Transactions over several partitions, as one partition's accepted history tells them (T1-T7).
+"""Transactions over several partitions, as one partition's accepted history tells them (T1-T8).
 
 A `Prepare` locks what it read and would change, until an `Outcome` of its id; the changes are made where the outcome
 stands. Law: every reader gives every record the same meaning, from the records before it alone. A `Prepare` counts if
 its id is above the horizon, and neither prepared nor decided; `Outcome(commit)` if it follows an undecided `Prepare`
 of its id; `Outcome(abort)` if the id is not decided and above the horizon (a tombstone where nothing was prepared).
-Everything else is void: it changes nothing but the position. This module knows no roles and no other partition.
+Everything else is void: it changes nothing but the position. `MapperChanged` raises the version of the mapping that is
+served from there on; it never falls. This module knows no roles and no other partition.
 """
 
 from __future__ import annotations
@@ -110,18 +111,28 @@ _NONE: dict[bytes, bool] = {}
 class Ledger:
     """Of one copy."""
 
-    __slots__ = ("decided", "horizon", "locks", "undecided")
+    __slots__ = ("decided", "horizon", "locks", "mapping", "undecided")
 
     def __init__(
-        self, undecided: Sequence[Undecided] = (), decided: Iterable[tuple[bytes, Decision]] = (), horizon: bytes = b""
+        self,
+        undecided: Sequence[Undecided] = (),
+        decided: Iterable[tuple[bytes, Decision]] = (),
+        horizon: bytes = b"",
+        mapping: int = 0,
     ) -> None:
         self.undecided = {u.tx: u for u in undecided}
         self.decided = dict(decided)
         self.horizon = horizon
         """The stamp up to which everything is settled and forgotten; b"": none."""
+        self.mapping = mapping
+        """The version of the mapping that is served here: what was routed by an older one is refused (T8)."""
         self.locks = Locks()
         for u in undecided:
             self.locks.take(u.prepare)
+
+    def older(self, version: int) -> int:
+        """How many in doubt were routed by a mapping before `version`: they may still change what it has passed."""
+        return sum(u.prepare.mapper_version < version for u in self.undecided.values())
 
     def expired(self, tx: bytes) -> bool:
         """Is it at or below the horizon?"""
@@ -135,6 +146,8 @@ class Ledger:
             return self._decided(record, offset)
         if type(record) is records.Horizon:
             return self._forgotten(record)
+        if type(record) is records.MapperChanged:
+            self.mapping = max(self.mapping, record.mapper_version)
         return record
 
     def _prepared(self, record: records.Prepare, offset: int) -> Applied:

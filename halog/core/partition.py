@@ -101,6 +101,7 @@ class Partition:
             ev.HandOverAsked: self._hand_over_asked,
             ev.PrepareAsked: self._vote_asked,
             ev.DecideAsked: self._vote_asked,
+            ev.MappingAsked: self._vote_asked,
             ev.Confirmed: self._confirmed,
             ev.Ticked: self._ticked,
         }
@@ -332,7 +333,7 @@ class Partition:
         else:
             self.out.append(ev.Reply(e.token, ev.NotServing(self._hint())))
 
-    def _vote_asked(self, e: ev.PrepareAsked | ev.DecideAsked) -> None:
+    def _vote_asked(self, e: ev.PrepareAsked | ev.DecideAsked | ev.MappingAsked) -> None:
         known = e.epoch if isinstance(e, ev.PrepareAsked) else 0
         if self.serving and self.chain.state.epoch.number >= known:
             self._leader().votes.asked(e, self.now, self.out)

@@ -37,6 +37,12 @@ class Locked(msgspec.Struct, frozen=True):
     tx: bytes
 
 
+class Remapped(msgspec.Struct, frozen=True):
+    """Nothing was done: the partition serves mapping version `now`, and this was routed by an older one (T8)."""
+
+    now: int
+
+
 class Otherwise(msgspec.Struct, frozen=True):
     """The transaction was decided the other way, at `lsn`."""
 
@@ -92,5 +98,5 @@ class Refused(msgspec.Struct, frozen=True):
 
 Result = (
     Happened | NotHappened | Conflicted | Duplicated | TooLarge | NotServing | Busy | TooFew | Expired | Unknown
-    | Refused | Locked | Otherwise
+    | Refused | Locked | Otherwise | Remapped
 )  # fmt: skip

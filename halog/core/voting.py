@@ -1,11 +1,13 @@
-"""Transactions over several partitions, as the active of one epoch takes part in them (T1-T7).
+"""Transactions over several partitions, as the active of one epoch takes part in them (T1-T8).
 
 Law: an outcome is answered from the accepted history, never from what is in flight. A `Prepare` is appended only where
 versions hold and nobody else holds its objects; its own are held from that moment, before the log has it. Only the
 first partition decides, by the first valid `Outcome` in its log; the others copy it. Who is in doubt for too long asks
 the first to abort, and the first aborts what it is itself in doubt of: asking finds the decision, or makes sure that
 there is one. A commit is spread until every participant has confirmed it; an abort is spread once. The horizon never
-passes what is undecided, in flight or unconfirmed. Records of this kind wait for the log, whatever the policy says.
+passes what is undecided, in flight or unconfirmed. A request that was routed by an older mapping than the one served is
+refused; before one of a newer mapping is served, `MapperChanged` stands in the chain. Records of this kind wait for the
+log, whatever the policy says.
 """
 
 from __future__ import annotations
@@ -38,9 +40,11 @@ class Voting:
         self._spread_at = now
         self._looked_at = now - self.settings.doubt_ms
         """When the horizon was last to move: with thousands of decisions that is no small question."""
+        self._remapping: InFlight | None = None
+        """The last `MapperChanged` on its way to the log."""
         self._asked: dict[bytes, tuple[str, ...]] = {}
         """Who may have been asked to prepare what is being aborted here without being known."""
-        writer.votes = self
+        writer.votes, writer.mapping = self, ledger.mapping
         writer.locks = Locks()
         for u in ledger.undecided.values():
             writer.locks.take(u.prepare)
@@ -48,12 +52,40 @@ class Voting:
     def _others(self, d: Decision) -> set[str]:
         return set(d.participants) - {self.name} if d.commit and d.first == self.name else set()
 
-    def asked(self, e: ev.PrepareAsked | ev.DecideAsked, now: int, out: list[ev.Effect]) -> None:
+    def asked(self, e: ev.PrepareAsked | ev.DecideAsked | ev.MappingAsked, now: int, out: list[ev.Effect]) -> None:
         """Its records are not pushed: replicas hold commits only."""
         if isinstance(e, ev.PrepareAsked):
             self.prepare(e, now, out)
-        else:
+        elif isinstance(e, ev.DecideAsked):
             self.decide(e, now, out)
+        else:
+            self.remap(e.version, e.token, now, out)
+
+    # --- the mapping (T8) ---
+
+    def admits(self, e: ev.Submitted, now: int, out: list[ev.Effect]) -> bool:
+        """A commit was routed by another mapping than the one served here: may it go on? What is known of its id is
+        told whatever it was routed by (W6)."""
+        writer = self.writer
+        if e.mapping > writer.mapping:
+            self.remap(e.mapping, NOBODY, now, out)
+            return True
+        known = e.tx in writer.by_tx or writer.outcomes.get(e.tx) is not None or writer.outcomes.expired(e.tx)
+        if not known:
+            out.append(ev.Reply(e.token, ev.Remapped(writer.mapping)))
+        return known
+
+    def remap(self, version: int, token: int, now: int, out: list[ev.Effect]) -> None:
+        """Say in the log that `version` is served from here on, unless it says so already. `token` waits for it."""
+        writer = self.writer
+        if version > writer.mapping:
+            record = records.MapperChanged(writer.header(), version)
+            self._remapping = writer.append_vote(record, records.encode(record), now, token, out)
+            writer.mapping = version
+        elif token and version > self.ledger.mapping and self._remapping is not None:
+            self._remapping.tokens.append(token)
+        elif token:
+            self._when_held(writer.chain.state.lsn, token, out)
 
     def _expired(self, tx: bytes) -> bool:
         """Is it at or below the horizon, or the one on its way?"""
@@ -66,13 +98,15 @@ class Voting:
         if self._known(e, out):
             return
         writer = self.writer
-        refusal = writer.refused(e)
+        if e.mapping > writer.mapping:
+            self.remap(e.mapping, NOBODY, now, out)
+        refusal = ev.Remapped(writer.mapping) if e.mapping < writer.mapping else writer.refused(e)
         if refusal is not None:
             out.append(ev.Reply(e.token, refusal))
             return
         e = writer.as_read(e)
         reads, changes = tuple((key, version) for key, version in e.reads), tuple(e.changes)
-        record = records.Prepare(writer.header(e.tx), e.first, e.participants, 0, e.digest, changes, reads)
+        record = records.Prepare(writer.header(e.tx), e.first, e.participants, e.mapping, e.digest, changes, reads)
         data = records.encode(record)
         if len(data) > self.settings.max_record_bytes:
             out.append(ev.Reply(e.token, ev.TooLarge(len(data), self.settings.max_record_bytes)))
@@ -169,7 +203,7 @@ class Voting:
         elif type(item.record) is records.Outcome:
             del self.deciding[item.tx]
             self._since.pop(item.tx, None)
-        else:
+        elif type(item.record) is records.Horizon:
             self._ahead = b""
         if type(meant) is Decided:
             if undecided is not None:

@@ -94,6 +94,8 @@ class Writer:
         """So many of `queue` are no commits of one partition."""
         self.locks = Locks()
         """What transactions over several partitions hold, as soon as their `Prepare` was appended."""
+        self.mapping = 0
+        """The mapping's version that is served as soon as its `MapperChanged` was appended (T8)."""
 
     # --- commits ---
 

@@ -30,8 +30,10 @@ def prepare(copy: Copy, r: frames.Prepare, answer: Answer) -> int:
 
     def asked(token: int) -> ev.Event:
         changes, found = presented(r.work, copy.objects, keeps_before=copy.keeps_before)
-        reads = r.work.reads
-        return ev.PrepareAsked(token, r.tx, r.first, r.participants, r.digest, reads, changes, found, r.epoch)
+        w = r.work
+        return ev.PrepareAsked(
+            token, r.tx, r.first, r.participants, r.digest, w.reads, changes, found, r.epoch, w.mapping
+        )
 
     return copy.question(answer, asked, served=True)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -19,13 +19,16 @@ import msgspec
 from halog.config import Config, PolicyConfig
 from halog.config.mapper import is_custom
 from halog.core.group import majority
+from halog.core.mapping import Layout, PolicyMapping
 from halog.core.planner import place
 from halog.core.spreading import Zone, spread
 from halog.core.table import PartitionTable, Target
 from halog.errors import ConfigError, CoordinatorError, DuplicateNodeError
 from halog.ports import Coordinator, Log
-from halog.runtime.mapping import function_of
+from halog.runtime import mappings
+from halog.runtime.mapping import function_at, function_of, layout_of
 from halog.runtime.members import NodeInfo
+from mappers import earlier_of
 
 logger = logging.getLogger("halog.cluster")
 
@@ -101,6 +104,7 @@ def create_topics(log: Log, coordinator: Coordinator, config: Config) -> None:
     for a topic that halog cannot build on."""
     for name in config.policies:  # first: it says best what differs
         check_mapping(coordinator, config, name)
+    config = mappings.with_all_partitions(config, mappings.read_all(coordinator))
     flushed = {name: policy.local_sync == "SYNC" for name, policy in config.policies.items()}
     for name, policy in config.policies.items():
         log.ensure_topic(log_topic(config, name), policy.partitions, flushed=flushed[name])
@@ -108,6 +112,18 @@ def create_topics(log: Log, coordinator: Coordinator, config: Config) -> None:
         log.ensure_topic(state_topic(config, name), policy.partitions, compacted=True, flushed=flushed[name])
     log.ensure_topic(schemas_topic(config), 1, compacted=True, flushed=any(flushed.values()))
     log.ensure_topic(events_topic(config.cluster.name), 1, keep_ms=EVENTS_KEPT_MS)
+
+
+def add_partitions(log: Log, coordinator: Coordinator, config: Config, policy: str, held: PolicyMapping) -> list[str]:
+    """Make topics and tables of the partitions that a changing mapping adds; their names. Repeating it is harmless."""
+    have = coordinator.children("partitions")
+    more = mappings.with_all_partitions(config, {policy: held})
+    wanted = [t for t in planned_tables(more) if t.policy == policy and t.name not in have]
+    for topic in (log_topic(config, policy), state_topic(config, policy)):
+        log.grow_topic(topic, more.policies[policy].partitions)
+    for table in wanted:
+        coordinator.create(f"partitions/{table.name}", table.to_bytes())
+    return [t.name for t in wanted]
 
 
 def create_tables(
@@ -124,7 +140,7 @@ def create_tables(
         coordinator.create(f"policies/{name}", mapping(config, name))
         check_mapping(coordinator, config, name)
     tables, elsewhere = {}, dict.fromkeys(config.policies, 0)
-    for wanted in planned_tables(config):
+    for wanted in planned_tables(mappings.with_all_partitions(config, mappings.read_all(coordinator))):
         path = f"partitions/{wanted.name}"
         if coordinator.create(path, wanted.to_bytes()):
             created(wanted.name)
@@ -136,6 +152,9 @@ def create_tables(
         if wanted.configured:
             elsewhere[table.policy] += Target(table.configured, table.sync_replicas) != _target_of(wanted)
         tables[table.name] = (found.version, table)
+    for name in coordinator.children("partitions"):  # also those that a mapping has left empty
+        if name not in tables and (left := coordinator.get(f"partitions/{name}")) is not None:
+            tables[name] = (left.version, PartitionTable.from_bytes(left.data))
     for name, count in elsewhere.items():
         if count:
             _tell_elsewhere(config, name, count)
@@ -180,29 +199,51 @@ def mapping(config: Config, policy: str) -> bytes:
 
 def check_mapping(coordinator: Coordinator, config: Config, policy: str) -> None:
     """ConfigError if the cluster was made with another one: objects would be looked for where they are not, or be less
-    safe than some node believes."""
-    want = mapping(config, policy)
+    safe than some node believes. Where keys belong the cluster says alone, once that has changed (T8)."""
     found = coordinator.get(f"policies/{policy}")
-    if found is not None and found.data != want:
+    if found is None:
+        return
+    held = mappings.parse(f"policies/{policy}", found)
+    want = msgspec.json.decode(mapping(config, policy), type=dict[str, Any])
+    passed_over: tuple[str, ...] = mappings.STATE
+    if held.mapping.version or held.mapping.changing is not None:
+        passed_over = (*mappings.STATE, *mappings.LAYOUT)
+        _check_code(config, policy, held.mapping)
+    elif _knows(config, policy, held.mapping.now):
+        want["mapper_version"] = held.mapping.now.mapper_version
+    keys = [k for k in dict.fromkeys((*want, *held.said)) if want.get(k) != held.said.get(k) and k not in passed_over]
+    if keys:
+        shown = [f"{k} is {_shown(want, k)} here, {_shown(held.said, k)} there" for k in keys]
+        rebalance = f"; or let `halog rebalance --policy {policy}` with this file change it"
         raise ConfigError(
             f"{config.source}: policies.{policy} is another one than the cluster was created with: "
-            f"{_difference(want, found.data)}; change it back or use another cluster name",
+            f"{'; '.join(shown)}; change it back or use another cluster name"
+            f"{rebalance if set(keys) <= set(mappings.LAYOUT) else ''}",
             policy=policy,
         )
 
 
-def _difference(want: bytes, have: bytes) -> str:
-    """What differs, by name."""
-    try:
-        ours, theirs = msgspec.json.decode(want, type=dict[str, Any]), msgspec.json.decode(have, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        return f"{want.decode()} here, {have.decode(errors='replace')} there"
-    keys = [k for k in dict.fromkeys((*ours, *theirs)) if ours.get(k) != theirs.get(k)]
-    shown = [f"{k} is {_shown(ours, k)} here, {_shown(theirs, k)} there" for k in keys]
-    return "; ".join(shown) or "its entries have another order"
+def _knows(config: Config, policy: str, layout: Layout) -> bool:
+    """Does newer code of a custom mapper have the cluster's version, too?"""
+    mapper = config.policies[policy].mapper
+    same = is_custom(mapper) and mapper == layout.mapper
+    return same and layout.mapper_version in earlier_of(function_of(config, policy).function)
 
 
-def _shown(said: dict[str, Any], key: str) -> str:
+def _check_code(config: Config, policy: str, held: PolicyMapping) -> None:
+    """A mapping that was changed is the cluster's: ConfigError if this process does not have its code, a word if its
+    file says otherwise."""
+    for layout in held.layouts:
+        if is_custom(layout.mapper):
+            function_at(config, policy, layout)
+    if layout_of(config, policy) not in held.layouts:
+        logger.warning(
+            "policy %s: %s says otherwise where keys belong; the cluster's mapping was changed, and counts",
+            policy, config.source,
+        )  # fmt: skip
+
+
+def _shown(said: Mapping[str, Any], key: str) -> str:
     return msgspec.json.encode(said[key]).decode() if key in said else "absent"
 
 

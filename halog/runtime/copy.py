@@ -322,7 +322,7 @@ class Copy(Showing):
         with self.lock:
             changes, found = presented(work, self.objects, keeps_before=self.keeps_before)
             served = not self.answers_early(durability)
-            asked = ev.Submitted(self._expect(answer), tx, work.reads, changes, found, epoch, durability)
+            asked = ev.Submitted(self._expect(answer), tx, work.reads, changes, found, epoch, durability, work.mapping)
             tag = self._ask(asked, served=served)
             due, self._due = self._due, []
         _tell(due)

@@ -11,6 +11,7 @@ import msgspec
 
 from halog.backend import Found, Invocation, Invoked, Work
 from halog.core.ids import EpochId, Position
+from halog.core.mapping import Layout
 from halog.errors import ConfigError, FrameError
 
 PROTOCOL = 1
@@ -110,6 +111,8 @@ class Fetch(_Frame):
     keys: list[bytes]
     settled: int
     least: int = 0
+    mapping: int = 0
+    """The version of the mapping that led there (T8)."""
 
 
 class Scan(_Frame):
@@ -121,6 +124,8 @@ class Scan(_Frame):
     limit: int
     local: bool
     least: int = 0
+    """As in Fetch."""
+    mapping: int = 0
     """As in Fetch."""
 
 
@@ -176,6 +181,8 @@ class Leased(_Frame):
 
     partition: str
     keys: list[bytes]
+    mapping: int = 0
+    """As in Fetch."""
 
 
 class Barrier(_Frame):
@@ -190,6 +197,8 @@ class Validate(_Frame):
     partition: str
     reads: list[tuple[bytes, int]]
     least: int = 0
+    """As in Fetch."""
+    mapping: int = 0
     """As in Fetch."""
 
 
@@ -215,13 +224,27 @@ class HandOver(_Frame):
     to: str
 
 
+class Move(_Frame):
+    """Move those objects of a partition, by index key, that belong elsewhere by now (T8). Answered with Moved."""
+
+    partition: str
+    keys: list[bytes]
+
+
+class CanMap(_Frame):
+    """Would you know where keys of `policy` belong, if this were its layout? Answered with Valid, or ConfigError."""
+
+    policy: str
+    layout: Layout
+
+
 class Status(_Frame):
     """Everything an operator sees of a node."""
 
 
 Request = (
     Fetch | Leased | Reach | Scan | Barrier | Submit | Validate | Invoke | AskOutcome | HandOver | Status
-    | Prepare | Decide | Votes
+    | Prepare | Decide | Votes | Move | CanMap
 )  # fmt: skip
 
 
@@ -229,6 +252,13 @@ class Objects(_Frame):
     """Reply to Fetch, Leased and Scan."""
 
     items: list[Found | None]
+
+
+class Moved(_Frame):
+    """Reply to Move: how many moved, and how many belong where they are, or are there no more."""
+
+    moved: int
+    stayed: int
 
 
 class Unleased(_Frame):
@@ -242,7 +272,7 @@ class Committed(_Frame):
 
 
 class Valid(_Frame):
-    """Reply to Validate and Reach."""
+    """Reply to Validate, Reach and CanMap."""
 
 
 class Answered(_Frame):
@@ -291,7 +321,7 @@ class Failed(_Frame):
     evidence: dict[str, object]
 
 
-Reply = Objects | Unleased | Committed | Valid | Answered | OutcomeIs | VotesAre | StatusIs | Failed
+Reply = Objects | Moved | Unleased | Committed | Valid | Answered | OutcomeIs | VotesAre | StatusIs | Failed
 
 _ENCODER = msgspec.msgpack.Encoder()
 _INCOMING = msgspec.msgpack.Decoder(Control | Request)

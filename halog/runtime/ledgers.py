@@ -3,7 +3,7 @@
 Keys, behind the first 8 bytes of the log id:
     q <transaction id>   in doubt: offset (8), the `Prepare` as the log has it
     o <transaction id>   decided: MessagePack [commit, lsn, offset, first, participants]
-The horizon stands with the position. Whatever else a copy stores is in `halog.runtime.objects`.
+Horizon and mapping version stand with the position. Whatever else a copy stores is in `halog.runtime.objects`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 from halog.core import records
 from halog.core.ledger import Applied, Decided, Decision, Forgotten, Ledger, Prepared, Undecided
 from halog.ports import Snapshot
+from halog.runtime.stored import StoredPosition
 
 OFFSET_BYTES = 8
 _DECISION = msgspec.msgpack.Decoder(Decision)
@@ -45,12 +46,18 @@ def items_for(prefix: bytes, meant: Applied) -> list[Item]:
             return []
 
 
-def load(source: Snapshot, prefix: bytes, horizon: bytes) -> Ledger:
-    """What the store holds; decisions in the order they were taken."""
+def load(source: Snapshot, prefix: bytes, position: StoredPosition | None) -> Ledger:
+    """What the store holds, horizon and mapping with the position; decisions in the order they were taken."""
     undecided = [unpack(data) for _, data in source.scan(prefix + b"q")]
     n = len(prefix) + 1
     decided = [(key[n:], _DECISION.decode(data)) for key, data in source.scan(prefix + b"o")]
-    return Ledger(undecided, sorted(decided, key=lambda item: item[1].lsn), horizon)
+    decided.sort(key=lambda item: item[1].lsn)
+    return Ledger(undecided, decided) if position is None else made(undecided, decided, position)
+
+
+def made(undecided: list[Undecided], decided: list[tuple[bytes, Decision]], position: StoredPosition) -> Ledger:
+    """A ledger as it was at a stored position."""
+    return Ledger(undecided, decided, position.settled, position.mapping)
 
 
 def all_items(prefix: bytes, ledger: Ledger) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:

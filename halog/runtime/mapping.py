@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 
 from halog.config import Config
 from halog.config.mapper import is_custom
-from halog.errors import ConfigError, MapperError, UnknownTypeError
+from halog.core.mapping import Layout, Place, PolicyMapping
+from halog.errors import ConfigError, MapperError, RecordFormatError, UnknownTypeError
 from halog.schema import Definition
 from halog.schema.codec import decoder
+from halog.schema.definition import ID_BYTES
 from halog.schema.scalars import DECODE_ERRORS
-from mappers import ConsistentHash, CustomMapper, Mapper, MisplacedError, version_of
+from mappers import ConsistentHash, CustomMapper, Mapper, MisplacedError, earlier_of, version_of
 from mappers.custom import Function
 
 
@@ -36,18 +38,45 @@ class Bound(NamedTuple):
     key: str
 
 
+class Decider(NamedTuple):
+    """A mapper, and the partitions it knows by index."""
+
+    mapper: Mapper
+    names: tuple[str, ...]
+
+
 class Owner(NamedTuple):
-    """Who decides for a type."""
+    """Who decides for a type; while its policy's mapping changes, also who did (T8)."""
 
     policy: str
     mapper: Mapper
     names: tuple[str, ...]
-    """The policy's partitions, by index."""
+    """The partitions the mapper knows, by index."""
+    version: int = 0
+    """Of the mapping."""
+    before: Decider | None = None
+    """Objects may still be where this one has them."""
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """Every partition where objects may be."""
+        return self.names if self.before is None else tuple(dict.fromkeys((*self.names, *self.before.names)))
 
     def partition(self, type_name: str, routing_key: bytes) -> str:
-        """The partition of a key. MapperError where a custom mapper fails; then nothing was done."""
+        """The partition a key belongs to. MapperError where a custom mapper fails; then nothing was done."""
+        return self._asked(self.mapper, self.names, type_name, routing_key)
+
+    def place(self, type_name: str, routing_key: bytes) -> Place:
+        """The same, and where its object may still be. MapperError."""
+        new = self.partition(type_name, routing_key)
+        if self.before is None:
+            return Place(new, self.version)
+        old = self._asked(*self.before, type_name, routing_key)
+        return Place(new, self.version, "" if old == new else old)
+
+    def _asked(self, mapper: Mapper, names: tuple[str, ...], type_name: str, routing_key: bytes) -> str:
         try:
-            return self.names[self.mapper.partition(routing_key)]
+            return names[mapper.partition(routing_key)]
         except MisplacedError as error:
             raise MapperError(f"{error}; nothing was done", type=type_name, policy=self.policy) from error
 
@@ -65,8 +94,39 @@ def import_module(config: Config, module: str) -> ModuleType:
 
 def function_of(config: Config, policy: str) -> Named:
     """The callable that a policy's `mapper` names. ConfigError if it is not there, or has no proper version."""
-    where = config.policies[policy].mapper
+    return _function(config, policy, config.policies[policy].mapper)
+
+
+def function_at(config: Config, policy: str, layout: Layout) -> Named:
+    """The callable of a layout, in its version. ConfigError if this process's code does not have it."""
+    found = _function(config, policy, layout.mapper)
+    known = earlier_of(found.function)
+    if layout.mapper_version not in known:
+        have = ", ".join(str(version) for version in known)
+        raise ConfigError(
+            f"{config.source}: policies.{policy}: the cluster goes by version {layout.mapper_version} of mapper "
+            f"{layout.mapper}, and this code has {have}: deploy code that has it, as the newest version or as an "
+            "`earlier` one",
+            policy=policy,
+        )
+    return Named(known[layout.mapper_version], layout.mapper_version)
+
+
+def layout_of(config: Config, policy: str) -> Layout:
+    """What a configuration says of a policy's mapping. ConfigError for a custom mapper that is not there."""
+    p = config.policies[policy]
+    version = function_of(config, policy).version if is_custom(p.mapper) else 0
+    return Layout(p.mapper, p.partitions, p.ring_size, version, tuple(p.static))
+
+
+def _function(config: Config, policy: str, where: str) -> Named:
     module_name, _, path = where.partition(":")
+    if module_name not in config.application.modules:
+        raise ConfigError(
+            f"{config.source}: policies.{policy}: module {module_name!r} of mapper {where} is not in [application] "
+            "modules; nothing else is ever imported",
+            policy=policy,
+        )
     found: Any = import_module(config, module_name)
     try:
         for part in path.split("."):
@@ -97,20 +157,51 @@ def values_of(definition: Definition) -> Callable[[bytes], tuple[Any, ...]]:
     return values
 
 
+def routing_of(definition: Definition) -> Callable[[bytes], bytes]:
+    """What finds the routing key in an index key: the bytes of the `partition_by` values, one behind the other."""
+    if definition.partition_by == definition.key:
+        return lambda index_key: index_key[ID_BYTES:]
+    decoders = [decoder(definition.shape(name), bound=False) for name in definition.key]
+    at = [definition.key.index(name) for name in definition.partition_by]
+
+    def routing_key(index_key: bytes) -> bytes:
+        parts, end = [], ID_BYTES
+        try:
+            for decode in decoders:
+                begin = end
+                _, end = decode(index_key, begin)
+                parts.append(index_key[begin:end])
+        except DECODE_ERRORS as error:
+            raise RecordFormatError(f"{definition.name}: a malformed index key {index_key.hex()[:100]}") from error
+        return b"".join([parts[i] for i in at])
+
+    return routing_key
+
+
+def _unknown(type_id: bytes) -> Definition:
+    raise UnknownTypeError(f"type id {type_id.hex()} is not known here", type_id=type_id.hex())
+
+
 class Places:
     """Of one node or tool. `definition_of`: a type's definition, or None; `held`: what the cluster holds of bindings,
-    which wins (`bindings.py`)."""
+    which wins (`bindings.py`); `mappings`: what it holds of policies' mappings (`mappings.py`), which wins, too."""
 
     def __init__(
-        self, config: Config, definition_of: Callable[[str], Definition | None], held: Mapping[str, str] | None = None
+        self,
+        config: Config,
+        definition_of: Callable[[str], Definition | None],
+        held: Mapping[str, str] | None = None,
+        mappings: Mapping[str, PolicyMapping] | None = None,
     ) -> None:
-        self.config, self.held = config, held or {}
-        self._definition_of = definition_of
+        self.config, self.held, self.mappings = config, held or {}, mappings or {}
+        self.definition_of = definition_of
+        self.definition: Callable[[bytes], Definition] = _unknown
+        """The stored definition of a type id: objects of types that are not declared here are mapped, too."""
 
     def bound(self, type_name: str) -> Bound | None:
         """How a type is bound: as the cluster holds it, else by its own name, its nearest base's, or "*"; None: to no
         policy. ConfigError where [bindings] has no entry for what the cluster holds."""
-        definition, entries = self._definition_of(type_name), self.config.bindings
+        definition, entries = self.definition_of(type_name), self.config.bindings
         bases = () if definition is None else definition.bases
         key = next((n for n in (type_name, *bases, "*") if n in entries), None)
         here = None if key is None else entries[key]
@@ -139,23 +230,28 @@ class Places:
             raise UnknownTypeError(
                 f"{self.config.source}: type {type_name} is bound to no policy; add it to [bindings]", type=type_name
             )
-        return Owner(policy, self._mapper(policy, type_name), self.config.partition_names(policy))
+        return self.owner_by(policy, type_name, self.mapping(policy))
 
-    def _mapper(self, policy_name: str, type_name: str) -> Mapper:
-        policy = self.config.policies[policy_name]
-        if not is_custom(policy.mapper):
-            return ConsistentHash(policy.partitions, policy.ring_size)
-        definition = self._definition_of(type_name)
+    def owner_by(self, policy: str, type_name: str, mapping: PolicyMapping) -> Owner:
+        """Who would decide for a type of this policy by that mapping. ConfigError, UnknownTypeError as `owner`."""
+        new = self._decider(policy, type_name, mapping.newest)
+        before = None if mapping.next is None else self._decider(policy, type_name, mapping.now)
+        return Owner(policy, *new, mapping.version, before)
+
+    def mapping(self, policy: str) -> PolicyMapping:
+        """As the cluster holds it, else as configured."""
+        return self.mappings.get(policy) or PolicyMapping(layout_of(self.config, policy))
+
+    def _decider(self, policy: str, type_name: str, layout: Layout) -> Decider:
+        names = layout.partition_names(policy)
+        if not is_custom(layout.mapper):
+            return Decider(ConsistentHash(layout.partitions, layout.ring_size), names)
+        definition = self.definition_of(type_name)
         if definition is None:
             raise UnknownTypeError(
-                f"type {type_name} is not known here, so that mapper {policy.mapper} cannot be given its key",
+                f"type {type_name} is not known here, so that mapper {layout.mapper} cannot be given its key",
                 type=type_name,
             )
-        function, version = function_of(self.config, policy_name)
-        return CustomMapper(
-            f"{policy.mapper} (version {version})",
-            function,
-            definition.root,
-            self.config.partition_names(policy_name),
-            values_of(definition),
-        )
+        function, version = function_at(self.config, policy, layout)
+        name = f"{layout.mapper} (version {version})"
+        return Decider(CustomMapper(name, function, definition.root, names, values_of(definition)), names)

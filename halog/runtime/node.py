@@ -12,14 +12,14 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import msgspec
 
 import halog
-from halog.backend import Found
+from halog.backend import Found, Mapped
 from halog.config import Config
 from halog.core.ids import Member, Reference, location_code
 from halog.core.table import PartitionTable
@@ -37,12 +37,15 @@ from halog.runtime.host import Host
 from halog.runtime.hosting import make_host
 from halog.runtime.leaving import hand_over_all
 from halog.runtime.lives import Lives
-from halog.runtime.mapping import Owner, Places
+from halog.runtime.mapping import Places
 from halog.runtime.members import Membership, NodeInfo
+from halog.runtime.moving import Mover
 from halog.runtime.operators import Operators
 from halog.runtime.reads import Reads
 from halog.runtime.rebalancing import Rebalancing
+from halog.runtime.remapping import Remapping
 from halog.runtime.router import Router
+from halog.runtime.routing import Routing
 from halog.runtime.service import Execute, Service
 from halog.runtime.spanning import Spanning
 from halog.runtime.telling import Telling
@@ -102,16 +105,21 @@ class Runtime:
         self.configured = Configured(activated or of_file(config, name), self.telling.history, self._reconfigured)
         self.states: Mapping[str, object] = {}
         self.session_state = SessionState.CONNECTED
-        self._places, self._execute, self._publish = places, execute, publish
+        self._execute, self._publish = execute, publish
+        self.routing = routing = Routing(places, adapters.coordinator, self.router, self._remapped)
+        self.mapped = Mapped()
+        self.partition_of, self.place_of, self.partitions_of, self.relearn = (
+            routing.partition_of, routing.place_of, routing.partitions_of, routing.relearn,
+        )  # fmt: skip
         self._witness = witness
-        self._owners: dict[str, Owner] = {}
         self._counts = itertools.count((self.incarnation << 22) + 1)  # threads take theirs one by one
         self._nodes_lock = threading.Lock()
+        self._watched: set[str] = set()
+        """Partitions whose tables are watched."""
         self.deadline_s = config.timing.call_deadline_ms / 1000
         doubt_s = config.timing.doubt_timeout_ms / 1000
         self._asker = Asker(name, self.router, {}, self.deadline_s, 2 * doubt_s)
         self._commits = Commits(self._asker, self.location, self._waits_for_quorum)
-        self.operators = Operators(self._asker, config, adapters.coordinator)
         self.new_transaction_id = self._commits.new_id
         self.commit, self.begin_commit = self._commits.commit, self._commits.begin
         self.follow_up = self._commits.follow_up
@@ -124,6 +132,9 @@ class Runtime:
         )  # fmt: skip
         self.fetch_leased = reads.fetch_leased
         self.scan, self.scan_local = reads.scan, reads.scan_local
+        self.mover = Mover(self._asker, routing, self.commit_over, self.new_transaction_id)
+        self.gather = self.mover.gather
+        self.operators = Operators(self._asker, config, adapters.coordinator, reads, places)
         self.validate, self.invoke = reads.validate, reads.invoke
 
     def _waits_for_quorum(self, partition: str) -> bool:
@@ -199,6 +210,7 @@ class Runtime:
         self.info = self.members.me = info
         cluster.register(a.coordinator, info, 2 * c.timing.session_timeout_ms / 1000)
         tables = self._create_topics_and_tables()
+        self.routing.mappings.watch(c.policies)
         if host is not None:
             tables = begun_anew(a.coordinator, tables, self.name)
         for name, (version, table) in tables.items():
@@ -211,16 +223,18 @@ class Runtime:
             host.settling.ballots = self._ballots
             host.placing.begin(list(tables.values()))
             self._asker.copies, self.states = host.copies, host.states
+            self.service.mover = self.mover
             self.zoning.tend(host, lambda: self.members.offline)
             rebalancing = Rebalancing(
                 lambda: self.config, a.coordinator, self.router, self.members, self.telling.history
             )
             if rebalancing.wanted:
                 host.keep_on("rebalancing", partial(rebalancing.turn, host.pause))
+            self.remapping = Remapping(self, host)
+            host.keep_on("remapping", self.remapping.turn)
             self._commits.deliveries = self._reads.deliveries = self._ballots.deliveries = host.deliveries
             self.telling.joined(actual, self.pid, len(host.copies))
-        for name in tables:
-            a.coordinator.watch(f"partitions/{name}", self._table_changed)
+        a.coordinator.watch_children("partitions", self._partitions_changed)
         a.coordinator.watch_children("nodes", self._nodes_changed)
         self.configured.watch(a.coordinator, hosts=host is not None)
 
@@ -307,6 +321,14 @@ class Runtime:
         else:
             self.router.table_seen(table.name, found.version, table)
 
+    def _partitions_changed(self, names: list[str]) -> None:
+        """Some are new: at the start all of them, later those that a change of a mapping adds."""
+        with self._nodes_lock:
+            new = [name for name in names if name not in self._watched]
+            self._watched.update(new)
+        for name in new:
+            self.adapters.coordinator.watch(f"partitions/{name}", self._table_changed)
+
     def _nodes_changed(self, names: list[str]) -> None:
         """The watch tells a change once: what could not be read then is read later."""
         a = self.adapters
@@ -329,17 +351,8 @@ class Runtime:
 
     # --- Backend ---
 
-    def partition_of(self, type_name: str, routing_key: bytes) -> str:
-        """See Backend."""
-        return (self._owners.get(type_name) or self._owner(type_name)).partition(type_name, routing_key)
-
-    def partitions_of(self, type_name: str) -> Sequence[str]:
-        """See Backend."""
-        return (self._owners.get(type_name) or self._owner(type_name)).names
-
-    def _owner(self, type_name: str) -> Owner:
-        self._owners[type_name] = owner = self._places.owner(type_name)
-        return owner
+    def _remapped(self, mapped: Mapped) -> None:
+        self.mapped = mapped
 
     def new_reference(self) -> Reference:
         """See Backend."""
@@ -350,15 +363,17 @@ class Runtime:
         copy = self.copies.get(partition)
         return copy is not None and copy.serving
 
-    def find(self, partition: str, key: bytes) -> Found | None:
+    def find(self, partition: str, key: bytes, mapping: int = 0) -> Found | None:
         """See Backend."""
         copy = self._asker.copies.get(partition)
         if copy is not None and copy.serving:
-            objects = copy.objects
+            objects, ledger = copy.objects, copy.core.ledger
             found = objects.cache.get(key)
-            if found is not None or not copy.core.ledger.locks:
-                return found or objects.find(key)
-        return self.fetch(partition, (key,))[0]
+            if found is None and not ledger.locks:
+                found = objects.find(key)
+            if found is not None or (ledger.mapping == mapping and not ledger.locks and copy.serving):
+                return found
+        return self.fetch(partition, (key,), mapping=mapping)[0]
 
     def status(self) -> dict[str, object]:
         """Plain values: this node, whom it sees, and its copies."""
@@ -372,6 +387,7 @@ class Runtime:
             "alive": sorted(m.node for m in self.members.alive),
             "offline": self.members.offline or None,
             "zones": self.zoning.view(),
+            "rebalance": None if self.host is None else self.remapping.view(),
             "config": self.configured.view(),
             "events_dropped": self.telling.history.dropped,
             "states": self.lives.view(),

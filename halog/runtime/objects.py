@@ -160,7 +160,10 @@ class ObjectTable:
         with self.lock:
             if self._position is not None:
                 state, at = self._position
-                position = StoredPosition(state, at, self._last_offset, self._outcomes.horizon, self.ledger.horizon)
+                ledger = self.ledger
+                position = StoredPosition(
+                    state, at, self._last_offset, self._outcomes.horizon, ledger.horizon, ledger.mapping
+                )
                 self._unsaved[self._p] = msgspec.msgpack.encode(position)
                 if self._happened:
                     self._unsaved[self._t + self._happened[0][: _LSN.size]] = b"".join(self._happened)
@@ -307,7 +310,7 @@ class ObjectTable:
     def load_ledger(self, source: Snapshot | None = None) -> Ledger:
         """Transactions over several partitions: those in doubt, and decisions."""
         position = self.load_position(source)
-        return ledgers.load(source or self.store, self.prefix, position.settled if position else b"")
+        return ledgers.load(source or self.store, self.prefix, position)
 
     def forget_outcomes(self, keep_from_lsn: int) -> list[Item]:
         """Changes that drop remembered transaction ids below an lsn; a few of them stay with later ones."""

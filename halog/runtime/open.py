@@ -87,10 +87,13 @@ def _joined(
             lambda: [d.name for d in schemas.Definitions(log, topic).all()],
         )
         opened.definitions = schemas.publish(log, topic, registry)
+        places.definition = opened.definitions.find
 
     def definition_of(type_name: str) -> Definition | None:
         info = registry.by_name.get(type_name)
-        return None if info is None else info.parsed
+        if info is not None:
+            return info.parsed
+        return opened.definitions.newest(type_name)  # of another process's class
 
     places = Places(settings, definition_of)
     outside = adapters(settings, name)

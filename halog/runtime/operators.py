@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from halog.config import Config
 from halog.core import events as ev
 from halog.errors import ConfigError, RefusedError
 from halog.ports import Coordinator
-from halog.runtime import frames
+from halog.runtime import frames, wishes
 from halog.runtime.asking import Asker
 from halog.runtime.cluster import read_nodes
+from halog.runtime.mapping import Places
 from halog.runtime.migration import migrate, wait_until_there
+from halog.runtime.reads import Reads
 from halog.runtime.results import to_error
 from halog.runtime.service import settled
 
@@ -19,8 +22,9 @@ from halog.runtime.service import settled
 class Operators:
     """Part of a running node."""
 
-    def __init__(self, asker: Asker, config: Config, coordinator: Coordinator) -> None:
+    def __init__(self, asker: Asker, config: Config, coordinator: Coordinator, reads: Reads, places: Places) -> None:
         self._asker, self.config, self._coordinator = asker, config, coordinator
+        self._reads, self._places = reads, places
 
     def check_open(self) -> None:
         """ClosedError if the node is closed."""
@@ -56,6 +60,30 @@ class Operators:
             result = self._asker.wait(lambda answer: copy.hand_over(to, answer, "asked for on this node"))
             if not isinstance(result, ev.Happened):
                 raise to_error(result, partition)
+
+    def rebalance(self, policy: str, config: Config | None = None, *, wait_s: float = 0.0) -> int:
+        """Change where a policy has keys to what `config` says (without one: what this node's says), and move the
+        objects there while they are used (P13, T8); the version of the mapping that comes of it.
+
+        Returns once the change is begun; the nodes do the rest by themselves. With `wait_s`, seconds, once it is done:
+        DeadlineError if it is not by then. RefusedError names what speaks against it, and changes nothing.
+        """
+        self._asker.check_open()
+        version = wishes.begin(self._coordinator, self._asker.router, config or self.config, policy)
+        if wait_s > 0:
+            wishes.wait_until_done(self._coordinator, policy, version, wait_s)
+        return version
+
+    def turn_back(self, policy: str) -> int:
+        """Give up the change under way: what has moved moves back (T8). The version of the mapping that comes of it.
+        RefusedError if there is none."""
+        return wishes.turn_back(self._coordinator, policy)
+
+    def moves(self, policy: str, config: Config | None = None) -> Mapping[tuple[str, str], int]:
+        """How many objects a `rebalance` with this configuration would move from which partition to which. Reads all
+        of the policy; moves nothing."""
+        scan = partial(self._reads.scan, prefix=b"")
+        return wishes.preview(self._coordinator, self._places, config or self.config, policy, scan)
 
     def migrate(
         self,

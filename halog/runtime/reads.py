@@ -62,26 +62,29 @@ class Reads:
     # --- objects ---
 
     def fetch(
-        self, partition: str, keys: Sequence[bytes], *, settled: int = 0, least: int = 0
+        self, partition: str, keys: Sequence[bytes], *, settled: int = 0, least: int = 0, mapping: int = 0
     ) -> Sequence[Found | None]:
         """See Backend."""
-        return self._asker.patiently(lambda: self._fetch(partition, keys, settled, least))
+        request = frames.Fetch(partition, list(keys), settled, least, mapping)
+        return self._asker.patiently(lambda: self._fetch(request))
 
-    def _fetch(self, partition: str, keys: Sequence[bytes], settled: int, least: int) -> Sequence[Found | None]:
+    def _fetch(self, r: frames.Fetch) -> Sequence[Found | None]:
         while True:
-            copy = self._serving(partition, least)
+            copy = self._serving(r.partition, r.least)
             if copy is not None:
-                copy.wait_for(settled, WAIT_S)  # if its epoch has ended it never comes; reads are checked at the commit
-                copy.wait_free(keys, self._asker.locked_s)
-                if copy.serving:
-                    return [copy.objects.find(k) for k in keys]
+                copy.wait_for(r.settled, WAIT_S)  # if its epoch has ended it never comes; commits check what was read
+                copy.wait_free(r.keys, self._asker.locked_s)
+                if copy.maps_by(r.mapping, WAIT_S) and copy.serving:
+                    found = [copy.objects.find(k) for k in r.keys]
+                    copy.check_mapping(r.mapping)
+                    return found
                 continue
-            reply = self._asker.ask(partition, frames.Fetch(partition, list(keys), settled, least))
+            reply = self._asker.ask(r.partition, r)
             if reply is not None:
                 assert isinstance(reply, frames.Objects)
                 return reply.items
 
-    def fetch_leased(self, partition: str, keys: Sequence[bytes]) -> Sequence[Found | None] | None:
+    def fetch_leased(self, partition: str, keys: Sequence[bytes], *, mapping: int = 0) -> Sequence[Found | None] | None:
         """See Backend."""
         if not self._lease_ms(partition):
             raise RefusedError(
@@ -91,29 +94,38 @@ class Reads:
         while True:
             copy = self._asker.serving(partition)
             if copy is not None:
-                found = copy.find_leased(keys)
+                found = copy.find_leased(keys) if copy.maps_by(mapping, WAIT_S) else None
+                copy.check_mapping(mapping)
                 return None if self._asker.closed else found  # a node that closes says nothing more
-            reply = self._asker.ask(partition, frames.Leased(partition, list(keys)))
+            reply = self._asker.ask(partition, frames.Leased(partition, list(keys), mapping))
             if reply is not None:
                 return reply.items if isinstance(reply, frames.Objects) else None
 
     def fetch_local(
-        self, partition: str, keys: Sequence[bytes], *, after: int = 0
+        self, partition: str, keys: Sequence[bytes], *, after: int = 0, mapping: int = 0
     ) -> tuple[Sequence[Found | None], Lag] | None:
         """See Backend."""
-        copy = self._complete(partition, tuple(keys), after)
-        return None if copy is None else ([copy.objects.find(k) for k in keys], copy.lag())
+        copy = self._complete(partition, tuple(keys), after, mapping)
+        if copy is None:
+            return None
+        found = [copy.objects.find(k) for k in keys]
+        copy.check_mapping(mapping)
+        return found, copy.lag()
 
-    def scan(self, partition: str, prefix: bytes, *, least: int = 0) -> Iterator[Found]:
+    def scan(self, partition: str, prefix: bytes, *, least: int = 0, mapping: int = 0) -> Iterator[Found]:
         """See Backend."""
         after = b""
         while True:
             copy = self._serving(partition, least)
             if copy is not None:
                 copy.wait_free((prefix,), self._asker.locked_s, prefixes=True)
-                yield from copy.objects.scan(prefix, after)
+                if not copy.maps_by(mapping, WAIT_S):
+                    continue
+                there = copy.objects.scan(prefix, after)
+                copy.check_mapping(mapping)
+                yield from there
                 return
-            page = frames.Scan(partition, prefix, after, SCAN_PAGE, False, least)
+            page = frames.Scan(partition, prefix, after, SCAN_PAGE, False, least, mapping)
             reply = self._asker.patiently(partial(self._asker.ask, partition, page))
             if reply is None:
                 continue
@@ -125,15 +137,21 @@ class Reads:
             if not is_full(len(reply.items), sum(len(f.value) for f in reply.items if f is not None), SCAN_PAGE):
                 return
 
-    def scan_local(self, partition: str, prefix: bytes, *, after: int = 0) -> Iterator[Found] | None:
+    def scan_local(self, partition: str, prefix: bytes, *, after: int = 0, mapping: int = 0) -> Iterator[Found] | None:
         """See Backend."""
-        copy = self._complete(partition, (prefix,), after)
-        return None if copy is None else copy.objects.scan(prefix)
+        copy = self._complete(partition, (prefix,), after, mapping)
+        if copy is None:
+            return None
+        there = copy.objects.scan(prefix)
+        copy.check_mapping(mapping)
+        return there
 
-    def _complete(self, partition: str, keys: tuple[bytes, ...], after: int) -> Copy | None:
-        """This node's copy, if it may be read and once it has `after`, and shows what became by then of the objects
-        under `keys`, or prefixes of keys. DeadlineError."""
+    def _complete(self, partition: str, keys: tuple[bytes, ...], after: int, mapping: int) -> Copy | None:
+        """This node's copy, if it may be read, by this mapping too, and once it has `after`, and shows what became by
+        then of the objects under `keys`, or prefixes of keys. DeadlineError."""
         copy = self._asker.readable(partition)
+        if copy is not None and copy.core.ledger.mapping < mapping:
+            return None
         if copy is not None and not copy.wait_for(after, self._asker.call_s):
             raise self._late(copy, after)
         limit_s = self._asker.call_s
@@ -196,17 +214,23 @@ class Reads:
 
     # --- checks and calls ---
 
-    def validate(self, partition: str, reads: Collection[tuple[bytes, int]], *, least: int = 0) -> None:
+    def validate(
+        self, partition: str, reads: Collection[tuple[bytes, int]], *, least: int = 0, mapping: int = 0
+    ) -> None:
         """See Backend."""
-        self._asker.patiently(lambda: self._validate(partition, reads, least))
+        request = frames.Validate(partition, list(reads), least, mapping)
+        self._asker.patiently(lambda: self._validate(request))
 
-    def _validate(self, partition: str, reads: Collection[tuple[bytes, int]], least: int) -> None:
+    def _validate(self, r: frames.Validate) -> None:
         while True:
-            copy = self._serving(partition, least)
+            copy = self._serving(r.partition, r.least)
+            if copy is not None and not copy.maps_by(r.mapping, WAIT_S):
+                continue
             if copy is not None:
-                copy.validate(reads)
+                copy.validate(r.reads)
+                copy.check_mapping(r.mapping)
                 return
-            if self._asker.ask(partition, frames.Validate(partition, list(reads), least)) is not None:
+            if self._asker.ask(r.partition, r) is not None:
                 return
 
     def invoke(self, partition: str, invocation: Invocation) -> Invoked:

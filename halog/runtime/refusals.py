@@ -17,6 +17,7 @@ from halog.core.table import PartitionTable
 from halog.core.zones import Sight, Zone, count
 from halog.ports import Coordinator
 from halog.runtime import bindings
+from halog.runtime.mappings import LAYOUT
 from halog.runtime.members import NodeInfo
 from halog.runtime.zone_switch import read_switch
 from halog.runtime.zoning import zones_of
@@ -116,11 +117,14 @@ def _policy(new: Config, policy: str, values: Mapping[str, Any]) -> Refusals:
         if bool(names) != bool(config.static):
             yield ("policies", policy, "kind"), why
         yield ("policies", policy, "partitions"), why
+    to = values.get("changing", {}).get("to", {})
     for name, made in values.items():
-        if (now := getattr(config, name, made)) != made:
+        if (now := getattr(config, name, made)) not in (made, to.get(name, made)):
+            remedy = f"`halog rebalance --policy {policy}` with this file, then activate it"
             yield (
                 ("policies", policy, name),
-                f"its partitions were made with {json.dumps(made)}, not {json.dumps(now)}: bind types to a new policy",
+                f"its partitions were made with {json.dumps(made)}, not {json.dumps(now)}: "
+                f"{remedy if name in LAYOUT else 'bind types to a new policy'}",
             )
 
 

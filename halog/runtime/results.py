@@ -13,8 +13,8 @@ def to_error(result: ev.Result, partition: str) -> errors.HalogError:
     match result:
         case ev.Conflicted(key=key, expected=expected, found=found, settled=settled):
             return _conflict(partition, key, expected, found, settled)
-        case ev.Locked() | ev.Otherwise():
-            return _in_doubt(partition, result)
+        case ev.Locked() | ev.Otherwise() | ev.Remapped():
+            return _not_now(partition, result)
         case ev.Duplicated(key=key):
             return errors.DuplicateKeyError(f"an object with this key exists in {partition}", key=key)
         case ev.TooLarge(size=size, limit=limit):
@@ -45,7 +45,14 @@ def to_error(result: ev.Result, partition: str) -> errors.HalogError:
             return errors.OutcomeUnknownError(f"commit in {partition} unsettled: {why}", partition=partition)
 
 
-def _in_doubt(partition: str, result: ev.Locked | ev.Otherwise) -> errors.ConflictError:
+def _not_now(partition: str, result: ev.Locked | ev.Otherwise | ev.Remapped) -> errors.ConflictError:
+    if isinstance(result, ev.Remapped):
+        return errors.RemappedError(
+            f"partition {partition} serves mapping version {result.now}; nothing was done; run the transaction again",
+            partition=partition,
+            mapping=result.now,
+            settled_lsn=0,
+        )
     if isinstance(result, ev.Otherwise):
         return errors.ConflictError(
             f"the transaction took too long, and was given up in {partition}; run it again", settled_lsn=0

@@ -123,6 +123,11 @@ class Definitions:
         same = [d for d in list(self._stored.values()) if d.name == name]
         return tuple(sorted(same, key=lambda d: -1 if d.version is None else d.version))
 
+    def newest(self, name: str) -> Definition | None:
+        """The same, or None; asks nobody."""
+        found = self._named(name)
+        return found[-1] if found else None
+
     def current(self, name: str) -> Definition:
         """The newest definition of a type name: the highest version, then the last published."""
         return self.named(name)[-1]

@@ -24,6 +24,7 @@ from halog.runtime.results import no_quorum, to_error
 if TYPE_CHECKING:
     from halog.runtime.host import Host
     from halog.runtime.members import Membership
+    from halog.runtime.moving import Mover
     from halog.runtime.telling import Telling
 
 logger = logging.getLogger("halog.service")
@@ -55,6 +56,8 @@ class Service:
     ) -> None:
         self.known, self.telling = known, telling
         self.hello, self.members, self.host, self.execute, self.status = hello, members, host, execute, status
+        self.mover: Mover | None = None
+        """Of a hosting node."""
         self._peers: dict[int, Member] = {}
         self._lock = threading.Lock()
         self._handlers: Mapping[type, Callable[[Peer, object], frames.Reply | None]] = {
@@ -72,6 +75,8 @@ class Service:
             frames.AskOutcome: self._ask_outcome,
             frames.HandOver: self._hand_over,
             frames.Status: lambda peer, r: frames.StatusIs(self.status()),
+            frames.Move: self._move,
+            frames.CanMap: self._can_map,
         }
 
     # --- connections ---
@@ -150,9 +155,10 @@ class Service:
 
     # --- requests ---
 
-    def _active(self, partition: str, least: int = 0) -> Copy:
+    def _active(self, partition: str, least: int = 0, mapping: int = 0) -> Copy:
         """The copy, if it is active here, and has lsn `least`: one that does not get there may have been replaced
-        without knowing it, and then somebody else has it."""
+        without knowing it, and then somebody else has it. So may one whose log does not say in time that it serves this
+        mapping, or a newer one."""
         self._online()
         copy = None if self.host is None else self.host.copies.get(partition)
         if copy is None or not copy.serving:
@@ -160,6 +166,8 @@ class Service:
             raise NotActiveError(f"{self.hello.node} is not active for {partition}", partition=partition, active=active)
         if not copy.wait_for(least, WAIT_S, logged=True):
             raise NotActiveError(f"{self.hello.node} does not have lsn {least} of {partition}", partition=partition)
+        if not copy.maps_by(mapping, WAIT_S):
+            raise NotActiveError(f"{self.hello.node} does not serve mapping {mapping} yet", partition=partition)
         return copy
 
     def _online(self) -> None:
@@ -168,16 +176,18 @@ class Service:
 
     def _fetch(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.Fetch)
-        copy = self._active(r.partition, r.least)
+        copy = self._active(r.partition, r.least, r.mapping)
         copy.wait_for(r.settled, WAIT_S)
         copy.wait_free(r.keys, WAIT_S)
         items = [copy.objects.find(k) for k in r.keys]
-        self._active(r.partition)
+        self._active(r.partition).check_mapping(r.mapping)
         return frames.Objects(items)
 
     def _leased(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.Leased)
-        items = self._active(r.partition).find_leased(r.keys)
+        copy = self._active(r.partition, mapping=r.mapping)
+        items = copy.find_leased(r.keys)
+        copy.check_mapping(r.mapping)
         return frames.Unleased() if items is None else frames.Objects(items)
 
     def _reach(self, peer: Peer, r: object) -> frames.Reply:
@@ -197,9 +207,12 @@ class Service:
         if r.local and self.host is not None and r.partition in self.host.copies:
             copy = self.host.copies[r.partition]
         else:
-            copy = self._active(r.partition, r.least)
+            copy = self._active(r.partition, r.least, r.mapping)
             copy.wait_free((r.prefix,), WAIT_S, prefixes=True)
-        return frames.Objects(_page(copy.objects.scan(r.prefix, r.after), r.limit))
+        page = _page(copy.objects.scan(r.prefix, r.after), r.limit)
+        if not r.local:
+            copy.check_mapping(r.mapping)
+        return frames.Objects(page)
 
     def _submit(self, peer: Peer, r: object) -> None:
         assert isinstance(r, frames.Submit)
@@ -233,7 +246,22 @@ class Service:
 
     def _validate(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.Validate)
-        self._active(r.partition, r.least).validate(r.reads)
+        copy = self._active(r.partition, r.least, r.mapping)
+        copy.validate(r.reads)
+        copy.check_mapping(r.mapping)
+        return frames.Valid()
+
+    def _move(self, peer: Peer, r: object) -> frames.Reply:
+        assert isinstance(r, frames.Move)
+        self._active(r.partition)
+        assert self.mover is not None
+        return self.mover.move(r.partition, r.keys)
+
+    def _can_map(self, peer: Peer, r: object) -> frames.Reply:
+        assert isinstance(r, frames.CanMap)
+        if self.mover is None:
+            raise RefusedError(f"{self.hello.node} hosts nothing")
+        self.mover.check_code(r.policy, r.layout)
         return frames.Valid()
 
     def _invoke(self, peer: Peer, r: object) -> frames.Reply:

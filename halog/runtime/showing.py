@@ -7,7 +7,7 @@ first partition (T5). Whoever reads it where the copy is active waits for the de
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from halog.backend import Found, Lag
 from halog.core import events as ev
@@ -26,6 +26,7 @@ class Showing:
     """The readers' side of a copy."""
 
     core: Partition
+    post: Callable[[ev.Event], None]
 
     def __init__(self, name: str, objects: ObjectTable, lock: threading.RLock) -> None:
         self.name, self.objects, self.lock = name, objects, lock
@@ -51,6 +52,21 @@ class Showing:
             raise to_error(ev.Conflicted(*changed), self.name)
         if held is not None:
             raise to_error(held, self.name)
+
+    # --- the mapping (T8) ---
+
+    def maps_by(self, version: int, timeout_s: float) -> bool:
+        """Is mapping `version`, or a newer one, served here? If not, the log is to say so first: waited for."""
+        if self.core.ledger.mapping >= version:
+            return True
+        self.post(ev.MappingAsked(0, version))
+        with self.lock:
+            return self.progress.wait_for(lambda: self.core.ledger.mapping >= version, timeout_s)
+
+    def check_mapping(self, version: int) -> None:
+        """To be asked behind what was read by this version was taken: RemappedError if objects may have moved since."""
+        if (now := self.core.ledger.mapping) > version:
+            raise to_error(ev.Remapped(now), self.name)
 
     # --- leases ---
 

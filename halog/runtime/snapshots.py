@@ -53,6 +53,12 @@ another format's snapshot holds is not read: it would be a copy that misses obje
 WITH_LEDGER = 3
 """The same with rows of the ledger, which a halog that reads only 2 would miss. Written only where there are any."""
 
+WITH_MAPPING = 4
+"""Either, in a partition whose mapping has changed: a halog that reads only 2 and 3 would let older requests in."""
+
+_FIELDS = {(4, FORMAT), (5, WITH_LEDGER), (4, WITH_MAPPING), (5, WITH_MAPPING)}
+"""How many numbers a mark of each format has: the last of five is that of the ledger's rows."""
+
 MARKER = b"p"
 _OBJECT = ord("k")
 _PAIR = struct.Struct(">Q16s")
@@ -67,7 +73,7 @@ class Marker(msgspec.Struct, frozen=True):
     position: StoredPosition
     format: int = 1
     rows: int = 0
-    """How many rows of the ledger go with it; only in format 3."""
+    """How many rows of the ledger go with it; none in format 2."""
 
 
 class _Format(msgspec.Struct, frozen=True):
@@ -252,7 +258,7 @@ class Snapshots:
         tp = self._tp(copy)
         lsn, rows, last = position.state.lsn, ledger_rows.rows(ledger), self._known_marker(copy)
         self._write(copy, ledger_rows.keyed(lsn, rows))
-        form = WITH_LEDGER if rows else FORMAT
+        form = WITH_MAPPING if position.mapping else WITH_LEDGER if rows else FORMAT
         data = msgspec.msgpack.encode(Marker(position, form, len(rows)))
         start = self.log.bounds(tp)[1]
         self._writer(copy).write(tp, [(MARKER, data, {}), *self._expired_blocks(since, position.state.lsn)])
@@ -314,7 +320,7 @@ class Snapshots:
         ids = {lsn: tx for block in blocks for lsn, tx in _PAIR.iter_unpack(block)}
         kept = [(tx, lsn) for lsn, tx in sorted(ids.items()) if lsn <= position.state.lsn][-KEEP:]
         objects = {key: value for key, value in latest.items() if value and key[0] == _OBJECT}
-        ledger = ledger_rows.restored(latest, position.state.lsn, marked.rows, position.settled)
+        ledger = ledger_rows.restored(latest, marked.rows, position)
         copy.objects.restore(objects, kept, position, ledger)
         return position.state, position.next_offset, Outcomes(kept, position.horizon), position.last_offset
 
@@ -333,17 +339,16 @@ def marked_position(marker: bytes) -> StoredPosition | None:
 
 def read_marker(data: bytes) -> Marker | None:
     """None if its topic is of another format."""
-    return _MARKER.decode(data) if _FORMAT.decode(data).format in (FORMAT, WITH_LEDGER) else None
+    return _MARKER.decode(data) if _FORMAT.decode(data).format in (FORMAT, WITH_LEDGER, WITH_MAPPING) else None
 
 
 def _numbers(mark: bytes) -> tuple[int, int, int]:
     """(lsn, end, rows) of a mark; zeros for one that names no format, or another: everything is written anew."""
-    fields = mark.split()
-    if len(fields) == 4 and fields[3] == b"%d" % FORMAT:
-        return int(fields[0]), int(fields[2]), 0
-    if len(fields) == 5 and fields[3] == b"%d" % WITH_LEDGER:
-        return int(fields[0]), int(fields[2]), int(fields[4])
-    return 0, 0, 0
+    words = mark.split()
+    fields = [int(word) for word in words if word.isdigit()]
+    if len(fields) < len(words) or (len(fields), *fields[3:4]) not in _FIELDS:
+        return 0, 0, 0
+    return fields[0], fields[2], sum(fields[4:])
 
 
 def _lsn(stored: bytes) -> int:

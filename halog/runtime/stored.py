@@ -24,6 +24,8 @@ class StoredPosition(msgspec.Struct, frozen=True):
     horizon: bytes
     settled: bytes = b""
     """The horizon of transactions over several partitions."""
+    mapping: int = 0
+    """The version of the mapping that is served (T8)."""
 
 
 _POSITION = msgspec.msgpack.Decoder(StoredPosition)

@@ -17,12 +17,13 @@ from contextlib import suppress
 
 import msgspec
 
-from halog.backend import Found, Invocation, Invoked, Lag, Work
+from halog.backend import Found, Invocation, Invoked, Lag, Mapped, Work
 from halog.core import events as ev, records
 from halog.core.chain import Chain, ChainState
 from halog.core.durability import Durability, why_not
 from halog.core.ids import ABSENT, EpochId, Reference, location_code
 from halog.core.ledger import Applied, Decided, Ledger
+from halog.core.mapping import Place
 from halog.core.outcomes import Outcomes
 from halog.core.settings import Settings
 from halog.core.table import PartitionTable
@@ -162,6 +163,7 @@ class MemoryBackend:
         self.cluster = cluster or MemoryCluster()
         self.active = active
         self.deadline_s = 15.0
+        self.mapped = Mapped()
         self.states: dict[str, object] = {}
         if active:
             for at in self.cluster.partitions.values():
@@ -192,6 +194,16 @@ class MemoryBackend:
         names = self.cluster.names
         return names[zlib.crc32(routing_key) % len(names)]
 
+    def place_of(self, type_name: str, routing_key: bytes) -> Place:
+        """See Backend."""
+        return Place(self.partition_of(type_name, routing_key))
+
+    def relearn(self, partition: str, version: int) -> None:
+        """See Backend: the mapping never changes."""
+
+    def gather(self, partition: str, keys: Sequence[bytes]) -> None:
+        """See Backend: all are where they belong."""
+
     def partitions_of(self, type_name: str) -> Sequence[str]:
         """See Backend."""
         return self.cluster.names
@@ -206,23 +218,23 @@ class MemoryBackend:
             self._stamp = max(self._stamp + 1, time.time_ns())
             return self._stamp.to_bytes(8, "big") + self._location.to_bytes(8, "big")
 
-    def find(self, partition: str, key: bytes) -> Found | None:
+    def find(self, partition: str, key: bytes, mapping: int = 0) -> Found | None:
         """See Backend."""
         return self._at(partition).objects.get(key)
 
     def fetch(
-        self, partition: str, keys: Sequence[bytes], *, settled: int = 0, least: int = 0
+        self, partition: str, keys: Sequence[bytes], *, settled: int = 0, least: int = 0, mapping: int = 0
     ) -> Sequence[Found | None]:
         """See Backend."""
         objects = self._at(partition).objects
         return [objects.get(k) for k in keys]
 
-    def fetch_leased(self, partition: str, keys: Sequence[bytes]) -> Sequence[Found | None] | None:
+    def fetch_leased(self, partition: str, keys: Sequence[bytes], *, mapping: int = 0) -> Sequence[Found | None] | None:
         """See Backend: nobody else could be active."""
         return self.fetch(partition, keys)
 
     def fetch_local(
-        self, partition: str, keys: Sequence[bytes], *, after: int = 0
+        self, partition: str, keys: Sequence[bytes], *, after: int = 0, mapping: int = 0
     ) -> tuple[Sequence[Found | None], Lag] | None:
         """See Backend."""
         objects = self.cluster.partitions[partition].objects
@@ -235,12 +247,12 @@ class MemoryBackend:
         """See Backend: nobody else could be active."""
         return self._at(partition).visible
 
-    def scan(self, partition: str, prefix: bytes, *, least: int = 0) -> Iterator[Found]:
+    def scan(self, partition: str, prefix: bytes, *, least: int = 0, mapping: int = 0) -> Iterator[Found]:
         """See Backend."""
         found = sorted(self._at(partition).objects.items())
         return (f for k, f in found if k.startswith(prefix))
 
-    def scan_local(self, partition: str, prefix: bytes, *, after: int = 0) -> Iterator[Found] | None:
+    def scan_local(self, partition: str, prefix: bytes, *, after: int = 0, mapping: int = 0) -> Iterator[Found] | None:
         """See Backend."""
         return self.scan(partition, prefix)
 
@@ -288,7 +300,9 @@ class MemoryBackend:
         else:
             done(lsn)
 
-    def validate(self, partition: str, reads: Collection[tuple[bytes, int]], *, least: int = 0) -> None:
+    def validate(
+        self, partition: str, reads: Collection[tuple[bytes, int]], *, least: int = 0, mapping: int = 0
+    ) -> None:
         """See Backend."""
         at = self._at(partition)
         now = at.versions({k for k, _ in reads})

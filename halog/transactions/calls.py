@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from halog.backend import Invocation
+from halog.backend import Invocation, Work
 from halog.errors import RemoteCallError
 from halog.schema.methods import MethodInfo
 from halog.schema.typeinfo import TypeInfo
@@ -55,6 +55,8 @@ def _there(
 ) -> Any:
     data = method.encode_args(args, kwargs)
     now = work.work_in(tx, entry.partition)
+    if version := tx.backend.mapped.versions.get(entry.partition, 0):
+        now = Work(now.reads, now.writes, mapping=version)
     work.check_size(tx.space, now.writes)
     invocation = Invocation(info.type_id, entry.key, method.name, data, now, tx.least_of(entry.partition))
     invoked = tx.backend.invoke(entry.partition, invocation)

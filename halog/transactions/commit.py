@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from halog.backend import Work, Write
+from halog.core.ids import ABSENT
 from halog.core.records import UPDATE
 from halog.errors import (
     ConflictError,
@@ -20,8 +21,9 @@ from halog.errors import (
     OutcomeUnknownError,
     RecordTooLargeError,
     RefusedError,
+    RemappedError,
 )
-from halog.transactions import work
+from halog.transactions import moving, work
 from halog.transactions.looked import images, untouched
 from halog.transactions.space import Image
 
@@ -71,14 +73,14 @@ def prepare(tx: Transaction) -> Presented | None:
 
 def finish(tx: Transaction, presented: Presented) -> None:
     """Present it until it has happened, or has not."""
-    assert tx.id is not None
     lsns: Mapping[str, int] | None = None
     try:
-        if presented.works is None:
-            lsn = tx.backend.commit(presented.partition, tx.id, presented.work)
-        else:
-            lsns = tx.backend.commit_over(tx.id, presented.works)
-            lsn = lsns[presented.partition]
+        while True:
+            try:
+                lsn, lsns = _commit(tx, presented)
+                break
+            except RemappedError as error:
+                presented = _remapped(tx, presented, error)
     except HalogError as error:
         _end(tx, error)
         raise _told(tx, presented, error) from None
@@ -87,6 +89,21 @@ def finish(tx: Transaction, presented: Presented) -> None:
         raise
     tx.spread = lsns
     happened(tx, presented, lsn)
+
+
+def _commit(tx: Transaction, presented: Presented) -> tuple[int, Mapping[str, int] | None]:
+    assert tx.id is not None
+    if presented.works is None:
+        return tx.backend.commit(presented.partition, tx.id, presented.work), None
+    lsns = tx.backend.commit_over(tx.id, presented.works)
+    return lsns[presented.partition], lsns
+
+
+def _remapped(tx: Transaction, presented: Presented, error: RemappedError) -> Presented:
+    """It was routed by a mapping that is served no more, so nothing of it has happened: routed anew (T8)."""
+    tx.space.relearn(error)
+    works = {presented.partition: presented.work} if presented.works is None else presented.works
+    return _over(tx, moving.routed(tx, works), presented.after)
 
 
 def happened(tx: Transaction, presented: Presented, lsn: int) -> None:
@@ -117,6 +134,10 @@ def _told(tx: Transaction, presented: Presented, error: HalogError) -> HalogErro
     partition = presented.partition
     if presented.works is not None:
         partition = error.evidence.get("partition", partition)
+    if isinstance(error, ConflictError) and error.evidence.get("expected") == ABSENT:
+        key = error.evidence.get("key")
+        if presented.works is not None and moving.reserved(presented.works, key, partition):
+            error = DuplicateKeyError(error.message, key=key)
     if isinstance(error, ConflictError | DuplicateKeyError):
         return _named(tx, partition, error)
     if isinstance(error, RecordTooLargeError):
@@ -132,11 +153,13 @@ def _presented(tx: Transaction, changes: Mapping[bytes, Sequence[Write]], reads:
             f'{tx.space.name_of(next(iter(changes)))} was changed in a transaction with read="local"; '
             "its reads may be old, so nothing was written"
         )
-    works = work.spread(tx, changes, reads)
-    space, entries = tx.space, tx.entries
+    works: Mapping[str, Work] = work.spread(tx, changes, reads)
+    space, entries, mapped = tx.space, tx.entries, tx.mapped
+    if mapped.versions or mapped is not tx.backend.mapped:
+        works = moving.presented(tx, works)
     if len(works) > 1:
         return _presented_over(tx, works)
-    (partition, its), after = next(iter(works.items())), []
+    after: list[tuple[bytes, Image]] = []
     for key, group in changes.items():
         for w in group:
             entry = entries[key]
@@ -144,12 +167,19 @@ def _presented(tx: Transaction, changes: Mapping[bytes, Sequence[Write]], reads:
                 image = space.after(entry.image, entry.obj, w.value)
                 if image is not None:
                     after.append((key, image))
-    work.check_size(space, its.writes)
-    durability = tx.durability
-    if durability is not None:
-        its = Work(its.reads, its.writes, durability)
-        if durability.early:
-            after.clear()  # the log may give its lsn to something else
+    if tx.durability is not None and tx.durability.early:
+        after.clear()  # the log may give its lsn to something else
+    return _over(tx, works, after)
+
+
+def _over(tx: Transaction, works: Mapping[str, Work], after: Sequence[tuple[bytes, Image]]) -> Presented:
+    """Under a new id, in as many partitions as it takes."""
+    if len(works) > 1:
+        return _presented_over(tx, works)
+    partition, its = next(iter(works.items()))
+    work.check_size(tx.space, its.writes)
+    if tx.durability is not None:
+        its = Work(its.reads, its.writes, tx.durability, its.mapping)
     tx.id = tx.backend.new_transaction_id()
     tx.state = COMMITTING
     return Presented(partition, its, after)
@@ -171,13 +201,25 @@ def _presented_over(tx: Transaction, works: Mapping[str, Work]) -> Presented:
 
 
 def _validate(tx: Transaction, reads: Mapping[bytes, int]) -> None:
-    parts = _by_partition(tx, reads)
-    for partition, here in parts.items():
+    while True:
         try:
-            if tx.least is None:
-                tx.backend.validate(partition, here.items())
-            else:
-                tx.backend.validate(partition, here.items(), least=_least(tx, partition, len(parts)))
+            _validate_once(tx, reads)
+            return
+        except RemappedError as error:
+            tx.space.relearn(error)
+
+
+def _validate_once(tx: Transaction, reads: Mapping[bytes, int]) -> None:
+    parts = _by_partition(tx, reads)
+    if tx.mapped.versions or tx.mapped is not tx.backend.mapped:
+        parts = moving.read_only(tx, parts)
+    for partition, here in parts.items():
+        mapping = tx.mapped.versions.get(partition, 0)
+        least = 0 if tx.least is None else _least(tx, partition, len(parts))
+        try:
+            tx.backend.validate(partition, here.items(), least=least, mapping=mapping)
+        except RemappedError:
+            raise
         except ConflictError as error:
             raise _named(tx, partition, error)  # noqa: B904 - the same error, told better
 

@@ -41,6 +41,7 @@ def execute(partition: str, invocation: Invocation, backend: Backend, registry: 
 
 def _run(tx: Transaction, partition: str, invocation: Invocation) -> Invoked:
     given = invocation.work
+    tx.running = invocation.key
     tx.expected.update(given.reads)
     try:
         work.take_over(tx, partition, {}, given.writes)
@@ -55,7 +56,7 @@ def _run(tx: Transaction, partition: str, invocation: Invocation) -> Invoked:
 
 
 def _result(tx: Transaction, partition: str, invocation: Invocation) -> bytes:
-    entry = tx.entries.get(invocation.key) or tx.read(invocation.key, partition)
+    entry = tx.entries.get(invocation.key) or tx.read(invocation.key, partition, invocation.work.mapping)
     obj = entry.get()
     if obj is None:
         raise NotFoundError(f"{tx.space.name_of(invocation.key)} does not exist", key=invocation.key)

@@ -5,21 +5,29 @@ a binding of its own, the same key may be at two places. The theory: whoever loo
 first, then at those of its subclasses; an entry that says "nothing here" makes way for what is elsewhere; and two
 objects of one key, at two places, in one transaction are refused by name, since the map cannot hold both.
 
-Families bound to one policy, which is all but a few, pay one look at a flag.
+The same way is taken while a mapping changes and a key has two owners (T8): the old one is asked first. Families bound
+to one policy that does not change, which is all but a few, pay one look at a flag.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from halog.backend import Backend
+from halog.backend import Backend, Found
+from halog.core.mapping import Place
 from halog.errors import RefusedError, UnknownTypeError
 from halog.schema.registry import Registry
 from halog.schema.typeinfo import TypeInfo
+from halog.transactions import moving
 
 if TYPE_CHECKING:
     from halog.transactions.entry import Entry
     from halog.transactions.reading import Reading
+    from halog.transactions.space import Route
+
+
+NOTHING: Final = object()
+"""Nobody was asked."""
 
 
 class Family(NamedTuple):
@@ -48,20 +56,36 @@ def _partitions(backend: Backend, type_name: str) -> tuple[str, ...]:
         return ()
 
 
-def place_of(tx: Reading, key: bytes, own: str, below: tuple[str, ...]) -> str:
-    """The partition in which the object under an index key is, of its class's own and those of subclasses; its own if
-    it is nowhere. RefusedError if the transaction has another object of this key."""
+def locate(tx: Reading, route: Route) -> Found | Any | None:
+    """Find out at which of its places, in one partition each, the object of a route is: of its class's own, where it
+    may be still and where it belongs, and those of subclasses. The route says so then; where it belongs if it is
+    nowhere. What was found there, or None; `NOTHING` if nobody was asked. RefusedError if the transaction has another
+    object of this key; ConflictError if objects that a method reaches are being moved apart."""
+    key, own = route.key, route.places[0]
     entry = tx.entries.get(key)
-    places = (own, *below)
-    if entry is not None and not _is_blank(entry) and entry.partition in places:
-        return entry.partition
-    for partition in places if below else ():
-        known_absent = entry is not None and entry.known and entry.partition == partition
-        if not known_absent and tx.fetch_at(key, partition) is not None:
-            entry_at(tx, key, partition)
-            return partition
-    entry_at(tx, key, own)
-    return own
+    places = [Place(partition, p.version) for p in route.places for partition in p.owners]
+    at = next((p for p in places if entry is not None and p.partition == entry.partition), None)
+    found: Any = NOTHING
+    if at is None or entry is None or (_is_blank(entry) and (len(route.places) > 1 or not entry.known)):
+        at, found = _looked_for(tx, key, own, places, entry)
+    entry_at(tx, key, at.partition)
+    route.partition, route.mapping = at.partition, at.version
+    return NOTHING if key in tx.held or key in tx.looked else found
+
+
+def _looked_for(
+    tx: Reading, key: bytes, own: Place, places: list[Place], entry: Entry | None
+) -> tuple[Place, Found | Any | None]:
+    home = tx.home_now
+    if home is not None and home in own.owners:
+        moving.bring_home(tx, key, own, home)
+        return Place(home, own.version), NOTHING
+    for place in places if len(places) > 1 else ():
+        known_absent = entry is not None and entry.known and entry.partition == place.partition and not own.before
+        found = None if known_absent else tx.fetch_at(key, place.partition, place.version)
+        if found is not None:
+            return place, found
+    return Place(own.partition, own.version), None if own.before else NOTHING
 
 
 def entry_at(tx: Reading, key: bytes, partition: str) -> Entry | None:

@@ -16,8 +16,10 @@ from typing import Any, Final, Literal
 import msgspec
 
 from halog.backend import Work, Write
+from halog.core.ids import ABSENT
+from halog.core.mapping import Place
 from halog.core.records import CREATE
-from halog.errors import ConflictError, DuplicateKeyError, FieldTypeError, HalogError
+from halog.errors import ConflictError, DuplicateKeyError, FieldTypeError, HalogError, RemappedError
 from halog.transactions import work
 from halog.transactions.entry import encode
 from halog.transactions.space import Space
@@ -75,10 +77,10 @@ def load(
 class _Chunk:
     """Creates of one partition on their way into one commit."""
 
-    __slots__ = ("partition", "size", "writes")
+    __slots__ = ("place", "size", "writes")
 
-    def __init__(self, partition: str) -> None:
-        self.partition, self.size = partition, 0
+    def __init__(self, place: Place) -> None:
+        self.place, self.size = place, 0
         self.writes: dict[bytes, Write] = {}
 
 
@@ -112,25 +114,27 @@ class _Loader:
     def _feed(self, objects: Iterable[Any], pool: ThreadPoolExecutor) -> None:
         """Encode and group; this loop's body runs once per object."""
         backend, info_of = self.space.backend, self.space.info_of
-        partition_of, new_reference = backend.partition_of, backend.new_reference
-        chunks: dict[str, _Chunk] = {}
+        mapped, new_reference = backend.mapped, backend.new_reference
+        place_of: Callable[[str, bytes], Place | str] = backend.place_of if mapped.changing else backend.partition_of
+        chunks: dict[Place | str, _Chunk] = {}
         batch = self.batch
         try:
             for obj in objects:
                 info = info_of(type(obj))
                 index_key, routing_key = info.keys_of(obj)
-                partition = partition_of(info.name, routing_key)
+                at = place_of(info.name, routing_key)
                 value = encode(info, obj)
-                chunk = chunks.get(partition)
+                chunk = chunks.get(at)
                 if chunk is None:
-                    chunk = chunks[partition] = _Chunk(partition)
+                    place = at if isinstance(at, Place) else Place(at, mapped.versions.get(at, 0))
+                    chunk = chunks[at] = _Chunk(place)
                 if index_key in chunk.writes:
                     self._duplicate(index_key)
                     continue
                 chunk.writes[index_key] = Write(CREATE, new_reference().to_bytes(), index_key, value, -1)
                 chunk.size += len(value)
                 if chunk.size >= CHUNK_BYTES or len(chunk.writes) >= batch:
-                    del chunks[partition]
+                    del chunks[at]
                     self._submit(pool, chunk)
                     if self.error is not None:
                         return
@@ -169,21 +173,45 @@ class _Loader:
             writes = tuple(chunk.writes.values())
             work.check_size(self.space, writes)
             try:
-                self.space.backend.commit(chunk.partition, self.space.backend.new_transaction_id(), Work((), writes))
+                self._commit(chunk.place, writes)
+            except RemappedError as error:
+                self.space.relearn(error)
+                for part in self._routed_anew(chunk):
+                    self._store(part)
+                return
             except (DuplicateKeyError, ConflictError) as error:
                 self._drop_existing(chunk, error)
             else:
                 self._count(len(writes))
                 return
-        raise ConflictError(f"others keep creating the same objects in {chunk.partition}", partition=chunk.partition)
+        partition = chunk.place.partition
+        raise ConflictError(f"others keep creating the same objects in {partition}", partition=partition)
+
+    def _commit(self, place: Place, writes: tuple[Write, ...]) -> None:
+        """Where a key may have an object at its old owner still, that one vouches for it (T8)."""
+        backend, its = self.space.backend, Work((), writes, mapping=place.version)
+        if not place.before:
+            backend.commit(place.partition, backend.new_transaction_id(), its)
+            return
+        none = Work(tuple((w.key, ABSENT) for w in writes), (), mapping=place.version)
+        backend.commit_over(backend.new_transaction_id(), {place.partition: its, place.before: none})
+
+    def _routed_anew(self, chunk: _Chunk) -> list[_Chunk]:
+        parts: dict[Place, _Chunk] = {}
+        for key, write in chunk.writes.items():
+            place = self.space.places_of(key, chunk.place.partition)
+            parts.setdefault(place, _Chunk(place)).writes[key] = write
+        return list(parts.values())
 
     def _drop_existing(self, chunk: _Chunk, error: HalogError) -> None:
-        keys = list(chunk.writes)
-        settled = error.evidence.get("settled_lsn", 0)
-        for key, found in zip(keys, self.space.backend.fetch(chunk.partition, keys, settled=settled), strict=True):
-            if found is not None:
-                del chunk.writes[key]
-                self._duplicate(key)
+        settled, place = error.evidence.get("settled_lsn", 0), chunk.place
+        for partition in place.owners:
+            keys = list(chunk.writes)
+            found = self.space.backend.fetch(partition, keys, settled=settled, mapping=place.version)
+            for key, there in zip(keys, found, strict=True):
+                if there is not None:
+                    del chunk.writes[key]
+                    self._duplicate(key)
 
     def _count(self, objects: int) -> None:
         with self._lock:

@@ -12,17 +12,16 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
-from halog.backend import Backend, Found, Lag
+from halog.backend import Backend, Found, Lag, Mapped
 from halog.core.early import lsn_of
 from halog.core.ids import ABSENT
-from halog.errors import ConflictError, NotFoundError, NoTransactionError
-from halog.schema.definition import ID_BYTES
+from halog.errors import ConflictError, NotFoundError, NoTransactionError, RemappedError
 from halog.schema.methods import BINDING
 from halog.schema.reference import Ref
-from halog.transactions import calls
+from halog.transactions import calls, extents, moving
 from halog.transactions.calls import Saved
 from halog.transactions.entry import Entry
-from halog.transactions.families import entry_at, place_of
+from halog.transactions.families import NOTHING, locate
 from halog.transactions.looked import Bond, Life, images
 from halog.transactions.space import Image, Route, Space
 from halog.transactions.work import cross_partition
@@ -31,7 +30,6 @@ T = TypeVar("T")
 _new = object.__new__
 
 OPEN: Final = 0
-NOTHING: Final = object()
 NEW, COMMITTED, ROLLED_BACK, UNKNOWN, COMMITTING = 1, 2, 3, 4, 5
 OUTCOMES: Final = ("open", "new", "committed", "rolled back", "unknown", "committing")
 _WORDS: Final = (
@@ -66,6 +64,8 @@ class Reading:
     """What a call under way has touched."""
     pinned: Entry | None = None
     """The object of a call under way: the call may only reach its partition."""
+    running = b""
+    """The index key of the object whose method runs, of a call for another node."""
     special = False
     """Any of the above: reads take the longer way."""
     seen: object = NOTHING
@@ -81,6 +81,8 @@ class Reading:
         self.space = space
         self.backend: Backend = space.backend
         self.states = self.backend.states
+        self.mapped: Mapped = self.backend.mapped
+        """What was known of mappings when it began (T8)."""
         self.held: dict[bytes, Entry] = {}
         """Objects that have an entry, by index key: the first, those that could be changed in place, and whatever was
         changed otherwise than by an assignment."""
@@ -152,15 +154,15 @@ class Reading:
         try:
             route = self.space.routes[cls][key[0] if len(key) == 1 else key]
         except (KeyError, TypeError):  # not known, or cannot be hashed: `Space.route` says what is wrong with it
-            return self._find_at(cls, self.space.route(cls, key))
+            return self._find_at(cls, self.space.route(cls, key), key)
         types = route.types
         if types is not None and type(key[0]) is not types and [*map(type, key)] != types:
-            return self._find_at(cls, self.space.route(cls, key))
+            return self._find_at(cls, self.space.route(cls, key), key)
         obj = self.looked.get(route.key)
         if obj is None:
             image, state, life = route.image, self.states.get(route.partition, NOTHING), self.quick
             if image.state is not state or life is None or not image.flat or route.key in self.held:
-                return self._find_at(cls, route)
+                return self._find_at(cls, route, key)
             if state is not self.seen:
                 self.seen = None
             self.looked[route.key] = obj = _new(image.cls)
@@ -169,11 +171,20 @@ class Reading:
             self.given += d.values()
         return obj if isinstance(obj, cls) else None
 
-    def _find_at(self, cls: type[T], route: Route) -> T | None:
-        """The same, whatever is known about the object."""
-        if route.split:
-            route.partition = place_of(self, route.key, route.partition, route.below)
+    def _find_at(self, cls: type[T], route: Route, key: tuple[Any, ...]) -> T | None:
+        """The same, whatever is known about the object, and by the newest mapping (T8)."""
+        while True:
+            try:
+                return self._found(cls, route)
+            except RemappedError as error:
+                self.space.relearn(error)
+                route = self.space.route(cls, key)
+
+    def _found(self, cls: type[T], route: Route) -> T | None:
         key = route.key
+        if route.places and (found := locate(self, route)) is not NOTHING:
+            obj = self.add(key, route.partition, found).get()
+            return obj if isinstance(obj, cls) else None
         obj = self.looked.get(key)
         if obj is None:
             entry = self.held.get(key)
@@ -191,7 +202,7 @@ class Reading:
     def _first(self, route: Route) -> Any:
         """The object under an index key, read into the identity map; None if there is none."""
         if self.special:
-            return self.read(route.key, route.partition).get()
+            return self.read(route.key, route.partition, route.mapping).get()
         image = self._current(route)
         if image is None or not image.flat or not self.held:  # most that change something read one object
             entry = Entry(self, route.key, route.partition, image, None if image is None else image.ref)
@@ -216,7 +227,7 @@ class Reading:
         if state is not self.seen:
             self.seen = state if self.seen is NOTHING and not self.held else None
         if state is None or image.state is not state:
-            found = self.backend.find(route.partition, route.key)
+            found = self.backend.find(route.partition, route.key, route.mapping)
             if found is None:
                 return None
             if image.found is not found:
@@ -266,44 +277,12 @@ class Reading:
     def extent(self, cls: type[T]) -> Iterator[T]:
         """All objects of a class and its subclasses, in all partitions (D2), with this transaction's changes. What is
         read counts as read; objects created elsewhere meanwhile may be missed."""
-        self.check_open()
-        infos = self.space.registry.subtypes(cls)
-        partitions = dict.fromkeys(p for info in infos for p in self.backend.partitions_of(info.name))
-        for partition in partitions:
-            yield from self._scan(cls, partition, infos[0].family_id)
+        return extents.extent(self, cls)
 
-    def _scan(self, cls: type[T], partition: str, family: bytes) -> Iterator[T]:
-        seen = set()
-        for found in self._scanned(partition, family):
-            self.check_open()
-            entry = entry_at(self, found.key, partition)
-            if entry is None:
-                if not issubclass(self.space.reader_of(found.value[:ID_BYTES])[0].cls, cls):
-                    continue
-                entry = self._add(found.key, partition, found, remember=False)
-            seen.add(found.key)
-            obj = self._touched(entry)
-            if isinstance(obj, cls):
-                yield obj
-        for entry in list(self.entries.values()):
-            if entry.partition == partition and entry.key.startswith(family) and entry.key not in seen:
-                obj = self._touched(entry)
-                if isinstance(obj, cls):
-                    yield obj
-
-    def _touched(self, entry: Entry) -> Any:
+    def touched(self, entry: Entry) -> Any:
         if self.saved is not None:
             self.saved.touch(entry)
         return self._now(entry)
-
-    def _scanned(self, partition: str, family: bytes) -> Iterator[Found]:
-        self._check_reach(family, partition)
-        if self.local:
-            local = self.backend.scan_local(partition, family, after=self._after(partition))
-            if local is not None:
-                return local
-        self._catch_up(partition)
-        return self.backend.scan(partition, family, least=self.least_of(partition))
 
     def call(self, entry: Entry, obj: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A method call of one of this transaction's objects; see `calls`."""
@@ -311,11 +290,11 @@ class Reading:
 
     # --- the node ---
 
-    def read(self, key: bytes, partition: str) -> Entry:
+    def read(self, key: bytes, partition: str, mapping: int) -> Entry:
         """Read the object under an index key into the identity map, the longer way."""
-        return self._add(key, partition, self.fetch_at(key, partition))
+        return self.add(key, partition, self.fetch_at(key, partition, mapping))
 
-    def _add(self, key: bytes, partition: str, found: Found | None, *, remember: bool = True) -> Entry:
+    def add(self, key: bytes, partition: str, found: Found | None, *, remember: bool = True) -> Entry:
         self.seen = None
         if self.expected:
             self._check_expected(key, found)
@@ -329,18 +308,18 @@ class Reading:
     def _learn(self, entry: Entry) -> Any:
         """Read the committed state of a key that this transaction created and deleted without looking."""
         self.seen = None
-        found = self.fetch_at(entry.key, entry.partition)
+        entry.partition, found = moving.look_again(self, entry.key, entry.partition)
         entry.known = True
         if found is not None:
             entry.image = self.space.image(found, entry.partition)
             entry.ref = found.ref
         return entry.get()
 
-    def _after(self, partition: str) -> int:
+    def after_in(self, partition: str) -> int:
         """The session's position."""
         return self.after.get(partition, 0) if self.after else 0
 
-    def _catch_up(self, partition: str) -> None:
+    def catch_up(self, partition: str) -> None:
         """Wait until the active node has the session's position, once a partition. DeadlineError."""
         if self.after and partition in self.after:
             self.backend.reach(partition, self.after[partition])
@@ -363,23 +342,24 @@ class Reading:
                 seen[e.partition] = max(lsn_of(e.image.version), seen.get(e.partition, 0))
         return seen
 
-    def fetch_at(self, key: bytes, partition: str) -> Found | None:
-        """What is under an index key there, read as this transaction reads."""
-        self._check_reach(key, partition)
-        if self.local:
-            read = self.backend.fetch_local(partition, (key,), after=self._after(partition))
+    def fetch_at(self, key: bytes, partition: str, mapping: int) -> Found | None:
+        """What is under an index key there, read as this transaction reads. RemappedError if that partition is to be
+        asked by another version of the mapping."""
+        self.check_reach(key, partition)
+        if self.local and not self.backend.mapped.changing:
+            read = self.backend.fetch_local(partition, (key,), after=self.after_in(partition), mapping=mapping)
             if read is not None:
                 self.lag = read[1]
                 return read[0][0]
             self.lag = Lag(0, 0.0)
-        self._catch_up(partition)
-        if self.leased and (leased := self.backend.fetch_leased(partition, (key,))) is not None:
+        self.catch_up(partition)
+        if self.leased and (leased := self.backend.fetch_leased(partition, (key,), mapping=mapping)) is not None:
             return leased[0]
         if self.least is not None:
-            return self.backend.fetch(partition, (key,), least=self.least_of(partition))[0]
+            return self.backend.fetch(partition, (key,), least=self.least_of(partition), mapping=mapping)[0]
         if self.settled is not None:
-            return self.backend.fetch(partition, (key,), settled=self.settled.get(partition, 0))[0]
-        return self.backend.find(partition, key)
+            return self.backend.fetch(partition, (key,), settled=self.settled.get(partition, 0), mapping=mapping)[0]
+        return self.backend.find(partition, key, mapping)
 
     def _check_expected(self, key: bytes, found: Found | None) -> None:
         expected = self.expected.pop(key, None)
@@ -391,9 +371,14 @@ class Reading:
                 key=key, expected=expected, found=version, settled_lsn=0,
             )  # fmt: skip
 
-    def _check_reach(self, key: bytes, partition: str) -> None:
+    @property
+    def home_now(self) -> str | None:
+        """The partition that a method which runs now reaches."""
+        return self.pinned.partition if self.pinned is not None else self.serving
+
+    def check_reach(self, key: bytes, partition: str) -> None:
         """Inside a method only its object's partition can be reached, wherever the method runs."""
-        home = self.pinned.partition if self.pinned is not None else self.serving
+        home = self.home_now
         if home is not None and partition != home:
             one = self.pinned or next(iter(self.entries.values()))
             raise cross_partition(self.space, one, key, partition)

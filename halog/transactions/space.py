@@ -2,7 +2,8 @@
 
 Never holds a transaction's state. The theory: an object's version names its bytes, so a decoded value may be shared by
 every transaction that reads the same version; types whose values could be changed in place get a fresh copy each.
-Where a key lives does not change while a node runs (`forget_routes` is for the day it does).
+Where a key lives changes with the mapping of its policy (T8): a route says by which version it was found, and is found
+anew where that one is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import msgspec
 from halog.backend import Backend, Found
 from halog.core.caches import make_room
 from halog.core.ids import ABSENT
-from halog.errors import RecordFormatError, UnknownTypeError
+from halog.core.mapping import Place
+from halog.errors import RecordFormatError, RemappedError, UnknownTypeError
 from halog.schema.definition import ID_BYTES, Definition
 from halog.schema.methods import BINDING
 from halog.schema.registry import Registry
@@ -108,10 +110,11 @@ class Route(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; no cycles
     image: Image
     """What was last read there. Kept here, so that reading it again looks into one table less: with 10,000s of objects
     every table is a cache miss or two."""
-    split: bool = False
-    """Is a relative of its class bound to another policy? Such a route is not remembered."""
-    below: tuple[str, ...] = ()
-    """Partitions of subclasses that are: where the object may be, too."""
+    mapping: int = 0
+    """The version of the mapping that led there: the partition refuses an older one than it serves (T8)."""
+    places: tuple[Place, ...] = ()
+    """Where the object may be, if not only there: a relative of its class is bound to another policy, or the mapping is
+    being changed. Such a route is not remembered."""
 
 
 class Space:
@@ -221,12 +224,12 @@ class Space:
         """Where the object of this class and key is. FieldTypeError for a wrong key, UnknownTypeError."""
         info = self.info_of(cls)
         checked = info.check_key(key)
-        partition = self.backend.partition_of(info.name, info.routing_key(checked))
-        route = Route(info.index_key(checked), partition, _types_to_check(info, checked), NOWHERE)
+        place = self.backend.place_of(info.name, info.routing_key(checked))
+        route = Route(info.index_key(checked), place.partition, _types_to_check(info, checked), NOWHERE, place.version)
         family = self._family(info)
-        if family.split:
-            below = [self.backend.partition_of(name, info.routing_key(checked)) for name in family.below]
-            route.split, route.below = True, tuple(dict.fromkeys(below))
+        if family.split or place.before:
+            below = [self.backend.place_of(name, info.routing_key(checked)) for name in family.below]
+            route.places = tuple(dict.fromkeys((place, *below)))
         elif checked == key:
             if sum(map(len, self.routes.values())) >= MAX_ROUTES:
                 self.forget_routes()
@@ -243,6 +246,19 @@ class Space:
     def forget_routes(self) -> None:
         """Keys may now live elsewhere."""
         self.routes = {}
+        self._families = {}
+
+    def relearn(self, error: RemappedError) -> None:
+        """A partition serves another mapping than the one that led there: go by that one from now on (T8)."""
+        self.backend.relearn(error.evidence["partition"], error.evidence["mapping"])
+        self.forget_routes()
+
+    def places_of(self, key: bytes, partition: str) -> Place:
+        """Where the object under an index key belongs, in the policy of this partition."""
+        for info in self.registry.by_name.values():
+            if key.startswith(info.family_id) and partition in self.backend.partitions_of(info.name):
+                return self.backend.place_of(info.name, info.routing_key(info.decode_index_key(key)))
+        return Place(partition, self.backend.mapped.versions.get(partition, 0))
 
     # --- words ---
 

@@ -25,7 +25,7 @@ from halog.errors import (
 from halog.schema.methods import BINDING
 from halog.schema.reference import Ref
 from halog.schema.typeinfo import TypeInfo
-from halog.transactions import commit
+from halog.transactions import commit, moving
 from halog.transactions.context import CURRENT, open_here, task_now
 from halog.transactions.ended import class_of, end, revive
 from halog.transactions.entry import Entry
@@ -178,8 +178,10 @@ class Transaction(Reading):
             self._check_again(bound, obj)
         info = self.space.info_of(class_of(obj))
         key = _key_of(info, obj)
-        partition = self.backend.partition_of(info.name, info.routing_key(key))
-        entry = self._entry_to_create(info.index_key(key), partition)
+        index_key = info.index_key(key)
+        place = self.backend.place_of(info.name, info.routing_key(key))
+        partition = moving.create_in(self, index_key, place) if place.before else place.partition
+        entry = self._entry_to_create(index_key, partition)
         if bound is not None:
             revive(obj)
         entry.ref = self.backend.new_reference().to_bytes()
@@ -188,7 +190,7 @@ class Transaction(Reading):
         return obj
 
     def _entry_to_create(self, key: bytes, partition: str) -> Entry:
-        self._check_reach(key, partition)
+        self.check_reach(key, partition)
         entry = entry_at(self, key, partition)
         if entry is None:
             known = self.expected.get(key) == ABSENT
@@ -214,7 +216,7 @@ class Transaction(Reading):
         of an object elsewhere."""
         self._check_writable()
         entry = self._entry_of(obj)
-        self._check_reach(entry.key, entry.partition)
+        self.check_reach(entry.key, entry.partition)
         if self.saved is not None:
             self.saved.touch(entry)
         entry.detach()

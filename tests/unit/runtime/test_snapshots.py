@@ -166,7 +166,7 @@ def without_format(marker: bytes) -> bytes:
 
 
 def of_a_later_format(marker: bytes) -> bytes:
-    return msgspec.msgpack.encode({"position": "elsewhere", "format": 4})
+    return msgspec.msgpack.encode({"position": "elsewhere", "format": 5})
 
 
 @pytest.mark.feature("N4", "P10")

@@ -73,7 +73,7 @@ def test_what_is_read_while_the_role_is_ending_is_checked(cluster: Cluster, monk
         assert not copy.serving
         assert partition in runtime.states, "the moment this test is about"
         checked: list[str] = []
-        monkeypatch.setattr(runtime, "validate", lambda partition, reads: checked.append(partition))
+        monkeypatch.setattr(runtime, "validate", lambda partition, reads, **_: checked.append(partition))
         with node.transaction() as tx:
             [tx.get(Counter, n).value for n in "cd"]
         assert checked == [partition]

@@ -142,7 +142,7 @@ def test_reads_after_a_conflict_wait_for_the_commit(filled: MemoryNode, monkeypa
     waited: list[int] = []
     fetch = filled.backend.fetch
 
-    def spy(partition: str, keys: object, *, settled: int = 0) -> object:
+    def spy(partition: str, keys: object, *, settled: int = 0, mapping: int = 0) -> object:
         waited.append(settled)
         return fetch(partition, keys, settled=settled)  # type: ignore[arg-type]
 

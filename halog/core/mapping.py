@@ -1,0 +1,201 @@
+"""The mapping of a policy, and how it changes while its partitions are served (T8): pure steps, each a compare-and-set.
+
+A *layout* says which partition a key belongs to. A change has three steps: it is *begun* (the partitions it adds are
+made meanwhile; nobody routes by it), it is *open* (its version is one higher; keys have two owners, objects move from
+the old to the new), it is *done* (the new layout is all there is). Law: one change at a time. It is done when every
+partition is *clean*: `MapperChanged` of this version is in its log, and whoever looked at all its objects after that
+found none that belongs elsewhere, nor anybody in doubt who was routed by an older version. Clean is for good: from
+`MapperChanged` on objects come to a partition only by the version it names, which brings none that belongs elsewhere.
+So it may be noted by a node that is active no more without knowing it.
+
+A change can be *turned back* while it is open: that is a change, with a version of its own, to where it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+
+class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What decides where a key belongs. `names`: partitions named by hand, by index; else `<policy>-<index>`."""
+
+    mapper: str
+    partitions: int
+    ring_size: int
+    mapper_version: int = 0
+    """Of the application's mapper; 0: built in."""
+    names: tuple[str, ...] = ()
+
+    def partition_names(self, policy: str) -> tuple[str, ...]:
+        """By index."""
+        return self.names or tuple(f"{policy}-{i}" for i in range(self.partitions))
+
+
+class Changing(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A change under way."""
+
+    to: Layout
+    open: bool = False
+    """Is it routed by?"""
+    clean: tuple[str, ...] = ()
+    """Partitions that are done with it."""
+
+
+class PolicyMapping(msgspec.Struct, frozen=True):
+    """Of one policy. `version` is what requests carry: of `now`, or of the change while it is open."""
+
+    now: Layout
+    version: int = 0
+    changing: Changing | None = None
+
+    @property
+    def next(self) -> Layout | None:
+        """The layout that is being changed to, once it is routed by."""
+        return self.changing.to if self.changing is not None and self.changing.open else None
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """All that a process must know."""
+        return (self.now,) if self.changing is None else (self.now, self.changing.to)
+
+    @property
+    def newest(self) -> Layout:
+        """Where new objects belong."""
+        return self.next or self.now
+
+    def partition_names(self, policy: str) -> tuple[str, ...]:
+        """Every partition there is, or is about to be, by index."""
+        return max((layout.partition_names(policy) for layout in self.layouts), key=len)
+
+
+# --- what is allowed ---
+
+
+def why_not(mapping: PolicyMapping, wished: Layout) -> str | None:
+    """What speaks against changing to `wished`."""
+    now = mapping.now
+    if mapping.changing is not None:
+        return "another change is under way: see `halog rebalance status`"
+    if wished == now:
+        return "nothing differs"
+    if wished.names != now.names:
+        return "partitions named by hand are neither added, removed nor renamed"
+    return None
+
+
+# --- the steps ---
+
+
+def begun(mapping: PolicyMapping, wished: Layout) -> PolicyMapping:
+    """It is to become `wished`; `why_not` has been asked."""
+    return msgspec.structs.replace(mapping, changing=Changing(wished))
+
+
+def opened(mapping: PolicyMapping) -> PolicyMapping:
+    """The partitions of the new layout are there: from now on it is routed by."""
+    assert mapping.changing is not None
+    assert not mapping.changing.open
+    return PolicyMapping(mapping.now, mapping.version + 1, Changing(mapping.changing.to, open=True))
+
+
+def cleaned(mapping: PolicyMapping, policy: str, version: int, clean: Iterable[str]) -> PolicyMapping:
+    """These partitions are clean of `version`; with the last one the change is done."""
+    changing = mapping.changing
+    if changing is None or not changing.open or mapping.version != version:
+        return mapping
+    done = sorted({*changing.clean, *clean})
+    if set(mapping.partition_names(policy)) <= set(done):
+        return PolicyMapping(changing.to, mapping.version)
+    return msgspec.structs.replace(mapping, changing=msgspec.structs.replace(changing, clean=tuple(done)))
+
+
+def turned_back(mapping: PolicyMapping) -> PolicyMapping:
+    """The change under way is not wanted any more. One that was not open yet has moved nothing."""
+    changing = mapping.changing
+    assert changing is not None
+    if not changing.open:
+        return msgspec.structs.replace(mapping, changing=None)
+    return PolicyMapping(changing.to, mapping.version + 1, Changing(mapping.now, open=True))
+
+
+# --- who owns a key ---
+
+
+class Place(NamedTuple):
+    """Where a key belongs by mapping `version`. `before`: the partition where its object may still be, if another one:
+    who looks for it asks there first, and who creates it sees to it that there is none in either."""
+
+    partition: str
+    version: int = 0
+    before: str = ""
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """In the order in which a look-up asks."""
+        return (self.before, self.partition) if self.before else (self.partition,)
+
+
+class Owned(NamedTuple):
+    """An object of a partition: its key, the bytes of the values it is routed by, and its size."""
+
+    key: bytes
+    routing_key: bytes
+    size: int
+
+
+def batches(found: Iterable[tuple[Owned, str]], objects: int, size: int) -> list[tuple[str, list[bytes]]]:
+    """(partition, keys) to move in one transaction each: at most so many objects and bytes, what shares its routing
+    key together if it fits, for methods reach what is in their object's partition."""
+    order = sorted(found, key=lambda item: (item[1], item[0].routing_key, item[0].key))
+    made: list[tuple[str, list[bytes]]] = []
+    at: tuple[str, int] = "", 0
+    for to, group in _groups(order):
+        heavy = sum(o.size for o in group)
+        fits = made and at[0] == to and len(made[-1][1]) + len(group) <= objects and at[1] + heavy <= size
+        if fits:
+            made[-1][1].extend(o.key for o in group)
+            at = to, at[1] + heavy
+            continue
+        for piece in _cut(group, objects, size):
+            made.append((to, [o.key for o in piece]))
+            at = to, sum(o.size for o in piece)
+    return made
+
+
+def _groups(order: Sequence[tuple[Owned, str]]) -> Iterable[tuple[str, list[Owned]]]:
+    """What shares target and routing key."""
+    group: list[Owned] = []
+    last: tuple[str, bytes] | None = None
+    for owned, to in order:
+        if last is not None and last != (to, owned.routing_key):
+            yield last[0], group
+            group = []
+        group.append(owned)
+        last = to, owned.routing_key
+    if last is not None:
+        yield last[0], group
+
+
+def _cut(group: Sequence[Owned], objects: int, size: int) -> Iterable[list[Owned]]:
+    """A group in pieces that fit; one object always does."""
+    piece: list[Owned] = []
+    heavy = 0
+    for owned in group:
+        if piece and (len(piece) >= objects or heavy + owned.size > size):
+            yield piece
+            piece, heavy = [], 0
+        piece.append(owned)
+        heavy += owned.size
+    if piece:
+        yield piece
+
+
+def count(moves: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], int]:
+    """How many objects go from where to where."""
+    found: dict[tuple[str, str], int] = {}
+    for move in moves:
+        found[move] = found.get(move, 0) + 1
+    return dict(sorted(found.items()))

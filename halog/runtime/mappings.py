@@ -1,0 +1,148 @@
+"""The mapping of each policy, as the cluster holds it and as a node knows it (T8).
+
+policies/<name>    JSON: what all nodes must agree on of a policy; what decides where a key belongs is among it:
+                   `mapper`, `partitions`, `ring_size`, and `mapper_version`, `names` where there are any; `mapping`:
+                   its version, absent before the first change; `changing`: a change under way. By compare-and-set only
+
+Once a mapping has changed, or is being changed, this znode wins over every file: a process with an older one goes by it
+and says so. Before that a file that says otherwise is refused, as it always was (`halog.runtime.cluster`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+
+from halog.backend import Mapped
+from halog.config import Config
+from halog.core.mapping import Changing, Layout, PolicyMapping
+from halog.errors import CoordinatorError, OutcomeUnknownError, RefusedError, VersionError
+from halog.ports import Coordinator, UnknownResult, Versioned
+
+LAYOUT = ("mapper", "partitions", "ring_size", "mapper_version", "names")
+STATE = ("mapping", "changing")
+
+ATTEMPTS = 50
+"""Nodes that note their clean partitions meet: each attempt that fails is another one's that went through."""
+
+
+class Standing(NamedTuple):
+    """What a znode holds: the mapping, everything else, and its version for the compare-and-set."""
+
+    mapping: PolicyMapping
+    said: Mapping[str, Any]
+    znode: int
+
+
+def path_of(policy: str) -> str:
+    """The policy's znode."""
+    return f"policies/{policy}"
+
+
+def parse(path: str, found: Versioned) -> Standing:
+    """CoordinatorError for what is no mapping."""
+    try:
+        said = msgspec.json.decode(found.data, type=dict[str, Any])
+        now = msgspec.convert({name: said[name] for name in LAYOUT if name in said}, Layout)
+        changing = None if "changing" not in said else msgspec.convert(said["changing"], Changing)
+        return Standing(PolicyMapping(now, int(said.get("mapping", 0)), changing), said, found.version)
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise CoordinatorError(f"znode {path} does not hold a policy's mapping: {error}") from error
+
+
+def packed(said: Mapping[str, Any], mapping: PolicyMapping) -> bytes:
+    """The znode's content: what a mapping does not use is absent, so that one never changed reads as it always did."""
+    kept = {name: value for name, value in said.items() if name not in STATE}
+    layout = msgspec.to_builtins(mapping.now)
+    kept = {name: value for name, value in kept.items() if name not in LAYOUT or name in layout} | layout
+    if mapping.version:
+        kept["mapping"] = mapping.version
+    if mapping.changing is not None:
+        kept["changing"] = msgspec.to_builtins(mapping.changing)
+    return msgspec.json.encode(kept)
+
+
+def read(coordinator: Coordinator, policy: str) -> Standing:
+    """What the cluster holds of a policy. RefusedError if it has no such policy."""
+    found = coordinator.get(path_of(policy))
+    if found is None:
+        names = ", ".join(sorted(coordinator.children("policies"))) or "none"
+        raise RefusedError(f"the cluster has no policy {policy}; it has {names}", policy=policy)
+    return parse(path_of(policy), found)
+
+
+def read_all(coordinator: Coordinator) -> dict[str, PolicyMapping]:
+    """Of every policy that the cluster has."""
+    return {name: read(coordinator, name).mapping for name in coordinator.children("policies")}
+
+
+def step(coordinator: Coordinator, policy: str, taken: Callable[[PolicyMapping], PolicyMapping]) -> PolicyMapping:
+    """Take one step of a change by compare-and-set, and again from what others have made of it; the mapping then.
+    What `taken` raises passes."""
+    path = path_of(policy)
+    for _ in range(ATTEMPTS):
+        standing = read(coordinator, policy)
+        new = taken(standing.mapping)
+        if new == standing.mapping:
+            return new
+        try:
+            coordinator.set(path, packed(standing.said, new), standing.znode)
+        except (VersionError, UnknownResult):
+            coordinator.sync(path)
+            continue
+        return new
+    raise OutcomeUnknownError(f"znode {path} was changed by others {ATTEMPTS} times in a row", policy=policy)
+
+
+def with_all_partitions(config: Config, held: Mapping[str, PolicyMapping]) -> Config:
+    """The configuration with as many partitions as the cluster has, or is about to have."""
+    policies = dict(config.policies)
+    for name, policy in config.policies.items():
+        if name in held and not policy.static:
+            policies[name] = dataclasses.replace(policy, partitions=len(held[name].partition_names(name)))
+    return dataclasses.replace(config, policies=policies)
+
+
+class Mappings:
+    """What one node knows. Thread-safe; `changed` is called when it learns of a change, on any thread."""
+
+    def __init__(self, coordinator: Coordinator, changed: Callable[[], None]) -> None:
+        self._coordinator, self._changed = coordinator, changed
+        self._lock = threading.Lock()
+        self.known: dict[str, PolicyMapping] = {}
+        self._znodes: dict[str, int] = {}
+        """By policy, the version of the znode that is known: what was read may be told late."""
+        self.mapped = Mapped()
+
+    def watch(self, policies: Mapping[str, Any]) -> None:
+        """Learn of every change from now on."""
+        for policy in policies:
+            self._coordinator.watch(path_of(policy), partial(self._seen, policy))
+
+    def learn(self, policy: str) -> PolicyMapping:
+        """What the cluster holds now, whatever the watch has told."""
+        self._coordinator.sync(path_of(policy))
+        self._take(policy, read(self._coordinator, policy))
+        return self.known[policy]
+
+    def _seen(self, policy: str, path: str, found: Versioned | None) -> None:
+        if found is not None:
+            self._take(policy, parse(path, found))
+
+    def _take(self, policy: str, standing: Standing) -> None:
+        mapping = standing.mapping
+        with self._lock:
+            if self._znodes.get(policy, -1) >= standing.znode:
+                return
+            self._znodes[policy] = standing.znode
+            if self.known.get(policy) == mapping:
+                return
+            self.known = {**self.known, policy: mapping}
+            versions = {name: m.version for p, m in self.known.items() if m.version for name in m.partition_names(p)}
+            self.mapped = Mapped(versions, any(m.next is not None for m in self.known.values()))
+        self._changed()

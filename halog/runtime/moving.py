@@ -1,0 +1,155 @@
+"""Moves objects of a partition where they belong (T8): in transactions over two partitions, of bounded size.
+
+Whoever asks names a partition and index keys (a node's own sweep, a method that needs an object now, a job that has
+found them elsewhere); what each of them is, and where it belongs, is looked up here, so asking twice is harmless, and
+an object changed meanwhile is mapped again. A move keeps reference, key and value; its version is the position in the
+log it is in from then on. This module decides nothing: the mapper says where, the core whether it may.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from halog.backend import Found, Work, Write
+from halog.config.mapper import is_custom
+from halog.core.mapping import Layout, Owned, PolicyMapping, batches
+from halog.core.records import CREATE, DELETE
+from halog.errors import (
+    ConfigError,
+    ConflictError,
+    DuplicateKeyError,
+    HalogError,
+    NotActiveError,
+    RemappedError,
+)
+from halog.runtime import frames
+from halog.runtime.asking import Asker
+from halog.runtime.copy import Copy
+from halog.runtime.mapping import Owner, function_at, routing_of
+from halog.runtime.routing import Routing
+from halog.schema.definition import ID_BYTES
+
+logger = logging.getLogger("halog.moving")
+
+ATTEMPTS = 20
+"""Of one object that is changed again and again: each fails only if it was changed within a few ms."""
+
+Commit = Callable[[bytes, Mapping[str, Work]], Mapping[str, int]]
+
+
+class Mover:
+    """Of one node."""
+
+    def __init__(self, asker: Asker, routing: Routing, commit: Commit, new_id: Callable[[], bytes]) -> None:
+        self._asker, self._routing, self._commit, self._new_id = asker, routing, commit, new_id
+        self._routes: dict[bytes, tuple[str, Callable[[bytes], bytes]]] = {}
+        """By type id: the type's name, and what finds the routing key in an index key."""
+        self._owners: dict[tuple[str, str, int], Owner] = {}
+        self._version = 0
+
+    # --- where ---
+
+    def check_code(self, policy: str, layout: Layout) -> None:
+        """ConfigError, naming this node, if its code does not know where this layout has keys."""
+        try:
+            if policy not in self._routing.places.config.policies:
+                raise ConfigError(f"its configuration has no policy {policy}")
+            if is_custom(layout.mapper):
+                function_at(self._routing.places.config, policy, layout)
+        except ConfigError as error:
+            raise ConfigError(f"node {self._asker.name}: {error.message}", node=self._asker.name) from None
+
+    def misplaced(self, found: Found, copy: Copy, mapping: PolicyMapping) -> tuple[Owned, str] | None:
+        """An object of this copy that belongs elsewhere by this mapping, and where. MapperError, UnknownTypeError."""
+        type_name, routing_key = self._route(found)
+        owner = self._owner(copy.core.table.policy, type_name, mapping)
+        to = owner.partition(type_name, routing_key)
+        return None if to == copy.name else (Owned(found.key, routing_key, len(found.value)), to)
+
+    def _route(self, found: Found) -> tuple[str, bytes]:
+        type_id = found.value[:ID_BYTES]
+        known = self._routes.get(type_id)
+        if known is None:
+            definition = self._routing.places.definition(type_id)
+            known = self._routes[type_id] = definition.name, routing_of(definition)
+        return known[0], known[1](found.key)
+
+    def _owner(self, policy: str, type_name: str, mapping: PolicyMapping) -> Owner:
+        """Of one version: what a node knows may change between two looks."""
+        if mapping.version > self._version:
+            self._owners, self._version = {}, mapping.version
+        at = policy, type_name, mapping.version
+        if at not in self._owners:
+            self._owners[at] = self._routing.places.owner_by(policy, type_name, mapping)
+        return self._owners[at]
+
+    # --- moving ---
+
+    def gather(self, partition: str, keys: Sequence[bytes]) -> None:
+        """See Backend."""
+        if self._asker.serving(partition) is not None:
+            try:
+                self.move(partition, keys)
+                return
+            except NotActiveError:
+                pass
+        self._asker.ask(partition, frames.Move(partition, list(keys)))
+
+    def move(self, partition: str, keys: Iterable[bytes]) -> frames.Moved:
+        """Move those of these objects that belong elsewhere; this node is active for the partition. NotActiveError;
+        ConflictError if one was changed all the time, AvailabilityError: some may have moved."""
+        copy = self._asker.serving(partition)
+        if copy is None:
+            raise NotActiveError(f"{self._asker.name} is not active for {partition}", partition=partition)
+        policy, mapping = self._routing.places.config.policies[copy.core.table.policy], self._mapping(copy)
+        size = copy.core.settings.max_record_bytes // 4  # what leaves carries the bytes it had, too
+        found = [f for f in (copy.objects.find(key) for key in keys) if f is not None]
+        elsewhere = [at for f in found if (at := self.misplaced(f, copy, mapping)) is not None]
+        for to, batch in batches(elsewhere, policy.move_objects, size):
+            self._move(copy, to, batch, mapping)
+        return frames.Moved(len(elsewhere), len(found) - len(elsewhere))
+
+    def _move(self, copy: Copy, to: str, keys: Sequence[bytes], mapping: PolicyMapping) -> None:
+        """In one transaction; where one of them is changed meanwhile, the others in transactions of half the size."""
+        for left in range(ATTEMPTS, 0, -1):
+            try:
+                self._move_once(copy, to, keys, mapping)
+                return
+            except RemappedError:
+                raise
+            except ConflictError:
+                if len(keys) > 1:
+                    half = len(keys) // 2
+                    self._move(copy, to, keys[:half], mapping)
+                    self._move(copy, to, keys[half:], mapping)
+                    return
+                if left == 1:
+                    raise
+                time.sleep(0.001 * (ATTEMPTS - left + 1))
+
+    def _move_once(self, copy: Copy, to: str, keys: Sequence[bytes], mapping: PolicyMapping) -> None:
+        found = [f for f in (copy.objects.find(key) for key in keys) if f is not None]
+        if not found:
+            return
+        leaves = tuple(Write(DELETE, f.ref, f.key, None, f.version) for f in found)
+        comes = tuple(Write(CREATE, f.ref, f.key, f.value, -1) for f in found)
+        works = {
+            copy.name: Work((), leaves, mapping=mapping.version),
+            to: Work((), comes, mapping=mapping.version),
+        }
+        try:
+            self._commit(self._new_id(), works)
+        except DuplicateKeyError as error:
+            raise HalogError(
+                f"an object that belongs in {to} is in {copy.name}, and another one of its key is there: {error}",
+                partition=copy.name,
+            ) from error
+
+    def _mapping(self, copy: Copy) -> PolicyMapping:
+        """What this node knows; what it knew before the partition's log did would be refused."""
+        known = self._routing.mappings.known.get(copy.core.table.policy)
+        if known is None or known.version < copy.core.ledger.mapping:
+            known = self._routing.mappings.learn(copy.core.table.policy)
+        return known

@@ -1,0 +1,160 @@
+"""What an operator wishes of a policy's mapping (T8): begun, looked at, waited for, turned back.
+
+A wish is one compare-and-set of the policy's znode; the nodes do the rest (`halog.runtime.remapping`). Before it,
+every node that is up is asked whether its code knows the new mapping, so that none meets keys it cannot place.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from halog.backend import Found
+from halog.config import Config
+from halog.core.mapping import Layout, PolicyMapping, begun, count, turned_back, why_not
+from halog.errors import AvailabilityError, ConfigError, DeadlineError, HalogError, RefusedError
+from halog.ports import Coordinator
+from halog.runtime import frames, mappings
+from halog.runtime.mapping import Owner, Places, layout_of, routing_of
+from halog.runtime.router import Router
+from halog.schema.definition import ID_BYTES
+
+ASK_S = 5.0
+"""How long a node may take to say that it knows the new mapping: it imports nothing for it that it has not imported."""
+
+LOOK_S = 0.1
+
+Scan = Callable[[str], Iterator[Found]]
+"""All objects of a partition."""
+
+
+def wished(config: Config, policy: str) -> Layout:
+    """What a configuration says. ConfigError if it has no such policy, or not the code of its mapper."""
+    if policy not in config.policies:
+        names = ", ".join(config.policies) or "none"
+        raise ConfigError(f"{config.source}: there is no policy {policy}; it has {names}", policy=policy)
+    return layout_of(config, policy)
+
+
+def begin(coordinator: Coordinator, router: Router, config: Config, policy: str) -> int:
+    """Begin the change; the version it will have. RefusedError: nothing was changed."""
+    layout = wished(config, policy)
+    _check(mappings.read(coordinator, policy).mapping, policy, layout)
+    _ask_nodes(router, policy, layout)
+
+    def taken(mapping: PolicyMapping) -> PolicyMapping:
+        _check(mapping, policy, layout)
+        return begun(mapping, layout)
+
+    return mappings.step(coordinator, policy, taken).version + 1
+
+
+def _check(mapping: PolicyMapping, policy: str, layout: Layout) -> None:
+    why = why_not(mapping, layout)
+    if why is not None:
+        raise RefusedError(f"policy {policy}: {why}; nothing was changed", policy=policy)
+
+
+def _ask_nodes(router: Router, policy: str, layout: Layout) -> None:
+    """RefusedError names every node that cannot."""
+    cannot = []
+    for node in sorted(n.name for n in router.nodes.values() if n.hosts):
+        try:
+            if node != router.me:
+                router.request(node, frames.CanMap(policy, layout), ASK_S)
+        except AvailabilityError as error:
+            cannot.append(f"node {node} does not answer ({error.message})")
+        except HalogError as error:
+            cannot.append(error.message)
+    if cannot:
+        raise RefusedError(f"policy {policy}: {'; '.join(cannot)}; nothing was changed", policy=policy)
+
+
+def turn_back(coordinator: Coordinator, policy: str) -> int:
+    """Give up the change under way; the version of the mapping then."""
+
+    def taken(mapping: PolicyMapping) -> PolicyMapping:
+        if mapping.changing is None:
+            raise RefusedError(f"policy {policy}: no change is under way", policy=policy)
+        return turned_back(mapping)
+
+    return mappings.step(coordinator, policy, taken).version
+
+
+class Progress(NamedTuple):
+    """How far a change is. `clean` of `partitions` are done with it."""
+
+    policy: str
+    version: int
+    state: str
+    clean: int
+    partitions: int
+
+
+DONE, BEGINS, MOVES = "done", "begins", "moves objects"
+
+
+def progress(coordinator: Coordinator, policy: str) -> Progress:
+    """How far the last change of a policy is."""
+    mapping = mappings.read(coordinator, policy).mapping
+    total = len(mapping.partition_names(policy))
+    if mapping.changing is None:
+        return Progress(policy, mapping.version, DONE, total, total)
+    if not mapping.changing.open:
+        return Progress(policy, mapping.version + 1, BEGINS, 0, total)
+    return Progress(policy, mapping.version, MOVES, len(mapping.changing.clean), total)
+
+
+def wait_until_done(
+    coordinator: Coordinator,
+    policy: str,
+    version: int,
+    wait_s: float,
+    seen: Callable[[Progress], None] = lambda progress: None,
+) -> None:
+    """Wait for the change that led to `version`; `seen` is told how far it is. DeadlineError; RefusedError if it was
+    turned back."""
+    until = time.monotonic() + wait_s
+    while True:
+        now = progress(coordinator, policy)
+        seen(now)
+        if now.version != version:
+            raise RefusedError(f"policy {policy}: the change was turned back: version {now.version} is served now")
+        if now.state == DONE:
+            return
+        if time.monotonic() >= until:
+            raise DeadlineError(
+                f"policy {policy}: {now.clean} of {now.partitions} partitions are done after {wait_s:g} s; the nodes "
+                "go on: see `halog rebalance status`",
+                policy=policy,
+            )
+        time.sleep(LOOK_S)
+
+
+def preview(
+    coordinator: Coordinator, places: Places, config: Config, policy: str, scan: Scan
+) -> Mapping[tuple[str, str], int]:
+    """(from, to) → objects that the change would move."""
+    mapping, layout = mappings.read(coordinator, policy).mapping, wished(config, policy)
+    _check(mapping, policy, layout)
+    asked = Places(config, places.definition_of, places.held)
+    asked.definition = places.definition
+    return count(_moves(asked, policy, PolicyMapping(layout), mapping.partition_names(policy), scan))
+
+
+def _moves(
+    places: Places, policy: str, mapping: PolicyMapping, partitions: tuple[str, ...], scan: Scan
+) -> Iterator[tuple[str, str]]:
+    routes: dict[bytes, tuple[str, Owner, Callable[[bytes], bytes]]] = {}
+    for partition in partitions:
+        for found in scan(partition):
+            type_id = found.value[:ID_BYTES]
+            if type_id not in routes:
+                definition = places.definition(type_id)
+                owner = places.owner_by(policy, definition.name, mapping)
+                routes[type_id] = definition.name, owner, routing_of(definition)
+            type_name, owner, routing_key = routes[type_id]
+            to = owner.partition(type_name, routing_key(found.key))
+            if to != partition:
+                yield partition, to

@@ -1,0 +1,87 @@
+"""Extents (D2): all objects of a class, in all partitions, each once, also while objects move (T8).
+
+Never more than one page of a partition in hand. The theory: objects move from their old owner to their new one, so of
+two looks at all partitions, one behind the other, at least one meets every object that was there all the time: the
+first, if it had not moved when the second began, else the second. What was met is passed over. A partition that serves
+another mapping by now refuses to go on, and all are looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from halog.backend import Found, Mapped
+from halog.errors import RemappedError
+from halog.schema.definition import ID_BYTES
+from halog.transactions.families import entry_at
+
+if TYPE_CHECKING:
+    from halog.transactions.entry import Entry
+    from halog.transactions.reading import Reading
+
+T = TypeVar("T")
+
+
+def extent(tx: Reading, cls: type[T]) -> Iterator[T]:
+    """See `Reading.extent`."""
+    tx.check_open()
+    seen: set[bytes] = set()
+    while True:
+        mapped = tx.backend.mapped
+        try:
+            for _ in range(2 if mapped.changing else 1):
+                yield from _all_partitions(tx, cls, mapped, seen)
+            return
+        except RemappedError as error:
+            tx.space.relearn(error)
+
+
+def _all_partitions(tx: Reading, cls: type[T], mapped: Mapped, seen: set[bytes]) -> Iterator[T]:
+    """Once; objects whose keys are `seen` are passed over, the others are from then on."""
+    infos = tx.space.registry.subtypes(cls)
+    for partition in dict.fromkeys(p for info in infos for p in tx.backend.partitions_of(info.name)):
+        yield from _one(tx, cls, partition, infos[0].family_id, mapped, seen)
+
+
+def _one(tx: Reading, cls: type[T], partition: str, family: bytes, mapped: Mapped, seen: set[bytes]) -> Iterator[T]:
+    for found in _scanned(tx, partition, family, mapped):
+        tx.check_open()
+        if found.key in seen:
+            continue
+        entry = _met(tx, found.key) if mapped.changing else entry_at(tx, found.key, partition)
+        if entry is None:
+            if not issubclass(tx.space.reader_of(found.value[:ID_BYTES])[0].cls, cls):
+                continue
+            entry = tx.add(found.key, partition, found, remember=False)
+        seen.add(found.key)
+        obj: Any = tx.touched(entry)
+        if isinstance(obj, cls):
+            yield obj
+    for entry in list(tx.entries.values()):
+        if entry.partition == partition and entry.key.startswith(family) and entry.key not in seen:
+            obj = tx.touched(entry)
+            if isinstance(obj, cls):
+                seen.add(entry.key)
+                yield obj
+
+
+def _met(tx: Reading, key: bytes) -> Entry | None:
+    """The transaction's entry, at whichever owner it has met the object; one that says that there is none makes way.
+    What has moved since then is a conflict when the transaction ends."""
+    entry = tx.entries.get(key)
+    if entry is not None and entry.ref is None and entry.image is None:
+        del tx.held[key]
+        return None
+    return entry
+
+
+def _scanned(tx: Reading, partition: str, family: bytes, mapped: Mapped) -> Iterator[Found]:
+    tx.check_reach(family, partition)
+    mapping = mapped.versions.get(partition, 0)
+    if tx.local and not mapped.changing:
+        local = tx.backend.scan_local(partition, family, after=tx.after_in(partition), mapping=mapping)
+        if local is not None:
+            return local
+    tx.catch_up(partition)
+    return tx.backend.scan(partition, family, least=tx.least_of(partition), mapping=mapping)

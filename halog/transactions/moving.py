@@ -1,0 +1,137 @@
+"""What a transaction does while a mapping changes and keys have two owners (T8); see `halog.core.mapping`.
+
+Never on the way of clusters that are not changing. The theory: an object moves from its old owner to its new one and
+never back, so who asks the old one first, then the new one, finds whatever was there all the time; who looks at all
+partitions twice sees every object; and a key that is absent in both owners when the transaction commits is absent. What
+was routed by a version that is served no more is refused, and done again by the newer one: nothing of it has happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from halog.backend import Found, Mapped, Work, Write
+from halog.core.ids import ABSENT
+from halog.core.mapping import Place
+from halog.core.records import CREATE
+from halog.errors import ConflictError, RemappedError
+
+if TYPE_CHECKING:
+    from halog.transactions.reading import Reading
+
+# --- looking ---
+
+
+def look(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
+    """What is under an index key, at the old owner or at the new one, and where."""
+    for partition in place.owners:
+        found = tx.fetch_at(key, partition, place.version)
+        if found is not None:
+            return partition, found
+    return place.partition, None
+
+
+def look_again(tx: Reading, key: bytes, partition: str) -> tuple[str, Found | None]:
+    """The same for a key that was routed before."""
+    while True:
+        try:
+            return look(tx, key, tx.space.places_of(key, partition))
+        except RemappedError as error:
+            tx.space.relearn(error)
+
+
+# --- methods ---
+
+
+def bring_home(tx: Reading, key: bytes, place: Place, home: str) -> None:
+    """A method that runs in partition `home` looks for an object: one that is at its old owner still, while the
+    method's is at the new one, is moved there. The other way round the method's object is moved, and ConflictError."""
+    other = next((p for p in place.owners if p != home), None)
+    if other is None or tx.fetch_at(key, home, place.version) is not None:
+        return
+    if tx.backend.find(other, key, place.version) is None:
+        return
+    if home == place.before:
+        raise _moved_away(tx, home)
+    tx.backend.gather(other, (key,))
+
+
+def create_in(tx: Reading, key: bytes, place: Place) -> str:
+    """The partition in which an object is to be created: the new owner, unless the transaction has deleted the one of
+    this key elsewhere."""
+    entry = tx.entries.get(key)
+    if entry is not None and (entry.ref is not None or entry.image is not None) and entry.partition in place.owners:
+        return entry.partition
+    if place.before and tx.home_now == place.before:
+        raise _moved_away(tx, place.before)
+    return place.partition
+
+
+def _moved_away(tx: Reading, home: str) -> ConflictError:
+    """The method's object goes where what it works with belongs; from then on both are there."""
+    running = tx.running if tx.pinned is None else tx.pinned.key
+    tx.backend.gather(home, (running,))
+    return ConflictError(
+        f"{tx.space.name_of(running)} is moved out of partition {home}, together with what its method works with; run "
+        "the transaction again",
+        key=running, partition=home, settled_lsn=0,
+    )  # fmt: skip
+
+
+# --- the end ---
+
+
+def presented(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
+    """A transaction's state as it is to be presented, in a cluster that has ever changed a mapping."""
+    if tx.mapped is tx.backend.mapped and not tx.mapped.changing:
+        return marked(works, tx.mapped)
+    return routed(tx, works)
+
+
+def marked(works: Mapping[str, Work], mapped: Mapped) -> Mapping[str, Work]:
+    """With the version of each partition's mapping."""
+    return {p: Work(w.reads, w.writes, w.durability, mapped.versions.get(p, 0)) for p, w in works.items()}
+
+
+def routed(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
+    """The transaction's state by the mapping as it is now: what it found absent, or creates, is absent in every owner
+    of its key, and is created in the new one."""
+    tx.mapped = mapped = tx.backend.mapped
+    parts: dict[str, tuple[dict[bytes, int], list[Write]]] = {}
+
+    def part(partition: str) -> tuple[dict[bytes, int], list[Write]]:
+        return parts.setdefault(partition, ({}, []))
+
+    for partition, its in works.items():
+        for key, version in its.reads:
+            owners = tx.space.places_of(key, partition).owners if version == ABSENT else (partition,)
+            for owner in owners:
+                part(owner)[0][key] = version
+        known = {w.key for w in its.writes if w.op != CREATE}
+        for w in its.writes:
+            at = partition
+            if w.op == CREATE and w.key not in known:
+                place = tx.space.places_of(w.key, partition)
+                at = place.partition
+                for owner in place.owners:
+                    if owner != at:
+                        part(owner)[0][w.key] = ABSENT
+            part(at)[1].append(w)
+    return marked({p: Work(tuple(reads.items()), tuple(writes)) for p, (reads, writes) in parts.items()}, mapped)
+
+
+def reserved(works: Mapping[str, Work], key: object, partition: object) -> bool:
+    """Did the transaction create this key without looking, and keep it from that partition?"""
+    theirs = works.get(partition) if isinstance(partition, str) else None
+    if theirs is None or not any(k == key and version == ABSENT for k, version in theirs.reads):
+        return False
+    return any(w.key == key and w.op == CREATE for p, work in works.items() if p != partition for w in work.writes)
+
+
+def read_only(tx: Reading, parts: Mapping[str, Mapping[bytes, int]]) -> Mapping[str, Mapping[bytes, int]]:
+    """As `presented`, of what was only read."""
+    if tx.mapped is tx.backend.mapped and not tx.mapped.changing:
+        return parts
+    works = routed(tx, {p: Work(tuple(reads.items()), ()) for p, reads in parts.items()})
+    return {p: dict(work.reads) for p, work in works.items()}

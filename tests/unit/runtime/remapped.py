@@ -1,0 +1,213 @@
+"""A cluster whose mapping changes, and an application that uses it meanwhile and notices whatever goes wrong."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import halog
+from halog.config import Config
+from halog.core.mapping import PolicyMapping
+from halog.errors import AvailabilityError, ConflictError, DuplicateKeyError, OutcomeUnknownError
+from halog.runtime import mappings
+from halog.runtime.mapping import Places
+from halog.schema import Registry
+from halog.testing.cluster import Cluster, wait_until
+from halog.transactions.node import Node
+
+TYPES = Registry()
+POLICY = "test"
+
+
+@halog.managed(key="name", registry=TYPES)
+class Counter:
+    name: str
+    value: int = 0
+
+    def up(self) -> int:
+        self.value += 1
+        return self.value
+
+
+@halog.managed(key=("shop", "number"), partition_by="shop", registry=TYPES)
+class Order:
+    shop: str
+    number: int
+    text: str = ""
+
+    def again(self, number: int) -> None:
+        """Another order of the same shop, made where this one is."""
+        other = halog.current().find(Order, self.shop, number - 1)
+        halog.current().create(Order(self.shop, number, "" if other is None else other.text))
+
+
+def cluster_of(nodes: int, partitions: int = 4, move_objects: int = 20, **more: Any) -> Cluster:
+    made = Cluster(nodes, partitions=partitions, registry=TYPES, **more)
+    return configured(made, move_objects=move_objects)
+
+
+def configured(cluster: Cluster, **values: Any) -> Cluster:
+    """Nodes that start from now on have another file."""
+    cluster.config = changed(cluster.config, **values)
+    return cluster
+
+
+def changed(config: Config, **values: Any) -> Config:
+    return replace(config, policies={POLICY: replace(config.policies[POLICY], **values)}).validate()
+
+
+def mapping(cluster: Cluster) -> PolicyMapping:
+    name = next(iter(cluster._running))
+    return mappings.read(cluster.node(name).runtime.adapters.coordinator, POLICY).mapping
+
+
+def wait_done(cluster: Cluster, version: int, seconds: float = 20.0) -> None:
+    def done() -> bool:
+        now = mapping(cluster)
+        return now.version == version and now.changing is None
+
+    wait_until(done, f"mapping version {version} is not all there is", seconds)
+
+
+def places(cluster: Cluster, config: Config) -> Callable[[str, bytes], str]:
+    """Where a key belongs, by the configuration alone."""
+    found = Places(config, lambda name: TYPES.info(name).parsed)
+    owners = {info.name: found.owner(info.name) for info in TYPES.by_name.values()}
+    return lambda type_name, routing_key: owners[type_name].partition(type_name, routing_key)
+
+
+def where(cluster: Cluster) -> dict[str, list[tuple[str, bytes]]]:
+    """Key → (partition, reference) of everything that any active copy holds."""
+    found: dict[str, list[tuple[str, bytes]]] = {}
+    for name, table in cluster.tables().items():
+        assert table.active is not None
+        copy = cluster.node(table.active.node).runtime.copies[name]
+        for f in copy.objects.scan(b""):
+            found.setdefault(f.key.hex(), []).append((name, f.ref))
+    return found
+
+
+def check(cluster: Cluster, config: Config) -> None:
+    """Nothing doubled, nothing misplaced."""
+    by_file = places(cluster, config)
+    for key, at in where(cluster).items():
+        assert len(at) == 1, f"{key} is in {at}"
+        info = next(i for i in TYPES.by_name.values() if key.startswith(i.family_id.hex()))
+        routing_key = info.routing_key(info.decode_index_key(bytes.fromhex(key)))
+        assert by_file(info.name, routing_key) == at[0][0], f"{key} is in {at[0][0]}"
+
+
+class Traffic:
+    """Threads that create, find, change and delete; `problems` is what must not be."""
+
+    def __init__(self, node: Node, steady: int) -> None:
+        self.node, self.names = node, [f"steady{i}" for i in range(steady)]
+        self.problems: list[str] = []
+        self.counted: dict[str, int] = dict.fromkeys(self.names, 0)
+        self.unknown: dict[str, int] = dict.fromkeys(self.names, 0)
+        self.alive: set[str] = set()
+        self.doubtful: set[str] = set()
+        self.done: dict[str, int] = {}
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+
+    def fill(self) -> None:
+        self.node.load([Counter(name) for name in self.names])
+
+    @contextmanager
+    def running(self, seed: int = 1) -> Iterator[Traffic]:
+        works = [self._count, self._look, self._come_and_go, self._all, self._race]
+        threads = [
+            threading.Thread(target=self._forever, args=(work, random.Random(seed * 100 + i)), daemon=True)
+            for i, work in enumerate(works)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield self
+        finally:
+            self._stop.set()
+            for thread in threads:
+                thread.join(30)
+
+    def _forever(self, work: Callable[[random.Random, int], None], chance: random.Random) -> None:
+        for n in itertools.count():
+            if self._stop.is_set():
+                return
+            try:
+                work(chance, n)
+                with self._lock:
+                    self.done[work.__name__] = self.done.get(work.__name__, 0) + 1
+            except (ConflictError, AvailabilityError):
+                time.sleep(0.001)
+            except Exception as error:
+                self.problems.append(f"{work.__name__}: {type(error).__name__}: {error}")
+                return
+
+    def _count(self, chance: random.Random, n: int) -> None:
+        """Nothing that was counted is lost, or counted twice."""
+        name = chance.choice(self.names)
+        try:
+            with self.node.transaction():
+                self.node.get(Counter, name).up()
+        except OutcomeUnknownError:
+            self.unknown[name] += 1
+        else:
+            self.counted[name] += 1
+
+    def _look(self, chance: random.Random, n: int) -> None:
+        """Trace 34: what exists throughout is never missed."""
+        name = chance.choice(self.names)
+        with self.node.transaction():
+            if self.node.find(Counter, name) is None:
+                self.problems.append(f"{name} was not found")
+
+    def _all(self, chance: random.Random, n: int) -> None:
+        names: list[str] = []
+        with suppress(ConflictError), self.node.transaction():
+            for counter in self.node.extent(Counter):
+                names.append(counter.name)
+        if len(set(names)) != len(names):
+            self.problems.append("an extent has an object twice")
+        missed = set(self.names).difference(names)
+        if missed and names:
+            self.problems.append(f"an extent misses {len(missed)}: {sorted(missed)[:3]}")
+
+    def _come_and_go(self, chance: random.Random, n: int) -> None:
+        name = f"new{chance.randrange(200)}"
+        try:
+            with self.node.transaction():
+                found = self.node.find(Counter, name)
+                if found is None:
+                    self.node.create(Counter(name, n))
+                else:
+                    self.node.delete(found)
+        except (OutcomeUnknownError, ConflictError):
+            self.doubtful.add(name)
+            raise
+
+    def _race(self, chance: random.Random, n: int) -> None:
+        """Trace 33: a key that exists cannot be created, wherever it is just now."""
+        name = chance.choice(self.names)
+        try:
+            with self.node.transaction() as tx:
+                self.node.create(Counter(name, -1))
+        except DuplicateKeyError:
+            return
+        self.problems.append(f"{name} was created a second time, in {tx.home}")
+
+    def finished(self) -> None:
+        """Judge."""
+        assert not self.problems, self.problems[:5]
+        for name in self.names:
+            with self.node.transaction():
+                value = self.node.get(Counter, name).value
+            assert self.counted[name] <= value <= self.counted[name] + self.unknown[name], name
+        for work in ("_count", "_look", "_come_and_go", "_all", "_race"):
+            assert self.done.get(work), f"{work} did nothing"

@@ -1,0 +1,140 @@
+"""A policy's mapping changes while it is used (T8): the whole runtime, in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from halog.errors import RefusedError
+from halog.testing.cluster import Cluster, wait_until
+from tests.unit.runtime.remapped import (
+    POLICY,
+    Counter,
+    Order,
+    Traffic,
+    changed,
+    check,
+    cluster_of,
+    configured,
+    mapping,
+    wait_done,
+    where,
+)
+
+pytestmark = pytest.mark.feature("P6", "P13")
+
+
+def begin(cluster: Cluster, by: str = "A", **values: object) -> int:
+    """The wish of an operator whose file has these values from now on."""
+    configured(cluster, **values)
+    return cluster.node(by).runtime.operators.rebalance(POLICY, cluster.config)
+
+
+def test_objects_go_where_the_new_ring_has_them_and_keep_their_references() -> None:
+    with cluster_of(2) as cluster:
+        client = cluster.client()
+        client.load([Counter(f"c{i}", i) for i in range(300)])
+        before = {key: at[0] for key, at in where(cluster).items()}
+        expected = cluster.node("B").runtime.operators.moves(POLICY, changed(cluster.config, ring_size=999))
+        assert begin(cluster, ring_size=999) == 1
+        wait_done(cluster, 1)
+        check(cluster, cluster.config)
+        after = {key: at[0] for key, at in where(cluster).items()}
+        assert {k: ref for k, (_, ref) in after.items()} == {k: ref for k, (_, ref) in before.items()}
+        moved: dict[tuple[str, str], int] = {}
+        for key, (partition, _) in before.items():
+            if after[key][0] != partition:
+                moved[partition, after[key][0]] = moved.get((partition, after[key][0]), 0) + 1
+        assert moved == expected
+        assert sum(moved.values()) > 100
+        for i in range(0, 300, 10):
+            with client.transaction():
+                assert client.get(Counter, f"c{i}").value == i
+        with client.transaction():
+            assert len(list(client.extent(Counter))) == 300
+
+
+@pytest.mark.parametrize("values", [{"ring_size": 999}, {"partitions": 6}], ids=["ring", "partitions"])
+def test_traffic_notices_nothing(values: dict[str, int]) -> None:
+    with cluster_of(2) as cluster:
+        traffic = Traffic(cluster.client(), 150)
+        traffic.fill()
+        with traffic.running():
+            wait_until(lambda: len(traffic.done) == 5, "no traffic")
+            begin(cluster, **values)
+            wait_done(cluster, 1)
+            before = dict(traffic.done)
+            wait_until(lambda: all(traffic.done[w] > n for w, n in before.items()), "traffic stopped")
+        traffic.finished()
+        check(cluster, cluster.config)
+
+
+def test_a_node_that_dies_in_the_middle_is_made_up_for() -> None:
+    with cluster_of(3, move_objects=5) as cluster:
+        traffic = Traffic(cluster.client(), 400)
+        traffic.fill()
+        with traffic.running(2):
+            begin(cluster, ring_size=999)
+            wait_until(lambda: mapping(cluster).next is not None, "the change is not open")
+            cluster.kill("A")
+            wait_done(cluster, 1, 30)
+        traffic.finished()
+        cluster.settle()
+        check(cluster, cluster.config)
+        cluster.restart("A")
+        cluster.settle()
+        check(cluster, cluster.config)
+
+
+def test_one_change_at_a_time_and_only_what_differs() -> None:
+    with cluster_of(1, sync_replicas=0) as cluster:
+        operators = cluster.node("A").runtime.operators
+        with pytest.raises(RefusedError, match="nothing differs"):
+            operators.rebalance(POLICY)
+        begin(cluster, ring_size=999)
+        with pytest.raises(RefusedError, match="another change"):
+            operators.rebalance(POLICY, changed(cluster.config, ring_size=500))
+        wait_done(cluster, 1)
+        with pytest.raises(RefusedError, match="no change is under way"):
+            operators.turn_back(POLICY)
+
+
+def test_a_change_that_is_turned_back_leaves_all_where_it_was() -> None:
+    with cluster_of(2, move_objects=5) as cluster:
+        traffic = Traffic(cluster.client(), 300)
+        traffic.fill()
+        before = {key: at[0] for key, at in where(cluster).items()}
+        old = cluster.config
+        with traffic.running(3):
+            begin(cluster, ring_size=999)
+            wait_until(lambda: mapping(cluster).next is not None, "the change is not open")
+            cluster.node("B").runtime.operators.turn_back(POLICY)
+            wait_done(cluster, 2)
+        traffic.finished()
+        check(cluster, old)
+        after = where(cluster)
+        assert all(after[key] == [at] for key, at in before.items())
+
+
+def test_methods_reach_what_is_in_their_shop_while_it_moves() -> None:
+    """Objects that share their routing key are moved together, or fetched when a method needs them."""
+    with cluster_of(2, move_objects=1) as cluster:
+        client = cluster.client()
+        shops = [f"s{i}" for i in range(12)]
+        for shop in shops:
+            with client.transaction():
+                client.create(Order(shop, 1, shop))
+        begin(cluster, ring_size=999)
+
+        @client.transactional(retries=20)
+        def again(shop: str, number: int) -> None:
+            client.get(Order, shop, 1).again(number)
+
+        for number in range(2, 8):
+            for shop in shops:
+                again(shop, number)
+        wait_done(cluster, 1)
+        check(cluster, cluster.config)
+        with client.transaction():
+            orders = list(client.extent(Order))
+        assert sorted((o.shop, o.number) for o in orders) == sorted((s, n) for s in shops for n in range(1, 8))
+        assert all(o.text == o.shop for o in orders)
