@@ -160,7 +160,7 @@ def static_problems(config: Config, key: str, policy: PolicyConfig) -> Problems:
     known = all(zone in config.zones for zone in policy.spans)
     zone = config.hosts_of(key.partition(".")[2]) if known else tuple(config.nodes)
     for name, partition in policy.static.items():
-        yield from _node_list(f"{key}.partitions.{name}", partition, zone, " or ".join(policy.spans))
+        yield from _node_list(f"{key}.partitions.{name}", partition, zone, " or ".join(map(repr, policy.spans)))
 
 
 def _node_list(key: str, partition: StaticPartition, zone: tuple[str, ...], zone_name: str) -> Problems:

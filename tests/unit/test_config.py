@@ -123,7 +123,7 @@ def test_a_node_list_by_hand_may_name_nodes_of_all_zones_and_knows_no_backup() -
     config = built(zones=zones, policies={"p": by_hand}, bindings={"*": "p"}, nodes=NODES).validate()
     with pytest.raises(ConfigError, match=r"policies\.p\.backup: excludes partitions named by hand"):
         dataclasses.replace(config, policies={"p": dataclasses.replace(by_hand, backup=("C",))}).validate()
-    with pytest.raises(ConfigError, match="'C' is not in zone west;"):
+    with pytest.raises(ConfigError, match="'C' is not in zone 'west';"):
         dataclasses.replace(config, policies={"p": dataclasses.replace(by_hand, zones=("west",))}).validate()
 
 
