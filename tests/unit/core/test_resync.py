@@ -102,7 +102,11 @@ def test_what_is_left_is_told() -> None:
 
 
 def test_a_migration_takes_its_place() -> None:
-    assert moving(whole(resync=Resync(("B",), OUT)), Target(("A", "B"), 1)).resync is None
+    to = Target(("A", "B"), 1)
+    assert moving(whole(resync=Resync(("B", "C"))), to).resync is None
+    assert moving(whole(resync=Resync(("B", "C"), OUT)), to).resync == Resync(("B",), OUT), (
+        "it may have dropped its copy"
+    )
 
 
 # --- the active node drives it ---
@@ -151,6 +155,11 @@ def test_c_takes_its_place_then_b_goes_out_and_comes_back_as_it_catches_up() -> 
     settle(core)
     assert core.p.table.node_list == ("A", "C"), "its copy is empty"
     core.acked_by(B, 3)
+    settle(core)
+    assert core.p.table.node_list == ("A", "C"), "that was the old copy's, and came late"
+    assert core.p.leading is not None
+    core.acknowledge()
+    core.acked_by(B, core.p.leading.writer.last_lsn)
     settle(core)
     assert core.p.table.resync is None
     assert core.p.table.node_list == ("A", "B", "C")
