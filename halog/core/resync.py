@@ -45,10 +45,11 @@ def why_not(table: PartitionTable, nodes: Sequence[str]) -> str | None:
     return next((why for n in nodes if (why := _why_too_few(table, n))), None)
 
 
-def _why_too_few(table: PartitionTable, node: str) -> str | None:
+def _why_too_few(table: PartitionTable, node: str, nodes: Sequence[str] = ()) -> str | None:
+    """Why the others of these nodes (of those in the node list, unless said) would not be enough."""
     assert table.active is not None
     need = needed(table, table.active.node)
-    left = [n for n in table.node_list if n != node and (n == table.active.node or counts(table, n))]
+    left = [n for n in nodes or table.node_list if n != node and (n == table.active.node or counts(table, n))]
     if len(left) >= need:
         return None
     return f"without {node} only {', '.join(left)} would count for {table.name}, {need} are needed: commits would stop"
@@ -78,6 +79,8 @@ def next_table(table: PartitionTable, up: Collection[str]) -> PartitionTable | N
     node, phase = table.resync.nodes[0], table.resync.phase
     if node not in up or node == table.active.node or node not in table.configured:
         return _rest(table)  # who comes back, or stood aside, is copied as far as it needs
+    if phase == WAITING and _why_too_few(table, node, table.configured):
+        return _rest(table)  # an override that let it begin has ended: it could wait for ever
     kept = tuple(r for r in table.replicas if r.node != node)
     if phase == WAITING and _all_others(table, node, up) and _enough(table, kept) and not _why_too_few(table, node):
         return msgspec.structs.replace(table, replicas=kept, resync=Resync(table.resync.nodes, OUT))

@@ -36,3 +36,9 @@ def what_a_copy_acknowledged_counts_when_it_is_dropped() -> None:
         return m.node in self.p.table.hosts
 
     patch(Leading, "_hosts", hosts)
+
+
+@mutant("P12", SEEDS)
+def what_the_old_copy_acknowledged_counts_for_the_new_one() -> None:
+    """However late it arrives."""
+    patch(module.Anew, "stale", lambda self, e: False)

@@ -87,6 +87,14 @@ def test_it_waits_where_the_others_are_too_few_by_now() -> None:
     assert resync.next_table(msgspec.structs.replace(t, replicas=(IN_B,)), "B") is None
 
 
+def test_one_without_which_the_group_is_too_small_is_passed_over() -> None:
+    """It was let in by an override that has ended."""
+    t = whole(configured=("A", "B"), replicas=(IN_B,), quorum=2, group=Group(required=1))
+    assert resync.why_not(t, ("B",)) is None
+    ended = msgspec.structs.replace(resync.wished(t, ("B",)), group=Group())
+    assert resync.next_table(ended, "B").resync is None  # type: ignore[union-attr]
+
+
 def test_one_that_is_down_or_active_by_now_is_passed_over() -> None:
     t = resync.wished(whole(), ("B", "C"))
     assert resync.next_table(t, "C").resync == Resync(("C",))  # type: ignore[union-attr]
