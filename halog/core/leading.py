@@ -205,15 +205,15 @@ class Leading:
 
     def replica_ack(self, e: ev.ReplicaAck) -> None:
         """S5: counts for this epoch and a living incarnation only."""
-        if e.epoch != self.epoch or e.member not in self.p.alive or not self._hosts(e.member):
+        stale = self.p.table.resync is not None and self.migrating.anew.stale(e)
+        if e.epoch != self.epoch or e.member not in self.p.alive or stale or not self._hosts(e.member):
             return
         if not e.applied and self.p.settings.remote_sync is not Sync.NO_SYNC:
             return  # memory is not what this policy asks for (R6)
         acks = self.writer.acks
-        known = acks.get(e.member)
+        known, flushed = acks.get(e.member), e.flushed and self.asking.flushed(e)
         if e.applied:
             self._reads(e.member, e.lsn)
-        flushed = e.flushed and self.asking.flushed(e)
         if known is None or e.lsn > known:
             acks[e.member] = e.lsn
             self.writer.settle(self.p.out)

@@ -100,14 +100,14 @@ def why_not_assigned(table: PartitionTable, *, unlogged: bool) -> str | None:
 
 
 def _with(table: PartitionTable, target: Target) -> PartitionTable:
-    """Definitions in effect, and those of nodes that do not host it, follow (P8, P9). Replicas that were to be copied
-    anew are forgotten."""
+    """Definitions in effect, and those of nodes that do not host it, follow (P8, P9). Of replicas that are copied anew
+    only the one that may have dropped its copy goes on."""
     known = dict(table.definitions)
     for node, d in known.items():
         if d.said == ENABLED or (d.said == DEFINED and node not in d.nodes):
             known[node] = msgspec.structs.replace(d, nodes=target.nodes, sync_replicas=target.sync_replicas)
     return msgspec.structs.replace(
-        table, target=target, config_version=table.config_version + 1, definitions=known, resync=None
+        table, target=target, config_version=table.config_version + 1, definitions=known, resync=resync.begun(table)
     )
 
 
@@ -215,6 +215,7 @@ class Migrating:
         self._leading = leading
         self._since: int | None = None
         """What was given out when the next step was first due: a quorum is to confirm it before."""
+        self.anew = resync.Anew(leading)
         self._left_at = 0
         """The same, when somebody was first to leave: those who stay are to flush it before."""
 
@@ -235,12 +236,12 @@ class Migrating:
 
     def _next(self, table: PartitionTable) -> tuple[PartitionTable | None, frozenset[str]]:
         """The next step, and whose copy it lets go of though it stays where it is."""
-        if table.target is not None:
-            return next_table(table, self._ready()), frozenset()
-        if table.resync is None:
-            return None, frozenset()
-        after = resync.next_table(table, {m.node for m in self._up()})
-        return after, frozenset(filter(None, [after.away if after is not None else ""]))
+        if table.resync is not None:
+            self.anew.look()
+            after = resync.next_table(table, {m.node for m in self._up()})
+            if after is not None:
+                return after, frozenset({after.away} - {""})
+        return (None if table.target is None else next_table(table, self._ready())), frozenset()
 
     def _flushed_without(self, leaving: frozenset[str]) -> bool:
         """Whatever the disks of those who leave were asked to keep (R6), the sync replicas that stay have on theirs."""

@@ -3,8 +3,9 @@ topic and the log, as behind a restart with an empty disk.
 
 The wish stands in the znode (`PartitionTable.resync`), so that whoever is active goes on with it. A replica whose turn
 it is leaves the node list first, by an ordinary step that shrinks the sync set (S2), so no commit waits for it; it
-drops its copy and says so in the znode; then it catches up and is counted again like one that was restarted. What it
-acknowledged before counts for nothing from the moment it is out.
+drops its copy and says so in the znode; then it catches up and is counted again like one that was restarted. What the
+old copy acknowledged counts for nothing from the moment it is out, however late it arrives: the new one is the same run
+of its node, and is known by an lsn that was given out after the old one was gone.
 
 The law: it goes out only while every other node that is up is in the node list, so that never two are out; only where
 the others are enough for a quorum, so that commits go on; and only when others have taken its place in the sync set, if
@@ -14,11 +15,17 @@ there are any.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from halog.core import events as ev
 from halog.core.group import counts, needed
+from halog.core.roles import Role
 from halog.core.table import EMPTY, OUT, SYNC, WAITING, PartitionTable, Replica, Resync
+
+if TYPE_CHECKING:
+    from halog.core.leading import Leading
 
 
 def why_not(table: PartitionTable, nodes: Sequence[str]) -> str | None:
@@ -38,10 +45,11 @@ def why_not(table: PartitionTable, nodes: Sequence[str]) -> str | None:
     return next((why for n in nodes if (why := _why_too_few(table, n))), None)
 
 
-def _why_too_few(table: PartitionTable, node: str) -> str | None:
+def _why_too_few(table: PartitionTable, node: str, nodes: Sequence[str] = ()) -> str | None:
+    """Why the others of these nodes (of those in the node list, unless said) would not be enough."""
     assert table.active is not None
     need = needed(table, table.active.node)
-    left = [n for n in table.node_list if n != node and (n == table.active.node or counts(table, n))]
+    left = [n for n in nodes or table.node_list if n != node and (n == table.active.node or counts(table, n))]
     if len(left) >= need:
         return None
     return f"without {node} only {', '.join(left)} would count for {table.name}, {need} are needed: commits would stop"
@@ -71,6 +79,8 @@ def next_table(table: PartitionTable, up: Collection[str]) -> PartitionTable | N
     node, phase = table.resync.nodes[0], table.resync.phase
     if node not in up or node == table.active.node or node not in table.configured:
         return _rest(table)  # who comes back, or stood aside, is copied as far as it needs
+    if phase == WAITING and _why_too_few(table, node, table.configured):
+        return _rest(table)  # an override that let it begin has ended: it could wait for ever
     kept = tuple(r for r in table.replicas if r.node != node)
     if phase == WAITING and _all_others(table, node, up) and _enough(table, kept) and not _why_too_few(table, node):
         return msgspec.structs.replace(table, replicas=kept, resync=Resync(table.resync.nodes, OUT))
@@ -94,6 +104,13 @@ def _rest(table: PartitionTable) -> PartitionTable:
     return msgspec.structs.replace(table, resync=Resync(nodes) if nodes else None)
 
 
+def begun(table: PartitionTable) -> Resync | None:
+    """What is left where a migration takes its place."""
+    if table.resync is None or table.resync.phase == WAITING:
+        return None
+    return Resync(table.resync.nodes[:1], table.resync.phase)
+
+
 def emptied(table: PartitionTable, node: str) -> PartitionTable:
     """`node`, whose turn it is, has dropped its copy."""
     if table.away != node:
@@ -109,3 +126,32 @@ def left(table: PartitionTable) -> tuple[str, ...]:
     first, *others = table.resync.nodes
     now = {WAITING: "waits for the other replicas", OUT: "drops its copy", EMPTY: "is copied anew and catches up"}
     return (f"{first} {now[table.resync.phase]}", *(f"{n} waits for its turn" for n in others))
+
+
+class Anew:
+    """Of one epoch: whose acknowledgements may still be of a copy that is no more."""
+
+    def __init__(self, leading: Leading) -> None:
+        self._leading = leading
+        self._beyond: tuple[str, int] | None = None
+        """A node that was seen to have dropped its copy, and the last lsn that was given out until then."""
+
+    def look(self) -> None:
+        """Once it is seen that a copy was dropped, give out an lsn that only the new one can acknowledge."""
+        leading, table = self._leading, self._leading.p.table
+        node = _empty_one(table)
+        if node and leading.p.role is Role.ACTIVE and (self._beyond is None or self._beyond[0] != node):
+            self._beyond = node, leading.writer.last_lsn
+            leading.append_nothing()
+        if table.resync is not None and table.resync.phase == OUT:
+            self._beyond = None
+
+    def stale(self, e: ev.ReplicaAck) -> bool:
+        """May it be of the copy that was dropped?"""
+        if self._beyond is not None and e.member.node == self._beyond[0]:
+            return e.lsn <= self._beyond[1]
+        return e.member.node == _empty_one(self._leading.p.table)
+
+
+def _empty_one(table: PartitionTable) -> str:
+    return table.resync.nodes[0] if table.resync is not None and table.resync.phase == EMPTY else ""

@@ -21,8 +21,8 @@ from halog.ports import LogJournal, Noted
 logger = logging.getLogger("halog.events")
 
 MAX_WAITING = 1_000
-"""Events kept while the log is away, those under way to it included, about 0.5 MB: ten failovers of a hundred
-partitions."""
+"""Events kept while the log is away, those under way to it included, about 0.5 MB: two failovers of a hundred
+partitions, with the states of each."""
 
 GATHER_S = 0.05
 """Events come in bursts, when nodes have something better to do than to write them one by one."""

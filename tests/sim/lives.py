@@ -35,11 +35,20 @@ def given(seed: int) -> bool:
 
 
 def prepare(w: World, length: float) -> None:
-    """Beside migrations: what nodes say, and forced replication, until the faults end."""
-    for _ in range(w.operator.randint(2, 6)):
-        what = w.operator.choice((replicate, replicate, say, take_out))
-        w.engine.at(40.0 + w.operator.random() * (length - 40.0), what, w)
+    """What operators do to where it is."""
+    if given(w.seed):
+        prepare_lives(w, length)
+    elif moves.is_moving(w.seed):
+        moves.prepare(w, length)
+
+
+def prepare_lives(w: World, length: float) -> None:
+    """What nodes say, migrations, and most of all forced replication, until the faults end."""
+    kinds = (replicate, replicate, replicate, say, take_out, moves.migrate)
+    for _ in range(w.operator.randint(2, 7)):
+        w.engine.at(40.0 + w.operator.random() * (length - 40.0), w.operator.choice(kinds), w)
     w.engine.at(moves.LOOK_MS, look, w)
+    w.engine.at(moves.LOOK_MS, moves.look, w)
 
 
 def replicate(w: World) -> None:
@@ -90,6 +99,8 @@ def _go(w: World, table: PartitionTable, target: Target | None, what: str) -> No
 
 def last_word(w: World) -> None:
     """When all is healed: nobody keeps it disabled."""
+    if not given(w.seed):
+        return
     w.coordinator.put(msgspec.structs.replace(w.coordinator.table, definitions={}))
 
 
@@ -128,6 +139,8 @@ def stepped(w: World, p: Process) -> None:
 
 def unwell(w: World) -> str:
     """Why the partition does not live as it should, or ''."""
+    if not given(w.seed):
+        return ""
     if w.coordinator.table.resync is not None:
         return f"{w.coordinator.table.resync} is not over"
     wrong = {p.name: s for p in w.processes() if (s := w.lives[p.me].state) is not State.ACTIVE}

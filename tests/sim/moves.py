@@ -38,7 +38,9 @@ def is_moving(seed: int) -> bool:
 
 def first_home(seed: int, names: Sequence[str]) -> tuple[str, ...]:
     """Where the partition is to begin with."""
-    return tuple(names[: random.Random(seed).randint(1, len(names))] if is_moving(seed) else names)
+    if not is_moving(seed):
+        return tuple(names)
+    return tuple(names[: random.Random(seed).randint(2 if seed >= LIVED else 1, len(names))])
 
 
 def prepare(w: World, length: float) -> None:

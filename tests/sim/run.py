@@ -18,7 +18,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import Progress
 
-from tests.sim import ballots, bank, leases, lives, moves, zones
+from tests.sim import ballots, bank, leases, lives, zones
 from tests.sim.away import log_away
 from tests.sim.faults import FAULTS, regroup
 from tests.sim.world import World, is_away, is_grouped, is_less
@@ -64,10 +64,7 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
         length += leases.prepare(world, length)
     if zones.given(seed):
         zones.prepare(world, length)
-    if lives.given(seed):
-        lives.prepare(world, length)
-    if moves.is_moving(seed):
-        moves.prepare(world, length)
+    lives.prepare(world, length)
     world.engine.at(length, _end_faults, world)
     world.fault_phase_ms = length
     return world

@@ -6,8 +6,9 @@ from collections import Counter
 
 import pytest
 
+from halog.core import life
 from halog.core.roles import TRANSITIONS
-from tests.sim import bank, leases, moves, reader, zones
+from tests.sim import bank, leases, lives, moves, reader, zones
 from tests.sim.coverage import edge_name
 from tests.sim.run import run_seed
 from tests.sim.world import is_grouped
@@ -16,6 +17,9 @@ SEEDS = 330
 
 MOVED = 150
 """Histories in which operators move the partition (P12); they are histories of their own."""
+
+LIVES = 80
+"""Histories in which nodes define and disable it, and replicas are copied anew (P7, P12), as many with a quorum."""
 
 BANKS = 150
 """Histories over several partitions (D4, D5); they are histories of their own, too."""
@@ -47,6 +51,7 @@ ONCE_FAILED = [
     420, 621, 4156, 6256, 19325, 20116,  # while commits learned not to wait for the log
     2602,  # an id that was forgotten was said to have been refused, and had happened
     1052092,  # what a transaction had asked a replica to flush was dropped with its copy, and then acknowledged
+    4194584,  # what a copy that was dropped had acknowledged came late, and counted for the new one
     13389,  # a znode put back named nobody who held what the log lacked: it was lost, and nobody was told
 ]  # fmt: skip
 """They replay the same history only while the world draws its chances in the same order: bugs have unit tests too."""
@@ -73,12 +78,21 @@ INTERESTING = [
     "answer Conflicted", "answer Duplicated", "answer NotHappened", "answer Expired",
     "migration wished", "migrated", "migration refused", "placed anew", "copy dropped", "a node left",
     "a quorum's group changed",
+    "enables", "disables", "disabled on its only node", "replication forced", "copied anew", "went out of a quorum",
     "bank: spread True", "bank: spread False", "bank: within True", "bank: audit True", "bank: audit False",
     "bank: initiator died preparing", "bank: initiator died deciding", "bank: asked the first partition",
     "bank: first partition said Happened", "bank: first partition said Otherwise",
     "bank: vote Conflicted", "bank: vote Locked", "bank: single Locked",
     "added", "removed", "too few replicas", "transfer requested", "discarded transactions",
 ]  # fmt: skip
+
+
+LIFE = [
+    f"{state.value}, {happening}"
+    for state, ways in life.TRANSITIONS.items()
+    for happening in ways
+    if state is not None and state is not life.State.UPDATING and happening != "objects change partition"
+]
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +103,8 @@ def seen() -> Counter[str]:
     read = [n for n in range(SEEDS, 4 * SEEDS) if n in reader.SEEDS or n in leases.SEEDS]
     zoned = [n for n in range(SEEDS, 8 * SEEDS) if n in zones.SEEDS]
     moved, banks = moves.SEEDS[:MOVED], [*bank.SEEDS[:BANKS], RARE_BANK]
-    for seed in dict.fromkeys([*range(SEEDS), *RARE_SEEDS, *grouped, *read, *zoned, *moved, *banks]):
+    lived = [*lives.SEEDS[:LIVES], *[n for n in lives.SEEDS[: 11 * LIVES] if is_grouped(n)]]
+    for seed in dict.fromkeys([*range(SEEDS), *RARE_SEEDS, *grouped, *read, *zoned, *moved, *banks, *lived]):
         outcome = run_seed(seed)
         assert not outcome.failure, f"{outcome.failure}\n  python -m tests.sim.run --seed {seed} -v"
         counts.update(outcome.counts)
@@ -104,6 +119,18 @@ def test_no_promise_is_broken_in_any_seed(seen: Counter[str]) -> None:
 @pytest.mark.feature("P12")
 def test_partitions_move_through_every_fault(seen: Counter[str]) -> None:
     assert seen["migrated"] > MOVED
+
+
+@pytest.mark.feature("P7", "P8", "P12")
+def test_replicas_are_copied_anew_through_every_fault(seen: Counter[str]) -> None:
+    assert seen["copied anew"] > LIVES / 4
+
+
+@pytest.mark.feature("P8")
+@pytest.mark.parametrize("row", LIFE)
+def test_every_row_of_the_state_table_is_taken(seen: Counter[str], row: str) -> None:
+    """But for those of objects that change partition: here is one partition."""
+    assert seen[f"life: {row}"]
 
 
 @pytest.mark.feature("D4", "D5")

@@ -278,9 +278,8 @@ class World:
                 faults.restart(self, n, False)
         self.members.doubts.clear()
         zones.all_back(self)
-        if lives.given(self.seed):
-            lives.last_word(self)
         if moves.is_moving(self.seed):
+            lives.last_word(self)
             moves.last_wish(self)
         elif is_grouped(self.seed):  # the operators too: everybody as usual, and no waiting for the dead
             left, quorum = len(self.nodes) - len(self.gone), self.coordinator.table.quorum
@@ -317,9 +316,7 @@ class World:
                 return f"{p.name} is at {p.partition.chain.state.lsn}, not {active.partition.chain.state.lsn}"
             if p.shown:
                 return f"{p.name} shows what the log does not have: {p.shown}"
-        if lives.given(self.seed) and (wrong := lives.unwell(self)):
-            return wrong
-        return self._not_returned(table)
+        return lives.unwell(self) or self._not_returned(table)
 
     def _not_returned(self, table: PartitionTable) -> str:
         able = [n for n in table.node_list if priority(table, n) != NEVER]

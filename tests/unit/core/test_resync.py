@@ -87,6 +87,14 @@ def test_it_waits_where_the_others_are_too_few_by_now() -> None:
     assert resync.next_table(msgspec.structs.replace(t, replicas=(IN_B,)), "B") is None
 
 
+def test_one_without_which_the_group_is_too_small_is_passed_over() -> None:
+    """It was let in by an override that has ended."""
+    t = whole(configured=("A", "B"), replicas=(IN_B,), quorum=2, group=Group(required=1))
+    assert resync.why_not(t, ("B",)) is None
+    ended = msgspec.structs.replace(resync.wished(t, ("B",)), group=Group())
+    assert resync.next_table(ended, "B").resync is None  # type: ignore[union-attr]
+
+
 def test_one_that_is_down_or_active_by_now_is_passed_over() -> None:
     t = resync.wished(whole(), ("B", "C"))
     assert resync.next_table(t, "C").resync == Resync(("C",))  # type: ignore[union-attr]
@@ -102,7 +110,11 @@ def test_what_is_left_is_told() -> None:
 
 
 def test_a_migration_takes_its_place() -> None:
-    assert moving(whole(resync=Resync(("B",), OUT)), Target(("A", "B"), 1)).resync is None
+    to = Target(("A", "B"), 1)
+    assert moving(whole(resync=Resync(("B", "C"))), to).resync is None
+    assert moving(whole(resync=Resync(("B", "C"), OUT)), to).resync == Resync(("B",), OUT), (
+        "it may have dropped its copy"
+    )
 
 
 # --- the active node drives it ---
@@ -151,6 +163,11 @@ def test_c_takes_its_place_then_b_goes_out_and_comes_back_as_it_catches_up() -> 
     settle(core)
     assert core.p.table.node_list == ("A", "C"), "its copy is empty"
     core.acked_by(B, 3)
+    settle(core)
+    assert core.p.table.node_list == ("A", "C"), "that was the old copy's, and came late"
+    assert core.p.leading is not None
+    core.acknowledge()
+    core.acked_by(B, core.p.leading.writer.last_lsn)
     settle(core)
     assert core.p.table.resync is None
     assert core.p.table.node_list == ("A", "B", "C")

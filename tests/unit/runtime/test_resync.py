@@ -147,6 +147,7 @@ def test_what_cannot_be_is_refused_and_a_migration_takes_its_place(
     monkeypatch.setattr(Placing, "_empty", lambda self, copy, version, table: None)
     there.replicate()
     wait_until(lambda: cluster.tables()[P].away, "one is out")
+    monkeypatch.undo()
     nodes = (leads, *(n for n in "ABC" if n != leads))
     cluster.node(leads).runtime.operators.migrate(P, nodes, wait_s=10)
     assert cluster.tables()[P].resync is None

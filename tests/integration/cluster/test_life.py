@@ -1,0 +1,117 @@
+"""Partitions that the application places, and replicas copied anew, with real processes and servers, under load."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from halog.errors import RefusedError
+from tests.integration.cluster.checker import check
+from tests.integration.cluster.harness import Cluster, Make
+from tests.integration.cluster.load import Load
+from tests.integration.cluster.processes import wait
+
+pytestmark = pytest.mark.timeout(240)
+
+P = "p-0"
+
+
+@pytest.fixture
+def unplaced(make: Make) -> Cluster:
+    """Three nodes; the configuration names the partition, and places it nowhere."""
+    cluster = make(partitions=1, async_=0)
+    text = cluster.toml.read_text().replace("partitions = 1", 'kind = "static"').replace("async_replicas = 0\n", "")
+    cluster.toml.write_text(f"{text}[policies.p.partitions]\n{P} = []\n")
+    cluster.start()
+    return cluster
+
+
+def run(cluster: Cluster, *args: str, code: int = 0) -> Any:
+    argv = [sys.executable, "-m", "halog.cli.main", "partition", *args, "--config", str(cluster.toml)]
+    done = subprocess.run([*argv, "--format", "json"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout) if code == 0 else done.stderr
+
+
+def define(cluster: Cluster, node: str, nodes: str) -> Any:
+    run(cluster, "define", P, "--node", node, "--nodes", nodes)
+    return run(cluster, "enable", P, "--node", node)
+
+
+def is_on(cluster: Cluster, *nodes: str) -> bool:
+    table = cluster.table(P)
+    return (table.configured, table.node_list, table.target) == (nodes, nodes, None)
+
+
+@pytest.mark.feature("P7", "P8", "P12")
+def test_a_partition_is_defined_moved_and_disabled_under_load(unplaced: Cluster) -> None:
+    """A, B, then C, B as in the manual's example; a restarted B stays out until it says so again; then the active node
+    disables it. No caller gets an error, and nothing is lost or doubled."""
+    cluster = unplaced
+    assert [(s["status"], s["life"]) for s in run(cluster, "show", P)["seen"]] == [("Undefined", "Initial")] * 3
+    assert define(cluster, "A", "A,B")["status"] == "LocalEnabled"
+    assert is_on(cluster, "A", "B")
+    seen = {s["node"]: s["status"] for s in run(cluster, "show", P)["seen"]}
+    assert seen == {"A": "LocalEnabled", "B": "RemoteEnabled", "C": "RemoteEnabled"}
+    heard: list[tuple[str, str]] = []
+    client = cluster.client()
+    client.partitions.notify(lambda change: heard.append((change.before, change.now)))
+    with Load(client, "life") as load:
+        load.flows()
+        define(cluster, "C", "C,B")
+        assert is_on(cluster, "C", "B")
+        wait(lambda: P not in cluster.copies("A"), "A lets go of its copy")
+        load.flows()
+        cluster.kill("B")
+        wait(lambda: cluster.table(P).node_list == ("C",), "B is gone")
+        load.flows()
+        cluster.start(["B"])
+        assert P not in cluster.copies("B")
+        assert "B has not defined p-0 in this run" in run(cluster, "enable", P, "--node", "B", code=5)
+        assert cluster.table(P).node_list == ("C",)
+        define(cluster, "B", "C,B")
+        wait(lambda: is_on(cluster, "C", "B"), "B is back")
+        load.flows()
+        assert run(cluster, "disable", P, "--node", "C")["status"] == "LocalDisabled"
+        assert is_on(cluster, "B")
+        wait(lambda: P not in cluster.copies("C"), "C lets go of its copy")
+        load.flows()
+    assert load.errors == []
+    check(cluster, load)
+    assert ("Active", "Migrating") in heard
+    assert client.partitions[P].state == "Active"
+    assert [v["life"] for v in run(cluster, "list")] == ["Active"]
+
+
+@pytest.mark.feature("P12")
+def test_replicas_are_copied_anew_under_load_though_one_is_killed_meanwhile(make: Make) -> None:
+    """Each is out of the node list for a moment, one at a time; then all have what the log has."""
+    cluster = make(partitions=3)
+    cluster.start()
+    cluster.whole()
+    with Load(cluster.client(), "anew") as load:
+        load.flows()
+        done = run(cluster, "replicate", P)
+        assert (done["done"], sorted(done["nodes"])) == (True, ["B", "C"])
+        wait(lambda: cluster.complete(cluster.table(P)), "the node list is complete")
+        load.flows()
+        for name in "BC":
+            assert f"partition {P}: its copy is made anew" in cluster.log_of(name)
+        began = run(cluster, "replicate", P, "--no-wait")
+        assert began["nodes"] != []
+        cluster.kill("C")
+        wait(lambda: cluster.table(P).resync is None, "it goes on without C", 60)
+        load.flows()
+        cluster.start(["C"])
+        wait(lambda: all(cluster.complete(t) for t in cluster.tables()), "every node list is complete", 60)
+        load.flows()
+        with pytest.raises(RefusedError, match="is active for p-0"):
+            active = cluster.table(P).active
+            assert active is not None
+            cluster.client().partitions[P].replicate((active.node,))
+    assert load.errors == []
+    check(cluster, load)
