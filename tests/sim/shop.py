@@ -2,21 +2,20 @@
 
 As in the bank, each partition is a world of its own. Customers look for goods, change, create and remove them, by what
 they know of the mapping, which may be old; movers carry goods to their new owners and die on the way; an operator
-begins changes, and turns some back. What is in the znode is taken through the steps of `halog.core.mapping`; what a node's
-service does for T8 (asks the core for `MapperChanged`, refuses what is older) is done here. Histories of their own,
-from 3 * 2^20 on.
+begins changes, and turns some back. What is in the znode is taken through the steps of `halog.core.mapping`; what a
+node's service does for T8 (asks the core for `MapperChanged`, refuses what is older) is done here. Histories of their
+own, from 3 * 2^20 on.
 """
 
 from __future__ import annotations
 
 import random
-import zlib
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from halog.core import events as ev
-from halog.core.ids import ABSENT
+from halog.core.ids import ABSENT, digest
 from halog.core.mapping import Layout, Place, PolicyMapping, begun, cleaned, opened, turned_back
 from halog.core.records import CREATE, DELETE, UPDATE, Change
 from tests.sim.bank import REF, SHOP_SEEDS, Bank
@@ -83,7 +82,7 @@ class Shop(Bank):
 
 def owner(key: bytes, layout: Layout) -> str:
     """Where a layout has a key."""
-    return layout.names[zlib.crc32(key + bytes((layout.ring_size,))) % len(layout.names)]
+    return layout.names[digest(key + bytes((layout.ring_size,)))[0] % len(layout.names)]
 
 
 def place(key: bytes, mapping: PolicyMapping) -> Place:
