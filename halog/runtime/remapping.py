@@ -76,9 +76,10 @@ class Remapping:
 
     def _say(self, what: str, why: str) -> None:
         """Once, as long as it is so."""
-        if self._said.get(what) != why:
-            self._said[what] = f"{what}: {why}"
-            logger.warning("%s: %s", what, why)
+        said = f"{what}: {why}"
+        if self._said.get(what) != said:
+            self._said[what] = said
+            logger.warning(said)
 
     # --- beginning ---
 
