@@ -118,7 +118,7 @@ class KafkaSession:
 
     def _send(self, tp: TopicPartition, run: _Run) -> None:
         topic, partition = tp
-        if partition >= self._known.get(topic, partition + 1):
+        if partition >= self._known.get(topic, 0):
             self._learn(topic)
         values, run.values = run.values, []
         last = partial(self._last, run)

@@ -120,7 +120,7 @@ class Runtime:
         self.commit, self.begin_commit = self._commits.commit, self._commits.begin
         self.follow_up = self._commits.follow_up
         self._ballots = Ballots(self._asker)
-        self._spanning = Spanning(self._asker, self._ballots, self._waits_for_quorum, self._commits.catch_up, doubt_s)
+        self._spanning = Spanning(self._asker, self._ballots, self._waits_for_quorum, self._commits, doubt_s)
         self.commit_over = self._spanning.commit
         reads = self._reads = Reads(self._asker, execute, self._waits_for_quorum, self._lease_ms)
         self.fetch, self.fetch_local, self.reach, self.barrier = (

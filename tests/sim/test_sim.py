@@ -20,7 +20,7 @@ MOVED = 150
 BANKS = 150
 """Histories over several partitions (D4, D5); they are histories of their own, too."""
 
-SHOPS = 100
+SHOPS = 60
 """Histories in which a mapping changes (P6, P13); likewise."""
 
 RARE_BANK = 2_097_337
