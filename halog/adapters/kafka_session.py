@@ -59,18 +59,23 @@ class KafkaSession:
         self._users = 0  # threads inside the producer: it is destroyed when the last has left
         self._bootstrap = bootstrap
         self._producer: Any = Producer({**kafka_conf.producer(bootstrap), "error_cb": self._on_error})
-        self._known: set[str] = set()
+        self._known: dict[str, int] = {}
+        """Topics, each with how many partitions it had when it was looked at: one that is beyond is looked at first,
+        since what is appended to an unknown one fails."""
         self.learn(topics)
 
     def learn(self, topics: Iterable[str]) -> None:
         """Warm: connections and leaders are known before the first append."""
         try:
-            for topic in sorted(set(topics) - self._known):
-                self._producer.list_topics(topic, timeout=WARM_S)
-                self._known.add(topic)
+            for topic in sorted(set(topics) - self._known.keys()):
+                self._learn(topic)
         except KafkaException as e:
             self.abandon()
             raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
+
+    def _learn(self, topic: str) -> None:
+        found = self._producer.list_topics(topic, timeout=WARM_S).topics.get(topic)
+        self._known[topic] = 0 if found is None else len(found.partitions)
 
     @property
     def failed(self) -> str | None:
@@ -113,6 +118,8 @@ class KafkaSession:
 
     def _send(self, tp: TopicPartition, run: _Run) -> None:
         topic, partition = tp
+        if partition >= self._known.get(topic, 0):
+            self._learn(topic)
         values, run.values = run.values, []
         last = partial(self._last, run)
         if len(values) == 1:

@@ -48,7 +48,7 @@ class KafkaTail:
         self._conf = (kafka_conf.patient if patient else kafka_conf.consumer)(bootstrap)
         self._consumer: Any = Consumer(self._conf)
         self._looked_at = time.monotonic()  # when the consumer last gave something, or was found to reach a broker
-        self._known_topics: set[str] = set()
+        self._known_topics: dict[str, int] = {}  # each with how many partitions it had when it was looked at
         self._assigned: set[TopicPartition] = set()  # the polling thread's
         self._inside = threading.Lock()  # held while a thread is in the consumer
         self._lock = threading.Lock()  # places, and which of them moved
@@ -87,7 +87,7 @@ class KafkaTail:
         if not moved:
             return
         try:
-            self._learn({tp.topic for tp in wanted})
+            self._learn({tp.topic for tp in wanted if tp.partition >= self._known_topics.get(tp.topic, 0)})
         except BaseException:
             with self._lock:
                 self._moved |= moved  # still to be done, by a later poll
@@ -103,13 +103,13 @@ class KafkaTail:
             place.seated = True
 
     def _learn(self, topics: set[str]) -> None:
-        """Metadata first: an assign to an unknown topic waits for the next refresh."""
-        for topic in topics - self._known_topics:
+        """Metadata first: an assign to what is unknown waits for the next refresh."""
+        for topic in topics:
             try:
-                self._consumer.list_topics(topic, timeout=kafka_conf.ADMIN_S)
+                found = self._consumer.list_topics(topic, timeout=kafka_conf.ADMIN_S).topics.get(topic)
             except KafkaException as e:
                 raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
-            self._known_topics.add(topic)
+            self._known_topics[topic] = 0 if found is None else len(found.partitions)
 
     # ---- polling
 
@@ -161,7 +161,7 @@ class KafkaTail:
 
     def _seat_anew(self) -> None:
         with self._lock:
-            self._assigned, self._known_topics = set(), set()
+            self._assigned, self._known_topics = set(), {}
             for tp, place in self._places.items():
                 place.seated = False
                 self._moved.add(tp)

@@ -209,9 +209,10 @@ class Connection:
     def owner(self, type_name: str) -> Owner:
         """Who decides where objects of a type are. ConfigError if the cluster was made with another mapper."""
         if type_name not in self._owners:
-            owner = self.places.owner(type_name)
-            cluster.check_mapping(self.coordinator, self.config, owner.policy)
-            self._owners[type_name] = owner
+            policy = self.places.policy_of(type_name)
+            if policy is not None:
+                cluster.check_mapping(self.coordinator, self.config, policy)
+            self._owners[type_name] = self.places.owner(type_name)
         return self._owners[type_name]
 
     def place(self, type_name: str, routing_key: bytes) -> str:

@@ -70,6 +70,13 @@ class PolicyMapping(msgspec.Struct, frozen=True):
         """Every partition there is, or is about to be, by index."""
         return max((layout.partition_names(policy) for layout in self.layouts), key=len)
 
+    def updating(self, policy: str) -> tuple[str, ...]:
+        """Partitions that are not known to be clean of the change that is open."""
+        changing = self.changing
+        if changing is None or not changing.open:
+            return ()
+        return tuple(name for name in self.partition_names(policy) if name not in changing.clean)
+
 
 # --- what is allowed ---
 

@@ -61,6 +61,10 @@ class Commits:
             self._unsent.add(tx)
             return tx
 
+    def sent(self, tx: bytes) -> None:
+        """It is presented by somebody else, over several partitions."""
+        self._unsent.discard(tx)
+
     def catch_up(self, stamp: int) -> None:
         """Give ids above `stamp` from now on, whatever this machine's clock says."""
         with self._lock:

@@ -118,6 +118,8 @@ class Mappings:
         self._znodes: dict[str, int] = {}
         """By policy, the version of the znode that is known: what was read may be told late."""
         self.mapped = Mapped()
+        self.updating: frozenset[str] = frozenset()
+        """Partitions that objects may go from or come to (P8)."""
 
     def watch(self, policies: Mapping[str, Any]) -> None:
         """Learn of every change from now on."""
@@ -144,5 +146,6 @@ class Mappings:
                 return
             self.known = {**self.known, policy: mapping}
             versions = {name: m.version for p, m in self.known.items() if m.version for name in m.partition_names(p)}
+            self.updating = frozenset(name for p, m in self.known.items() for name in m.updating(p))
             self.mapped = Mapped(versions, any(m.next is not None for m in self.known.values()))
         self._changed()

@@ -49,7 +49,7 @@ from halog.runtime.routing import Routing
 from halog.runtime.service import Execute, Service
 from halog.runtime.spanning import Spanning
 from halog.runtime.telling import Telling
-from halog.runtime.views import view
+from halog.runtime.views import status
 from halog.runtime.witness import Witness
 from halog.runtime.zoning import Zoning, zones_of
 
@@ -100,7 +100,7 @@ class Runtime:
         self.host: Host | None = None
         journal = partial(adapters.log.journal, TopicPartition(cluster.events_topic(config.cluster.name), 0))
         self.telling = Telling(History(config.cluster.name, name, self.incarnation, journal))
-        self.lives = Lives(name, self.telling.history)
+        self.lives = Lives(name, self.telling.history, lambda p: p in self.routing.mappings.updating)
         self.router.seen = self.lives.table_seen
         self.configured = Configured(activated or of_file(config, name), self.telling.history, self._reconfigured)
         self.states: Mapping[str, object] = {}
@@ -124,7 +124,7 @@ class Runtime:
         self.commit, self.begin_commit = self._commits.commit, self._commits.begin
         self.follow_up = self._commits.follow_up
         self._ballots = Ballots(self._asker)
-        self._spanning = Spanning(self._asker, self._ballots, self._waits_for_quorum, self._commits.catch_up, doubt_s)
+        self._spanning = Spanning(self._asker, self._ballots, self._waits_for_quorum, self._commits, doubt_s)
         self.commit_over = self._spanning.commit
         reads = self._reads = Reads(self._asker, execute, self._waits_for_quorum, self._lease_ms)
         self.fetch, self.fetch_local, self.reach, self.barrier = (
@@ -353,6 +353,7 @@ class Runtime:
 
     def _remapped(self, mapped: Mapped) -> None:
         self.mapped = mapped
+        self.lives.look()
 
     def new_reference(self) -> Reference:
         """See Backend."""
@@ -377,22 +378,7 @@ class Runtime:
 
     def status(self) -> dict[str, object]:
         """Plain values: this node, whom it sees, and its copies."""
-        return {
-            "node": self.name,
-            "incarnation": self.incarnation,
-            "address": self.info.address,
-            "pid": self.pid,
-            "hosts": self.host is not None,
-            "session": self.session_state.value,
-            "alive": sorted(m.node for m in self.members.alive),
-            "offline": self.members.offline or None,
-            "zones": self.zoning.view(),
-            "rebalance": None if self.host is None else self.remapping.view(),
-            "config": self.configured.view(),
-            "events_dropped": self.telling.history.dropped,
-            "states": self.lives.view(),
-            "copies": [view(c) for c in list(self.copies.values())],
-        }
+        return status(self)
 
 
 def _later(seconds: float, work: Callable[[], None]) -> None:

@@ -159,12 +159,9 @@ class ObjectTable:
         stored before too."""
         with self.lock:
             if self._position is not None:
-                state, at = self._position
-                ledger = self.ledger
-                position = StoredPosition(
-                    state, at, self._last_offset, self._outcomes.horizon, ledger.horizon, ledger.mapping
-                )
-                self._unsaved[self._p] = msgspec.msgpack.encode(position)
+                (state, at), ledger = self._position, self.ledger
+                settled = self._outcomes.horizon, ledger.horizon, ledger.mapping
+                self._unsaved[self._p] = msgspec.msgpack.encode(StoredPosition(state, at, self._last_offset, *settled))
                 if self._happened:
                     self._unsaved[self._t + self._happened[0][: _LSN.size]] = b"".join(self._happened)
             elif self._flushed or not flush:

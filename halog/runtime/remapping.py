@@ -76,16 +76,17 @@ class Remapping:
 
     def _say(self, what: str, why: str) -> None:
         """Once, as long as it is so."""
-        if self._said.get(what) != why:
-            self._said[what] = f"{what}: {why}"
-            logger.warning("%s: %s", what, why)
+        said = f"{what}: {why}"
+        if self._said.get(what) != said:
+            self._said[what] = said
+            logger.warning(said)
 
     # --- beginning ---
 
     def _is_first(self, policy: str) -> bool:
         """Two that take themselves for the first do no harm: each step is a compare-and-set."""
         config, members = self._runtime.config, self._runtime.members
-        zone = config.nodes_of(config.policies[policy].zone)
+        zone = config.hosts_of(policy)
         return members.me.name == min({m.node for m in members.alive}.intersection(zone), default="")
 
     def _open(self, policy: str, mapping: PolicyMapping) -> None:

@@ -32,7 +32,7 @@ from halog.errors import (
 from halog.runtime import frames
 from halog.runtime.asking import Asker
 from halog.runtime.ballots import ABORTED, COMMITTED, EXPIRED, Ballots, attempt
-from halog.runtime.commits import OVERLOADED_S, RETRY_S
+from halog.runtime.commits import OVERLOADED_S, RETRY_S, Commits
 from halog.runtime.lanes import Errands, Lanes
 from halog.runtime.results import clock_behind
 
@@ -55,10 +55,10 @@ class Spanning:
         asker: Asker,
         ballots: Ballots,
         waits: Callable[[str], bool],
-        catch_up: Callable[[int], None],
+        commits: Commits,
         doubt_s: float,
     ) -> None:
-        self._asker, self._ballots, self._waits, self._catch_up = asker, ballots, waits, catch_up
+        self._asker, self._ballots, self._waits, self._commits = asker, ballots, waits, commits
         self._votes = Lanes("halog-votes", EACH, THREADS)
         self._aborts = Errands("halog-aborts", ABORTS_EACH, ABORTS)
         self._patience_s = max(doubt_s, asker.router.attempt_s)
@@ -73,6 +73,7 @@ class Spanning:
     def commit(self, tx: bytes, works: Mapping[str, Work]) -> Mapping[str, int]:
         """See Backend."""
         self._asker.check_open()
+        self._commits.sent(tx)
         participants = tuple(sorted(works))
         until = time.monotonic() + self._asker.call_s
         digest = hashlib.blake2b(
@@ -151,7 +152,7 @@ class Spanning:
             time.sleep(RETRY_S)
         except OutcomeUnknownError as e:
             if e.evidence.get("expired"):
-                self._catch_up(e.evidence["horizon"])
+                self._commits.catch_up(e.evidence["horizon"])
                 raise clock_behind(e) from None
             if time.monotonic() >= until or self._asker.closed:
                 raise DeadlineError(

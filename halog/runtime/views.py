@@ -1,8 +1,13 @@
-"""A copy as operators see it."""
+"""A copy, and a node, as operators see them."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from halog.runtime.copy import Copy
+
+if TYPE_CHECKING:
+    from halog.runtime.node import Runtime
 
 
 def view(copy: Copy) -> dict[str, object]:
@@ -21,4 +26,24 @@ def view(copy: Copy) -> dict[str, object]:
         "lag_ms": lag.ms,
         "discarded_objects": copy.objects.consistency.discarded,
         "error": None if copy.error is None else str(copy.error),
+    }
+
+
+def status(node: Runtime) -> dict[str, object]:
+    """Plain values: a node, whom it sees, and its copies."""
+    return {
+        "node": node.name,
+        "incarnation": node.incarnation,
+        "address": node.info.address,
+        "pid": node.pid,
+        "hosts": node.host is not None,
+        "session": node.session_state.value,
+        "alive": sorted(m.node for m in node.members.alive),
+        "offline": node.members.offline or None,
+        "zones": node.zoning.view(),
+        "rebalance": None if node.host is None else node.remapping.view(),
+        "config": node.configured.view(),
+        "events_dropped": node.telling.history.dropped,
+        "states": node.lives.view(),
+        "copies": [view(c) for c in list(node.copies.values())],
     }

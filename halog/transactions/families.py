@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from halog.backend import Backend, Found
 from halog.core.mapping import Place
-from halog.errors import RefusedError, UnknownTypeError
+from halog.errors import ConflictError, RefusedError, UnknownTypeError
 from halog.schema.registry import Registry
 from halog.schema.typeinfo import TypeInfo
 from halog.transactions import moving
@@ -90,10 +90,16 @@ def _looked_for(
 
 def entry_at(tx: Reading, key: bytes, partition: str) -> Entry | None:
     """The entry of an index key, if it is of this partition; a blank one of another is dropped. RefusedError if it is
-    not blank."""
+    not blank; ConflictError if that is because the mapping has changed since the transaction began (T8)."""
     entry = tx.entries.get(key)
     if entry is None or entry.partition == partition:
         return entry
+    if not _is_blank(entry) and tx.mapped is not tx.backend.mapped:
+        raise ConflictError(
+            f"{tx.space.name_of(key)} was read in partition {entry.partition} and belongs in {partition} by now; run "
+            "the transaction again",
+            key=key, settled_lsn=0,
+        )  # fmt: skip
     if not _is_blank(entry):
         raise RefusedError(
             f"{tx.space.name_of(key)} is in this transaction as an object of partition {entry.partition}, and one of "

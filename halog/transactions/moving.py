@@ -122,11 +122,13 @@ def routed(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
 
 
 def reserved(works: Mapping[str, Work], key: object, partition: object) -> bool:
-    """Did the transaction create this key without looking, and keep it from that partition?"""
+    """Did the transaction create this key without looking, and keep it from that partition? (Who has looked has lost a
+    race, which is a conflict; who has not meets a duplicate.)"""
     theirs = works.get(partition) if isinstance(partition, str) else None
     if theirs is None or not any(k == key and version == ABSENT for k, version in theirs.reads):
         return False
-    return any(w.key == key and w.op == CREATE for p, work in works.items() if p != partition for w in work.writes)
+    blind = [w for p, w in works.items() if p != partition and not any(k == key for k, _ in w.reads)]
+    return any(w.key == key and w.op == CREATE for work in blind for w in work.writes)
 
 
 def read_only(tx: Reading, parts: Mapping[str, Mapping[bytes, int]]) -> Mapping[str, Mapping[bytes, int]]:

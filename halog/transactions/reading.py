@@ -261,7 +261,8 @@ class Reading:
 
     def is_here(self, cls: type[Any], key: tuple[Any, ...]) -> bool:
         """Can this object be read without asking another node? FieldTypeError for a wrong key, UnknownTypeError."""
-        return not self.special and self.backend.is_active(self._route(cls, key).partition)
+        route = self._route(cls, key)
+        return not self.special and not route.places and self.backend.is_active(route.partition)
 
     def resolve(self, ref: Ref[T]) -> T:
         """The object a reference names (D1). NotFoundError if it is gone, also if its key now has a new instance."""

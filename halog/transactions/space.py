@@ -174,7 +174,8 @@ class Space:
     def image(self, found: Found, partition: str) -> Image:
         """The decoded value of a committed object of this partition, remembered."""
         image = self.images.get(found.key)
-        if image is not None and image.version == found.version and image.ref == found.ref:
+        same = image is not None and image.version == found.version and image.ref == found.ref
+        if image is not None and same and image.partition == partition:  # a version is a position in one log
             image.found = found
             return image
         image = self.decoded(found, partition)

@@ -7,7 +7,8 @@ import time
 import pytest
 
 from halog.errors import DeadlineError, RefusedError
-from tests.contract.rigs import LogRig, appended, new_topic
+from halog.ports import TopicPartition
+from tests.contract.rigs import LogRig, appended, collect, new_topic, values
 
 pytestmark = pytest.mark.feature("P1")
 
@@ -21,6 +22,29 @@ def test_a_topic_is_made_once_and_checked_after(logs: LogRig) -> None:
         log.ensure_topic(tp.topic, 3)
     with pytest.raises(RefusedError, match=r"cleanup\.policy"):
         log.ensure_topic(tp.topic, 2, compacted=True)
+
+
+def test_a_topic_grows_under_sessions_and_tails_that_know_it(logs: LogRig) -> None:
+    """What was there stays; the new partitions are written and read at once, by whoever has used the others before."""
+    log = logs.log()
+    tp, session, tail = new_topic(log, 2), log.session(), log.tail()
+    tail.follow(tp, 0)
+    assert appended(session, tp, b"before") == [0]
+    assert values(collect(tail, 1)) == [b"before"]
+    logs.log().grow_topic(tp.topic, 4)
+    log.grow_topic(tp.topic, 3)
+    log.ensure_topic(tp.topic, 3)
+    new = TopicPartition(tp.topic, 3)
+    tail.follow(new, 0)
+    began = time.monotonic()
+    assert appended(session, new, b"new") == [0]
+    assert appended(session, tp, b"old") == [1]
+    assert sorted(values(collect(tail, 2))) == [b"new", b"old"]
+    assert time.monotonic() - began < 5
+    assert log.bounds(new) == (0, 1)
+    assert session.failed is None
+    session.abandon()
+    tail.close()
 
 
 def test_read_gives_exactly_the_range(logs: LogRig) -> None:

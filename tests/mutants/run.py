@@ -25,6 +25,7 @@ from tests.mutants import (  # noqa: F401 - they register themselves
     mutants,
     policies,
     reads,
+    remaps,
     unlogged,
     votes,
     zones,

@@ -3,7 +3,7 @@
 Each partition is a world of its own (`World`), with its own nodes, log, coordinator and faults; all share one clock.
 Tellers transfer within a partition or over several, by the protocol an initiator follows (T1, T2), and die at any step
 of it; auditors read everything. What a partition asks of another travels like any request, late, lost or to a zombie.
-They are histories of their own, from 2^21 on.
+They are histories of their own, from 2^21 on; from 3 * 2^20 on those of a shop (`tests.sim.shop`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from tests.sim.node import Process
     from tests.sim.teller import Seen, Teller
 
-SEEDS = range(1 << 21, 1 << 22)
+SEEDS = range(1 << 21, 3 << 20)
+SHOP_SEEDS = range(3 << 20, 1 << 22)
 ACCOUNTS = (b"aaaa", b"bbbb", b"cccc")
 """Of each partition."""
 BALANCE = 100

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import Progress
 
-from tests.sim import ballots, bank, leases, lives, zones
+from tests.sim import ballots, bank, goods, leases, lives, shop, zones
 from tests.sim.away import log_away
 from tests.sim.faults import FAULTS, regroup
 from tests.sim.world import World, is_away, is_grouped, is_less
@@ -79,23 +79,27 @@ def _end_faults(world: World) -> None:
 
 def run_bank(seed: int, *, verbose: bool = False) -> Outcome:
     """Play a history over several partitions to its end."""
-    made = bank.make(seed, verbose=verbose)
+    goes = seed in shop.SEEDS
+    made = shop.make(seed, verbose=verbose) if goes else bank.make(seed, verbose=verbose)
     failure = ""
     try:
         made.engine.run(made.length)
         made.settle()
-        ballots.finish(made)
+        if isinstance(made, shop.Shop):
+            goods.finish(made)
+        else:
+            ballots.finish(made)
     except Exception as e:
         failure = f"{type(e).__name__}: {e}"
         if verbose:
             made.engine.lines.append(repr(e))
-    counts = Counter({f"bank: {what}": n for what, n in made.cover.counts.items()})
+    counts = Counter({f"{'shop' if goes else 'bank'}: {what}": n for what, n in made.cover.counts.items()})
     return Outcome(seed, failure, counts, made.engine.events, made.engine.lines)
 
 
 def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
     """Play one seed to its end."""
-    if seed in bank.SEEDS:
+    if seed in bank.SEEDS or seed in shop.SEEDS:
         return run_bank(seed, verbose=verbose)
     world = make_world(seed, verbose=verbose)
     failure = ""

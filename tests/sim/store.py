@@ -47,10 +47,11 @@ class Disk:
         self.undecided: dict[bytes, Undecided] = {}
         self.decided: dict[bytes, Decision] = {}
         self.horizon = b""
+        self.mapping = 0
 
     @property
     def ledger(self) -> Ledger:
-        return Ledger(list(self.undecided.values()), self.decided.items(), self.horizon)
+        return Ledger(list(self.undecided.values()), self.decided.items(), self.horizon, self.mapping)
 
     def write(self, changes: list[Applied], chain: ChainState, next_offset: int) -> None:
         """One atomic step."""
@@ -72,6 +73,8 @@ class Disk:
             self.horizon = record.horizon
             for tx in record.ids:
                 del self.decided[tx]
+        elif isinstance(record, records.MapperChanged):
+            self.mapping = max(self.mapping, record.mapper_version)
 
 
 def committed(record: Applied) -> records.Commit | None:

@@ -8,7 +8,7 @@ import pytest
 
 from halog.core import life
 from halog.core.roles import TRANSITIONS
-from tests.sim import bank, leases, lives, moves, reader, zones
+from tests.sim import bank, leases, lives, moves, reader, shop, zones
 from tests.sim.coverage import edge_name
 from tests.sim.run import run_seed
 from tests.sim.world import is_grouped
@@ -23,6 +23,9 @@ LIVES = 80
 
 BANKS = 150
 """Histories over several partitions (D4, D5); they are histories of their own, too."""
+
+SHOPS = 60
+"""Histories in which a mapping changes (P6, P13); likewise."""
 
 RARE_BANK = 2_097_337
 """Its first partition had decided otherwise."""
@@ -83,6 +86,8 @@ INTERESTING = [
     "bank: initiator died preparing", "bank: initiator died deciding", "bank: asked the first partition",
     "bank: first partition said Happened", "bank: first partition said Otherwise",
     "bank: vote Conflicted", "bank: vote Locked", "bank: single Locked",
+    "shop: a change is turned back", "shop: a look-up is refused", "shop: single Remapped", "shop: vote Remapped",
+    "shop: move False", "shop: move None", "shop: come and go True", "shop: race False",
     "added", "removed", "too few replicas", "transfer requested", "discarded transactions",
 ]  # fmt: skip
 
@@ -102,7 +107,7 @@ def seen() -> Counter[str]:
     grouped = [n for n in range(SEEDS, 4 * SEEDS) if is_grouped(n)]
     read = [n for n in range(SEEDS, 4 * SEEDS) if n in reader.SEEDS or n in leases.SEEDS]
     zoned = [n for n in range(SEEDS, 8 * SEEDS) if n in zones.SEEDS]
-    moved, banks = moves.SEEDS[:MOVED], [*bank.SEEDS[:BANKS], RARE_BANK]
+    moved, banks = moves.SEEDS[:MOVED], [*bank.SEEDS[:BANKS], RARE_BANK, *shop.SEEDS[:SHOPS]]
     lived = [*lives.SEEDS[:LIVES], *[n for n in lives.SEEDS[: 11 * LIVES] if is_grouped(n)]]
     for seed in dict.fromkeys([*range(SEEDS), *RARE_SEEDS, *grouped, *read, *zoned, *moved, *banks, *lived]):
         outcome = run_seed(seed)
@@ -136,6 +141,12 @@ def test_every_row_of_the_state_table_is_taken(seen: Counter[str], row: str) -> 
 @pytest.mark.feature("D4", "D5")
 def test_money_is_conserved_through_every_fault(seen: Counter[str]) -> None:
     assert seen["bank: spread True"] > BANKS
+
+
+@pytest.mark.feature("P6", "P13")
+def test_goods_are_neither_lost_nor_doubled_nor_missed_while_they_move(seen: Counter[str]) -> None:
+    assert seen["shop: a change is done"] > SHOPS
+    assert seen["shop: move True"] > SHOPS // 2
 
 
 @pytest.mark.parametrize(

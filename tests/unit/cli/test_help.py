@@ -51,6 +51,8 @@ def parse(group: click.Command, words: list[str], parent: click.Context | None =
     ctx = group.make_context("halog", list(words), parent=parent)
     if isinstance(group, click.Group):
         rest = [*ctx._protected_args, *ctx.args]
+        if group.invoke_without_command and not rest:
+            return
         name, command, left = group.resolve_command(ctx, rest)
         assert command is not None, name
         parse(command, left, ctx)

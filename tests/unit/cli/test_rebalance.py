@@ -36,9 +36,12 @@ def write(fleet: Cluster, name: str, **values: object) -> Path:
     return path
 
 
+SOME = range(0, 40, 5)
+
+
 def at(halog: Run, fleet: Cluster) -> dict[str, str]:
     """Where each aircraft is, as `halog get` finds it."""
-    return {f"N{i}": halog("get", "Aircraft", f"N{i}", "--format", "json").json["partition"] for i in range(0, 40, 2)}
+    return {f"N{i}": halog("get", "Aircraft", f"N{i}", "--format", "json").json["partition"] for i in SOME}
 
 
 def test_a_dry_run_says_what_will_move_and_the_rest_moves_it(fleet: Cluster, halog: Run) -> None:
@@ -88,9 +91,9 @@ def test_another_mapper_its_next_version_and_code_that_lacks_it(
     file = write(fleet, "custom.toml", mapper="tests.unit.cli.placing:spread")
     monkeypatch.setattr(placing, "spread", spread, raising=False)
     assert halog("rebalance", "--config", file, "--timeout", 30).code == 0
-    assert at(halog, fleet) == {f"N{i}": f"p-{i % 3}" for i in range(0, 40, 2)}
+    assert at(halog, fleet) == {f"N{i}": f"p-{i % 3}" for i in SOME}
     monkeypatch.setattr(placing, "spread", gathered)
-    assert at(halog, fleet)["N8"] == "p-2", "newer code goes by the cluster's version"
+    assert at(halog, fleet)["N5"] == "p-2", "newer code goes by the cluster's version"
     fleet.stop("A")
     fleet.start("A")
     assert halog("rebalance", "--config", file, "--timeout", 30).code == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -23,6 +22,8 @@ from halog.transactions.node import Node
 
 TYPES = Registry()
 POLICY = "test"
+PACE_S = 0.003
+"""Between two works of a thread: the rest of the machine is for the change."""
 
 
 @halog.managed(key="name", registry=TYPES)
@@ -138,14 +139,14 @@ class Traffic:
 
     def _forever(self, work: Callable[[random.Random, int], None], chance: random.Random) -> None:
         for n in itertools.count():
-            if self._stop.is_set():
+            if self._stop.wait(PACE_S):
                 return
             try:
                 work(chance, n)
                 with self._lock:
                     self.done[work.__name__] = self.done.get(work.__name__, 0) + 1
             except (ConflictError, AvailabilityError):
-                time.sleep(0.001)
+                pass
             except Exception as error:
                 self.problems.append(f"{work.__name__}: {type(error).__name__}: {error}")
                 return

@@ -20,9 +20,7 @@ def counted(node: MemoryNode) -> list[str]:
     checked: list[str] = []
     real = node.backend.validate
 
-    def validate(
-        partition: str, reads: Collection[tuple[bytes, int]], *, least: int = 0, mapping: int = 0
-    ) -> None:
+    def validate(partition: str, reads: Collection[tuple[bytes, int]], *, least: int = 0, mapping: int = 0) -> None:
         checked.append(partition)
         real(partition, reads)
 

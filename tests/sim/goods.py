@@ -1,0 +1,54 @@
+"""What must hold when a mapping has changed (T8), from the logs alone: nothing lost, doubled or misplaced."""
+
+from __future__ import annotations
+
+from halog.core.ids import ABSENT
+from tests.sim.ballots import Happened, Told, _one_decision, _told_the_truth
+from tests.sim.shop import STEADY, Shop, owner
+from tests.sim.twin import history
+from tests.sim.violation import demand
+
+
+def finish(shop: Shop) -> None:
+    """Everything, once all is quiet."""
+    for world in shop.worlds.values():
+        accepted = history(world.log.entries)
+        world.checks._exactly_once(accepted)
+        world.checks._one_writer_per_epoch(accepted)
+        world.checks._copies_agree(accepted)
+    logs = {n: Told(n, [a.record for a in history(w.log.entries)]) for n, w in shop.worlds.items()}
+    _one_decision(logs)
+    done: dict[bytes, dict[str, Happened]] = {}
+    for name, log in logs.items():
+        for tx, what in log.happened():
+            done.setdefault(tx, {})[name] = what
+    lost = any(w.checks.lost for w in shop.worlds.values())
+    for deal in [d for t in (*shop.tellers, *shop.movers) for d in t.done]:
+        _told_the_truth(deal, done.get(deal.id), lost=lost)
+    _all_in_place(shop, logs, lost=lost)
+
+
+def _all_in_place(shop: Shop, logs: dict[str, Told], *, lost: bool) -> None:
+    where: dict[bytes, list[str]] = {}
+    values: dict[bytes, bytes] = {}
+    for name, log in logs.items():
+        now: dict[bytes, tuple[int, bytes]] = {}
+        for _, (lsn, reads, changes) in log.happened():
+            for key, version in (*reads, *((c.key, c.replaced) for c in changes)):
+                found = now[key][0] if key in now else ABSENT
+                demand(found == version, f"T4: lsn {lsn} of {name} rests on {key!r} at {version}, not {found}")
+            for c in changes:
+                if c.value is None:
+                    del now[c.key]
+                else:
+                    now[c.key] = lsn, c.value
+        for key, (_, value) in now.items():
+            where.setdefault(key, []).append(name)
+            values[key] = value
+    for key, names in where.items():
+        demand(len(names) == 1, f"T8: {key!r} is in {names}")
+        demand(names == [owner(key, shop.mapping.now)], f"T8: {key!r} is misplaced in {names}")
+    for key in STEADY if not lost else ():
+        demand(key in where or key not in shop.exists, f"T8: {key!r} is lost")
+        least, most = shop.counted[key], shop.counted[key] + shop.doubtful[key]
+        demand(key not in where or least <= int(values[key]) <= most, f"T8: {key!r} was counted {values.get(key)!r}")
