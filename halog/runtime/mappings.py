@@ -119,7 +119,7 @@ class Mappings:
         """By policy, the version of the znode that is known: what was read may be told late."""
         self.mapped = Mapped()
         self.updating: frozenset[str] = frozenset()
-        """Partitions that objects may go from or come to (P8)."""
+        """Partitions whose objects change partition, until all that are left belong there (P8)."""
 
     def watch(self, policies: Mapping[str, Any]) -> None:
         """Learn of every change from now on."""

@@ -13,6 +13,7 @@ from halog.core.mapping import begun, opened
 from halog.errors import RefusedError, RemappedError
 from halog.ports import TopicPartition
 from halog.runtime import frames, mappings
+from halog.runtime.lives import PartitionChange
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.runtime.remapped import (
     POLICY,
@@ -212,3 +213,19 @@ def test_bulk_load_goes_on_while_it_changes() -> None:
         for i in range(0, 400, 20):
             with client.transaction():
                 assert client.get(Counter, f"c{i}").value == i
+
+
+@pytest.mark.feature("P8", "P13")
+def test_partitions_are_updating_while_objects_change_partition() -> None:
+    with cluster_of(2) as cluster:
+        cluster.client().load([Counter(f"c{i}", i) for i in range(100)])
+        heard: dict[str, list[tuple[str, str, str]]] = {}
+
+        def hear(change: PartitionChange) -> None:
+            heard.setdefault(change.partition, []).append((change.before, change.now, change.happening))
+
+        cluster.node("A").partitions.notify(hear)
+        begin(cluster, by="B", ring_size=999)
+        wait_done(cluster, 1)
+        wanted = [("Active", "Updating", "objects change partition"), ("Updating", "Active", "done")]
+        wait_until(lambda: heard == {f"test-{i}": wanted for i in range(4)}, "not every partition was Updating once")
