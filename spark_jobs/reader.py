@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 BATCH = 2_000
 """Rows handed to Spark at once: half a megabyte of objects of 200 bytes."""
-_NO_OBJECTS = b"?" * 9
+NO_OBJECTS = b"?" * 9
 """Of the state topic only the marker and what goes with it are wanted: a prefix that hardly any key has."""
 
 
@@ -58,7 +58,7 @@ def objects(
         family = site.family(type_name, subtypes=subtypes)
     columns = object_schema(family)
     work = _Objects(family, _moments(family, as_of_lsn, as_of_time), arrow_schema(columns))
-    return _by_partition(spark, family.places).mapInArrow(work, columns)
+    return by_partition(spark, family.places).mapInArrow(work, columns)
 
 
 def changes(spark: SparkSession, config: str | Path | Config, type_name: str, *, subtypes: bool = True) -> DataFrame:
@@ -72,10 +72,10 @@ def changes(spark: SparkSession, config: str | Path | Config, type_name: str, *,
     with connect(config) as site:
         family = site.family(type_name, subtypes=subtypes)
     columns = change_schema(family)
-    return _by_partition(spark, family.places).mapInArrow(_Logged(family, arrow_schema(columns)), columns)
+    return by_partition(spark, family.places).mapInArrow(_Logged(family, arrow_schema(columns)), columns)
 
 
-def _by_partition(spark: SparkSession, places: Sequence[Place]) -> DataFrame:
+def by_partition(spark: SparkSession, places: Sequence[Place]) -> DataFrame:
     """One row, in a Spark partition of its own, for each of halog's."""
     return spark.range(0, len(places), 1, len(places))
 
@@ -105,7 +105,7 @@ class _Objects:
 
     def __call__(self, indices: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         values = Values(self.family)
-        for log, place in _places(self.family, indices):
+        for log, place in partitions(self.family, indices):
             at = objects_at(log, place, self.family.family_id, self.moments[place.name])
             yield from _batches(self.schema, object_rows(values, place.name, at.lsn, at.found.values()))
 
@@ -117,7 +117,7 @@ class _Logged:
         self.family, self.schema = family, schema
 
     def __call__(self, indices: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for log, place in _places(self.family, indices):
+        for log, place in partitions(self.family, indices):
             yield from _batches(self.schema, logged(log, place, self.family))
 
 
@@ -145,7 +145,7 @@ def _kept(log: Readable, place: Place) -> tuple[list[Step], History]:
         begin = log.bounds(at)[0]
         if begin == 0:
             return [], History(start_of(place, None))
-        history = History(start_of(place, load(log, place.name, at, state, place.empty, _NO_OBJECTS)))
+        history = History(start_of(place, load(log, place.name, at, state, place.empty, NO_OBJECTS)))
         try:
             return steps_before(entries(log, at, begin, history.next_offset), history.state), history
         except Trimmed:
@@ -153,7 +153,8 @@ def _kept(log: Readable, place: Place) -> tuple[list[Step], History]:
     raise LogError(f"the log of {place.name} is trimmed faster than it is read; hold it (`halog log hold`)")
 
 
-def _places(family: Family, indices: Iterable[pa.RecordBatch]) -> Iterator[tuple[Readable, Place]]:
+def partitions(family: Family, indices: Iterable[pa.RecordBatch]) -> Iterator[tuple[Readable, Place]]:
+    """On an executor: the partitions that rows of `by_partition` name, each with a log to read it from."""
     log = ReadOnlyLog(family.bootstrap)
     try:
         for rows in indices:
