@@ -144,7 +144,7 @@ class Family(msgspec.Struct, frozen=True):
             return Definition.parse(text)
         log = ReadOnlyLog(self.bootstrap)
         try:
-            return Definitions(log, self.schemas).find(type_id)  # type: ignore[arg-type]
+            return Definitions(log, self.schemas).find(type_id)
         finally:
             log.close()
 

@@ -19,9 +19,9 @@ from halog.backend import Found
 from halog.core.chain import ChainState
 from halog.core.records import Change
 from halog.errors import LogError, RefusedError
-from halog.ports import Entry, TopicPartition
+from halog.ports import Entry, KeyedLog, TopicPartition
 from halog.runtime import ledger_rows
-from halog.runtime.snapshots import KeyedLog, Loaded, load
+from halog.runtime.snapshots import Loaded, load
 from halog.runtime.stored import unpack_object
 from spark_jobs.history import Carried, History, Step, steps_before
 

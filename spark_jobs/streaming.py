@@ -115,9 +115,7 @@ class _Follow:
         self.names = {(p.log, p.index): (i, p.name) for i, p in enumerate(places)}
         self.begin = begin
 
-    def __call__(
-        self, key: Any, frames: Iterable[pd.DataFrame], state: GroupState
-    ) -> Iterable[pd.DataFrame]:
+    def __call__(self, key: Any, frames: Iterable[pd.DataFrame], state: GroupState) -> Iterable[pd.DataFrame]:
         topic, index = key
         place, name = self.names[topic, index]
         first, known = self.begin[topic, index]

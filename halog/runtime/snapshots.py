@@ -24,7 +24,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
@@ -33,7 +33,7 @@ from halog.core.ledger import Ledger
 from halog.core.outcomes import KEEP, Outcomes
 from halog.core.table import PartitionTable
 from halog.errors import HalogError, LogError, RefusedError
-from halog.ports import Coordinator, Log, LogTransaction, Snapshot, TopicPartition, UnknownResult, Versioned
+from halog.ports import Coordinator, KeyedLog, Log, LogTransaction, Snapshot, TopicPartition, UnknownResult, Versioned
 from halog.runtime import ledger_rows, retention
 from halog.runtime.copy import Copy
 from halog.runtime.objects import Item, StoredPosition
@@ -85,14 +85,6 @@ class Policy(msgspec.Struct, frozen=True):
     every_records: int
     every_ms: int
     keep_records: int
-
-
-class KeyedLog(Protocol):
-    """What reading a state topic takes of a `Log`."""
-
-    def bounds(self, tp: TopicPartition, timeout_s: float = 5.0) -> tuple[int, int]: ...
-
-    def read_keyed(self, tp: TopicPartition, start: int = 0) -> Iterator[tuple[bytes, bytes | None]]: ...
 
 
 class Known(NamedTuple):
