@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 import spark_jobs
 from halog.errors import ConfigError, UnknownTypeError
 from halog.schema.registry import DEFAULT
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.processes import wait
-from tests.integration.spark.world import Aircraft, Flight, Kind, Point, Seaplane
+from tests.integration.spark.traffic import log_bounds, traffic
+from tests.integration.spark.world import Floatplane, Kind, Leg, Plane, Point
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,13 +42,13 @@ def test_every_logical_type_arrives_as_it_was_written(spark: SparkSession, fleet
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     node = fleet.client()
     with node.transaction() as tx:
-        first = tx.create(Aircraft(**FULL))
+        first = tx.create(Plane(**FULL))
         ref = tx.ref(first)
     with node.transaction() as tx:
-        tx.create(Aircraft("N2"))
-        tx.create(Seaplane("N3", miles=7, floats=4))
-        tx.create(Flight("N1", 5, by=ref))
-    found = {r["tail"]: r for r in rows(spark_jobs.objects(spark, fleet.toml, "Aircraft"))}
+        tx.create(Plane("N2"))
+        tx.create(Floatplane("N3", miles=7, floats=4))
+        tx.create(Leg("N1", 5, by=ref))
+    found = {r["tail"]: r for r in rows(spark_jobs.objects(spark, fleet.toml, "Plane"))}
     one = found["N1"]
     assert one["seen"].astimezone(dt.UTC) == FULL["seen"]
     plain = {
@@ -58,18 +58,20 @@ def test_every_logical_type_arrives_as_it_was_written(spark: SparkSession, fleet
         "times": [dt.timedelta(hours=1, minutes=2, seconds=3)],
     }  # fmt: skip
     assert {k: v for k, v in one.items() if k[0] != "_"} == plain
-    assert (bytes(one["_reference"]), one["_type"]) == (ref.raw, "Aircraft")
+    assert (bytes(one["_reference"]), one["_type"]) == (ref.raw, "Plane")
     assert found["N2"]["base"] is None
     assert found["N2"]["notes"] == {}
-    assert (found["N3"]["_type"], found["N3"]["miles"]) == ("Seaplane", 7)
-    (sea,) = rows(spark_jobs.objects(spark, fleet.toml, "Seaplane"))
+    assert (found["N3"]["_type"], found["N3"]["miles"]) == ("Floatplane", 7)
+    (sea,) = rows(spark_jobs.objects(spark, fleet.toml, "Floatplane"))
     assert sea["floats"] == 4
-    alone = rows(spark_jobs.objects(spark, fleet.toml, "Aircraft", subtypes=False))
+    alone = rows(spark_jobs.objects(spark, fleet.toml, "Plane", subtypes=False))
     assert {r["tail"] for r in alone} == {"N1", "N2"}
-    (flight,) = rows(spark_jobs.objects(spark, fleet.toml, "Flight"))
+    (flight,) = rows(spark_jobs.objects(spark, fleet.toml, "Leg"))
     assert bytes(flight["by"]["reference"]) == ref.raw
-    joined = spark_jobs.objects(spark, fleet.toml, "Flight").alias("f").join(
-        spark_jobs.objects(spark, fleet.toml, "Aircraft").alias("a"), on=[_same("f.by.reference", "a._reference")]
+    joined = (
+        spark_jobs.objects(spark, fleet.toml, "Leg")
+        .alias("f")
+        .join(spark_jobs.objects(spark, fleet.toml, "Plane").alias("a"), on=[_same("f.by.reference", "a._reference")])
     )
     assert [r["number"] for r in rows(joined.select("f.number"))] == [5]
 
@@ -82,7 +84,7 @@ def _same(left: str, right: str) -> Any:
 
 def stored(cluster: Cluster) -> dict[bytes, tuple[str, int, str]]:
     """Key → (partition, version, name of the type) of every aircraft, as the active nodes hold them."""
-    info = DEFAULT.info(Aircraft)
+    info = DEFAULT.info(Plane)
     found = {}
     for table in cluster.tables():
         assert table.active is not None
@@ -94,23 +96,6 @@ def stored(cluster: Cluster) -> dict[bytes, tuple[str, int, str]]:
 
 def seen(frame: DataFrame) -> dict[bytes, tuple[str, int, str]]:
     return {bytes(r["_reference"]): (r["_partition"], r["_version"], r["_type"]) for r in rows(frame)}
-
-
-def traffic(cluster: Cluster, turns: int, first: int = 0) -> None:
-    """Creates, changes and deletes of aircraft, some of them two at once in two partitions."""
-    node = cluster.client()
-    for i in range(first, first + turns):
-        with node.transaction() as tx:
-            tail, other = f"T{i % 17}", f"T{(i + 5) % 17}"
-            found = tx.find(Aircraft, tail)
-            if found is None:
-                tx.create(Seaplane(tail) if i % 3 else Aircraft(tail))
-            elif i % 7 == 3:
-                tx.delete(found)
-            else:
-                found.miles += 1
-            if i % 4 == 0 and (second := tx.find(Aircraft, other)) is not None:
-                second.miles += 100
 
 
 def folded(changes: list[dict[str, Any]]) -> dict[bytes, tuple[str, int, str]]:
@@ -133,7 +118,7 @@ def in_order(changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def follow(spark: SparkSession, cluster: Cluster, checkpoint: Path) -> list[dict[str, Any]]:
     """What a streaming query with this checkpoint delivers up to now."""
-    stream = spark_jobs.changes_stream(spark, cluster.toml, "Aircraft", max_offsets=40)
+    stream = spark_jobs.changes_stream(spark, cluster.toml, "Plane", max_offsets=40)
     found: list[dict[str, Any]] = []
     query = (
         stream.writeStream.foreachBatch(lambda frame, _: found.extend(rows(frame)))
@@ -154,24 +139,24 @@ def test_objects_and_changes_through_a_failover_and_over_partitions(
     traffic(fleet, 30, 60)
     fleet.start("A")
     fleet.whole()
-    assert seen(spark_jobs.objects(spark, fleet.toml, "Aircraft")) == stored(fleet)
-    told = in_order(rows(spark_jobs.changes(spark, fleet.toml, "Aircraft")))
+    assert seen(spark_jobs.objects(spark, fleet.toml, "Plane")) == stored(fleet)
+    told = in_order(rows(spark_jobs.changes(spark, fleet.toml, "Plane")))
     assert folded(told) == stored(fleet)
     assert {r["epoch"] for r in told} >= {1, 2}
     streamed = follow(spark, fleet, tmp_path / "checkpoint")
     assert in_order(streamed) == told
     traffic(fleet, 20, 90)
-    all_told = in_order(rows(spark_jobs.changes(spark, fleet.toml, "Aircraft")))
+    all_told = in_order(rows(spark_jobs.changes(spark, fleet.toml, "Plane")))
     more = follow(spark, fleet, tmp_path / "checkpoint")
     assert len(more) > 15
     assert in_order(streamed + more) == all_told
-    lsns = {r["_partition"]: r["_lsn"] for r in rows(spark_jobs.objects(spark, fleet.toml, "Aircraft"))}
+    lsns = {r["_partition"]: r["_lsn"] for r in rows(spark_jobs.objects(spark, fleet.toml, "Plane"))}
     half = {name: lsn // 2 for name, lsn in lsns.items()}
     past = [r for r in told if r["lsn"] <= half[r["partition"]]]
-    assert seen(spark_jobs.objects(spark, fleet.toml, "Aircraft", as_of_lsn=half)) == folded(past)
+    assert seen(spark_jobs.objects(spark, fleet.toml, "Plane", as_of_lsn=half)) == folded(past)
     moment = told[len(told) // 2]["time"]
     past = [r for r in told if r["time"] <= moment]
-    at = spark_jobs.objects(spark, fleet.toml, "Aircraft", as_of_time=moment.replace(tzinfo=dt.UTC))
+    at = spark_jobs.objects(spark, fleet.toml, "Plane", as_of_time=moment.replace(tzinfo=dt.UTC))
     assert seen(at) == folded(past)
 
 
@@ -182,40 +167,35 @@ def test_a_trimmed_log(spark: SparkSession, short: Cluster, tmp_path: Path) -> N
     from pyspark.errors import PythonException, StreamingQueryException
 
     traffic(short, 200)
-    log = [TopicPartition(f"{short.name}.p.log", i) for i in range(2)]
-    consumer = Consumer({"bootstrap.servers": short.site.info.bootstrap, "group.id": "judge"})
-    try:
-        wait(lambda: all(consumer.get_watermark_offsets(tp, timeout=20)[0] > 0 for tp in log), "both are trimmed")
-        assert seen(spark_jobs.objects(spark, short.toml, "Aircraft")) == stored(short)
-        kept = in_order(rows(spark_jobs.changes(spark, short.toml, "Aircraft")))
-        last = {r["partition"]: r["lsn"] for r in kept}
-        streamed = follow(spark, short, tmp_path / "checkpoint")
-        traffic(short, 6, 200)
-        streamed = in_order(streamed + follow(spark, short, tmp_path / "checkpoint"))
-        kept = in_order([*kept, *(r for r in streamed if r not in kept and r["lsn"] > last[r["partition"]])])
-        assert len(streamed) >= 6
-        for name in ("p-0", "p-1"):
-            mine = [r for r in kept if r["partition"] == name]
-            theirs = [r for r in streamed if r["partition"] == name]
-            assert theirs == mine[len(mine) - len(theirs) :]
-        with pytest.raises(PythonException, match=r"lsn 1 is not kept any more in p-\d: the earliest is lsn \d+"):
-            rows(spark_jobs.objects(spark, short.toml, "Aircraft", as_of_lsn={"p-0": 1, "p-1": 1}))
-        before = [consumer.get_watermark_offsets(tp, timeout=20)[1] for tp in log]
-        traffic(short, 300, 206)
-        wait(lambda: all(consumer.get_watermark_offsets(tp, timeout=20)[0] > b for tp, b in zip(log, before)), "again")
-        with pytest.raises(StreamingQueryException, match=r"(?i)data.*loss|out of range|missed|were lost"):
-            follow(spark, short, tmp_path / "checkpoint")
-    finally:
-        consumer.close()
+    wait(lambda: all(begin > 0 for begin, _ in log_bounds(short)), "both logs are trimmed")
+    assert seen(spark_jobs.objects(spark, short.toml, "Plane")) == stored(short)
+    kept = in_order(rows(spark_jobs.changes(spark, short.toml, "Plane")))
+    last = {r["partition"]: r["lsn"] for r in kept}
+    streamed = follow(spark, short, tmp_path / "checkpoint")
+    traffic(short, 6, 200)
+    streamed = in_order(streamed + follow(spark, short, tmp_path / "checkpoint"))
+    kept = in_order([*kept, *(r for r in streamed if r["lsn"] > last[r["partition"]])])
+    assert len(streamed) >= 6
+    for name in ("p-0", "p-1"):
+        mine = [r for r in kept if r["partition"] == name]
+        theirs = [r for r in streamed if r["partition"] == name]
+        assert theirs == mine[len(mine) - len(theirs) :]
+    with pytest.raises(PythonException, match=r"lsn 1 is not kept any more in p-\d: the earliest is lsn \d+"):
+        rows(spark_jobs.objects(spark, short.toml, "Plane", as_of_lsn={"p-0": 1, "p-1": 1}))
+    ends = [end for _, end in log_bounds(short)]
+    traffic(short, 300, 206)
+    wait(lambda: all(now[0] > end for now, end in zip(log_bounds(short), ends)), "trimmed beyond the checkpoint")
+    with pytest.raises(StreamingQueryException, match=r"(?i)data.*loss|out of range|missed|were lost"):
+        follow(spark, short, tmp_path / "checkpoint")
 
 
 @pytest.mark.feature("S2")
 def test_what_cannot_be_asked_for_is_refused_by_name(spark: SparkSession, fleet: Cluster) -> None:
-    with pytest.raises(UnknownTypeError, match="Aircraft"):
-        spark_jobs.objects(spark, fleet.toml, "Aircraf")
+    with pytest.raises(UnknownTypeError, match="Plane"):
+        spark_jobs.objects(spark, fleet.toml, "Plan")
     with pytest.raises(ConfigError, match="partition p-1 is given no lsn"):
-        spark_jobs.objects(spark, fleet.toml, "Flight", as_of_lsn={"p-0": 3, "p-2": 1})
-    with pytest.raises(ConfigError, match="partition q has no objects of Flight"):
-        spark_jobs.objects(spark, fleet.toml, "Flight", as_of_lsn={"p-0": 3, "p-2": 1, "p-1": 1, "q": 1})
+        spark_jobs.objects(spark, fleet.toml, "Leg", as_of_lsn={"p-0": 3, "p-2": 1})
+    with pytest.raises(ConfigError, match="partition q has no objects of Leg"):
+        spark_jobs.objects(spark, fleet.toml, "Leg", as_of_lsn={"p-0": 3, "p-2": 1, "p-1": 1, "q": 1})
     with pytest.raises(ConfigError, match="has no time zone"):
-        spark_jobs.objects(spark, fleet.toml, "Flight", as_of_time=dt.datetime(2026, 1, 1))  # noqa: DTZ001
+        spark_jobs.objects(spark, fleet.toml, "Leg", as_of_time=dt.datetime(2026, 1, 1))  # noqa: DTZ001

@@ -25,7 +25,7 @@ class Point:
 
 
 @managed(key="tail")
-class Aircraft:
+class Plane:
     tail: str
     miles: int = 0
     kind: Kind = Kind.JET
@@ -44,15 +44,15 @@ class Aircraft:
 
 
 @managed()
-class Seaplane(Aircraft):
+class Floatplane(Plane):
     floats: int = 2
 
 
 @managed(key=("tail", "number"), partition_by="tail")
-class Flight:
+class Leg:
     tail: str
     number: int
-    by: Ref[Aircraft] | None = None
+    by: Ref[Plane] | None = None
     miles: int = 0
 
 
@@ -60,3 +60,8 @@ class Flight:
 def by_number(type_name: str, key: tuple[Any, ...]) -> str:
     """Another place for most keys: by the digits of the tail."""
     return f"p-{sum(map(ord, key[0])) % 3}"
+
+
+def nowhere(type_name: str, key: tuple[Any, ...]) -> str:
+    """No partition of any policy."""
+    return "q"
