@@ -113,7 +113,7 @@ def lsns(account: Account, first: int) -> Iterator[tuple[int, Values]]:
             yield lsn, values
 
 
-@pytest.mark.feature("S2")
+@pytest.mark.feature("S2", "X6")
 def test_as_of_every_lsn_the_objects_are_what_they_were() -> None:
     """From the log alone; with a snapshot behind, and changes behind that; in a state topic with newer rows."""
     with opened() as account:
@@ -132,7 +132,7 @@ def test_as_of_every_lsn_the_objects_are_what_they_were() -> None:
             assert account.read(Moment(lsn=lsn)) == (lsn, values), lsn
 
 
-@pytest.mark.feature("S2")
+@pytest.mark.feature("S2", "X6")
 def test_a_trimmed_log_is_undone_as_far_as_it_goes_and_names_the_earliest_moment() -> None:
     with opened(keep=15) as account:
         account.work(30)
@@ -151,7 +151,7 @@ def test_a_trimmed_log_is_undone_as_far_as_it_goes_and_names_the_earliest_moment
             account.read(Moment(lsn=max(account.at) + 1))
 
 
-@pytest.mark.feature("S2")
+@pytest.mark.feature("S2", "X6")
 def test_as_of_a_time_everything_appended_by_then_is_there_and_nothing_later() -> None:
     with opened(keep=15) as account:
         account.work(6)
