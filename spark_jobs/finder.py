@@ -18,6 +18,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -107,7 +108,7 @@ class Finder:
         if not self._places:
             raise ConfigError(f"the cluster has no partitions of policy {policy}")
         self._task = _task(site, wanted, self._places)
-        self._holds = _Holds(site, policy, self._places, hold_ms)
+        self._holds = _Holds(site, hold_name(policy, checkpoint), self._places, hold_ms)
         self._progress = Progress(_job(site, wanted, policy))
         self._failed: BaseException | None = None
         self._batches = 0
@@ -317,12 +318,17 @@ def told_by_executor(error: BaseException) -> HalogError | None:
     return None
 
 
+def hold_name(policy: str, checkpoint: Path) -> str:
+    """Another one for each checkpoint directory: a job that ends must not let go of what another one holds."""
+    return f"rebalance-{policy[:80]}-{blake2b(str(checkpoint.absolute()).encode(), digest_size=4).hexdigest()}"
+
+
 class _Holds:
     """The job's holds of the partitions' logs; renewed while it runs."""
 
-    def __init__(self, site: Site, policy: str, places: dict[int, Place], hold_ms: int) -> None:
-        self._site, self._places, self._hold_ms = site, places, hold_ms
-        self._name, self._why = f"rebalance-{policy}", "a Spark job looks for objects that belong elsewhere"
+    def __init__(self, site: Site, name: str, places: dict[int, Place], hold_ms: int) -> None:
+        self._site, self._name, self._places, self._hold_ms = site, name, places, hold_ms
+        self._why = "a Spark job looks for objects that belong elsewhere"
         self._offsets: dict[int, int] = {}
         self._renewed = 0.0
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import click
 
-from halog.config import Config, load_config
+from halog.config import Config
 from halog.errors import ConfigError, HalogError
 from spark_jobs.finder import HOLD_MS, MAX_OFFSETS, Finder, Report, Tell
 from spark_jobs.mover import DryRun
@@ -60,10 +60,14 @@ def command(
     """
     from spark_jobs.session import session
 
-    own = load_config(config_path)
-    wanted = changed(own, policy, ring_size=to_ring_size, partitions=to_partitions, mapper=to_mapper)
-    with connect(own) as site, _told() as tell, tempfile.TemporaryDirectory(prefix="halog-rebalance-") as checkpoint:
-        spark = session(spark_master, f"halog rebalance {policy}", modules=own.application.modules)
+    parts = {"ring_size": to_ring_size, "partitions": to_partitions, "mapper": to_mapper}
+    with (
+        connect(config_path) as site,
+        _told() as tell,
+        tempfile.TemporaryDirectory(prefix="halog-rebalance-") as checkpoint,
+    ):
+        wanted = changed(mapping_of(site, policy), policy, **parts)
+        spark = session(spark_master, f"halog rebalance {policy}", modules=site.own.application.modules)
         try:
             counting = DryRun()
             finder = Finder(
@@ -73,6 +77,11 @@ def command(
             _show(site, wanted, policy, finder.run(), counting, format_)
         finally:
             spark.stop()
+
+
+def mapping_of(site: Site, policy: str) -> Config:
+    """The file, where it says anything of the policy; else the active version."""
+    return site.own if policy in site.own.policies else site.config
 
 
 def changed(config: Config, policy: str, **parts: Any) -> Config:

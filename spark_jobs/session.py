@@ -28,6 +28,7 @@ CONNECTOR: Final = cached.JarSet("spark_jobs", "Spark's Kafka connector")
 
 SETTINGS: Final = {
     "spark.ui.enabled": "false",  # a port nobody asked for
+    "spark.log.level": "ERROR",  # a warning of Spark's is rarely one for the reader of a command's stderr
     "spark.ui.showConsoleProgress": "false",  # progress is the job's own, on stderr
     "spark.sql.session.timeZone": "UTC",  # as every halog tool shows times
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",  # 0.5 MB of keys and heads: Python and the JVM overlap
@@ -55,6 +56,7 @@ def session(
 
     wanted = {**SETTINGS, "spark.jars": ",".join(jars(progress))}
     if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         # What this process imports its executors import: they are its children.
         path = os.pathsep.join(p for p in (str(Path.cwd()), *sys.path) if Path(p).is_dir())
         loopback = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -63,7 +65,6 @@ def session(
     for key, value in (wanted | (settings or {})).items():
         builder = builder.config(key, value)
     made: SparkSession = builder.getOrCreate()
-    made.sparkContext.setLogLevel("ERROR")  # a warning of Spark's is rarely one for the reader of a command's stderr
     if not master.startswith("local"):
         ship(made, modules)
     return made

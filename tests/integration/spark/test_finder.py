@@ -18,7 +18,7 @@ from halog.errors import ConfigError, LogError, MapperError
 from halog.runtime import retention
 from halog.runtime.mapping import Places
 from halog.schema.registry import DEFAULT
-from spark_jobs.finder import Finder
+from spark_jobs.finder import Finder, hold_name
 from spark_jobs.mover import Counts, DryRun, Misplaced
 from spark_jobs.rebalance import changed
 from spark_jobs.site import connect
@@ -113,7 +113,8 @@ def test_a_killed_job_goes_on_from_its_checkpoint(spark: SparkSession, short: Cl
     whole = expected(short, wanted)
     assert 60 <= len(handed) < len(whole)
     with connect(short.toml) as site:
-        assert all("rebalance-p" in retention.holds(site.coordinator, p) for p in short.partitions())
+        name = hold_name("p", checkpoint)
+        assert all(name in retention.holds(site.coordinator, p) for p in short.partitions())
         traffic(short, 80)
         rest = Noting()
         report = Finder(spark, site, wanted, "p", rest, checkpoint, max_offsets=2_000).run()

@@ -36,7 +36,7 @@ def rows(frame: DataFrame) -> list[dict[str, Any]]:
     return [row.asDict(recursive=True) for row in frame.collect()]
 
 
-@pytest.mark.feature("S2")
+@pytest.mark.feature("S2", "X7")
 def test_every_logical_type_arrives_as_it_was_written(spark: SparkSession, fleet: Cluster) -> None:
     """One object with every field set and one with the defaults; a subclass among its base's rows and by itself."""
     spark.conf.set("spark.sql.session.timeZone", "UTC")
