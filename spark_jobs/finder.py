@@ -12,21 +12,20 @@ It is over when all of the log is read up to the last snapshot's marker, as the 
 
 from __future__ import annotations
 
-import itertools
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from hashlib import blake2b
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import pyarrow as pa
+
 from halog import errors
 from halog.config import Config
-from halog.errors import ConfigError, HalogError, LogError, NotFoundError, RefusedError
-from halog.ports import TopicPartition, UnknownResult
-from halog.runtime import ledger_rows, retention
+from halog.errors import ConfigError, HalogError, LogError, RefusedError
+from halog.ports import TopicPartition
+from halog.runtime import ledger_rows
 from halog.runtime.snapshots import MARKER, read_marker
 from spark_jobs import kafka, progress as saved
 from spark_jobs.finding import (
@@ -42,8 +41,10 @@ from spark_jobs.finding import (
     FindInLog,
     FindInState,
     Task,
+    Told,
 )
 from spark_jobs.history import Carried
+from spark_jobs.holds import Holds, hold_name
 from spark_jobs.mover import Misplaced, Mover
 from spark_jobs.placing import Mapping as PlaceMapping
 from spark_jobs.progress import LOG, STATE, Progress
@@ -57,8 +58,9 @@ logger = logging.getLogger("halog.spark")
 
 CHUNK: Final = 1_000
 """Objects handed to the mover at once."""
-MAX_OFFSETS: Final = 500_000
-"""Rows of one micro-batch: a kill costs some seconds of work, and 100 MB of found objects fit the driver."""
+MAX_OFFSETS: Final = 2_000_000
+"""Rows of one micro-batch: a kill costs some fifteen seconds of work, and what is found, 200 MB at most, fits the
+driver."""
 HOLD_MS: Final = 900_000
 """How long a job that was killed may take to be restarted: somebody has to see it."""
 PASSES: Final = 20
@@ -108,7 +110,7 @@ class Finder:
         if not self._places:
             raise ConfigError(f"the cluster has no partitions of policy {policy}")
         self._task = _task(site, wanted, self._places)
-        self._holds = _Holds(site, hold_name(policy, checkpoint), self._places, hold_ms)
+        self._holds = Holds(site, hold_name(policy, checkpoint), self._places, hold_ms)
         self._progress = Progress(_job(site, wanted, policy))
         self._failed: BaseException | None = None
         self._batches = 0
@@ -192,13 +194,24 @@ class Finder:
         self._holds.keep(self._offsets())
         topics = {place.log for place in self._places.values()}
         for _ in range(PASSES):
+            if self._at_end():
+                return
             begin = {topic: self._offsets() for topic in topics}
             stream = kafka.stream(self._spark, self._site.bootstrap, begin, max_offsets=self._max_offsets)
             self._run(stream.selectExpr(*LOG_COLUMNS), lambda: FindInLog(self._task, dict(self._progress.carried)))
-            lsns = self._lsns()
-            if all(lsns[place.name] >= self._marked(place) for place in self._places.values()):
+            if self._has_markers():
                 return
         raise LogError("the log grows faster than it is read; start the job again with the same checkpoint")
+
+    def _at_end(self) -> bool:
+        """Is there nothing to read, so that no query need be started?"""
+        at = self._offsets()
+        ends = {i: self._site.log.bounds(TopicPartition(p.log, p.index))[1] for i, p in self._places.items()}
+        return all(at[index] >= end for index, end in ends.items()) and self._has_markers()
+
+    def _has_markers(self) -> bool:
+        lsns = self._lsns()
+        return all(lsns[place.name] >= self._marked(place) for place in self._places.values())
 
     def _offsets(self) -> dict[int, int]:
         return {index: Carried.unpack(data).next_offset for index, data in self._progress.carried.items()}
@@ -241,36 +254,30 @@ class Finder:
             raise
 
     def _take(self, frame: DataFrame, number: int, work: Any) -> None:
-        table = frame.mapInArrow(work, COLUMNS).toArrow()
-        columns = [table.column(i).to_pylist() for i in range(table.num_columns)]
-        counts: dict[str, int] = {}
-        topic = {index: dict(rows) for index, rows in self._progress.topic.items()}
-        carried = dict(self._progress.carried)
-        for (kind, index), rows in itertools.groupby(zip(*columns), key=lambda row: row[:2]):
-            if kind == FOUND:
-                self._hand_over(self._places[index].name, rows, counts)
-            elif kind == GONE:
-                keys = [row[2] for row in rows]
-                _add(counts, self._mover.gone(self._places[index].name, keys))
-            elif kind == TOPIC:
-                _noted(topic.setdefault(index, {}), rows)
-            elif kind == CARRIED:
-                carried[index] = next(rows)[3]
-            elif kind == ROWS:
-                _add(counts, {"rows": sum(row[6] for row in rows)})
-        progress = self._progress
+        told = Told(frame.mapInArrow(work, COLUMNS).toArrow())
+        progress, counts = self._progress, {"rows": sum(told.column(ROWS, "lsn"))}
+        topic = {index: dict(rows) for index, rows in progress.topic.items()}
+        for index, place in self._places.items():
+            for found in told.slices(FOUND, index):
+                self._hand_over(place.name, found, counts)
+            for gone in told.slices(GONE, index):
+                _add(counts, self._mover.gone(place.name, gone.column("key").to_pylist()))
+            for other in told.slices(TOPIC, index):
+                _noted(topic.setdefault(index, {}), other)
+        carried = {**progress.carried, **dict(zip(told.column(CARRIED, "place"), told.column(CARRIED, "value")))}
         self._save(
             Progress(progress.job, progress.attempt, progress.stage, number, progress.counted(counts), topic, carried)
         )
         self._batches += 1
         self._tell(progress.stage, len(self._places), self._progress.counts.get("rows", 0))
 
-    def _hand_over(self, partition: str, rows: Iterable[tuple[Any, ...]], counts: dict[str, int]) -> None:
-        rows = iter(rows)
-        while some := list(itertools.islice(rows, CHUNK)):
-            objects = [Misplaced(ref, key, type_, target, lsn) for _, _, key, ref, type_, target, lsn in some]
-            _add(counts, {"found": len(objects)})
-            _add(counts, self._mover.move(partition, objects))
+    def _hand_over(self, partition: str, found: pa.Table, counts: dict[str, int]) -> None:
+        columns = [found.column(name).to_pylist() for name in ("value", "key", "type", "target", "lsn")]
+        objects = list(map(Misplaced._make, zip(*columns)))
+        for at in range(0, len(objects), CHUNK):
+            some = objects[at : at + CHUNK]
+            _add(counts, {"found": len(some)})
+            _add(counts, self._mover.move(partition, some))
             self._holds.renew()
 
     def _save(self, progress: Progress) -> None:
@@ -286,12 +293,12 @@ def _add(counts: dict[str, int], more: Mapping[str, int]) -> None:
         counts[name] = counts.get(name, 0) + n
 
 
-def _noted(known: dict[bytes, bytes], rows: Iterable[tuple[Any, ...]]) -> None:
-    for row in rows:
-        if row[3] is None:
-            known.pop(row[2], None)
+def _noted(known: dict[bytes, bytes], rows: pa.Table) -> None:
+    for key, value in zip(rows.column("key").to_pylist(), rows.column("value").to_pylist()):
+        if value is None:
+            known.pop(key, None)
         else:
-            known[row[2]] = row[3]
+            known[key] = value
 
 
 def _task(site: Site, wanted: Config, places: dict[int, Place]) -> Task:
@@ -316,54 +323,3 @@ def told_by_executor(error: BaseException) -> HalogError | None:
         if isinstance(cls, type) and issubclass(cls, HalogError):
             return cls(said.strip())
     return None
-
-
-def hold_name(policy: str, checkpoint: Path) -> str:
-    """Another one for each checkpoint directory: a job that ends must not let go of what another one holds."""
-    return f"rebalance-{policy[:80]}-{blake2b(str(checkpoint.absolute()).encode(), digest_size=4).hexdigest()}"
-
-
-class _Holds:
-    """The job's holds of the partitions' logs; renewed while it runs."""
-
-    def __init__(self, site: Site, name: str, places: dict[int, Place], hold_ms: int) -> None:
-        self._site, self._name, self._places, self._hold_ms = site, name, places, hold_ms
-        self._why = "a Spark job looks for objects that belong elsewhere"
-        self._offsets: dict[int, int] = {}
-        self._renewed = 0.0
-
-    def everything(self) -> None:
-        """Hold all there is."""
-        for index, place in self._places.items():
-            first = self._site.log.bounds(TopicPartition(place.log, place.index))[0]
-            self._offsets[index] = retention.hold_the_rest(
-                self._site.coordinator, place.name, self._name, first, self._why, self._until()
-            )
-        self._renewed = time.monotonic()
-
-    def keep(self, offsets: dict[int, int]) -> None:
-        """Hold the logs from these offsets on. RefusedError if one is trimmed beyond."""
-        for index, offset in offsets.items():
-            place = self._places[index]
-            first = self._site.log.bounds(TopicPartition(place.log, place.index))[0]
-            wanted = retention.Hold(offset, self._until(), self._why)
-            retention.hold(self._site.coordinator, place.name, self._name, wanted, first)
-        self._offsets, self._renewed = dict(offsets), time.monotonic()
-
-    def move_to(self, offsets: dict[int, int]) -> None:
-        """What is before these is not needed any more; told with the next renewal."""
-        self._offsets = dict(offsets)
-
-    def renew(self) -> None:
-        """At a third of their time."""
-        if time.monotonic() - self._renewed > self._hold_ms / 3_000:
-            self.keep(self._offsets)
-
-    def release(self) -> None:
-        """The job is done."""
-        for place in self._places.values():
-            with suppress(NotFoundError, HalogError, UnknownResult):  # it ends by itself
-                retention.release(self._site.coordinator, place.name, self._name)
-
-    def _until(self) -> int:
-        return retention.now_ms() + self._hold_ms

@@ -7,11 +7,12 @@ goes back with its rows. A task has the rows of one topic partition, in order; e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from halog.errors import LogError
 from halog.ports import Entry, TopicPartition
@@ -35,6 +36,8 @@ SCHEMA: Final = pa.schema(
 )  # fmt: skip
 BATCH = 20_000
 """Rows sent back at once: 2 MB."""
+SLICE: Final = 50_000
+"""Found objects that are Python objects at the same time: 20 MB."""
 
 STATE_COLUMNS: Final = ("partition", "key", "IF(substring(key, 1, 1) = X'6B', substring(value, 1, 40), value) AS value")
 """Of an object only lsn, reference and type id are sent to Python; of a marker and a ledger everything."""
@@ -84,7 +87,8 @@ class FindInState:
                 if at is None:
                     at = here[index] = _Here(index, self.task.places[index].name, placer)
                 at.stored(keys, values)
-        yield from _told(row for at in here.values() for row in at.rows())
+        for at in here.values():
+            yield from at.told()
 
 
 def _runs(raw: pa.RecordBatch) -> Iterator[tuple[int, list[bytes], list[bytes | None]]]:
@@ -109,27 +113,47 @@ class _Here:
         """Index key → (reference, type, target, lsn) of an object that belongs elsewhere; None: deleted."""
         self._topic: dict[bytes, bytes | None] = {}
         self._count = 0
-        self._known: dict[bytes, tuple[str, Callable[[bytes], str]]] = {}
 
     def stored(self, keys: list[bytes], values: list[bytes | None]) -> None:
         """Rows of the state topic."""
-        last, known, name, count = self._last, self._known, self._name, 0
-        for raw, head in zip(keys, values):
-            if raw[0] != _OBJECT:
-                self._topic[raw] = head
-                continue
-            key = raw[1:]
-            if head is None:
-                last[key] = None
-                continue
-            count += 1
-            found = known.get(type_id := head[32:40])
-            if found is None:
-                found = known[type_id] = self._placer.of(type_id)
-            target = found[1](key)
-            if target != name:
-                last[key] = (head[8:32], found[0], target, int.from_bytes(head[:8], "big"))
-        self._count += count
+        if None in values or any(key[0] != _OBJECT for key in keys):
+            keys, values = self._without_others(keys, values)
+        heads: list[bytes] = values  # type: ignore[assignment]
+        indexed = [key[1:] for key in keys]
+        type_ids = [head[32:40] for head in heads]
+        for type_id in (kinds := set(type_ids)):
+            if len(kinds) == 1:
+                self._place(type_id, indexed, heads)
+            else:
+                mine = [i for i, other in enumerate(type_ids) if other == type_id]
+                self._place(type_id, [indexed[i] for i in mine], [heads[i] for i in mine])
+        self._count += len(heads)
+
+    def _without_others(self, keys: list[bytes], values: list[bytes | None]) -> tuple[list[bytes], list[bytes | None]]:
+        """The rows that are objects; what else there is is noted. A deletion in front of an object of the same key is
+        noted before it is, and one behind it keeps it out."""
+        last: dict[bytes, bytes | None] = {}
+        for key, value in zip(keys, values):
+            if key[0] == _OBJECT:
+                last[key] = value
+            else:
+                self._topic[key] = value
+        for key, value in last.items():
+            if value is None:
+                self._last[key[1:]] = None
+        here = [(key, value) for key, value in last.items() if value is not None]
+        return [key for key, _ in here], [value for _, value in here]
+
+    def _place(self, type_id: bytes, keys: list[bytes], heads: list[bytes]) -> None:
+        """Objects of one type."""
+        (type_name, place), name = self._placer.of(type_id), self._name
+        self._last.update(
+            [
+                (key, (head[8:32], type_name, target, int.from_bytes(head[:8], "big")))
+                for key, head, target in zip(keys, heads, map(place, keys))
+                if target != name
+            ]
+        )
 
     def stepped(self, step: Step) -> None:
         """An accepted record of the log."""
@@ -143,17 +167,13 @@ class _Here:
             if target != self._name:
                 self._last[change.key] = (change.ref, type_name, target, step.lsn)
 
-    def rows(self) -> Iterator[Row]:
+    def told(self) -> Iterator[pa.RecordBatch]:
         """Everything that was seen."""
         index = self._index
-        yield ROWS, index, None, None, None, None, self._count
-        for key, value in self._topic.items():
-            yield TOPIC, index, key, value, None, None, 0
-        for key, at in self._last.items():
-            if at is None:
-                yield GONE, index, key, None, None, None, 0
-            else:
-                yield FOUND, index, key, *at
+        yield from _told([(ROWS, index, None, None, None, None, self._count)])
+        yield from _told([(TOPIC, index, key, value, None, None, 0) for key, value in self._topic.items()])
+        yield from _told([(GONE, index, key, None, None, None, 0) for key, at in self._last.items() if at is None])
+        yield from _told([(FOUND, index, key, *at) for key, at in self._last.items() if at is not None])
 
 
 _OBJECT = ord("k")
@@ -176,8 +196,8 @@ class FindInLog:
                     at = here[index] = _Followed(history, _Here(index, self.task.places[index].name, placer))
                 at.read(self.task.places[index], offset, value)
         for index, at in here.items():
-            yield from _told(at.here.rows())
-            yield from _told(iter([(CARRIED, index, None, at.history.carried().pack(), None, None, 0)]))
+            yield from at.here.told()
+            yield from _told([(CARRIED, index, None, at.history.carried().pack(), None, None, 0)])
 
 
 class _Followed(NamedTuple):
@@ -195,18 +215,26 @@ class _Followed(NamedTuple):
             self.here.stepped(step)
 
 
-def _told(rows: Iterator[Row]) -> Iterator[pa.RecordBatch]:
-    some: list[Any] = []
-    for row in rows:
-        some.append(row)
-        if len(some) == BATCH:
-            yield _batch(some)
-            some = []
-    if some:
-        yield _batch(some)
+def _told(rows: Sequence[Row]) -> Iterator[pa.RecordBatch]:
+    for at in range(0, len(rows), BATCH):
+        columns = zip(*rows[at : at + BATCH])
+        arrays = [pa.array(list(values), field.type) for values, field in zip(columns, SCHEMA)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def _batch(rows: list[Row]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array(list(values), field.type) for values, field in zip(zip(*rows), SCHEMA)], schema=SCHEMA
-    )
+class Told:
+    """What executors gave back, by kind and partition."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def column(self, kind: int, name: str) -> list[Any]:
+        """One column of the rows of a kind."""
+        found: list[Any] = self._table.filter(pc.field("kind") == kind).column(name).to_pylist()
+        return found
+
+    def slices(self, kind: int, place: int) -> Iterator[pa.Table]:
+        """The rows of a kind and partition, some at a time: as Python objects they are ten times as large."""
+        found = self._table.filter((pc.field("kind") == kind) & (pc.field("place") == place))
+        for at in range(0, found.num_rows, SLICE):
+            yield found.slice(at, SLICE)

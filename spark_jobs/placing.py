@@ -18,7 +18,7 @@ from halog.schema import Definition
 from halog.schema.codec import decoder
 from halog.schema.definition import ID_BYTES
 from halog.schema.scalars import DECODE_ERRORS
-from mappers import MisplacedError
+from mappers import ConsistentHash, MisplacedError, stable_hash
 
 Place = Callable[[bytes], str]
 """Index key → the name of the partition it belongs to."""
@@ -53,7 +53,13 @@ class Placer:
 
 
 def _place(definition: Definition, owner: Owner) -> Place:
-    routing, names, partition, name = _routing(definition), owner.names, owner.mapper.partition, definition.name
+    routing, names, mapper = _routing(definition), owner.names, owner.mapper
+    if isinstance(mapper, ConsistentHash):  # most objects there are: the ring's table at hand, and no call too many
+        ring_size, owners = mapper.ring_size, [names[i] for i in mapper.slots()]
+        if definition.partition_by == definition.key:
+            return lambda key: owners[stable_hash(key[ID_BYTES:]) % ring_size]
+        return lambda key: owners[stable_hash(routing(key)) % ring_size]
+    partition, name = mapper.partition, definition.name
 
     def place(key: bytes) -> str:
         try:

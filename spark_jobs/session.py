@@ -7,7 +7,9 @@ streams need them.
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 import zipfile
@@ -75,7 +77,9 @@ def ship(spark: SparkSession, modules: Iterable[str]) -> None:
     installed there. ConfigError for a module that has no source."""
     names = list(modules)
     if names:
-        archive = Path(tempfile.mkdtemp(prefix="halog-modules-"), "modules.zip")
+        directory = tempfile.mkdtemp(prefix="halog-modules-")
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)  # Spark serves the file from here until it ends
+        archive = Path(directory, "modules.zip")
         pack(archive, names)
         spark.sparkContext.addPyFile(str(archive))
 

@@ -18,7 +18,8 @@ from halog.errors import ConfigError, LogError, MapperError
 from halog.runtime import retention
 from halog.runtime.mapping import Places
 from halog.schema.registry import DEFAULT
-from spark_jobs.finder import Finder, hold_name
+from spark_jobs.finder import Finder
+from spark_jobs.holds import hold_name
 from spark_jobs.mover import Counts, DryRun, Misplaced
 from spark_jobs.rebalance import changed
 from spark_jobs.site import connect
