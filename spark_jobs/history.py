@@ -112,10 +112,15 @@ def steps_before(entries: Iterable[Entry], marked: ChainState) -> list[Step]:
         record = judged.record
         if record is None or judged.verdict not in (Verdict.ACCEPTED.value, Verdict.OPENED.value):
             continue
-        unknown = type(record) is records.Outcome and record.commit and record.header.tx not in ledger.undecided
+        unknown = type(record) is records.Outcome and record.commit and not _prepared(ledger, record.header.tx)
         step = _step(ledger, record, entry)
         if unknown:
             found.clear()
         else:
             found.append(step)
     return found
+
+
+def _prepared(ledger: Ledger, tx: bytes) -> bool:
+    """Was it prepared, or decided, in what was read? A second decision changes nothing."""
+    return tx in ledger.undecided or tx in ledger.decided

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace as replace_struct
 
 from halog.adapters.memory import MemoryLog
 from halog.adapters.memory_broker import Row
 from halog.config import SnapshotConfig
+from halog.core import records
+from halog.core.chain import ChainState
+from halog.core.ids import EpochId, digest
 from halog.errors import RefusedError
-from halog.ports import TopicPartition
+from halog.ports import Entry, TopicPartition
 from halog.runtime.snapshots import Snapshots
 from halog.runtime.stored import pack_object
 from halog.schema import Registry, managed
 from halog.testing.cluster import Cluster
+from spark_jobs.history import steps_before
 from spark_jobs.snapshot import NOW, Moment, Place, objects_at
 
 COUNTERS = Registry()
@@ -187,3 +192,28 @@ def test_a_log_trimmed_while_it_is_read_is_read_again_from_the_newer_snapshot() 
         found = objects_at(log, account.place, INFO.family_id, NOW)
         assert found.lsn == max(account.at)
         assert {INFO.decode(f.value)["name"] for f in found.found.values()} == set(account.at[found.lsn])
+
+
+@pytest.mark.feature("S2", "D4")
+def test_a_decision_whose_vote_was_trimmed_away_ends_what_is_known() -> None:
+    """Everything up to it could have been changed by it; a decision that is told twice changes nothing."""
+    state = ChainState(b"l" * 16, "home")
+    epoch = EpochId(1, "home", 7)
+    entries: list[Entry] = []
+
+    def add(make: Callable[[records.Header], records.Record], tx: bytes = bytes(16)) -> None:
+        last = digest(entries[-1].value) if entries else bytes(16)
+        header = records.Header(b"l" * 16, epoch, 10 + len(entries), last, tx)
+        entries.append(Entry(TopicPartition("t", 0), len(entries), records.encode(make(header)), 1_000))
+
+    one, other = b"1" * 16, b"2" * 16
+    change = records.Change(records.CREATE, b"r" * 24, b"key", b"value", -1)
+    add(lambda h: records.Commit(h, (change,)), b"3" * 16)
+    add(lambda h: records.Outcome(h, True), one)
+    add(lambda h: records.Prepare(h, "p-0", ("p-0", "p-1"), 0, b"", (change,)), other)
+    add(lambda h: records.Outcome(h, True), other)
+    add(lambda h: records.Outcome(h, True), other)
+    marked = replace_struct(state, lsn=14, hash=digest(entries[-1].value))
+    steps = steps_before(entries, marked)
+    assert [(s.lsn, len(s.changes)) for s in steps] == [(12, 0), (13, 1), (14, 0)]
+    assert steps_before(entries[:2], replace_struct(state, lsn=11, hash=digest(entries[1].value))) == []
