@@ -191,11 +191,11 @@ class Finder:
 
     def _read_log(self) -> None:
         """Until everything up to the last marker is read."""
-        self._holds.keep(self._offsets())
         topics = {place.log for place in self._places.values()}
         for _ in range(PASSES):
             if self._at_end():
                 return
+            self._holds.keep(self._offsets())
             begin = {topic: self._offsets() for topic in topics}
             stream = kafka.stream(self._spark, self._site.bootstrap, begin, max_offsets=self._max_offsets)
             self._run(stream.selectExpr(*LOG_COLUMNS), lambda: FindInLog(self._task, dict(self._progress.carried)))
