@@ -16,6 +16,7 @@ class Effort:
     load_objects: int = 60_000  # two seconds' worth
     restore_objects: int = 100_000
     restores: int = 3  # each takes four seconds
+    found_objects: int = 1_000_000  # what Spark looks through: its seconds of beginning weigh little
     missed: int = 10_000  # records a node misses while it is away: some seconds of full load
     kills: int = 20
     pauses: int = 5
@@ -33,6 +34,7 @@ QUICK = Effort(
     load_objects=30_000,
     restore_objects=100_000,
     restores=1,
+    found_objects=100_000,
     missed=5_000,
     kills=3,
     pauses=1,

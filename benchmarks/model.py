@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import halog
+import mappers
 
 
 @halog.managed(key="number")
@@ -49,3 +52,9 @@ class Spare:
 CLASSES: dict[str, type[Item] | type[Loose] | type[Kept] | type[Spare]] = {
     c.__name__: c for c in (Item, Loose, Kept, Spare)
 }
+
+
+@mappers.versioned(1)
+def by_last_digit(type_name: str, key: tuple[Any, ...]) -> str:
+    """A mapper of an application's, for the partitions of `Kept`."""
+    return f"kept-{key[0] % 10 % 4}"

@@ -15,7 +15,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import suite_commit, suite_failover, suite_objects, suite_policies, suite_restore, suite_roles
+from benchmarks import (
+    suite_commit,
+    suite_failover,
+    suite_objects,
+    suite_policies,
+    suite_restore,
+    suite_roles,
+    suite_spark,
+)
 from benchmarks.calm import Calm
 from benchmarks.effort import FULL, QUICK, Effort
 from benchmarks.figures import Row, missed
@@ -35,11 +43,12 @@ OWN: dict[str, Suite] = {
     "transfer": suite_roles.transfer,
     "freeze": suite_roles.freeze,
     "policies": suite_policies.run,
+    "spark": suite_spark.run,
 }
 """These make a cluster of their own."""
 
-ASKED_FOR = {"transfer", "freeze", "policies"}
-"""Only by name, and in `benchmarks.peers`: eight minutes of their own."""
+ASKED_FOR = {"transfer", "freeze", "policies", "spark"}
+"""Only by name, the first three also in `benchmarks.peers`: eight minutes of their own, and four of Spark's."""
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:

@@ -81,6 +81,16 @@ class LogTail(Protocol):
     def close(self) -> None: ...
 
 
+class KeyedLog(Protocol):
+    """The part of a `Log` that reading compacted topics takes."""
+
+    def bounds(self, tp: TopicPartition, timeout_s: float = 5.0) -> tuple[int, int]:
+        """As `Log.bounds`."""
+
+    def read_keyed(self, tp: TopicPartition, start: int = 0) -> Iterator[tuple[bytes, bytes | None]]:
+        """As `Log.read_keyed`."""
+
+
 class Log(Protocol):
     """The log of one site."""
 

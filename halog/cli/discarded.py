@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from halog.cli.verdicts import Judged
 from halog.core import records
 from halog.core.chain import Verdict
+from halog.runtime.verdicts import Judged
 
 DISCARDED, UNDECIDED = "discarded", "undecided"
 

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from halog.cli.verdicts import Judged
 from halog.core import records
 from halog.core.chain import Verdict
 from halog.core.ids import EpochId
 from halog.core.table import PartitionTable
 from halog.events import ROLE, TRANSFER, Event
+from halog.runtime.verdicts import Judged
 
 Lineage = tuple[tuple[EpochId, int], ...]
 

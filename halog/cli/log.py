@@ -15,9 +15,9 @@ from halog.cli.talk import echo_line
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
-    from halog.cli.verdicts import Judge, Judged
     from halog.core.table import PartitionTable
     from halog.ports import Entry
+    from halog.runtime.verdicts import Judge, Judged
 
 FOLLOW_S = 0.25
 """How long one wait for new records takes; Ctrl-C is noticed between two."""

@@ -1,7 +1,7 @@
 """A partition's log as tools read it: every record with its verdict, from the first one that is still there.
 
 Where the log's beginning was trimmed, the snapshot's marker says what went before it, and the records in front of the
-marker are judged backwards (`halog.cli.verdicts`).
+marker are judged backwards (`halog.runtime.verdicts`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from halog.cli.snapshot_marker import read_marker
-from halog.cli.verdicts import Judge, Judged, judge_backwards
 from halog.core.chain import ChainState
 from halog.core.ids import EpochId
 from halog.ports import TopicPartition
+from halog.runtime.verdicts import Judge, Judged, judge_backwards
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection

@@ -10,11 +10,11 @@ import datetime as dt
 from typing import Any
 
 from halog.cli.values import describe_key, ref_text, short
-from halog.cli.verdicts import Judged
 from halog.core import records
 from halog.core.ids import NO_TX
 from halog.errors import HalogError
 from halog.runtime.schemas import Definitions
+from halog.runtime.verdicts import Judged
 from halog.schema.definition import ID_BYTES
 
 OPS = {records.CREATE: "create", records.UPDATE: "update", records.DELETE: "delete"}

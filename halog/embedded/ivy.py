@@ -7,20 +7,27 @@ import re
 import select
 import subprocess
 import time
-from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 
 from halog.embedded.progress import Progress
 from halog.errors import SiteError
 
 SILENCE_S = 90.0  # Ivy prints a line per file; quiet for so long, the network swallows packets
 ADVICE = "check the network (or set HALOG_IVY_SETTINGS to an Ivy settings file naming your mirror) and try again"
-TEXT = "fetching Kafka and ZooKeeper (once)"
 
 
-def run_ivy(java: str, ivy: Path, scratch: Path, target: Path, total: int, progress: Progress) -> None:
-    """Retrieves everything `ivy.xml` asks for into `target`. Its own Ivy cache, so that nothing stale is taken."""
-    (scratch / "ivy.xml").write_text(resources.files("halog.embedded").joinpath("ivy.xml").read_text())
+class Wanted(NamedTuple):
+    """What Ivy is to fetch: its name in messages, the `ivy.xml` that asks for it, and how many files it is."""
+
+    what: str
+    ivy_xml: str
+    files: int
+
+
+def run_ivy(java: str, ivy: Path, wanted: Wanted, scratch: Path, target: Path, progress: Progress) -> None:
+    """Retrieves everything that is wanted into `target`. Its own Ivy cache, so that nothing stale is taken."""
+    (scratch / "ivy.xml").write_text(wanted.ivy_xml)
     target.mkdir(mode=0o700)
     settings = os.environ.get("HALOG_IVY_SETTINGS")
     argv = [
@@ -33,20 +40,21 @@ def run_ivy(java: str, ivy: Path, scratch: Path, target: Path, total: int, progr
     ]  # fmt: skip
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     try:
-        lines = _follow(process, total, progress)
+        lines = _follow(process, wanted, progress)
         if process.wait() != 0:
-            raise SiteError(f"cannot fetch the servers' jars from Maven Central ({_reason(lines)}): {ADVICE}")
+            raise SiteError(f"cannot fetch {wanted.what} from Maven Central ({_reason(lines)}): {ADVICE}")
     finally:
         process.kill()
         process.wait()
 
 
-def _follow(process: subprocess.Popen[bytes], total: int, progress: Progress) -> list[str]:
+def _follow(process: subprocess.Popen[bytes], wanted: Wanted, progress: Progress) -> list[str]:
     """Reads to the end; a file on its way or arrived is half a step."""
     assert process.stdout is not None
     lines: list[str] = []
     rest, steps, heard = b"", 0, time.monotonic()
-    progress.report(TEXT, 0, total)
+    text, total = f"fetching {wanted.what} (once)", wanted.files
+    progress.report(text, 0, total)
     while True:
         if select.select([process.stdout], [], [], 1.0)[0]:
             chunk = os.read(process.stdout.fileno(), 65_536)
@@ -57,10 +65,10 @@ def _follow(process: subprocess.Popen[bytes], total: int, progress: Progress) ->
             new = [ln.decode(errors="replace").strip() for ln in whole]
             # a poms' line says "!name.pom(pom.original)", a jar's "!name.jar…"
             steps += sum("[SUCCESSFUL ]" in ln for ln in new)
-            progress.report(TEXT, min(steps // 2, total), total)
+            progress.report(text, min(steps // 2, total), total)
             lines += new
         elif time.monotonic() - heard > SILENCE_S:
-            raise SiteError(f"cannot fetch the servers' jars: Maven Central is silent for {SILENCE_S:.0f} s: {ADVICE}")
+            raise SiteError(f"cannot fetch {wanted.what}: Maven Central is silent for {SILENCE_S:.0f} s: {ADVICE}")
 
 
 def _reason(lines: list[str]) -> str:

@@ -1,8 +1,9 @@
-"""The servers' jars: fetched once from Maven Central by the Ivy that pyspark ships, checked, cached, checked again.
+"""Sets of jars: fetched once from Maven Central by the Ivy that pyspark ships, checked, cached, checked again.
 
-`ivy.xml` says what is asked for, `jars.sha256` exactly what may come back. A fetch happens in a temporary directory
-that is renamed when every checksum is right, so the cache holds a complete set or none; a lock keeps two processes from
-fetching at once. Each start compares sizes and times with those noted at the full check, and hashes only what differs.
+The servers' set is this package's; `spark_jobs` has one of its own. `ivy.xml` says what is asked for,
+`jars.sha256` exactly what may come back. A fetch happens in a temporary directory that is renamed when every checksum
+is right, so the cache holds a complete set or none; a lock keeps two processes from fetching at once. Each start
+compares sizes and times with those noted at the full check, and hashes only what differs.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import tempfile
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 
 from halog.embedded import cache as caching
-from halog.embedded.ivy import run_ivy
+from halog.embedded.ivy import Wanted, run_ivy
 from halog.embedded.java import Java
 from halog.embedded.model import ServerName
 from halog.embedded.progress import Progress
@@ -26,21 +28,32 @@ from halog.errors import SiteError
 
 STAMP = "checked.json"
 
-# ZooKeeper needs these of the set; a short class path starts faster.
-_ZOOKEEPER = ("zookeeper", "log4j", "slf4j", "netty", "snappy", "metrics-core", "audience", "commons-io")
+
+class JarSet(NamedTuple):
+    """Some jars that go together. `package` has `ivy.xml` and `jars.sha256`; `what` is their name in messages."""
+
+    package: str
+    what: str
+
+
+SERVERS = JarSet("halog.embedded", "the servers' jars")
 
 
 @cache
-def manifest() -> dict[str, str]:
+def manifest(of: JarSet = SERVERS) -> dict[str, str]:
     """File name → SHA-256 of every jar."""
-    text = resources.files("halog.embedded").joinpath("jars.sha256").read_text()
+    text = resources.files(of.package).joinpath("jars.sha256").read_text()
     return {name: digest for digest, name in (line.split() for line in text.splitlines() if line.strip())}
 
 
-def directory() -> Path:
+def directory(of: JarSet = SERVERS) -> Path:
     """Where this version's set lives: another set is another directory."""
-    text = "".join(f"{d} {n}\n" for n, d in sorted(manifest().items()))
+    text = "".join(f"{d} {n}\n" for n, d in sorted(manifest(of).items()))
     return caching.root() / f"jars-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+# ZooKeeper needs these of the set; a short class path starts faster.
+_ZOOKEEPER = ("zookeeper", "log4j", "slf4j", "netty", "snappy", "metrics-core", "audience", "commons-io")
 
 
 def classpath(jars: Path, server: ServerName) -> str:
@@ -51,34 +64,34 @@ def classpath(jars: Path, server: ServerName) -> str:
     return ":".join(str(jars / n) for n in names)
 
 
-def ensure(java: Java, progress: Progress) -> tuple[Path, bool]:
+def ensure(java: Java, progress: Progress, of: JarSet = SERVERS) -> tuple[Path, bool]:
     """The checked directory, and whether it was there already."""
-    target = directory()
-    if is_checked(target):
+    target = directory(of)
+    if is_checked(target, of):
         return target, True
     ivy = find_ivy()
     with caching.locked(progress):
-        if is_checked(target):  # another process was first
+        if is_checked(target, of):  # another process was first
             return target, True
-        if target.exists() and not mismatches(target):
-            _stamp(target)  # right, but touched or copied since
+        if target.exists() and not mismatches(target, of):
+            _stamp(target, of)  # right, but touched or copied since
             return target, True
-        _fetch(java, ivy, target, progress)
+        _fetch(java, ivy, target, progress, of)
     return target, False
 
 
-def is_checked(target: Path) -> bool:
+def is_checked(target: Path, of: JarSet = SERVERS) -> bool:
     """The cheap check: every jar has the size and time it had when it was hashed."""
     try:
         stamp = json.loads((target / STAMP).read_text())
-        return all(stamp.get(name) == _size_and_time(target / name) for name in manifest())
+        return all(stamp.get(name) == _size_and_time(target / name) for name in manifest(of))
     except (OSError, ValueError, AttributeError):
         return False
 
 
-def mismatches(target: Path) -> list[str]:
+def mismatches(target: Path, of: JarSet = SERVERS) -> list[str]:
     """The full check: names of jars that are missing or are not what they should be."""
-    return [name for name, digest in manifest().items() if _sha256(target / name) != digest]
+    return [name for name, digest in manifest(of).items() if _sha256(target / name) != digest]
 
 
 def find_ivy() -> Path:
@@ -88,29 +101,30 @@ def find_ivy() -> Path:
         found = sorted(Path(place, "jars").glob("ivy-*.jar"))
         if found:
             return found[-1]
-    raise SiteError("the embedded site needs pyspark, whose Ivy fetches the servers: pip install 'halog[embedded]'")
+    raise SiteError("pyspark is needed, whose Ivy fetches the jars: pip install 'halog[embedded]'")
 
 
-def _fetch(java: Java, ivy: Path, target: Path, progress: Progress) -> None:
+def _fetch(java: Java, ivy: Path, target: Path, progress: Progress, of: JarSet) -> None:
     with tempfile.TemporaryDirectory(prefix="fetch-", dir=caching.root()) as scratch:
         fetched = Path(scratch, "jars")
-        run_ivy(java.path, ivy, Path(scratch), fetched, len(manifest()), progress)
-        wrong = mismatches(fetched)
+        asked = resources.files(of.package).joinpath("ivy.xml").read_text()
+        run_ivy(java.path, ivy, Wanted(of.what, asked, len(manifest(of))), Path(scratch), fetched, progress)
+        wrong = mismatches(fetched, of)
         if wrong:
             raise SiteError(
                 f"{len(wrong)} of the fetched jars are not the ones halog was tested with ({wrong[0]} …): nothing of "
                 "them is used; check the network's proxy or mirror and try again",
                 jars=wrong,
             )
-        for extra in set(os.listdir(fetched)) - set(manifest()):
+        for extra in set(os.listdir(fetched)) - set(manifest(of)):
             (fetched / extra).unlink()
-        _stamp(fetched)
+        _stamp(fetched, of)
         shutil.rmtree(target, ignore_errors=True)
         fetched.rename(target)
 
 
-def _stamp(target: Path) -> None:
-    stamp = {name: _size_and_time(target / name) for name in manifest()}
+def _stamp(target: Path, of: JarSet) -> None:
+    stamp = {name: _size_and_time(target / name) for name in manifest(of)}
     (target / STAMP).write_text(json.dumps(stamp))
 
 

@@ -14,7 +14,6 @@ import msgspec
 from halog.core.ledger import Decision, Ledger, Undecided
 from halog.errors import LogError
 from halog.runtime import ledgers
-from halog.runtime.stored import StoredPosition
 
 Keyed = tuple[bytes, bytes | None, dict[str, bytes]]
 
@@ -55,16 +54,16 @@ def _key(lsn: int, n: int) -> bytes:
     return b"l" + lsn.to_bytes(8, "big") + n.to_bytes(4, "big")
 
 
-def restored(topic: Mapping[bytes, bytes | None], count: int, position: StoredPosition) -> Ledger:
+def restored(topic: Mapping[bytes, bytes | None], lsn: int, count: int, horizon: bytes, mapping: int = 0) -> Ledger:
     """The ledger a marker names. LogError if rows of it are missing."""
     undecided: list[Undecided] = []
     decided: list[tuple[bytes, Decision]] = []
     for n in range(count):
-        data = topic.get(_key(position.state.lsn, n))
+        data = topic.get(_key(lsn, n))
         if data is None:
             raise LogError(f"row {n} of the {count} of its snapshot's ledger is missing; restore the state topic")
         row = _ROW.decode(data)
         decided += row.decided
         if row.undecided is not None:
             undecided.append(ledgers.unpack(row.undecided))
-    return ledgers.made(undecided, decided, position)
+    return Ledger(undecided, decided, horizon, mapping)

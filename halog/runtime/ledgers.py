@@ -52,11 +52,8 @@ def load(source: Snapshot, prefix: bytes, position: StoredPosition | None) -> Le
     n = len(prefix) + 1
     decided = [(key[n:], _DECISION.decode(data)) for key, data in source.scan(prefix + b"o")]
     decided.sort(key=lambda item: item[1].lsn)
-    return Ledger(undecided, decided) if position is None else made(undecided, decided, position)
-
-
-def made(undecided: list[Undecided], decided: list[tuple[bytes, Decision]], position: StoredPosition) -> Ledger:
-    """A ledger as it was at a stored position."""
+    if position is None:
+        return Ledger(undecided, decided)
     return Ledger(undecided, decided, position.settled, position.mapping)
 
 

@@ -99,14 +99,14 @@ def _put_back(coordinator: Coordinator, path: str, before: Versioned | None, ver
             coordinator.set(path, before.data, version)
 
 
-def hold_the_rest(coordinator: Coordinator, partition: str, name: str, first: int, why: str) -> int:
-    """Hold what is there for as long as this session: from `first`, where the log begins, or from where it may be
-    trimmed up to. Returns the offset."""
+def hold_the_rest(coordinator: Coordinator, partition: str, name: str, first: int, why: str, until_ms: int = 0) -> int:
+    """Hold what is there, for as long as this session or until then: from `first`, where the log begins, or from where
+    it may be trimmed up to. Returns the offset."""
     refused = RefusedError(f"the log of {partition} is trimmed faster than it can be held")
     for _ in range(ATTEMPTS):
         offset = max(first, floor(coordinator, partition))
         try:
-            hold(coordinator, partition, name, Hold(offset, why=why))
+            hold(coordinator, partition, name, Hold(offset, until_ms, why))
         except RefusedError as error:
             refused = error
         else:

@@ -16,7 +16,7 @@ import logging
 import threading
 
 from halog.errors import RecordFormatError, SchemaChangedError, UnknownTypeError
-from halog.ports import Log, TopicPartition
+from halog.ports import KeyedLog, Log, TopicPartition
 from halog.schema import Definition, ForeignType, Registry
 from halog.schema.definition import ID_BYTES
 from halog.schema.typeinfo import TypeInfo
@@ -27,7 +27,7 @@ logger = logging.getLogger("halog.schemas")
 class Definitions:
     """Stored definitions by type id and by name, as last read; read again on a miss. Thread-safe."""
 
-    def __init__(self, log: Log, topic: str) -> None:
+    def __init__(self, log: KeyedLog, topic: str) -> None:
         self.log, self.tp = log, TopicPartition(topic, 0)
         self._lock = threading.Lock()
         self._read_to = 0
@@ -152,7 +152,7 @@ def publish(log: Log, topic: str, registry: Registry) -> Definitions:
         log.put(definitions.tp, info.type_id, info.definition.encode())
     if missing:
         definitions.refresh()
-        _settle(definitions, missing)
+        _settle(log, definitions, missing)
     return definitions
 
 
@@ -161,7 +161,7 @@ def _check(info: TypeInfo, stored: tuple[Definition, ...]) -> None:
         info.reader(definition)
 
 
-def _settle(definitions: Definitions, ours: list[TypeInfo]) -> None:
+def _settle(log: Log, definitions: Definitions, ours: list[TypeInfo]) -> None:
     """Somebody may have published at the same moment: a definition before ours that ours cannot read wins."""
     for info in ours:
         order = list(definitions._stored)
@@ -175,5 +175,5 @@ def _settle(definitions: Definitions, ours: list[TypeInfo]) -> None:
         try:
             _check(info, tuple(d for d in before if d.name == info.name))
         except SchemaChangedError:
-            definitions.log.put(definitions.tp, info.type_id, None)
+            log.put(definitions.tp, info.type_id, None)
             raise

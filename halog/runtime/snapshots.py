@@ -33,7 +33,7 @@ from halog.core.ledger import Ledger
 from halog.core.outcomes import KEEP, Outcomes
 from halog.core.table import PartitionTable
 from halog.errors import HalogError, LogError, RefusedError
-from halog.ports import Coordinator, Log, LogTransaction, Snapshot, TopicPartition, UnknownResult, Versioned
+from halog.ports import Coordinator, KeyedLog, Log, LogTransaction, Snapshot, TopicPartition, UnknownResult, Versioned
 from halog.runtime import ledger_rows, retention
 from halog.runtime.copy import Copy
 from halog.runtime.objects import Item, StoredPosition
@@ -301,34 +301,59 @@ class Snapshots:
                 retention.release(self.coordinator, copy.name, name)
 
     def _restore(self, copy: Copy, tp: TopicPartition, empty: ChainState) -> tuple[ChainState, int, Outcomes, int]:
-        start, _ = self.log.bounds(copy.tp)
-        latest = dict(self.log.read_keyed(tp))
-        marker = latest.pop(MARKER, None)
-        marked = None if marker is None else read_marker(marker)
-        position = None if marked is None else marked.position
-        if marked is None or position is None or position.state.log_id != empty.log_id:
-            if start > 0:
-                raise LogError(
-                    f"the log of {copy.name} begins at offset {start} and no snapshot covers what is missing, or "
-                    f"none of format {FORMAT}; restore the state topic from a backup, or start a node that has a copy",
-                    partition=copy.name,
-                )
+        found = load(self.log, copy.name, copy.tp, tp, empty)
+        if found is None:
             return empty, 0, Outcomes(), -1
-        if position.next_offset < start:
-            raise LogError(f"the log of {copy.name} begins at {start}, its snapshot ends at {position.next_offset}")
-        blocks = [value for key, value in latest.items() if value and key[:1] == b"t"]
-        ids = {lsn: tx for block in blocks for lsn, tx in _PAIR.iter_unpack(block)}
-        kept = [(tx, lsn) for lsn, tx in sorted(ids.items()) if lsn <= position.state.lsn][-KEEP:]
-        objects = {key: value for key, value in latest.items() if value and key[0] == _OBJECT}
-        ledger = ledger_rows.restored(latest, marked.rows, position)
-        copy.objects.restore(objects, kept, position, ledger)
-        return position.state, position.next_offset, Outcomes(kept, position.horizon), position.last_offset
+        position = found.position
+        copy.objects.restore(found.objects, found.kept, position, found.ledger)
+        return position.state, position.next_offset, Outcomes(found.kept, position.horizon), position.last_offset
 
     def close(self) -> None:
         """Let go of the writers."""
         for writer in self._writers.values():
             writer.close()
         self._writers.clear()
+
+
+class Loaded(NamedTuple):
+    """What a state topic holds: everything up to `position`, and perhaps some newer objects."""
+
+    position: StoredPosition
+    objects: dict[bytes, bytes]
+    """By `k` + index key, as stored."""
+    kept: list[tuple[bytes, int]]
+    """Transaction ids and their lsns."""
+    ledger: Ledger
+
+
+def load(
+    log: KeyedLog, name: str, at: TopicPartition, tp: TopicPartition, empty: ChainState, family: bytes = b""
+) -> Loaded | None:
+    """The state topic `tp` of partition `name`, whose log is at `at`; None where the log alone holds everything.
+    `family`: only objects whose index keys begin with it. LogError if neither has what was trimmed."""
+    start, _ = log.bounds(at)
+    rows = log.read_keyed(tp)
+    wanted = b"k" + family
+    latest = dict(rows if not family else (row for row in rows if row[0][:1] != b"k" or row[0].startswith(wanted)))
+    marker = latest.pop(MARKER, None)
+    marked = None if marker is None else read_marker(marker)
+    position = None if marked is None else marked.position
+    if marked is None or position is None or position.state.log_id != empty.log_id:
+        if start > 0:
+            raise LogError(
+                f"the log of {name} begins at offset {start} and no snapshot covers what is missing, or "
+                f"none of format {FORMAT}; restore the state topic from a backup, or start a node that has a copy",
+                partition=name,
+            )
+        return None
+    if position.next_offset < start:
+        raise LogError(f"the log of {name} begins at {start}, its snapshot ends at {position.next_offset}")
+    blocks = [value for key, value in latest.items() if value and key[:1] == b"t"]
+    ids = {lsn: tx for block in blocks for lsn, tx in _PAIR.iter_unpack(block)}
+    kept = [(tx, lsn) for lsn, tx in sorted(ids.items()) if lsn <= position.state.lsn][-KEEP:]
+    objects = {key: value for key, value in latest.items() if value and key[0] == _OBJECT}
+    ledger = ledger_rows.restored(latest, position.state.lsn, marked.rows, position.settled, position.mapping)
+    return Loaded(position, objects, kept, ledger)
 
 
 def marked_position(marker: bytes) -> StoredPosition | None:

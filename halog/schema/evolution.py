@@ -17,6 +17,7 @@ from typing import Any
 from halog.errors import RecordFormatError, SchemaChangedError
 from halog.schema.codec import decoder, list_decoder, maker, map_decoder, optional_decoder
 from halog.schema.definition import Definition
+from halog.schema.plain import from_plain
 from halog.schema.scalars import DECODE_ERRORS, Decoder
 from halog.schema.shapes import (
     DecimalShape,
@@ -135,8 +136,8 @@ def _filler(field: FieldShape, path: str) -> Callable[[], Any]:
             )  # fmt: skip
         case Default(make=make) if make is not None:
             return make
-        case _:
-            raise _Changed(path, "added, and its default is not known here")
+        case Default(plain=plain):
+            return lambda: from_plain(field.shape, plain, path)
 
 
 def _text(shape: Shape) -> str:

@@ -14,13 +14,13 @@ import pytest
 
 from halog.cli.discarded import discarded
 from halog.cli.epochs import epochs_of
-from halog.cli.verdicts import Judge, Judged
 from halog.core import records
 from halog.core.chain import ChainState
 from halog.core.ids import NO_HASH, EpochId, Member, digest
 from halog.core.table import PartitionTable
 from halog.events import REMOVED, ROLE, TRANSFER, At, Event, event
 from halog.ports import Entry, TopicPartition
+from halog.runtime.verdicts import Judge, Judged
 
 Run = Callable[..., Any]
 EVENTS = TopicPartition("ops.events", 0)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from halog.cli.verdicts import Judge, judge_backwards
 from halog.core import records
 from halog.core.chain import ChainState
 from halog.core.ids import NO_HASH, EpochId, digest
 from halog.ports import Entry, TopicPartition
+from halog.runtime.verdicts import Judge, judge_backwards
 
 Run = Callable[..., Any]
 LOG_ID = b"0123456789abcdef"

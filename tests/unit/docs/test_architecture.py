@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-NAMES = re.findall(r"`(halog/[\w/]+\.py):([\w.]+)`", (ROOT / "docs/architecture.md").read_text())
+NAMES = re.findall(r"`((?:halog|spark_jobs)/[\w/]+\.py):([\w.]+)`", (ROOT / "docs/architecture.md").read_text())
 
 
 def _defined(tree: ast.Module) -> set[str]:

@@ -16,6 +16,7 @@ from halog.embedded.java import Java
 from halog.errors import SiteError
 
 JAVA = Java("/nowhere/java", "17", 17)
+WANTED = ivy.Wanted("the servers' jars", "<ivy-module/>", 2)
 CONTENT = {"kafka.jar": b"k" * 100, "zookeeper.jar": b"z" * 50}
 
 
@@ -32,7 +33,7 @@ class FakeIvy:
         self.runs = 0
         self.content: dict[str, bytes] = dict(CONTENT)
 
-    def __call__(self, java: str, ivy: Path, scratch: Path, target: Path, total: int, progress: Any) -> None:
+    def __call__(self, java: str, ivy: Path, wanted: Any, scratch: Path, target: Path, progress: Any) -> None:
         self.runs += 1
         target.mkdir()
         for name, data in self.content.items():
@@ -43,7 +44,7 @@ class FakeIvy:
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeIvy:
     """A manifest of two jars, an empty cache, and an Ivy that delivers them."""
     pinned = {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items()}
-    monkeypatch.setattr(jars, "manifest", lambda: pinned)
+    monkeypatch.setattr(jars, "manifest", lambda of=jars.SERVERS: pinned)
     monkeypatch.setenv("HALOG_CACHE", str(tmp_path / "cache"))
     fake = FakeIvy()
     monkeypatch.setattr(jars, "run_ivy", fake)
@@ -140,7 +141,7 @@ def test_a_failing_ivy_becomes_one_sentence(tmp_path: Path, output: str, reason:
     program.write_text(f"#!/bin/sh\necho ':: loading'\necho '{output}'\nexit 1\n")
     program.chmod(0o755)
     with pytest.raises(SiteError, match=f"(?s)cannot fetch .*{reason}.*check the network") as caught:
-        ivy.run_ivy(str(program), Path("ivy.jar"), tmp_path, tmp_path / "out", 2, Silent())
+        ivy.run_ivy(str(program), Path("ivy.jar"), WANTED, tmp_path, tmp_path / "out", Silent())
     assert "\n" not in caught.value.message
 
 
@@ -150,4 +151,4 @@ def test_a_silent_network_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     program.write_text("#!/bin/sh\nexec sleep 60\n")
     program.chmod(0o755)
     with pytest.raises(SiteError, match="is silent"):
-        ivy.run_ivy(str(program), Path("ivy.jar"), tmp_path, tmp_path / "out", 2, Silent())
+        ivy.run_ivy(str(program), Path("ivy.jar"), WANTED, tmp_path, tmp_path / "out", Silent())

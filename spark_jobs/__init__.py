@@ -1,0 +1,32 @@
+"""Spark over halog's objects and logs: a reader for any Spark application (S2), and what rebalancing must move (S1).
+
+    spark = spark_jobs.session()
+    spark_jobs.objects(spark, "halog.toml", "Flight")        every object, typed; also as of an lsn or a time
+    spark_jobs.changes(spark, "halog.toml", "Flight")        every change that is still in the log, in order
+    spark_jobs.changes_stream(spark, "halog.toml", "Flight") the same, going on with what comes
+
+The only place that imports pyspark; importing this package does not. What counts in a log is decided by the pure core
+on the executors (`halog.core.chain`, `halog.core.ledger`), never by SQL: readers that followed rules of their own would
+sooner or later see other objects than the nodes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spark_jobs.reader import changes, objects
+    from spark_jobs.session import session
+    from spark_jobs.streaming import changes_stream
+
+__all__ = ["changes", "changes_stream", "objects", "session"]
+
+_PLACES = {"changes": "reader", "objects": "reader", "changes_stream": "streaming", "session": "session"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -1,0 +1,325 @@
+"""The finder: every object of a policy whose mapper says that it belongs elsewhere (S1).
+
+Two streaming queries, as a node restores a copy: the state topic to its end, then the log from the marker that was
+found there. Each reads what there is and ends (availableNow), in micro-batches; what a micro-batch finds goes to the
+mover before its end is noted, so whatever happens nothing is left out, and some may come twice. Objects that a mover
+moves meanwhile are written to the log, where they are seen again, at their new place.
+
+While it runs, and `hold_ms` longer, the logs are held (`halog log holds`) from where the job stands: killed, it goes on
+from its checkpoint. A checkpoint the log was trimmed beyond is worth nothing: the job starts over, and says so.
+It is over when all of the log is read up to the last snapshot's marker, as the coordinator knows it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from halog import errors
+from halog.config import Config
+from halog.errors import ConfigError, HalogError, LogError, RefusedError
+from halog.ports import TopicPartition
+from halog.runtime import ledger_rows
+from halog.runtime.snapshots import MARKER, read_marker
+from spark_jobs import kafka, progress as saved
+from spark_jobs.finding import (
+    CARRIED,
+    COLUMNS,
+    FOUND,
+    GONE,
+    LOG_COLUMNS,
+    ROWS,
+    STATE_COLUMNS,
+    STATE_ROWS,
+    TOPIC,
+    FindInLog,
+    FindInState,
+    Task,
+    Told,
+)
+from spark_jobs.history import Carried
+from spark_jobs.holds import Holds, hold_name
+from spark_jobs.mover import Misplaced, Mover
+from spark_jobs.placing import Mapping as PlaceMapping
+from spark_jobs.progress import LOG, STATE, Progress
+from spark_jobs.site import Site
+from spark_jobs.snapshot import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+logger = logging.getLogger("halog.spark")
+
+CHUNK: Final = 1_000
+"""Objects handed to the mover at once."""
+MAX_OFFSETS: Final = 2_000_000
+"""Rows of one micro-batch: a kill costs some fifteen seconds of work, and what is found, 200 MB at most, fits the
+driver."""
+HOLD_MS: Final = 900_000
+"""How long a job that was killed may take to be restarted: somebody has to see it."""
+PASSES: Final = 20
+"""At a topic that goes on growing, or that an open transaction hides the end of."""
+HIDDEN_S: Final = 1.0
+"""Pause before a topic whose end is hidden is read again; Kafka ends a dead writer's transaction after 10 s."""
+
+
+class Report(NamedTuple):
+    """What a job did."""
+
+    rows: int
+    """Objects and changes looked at; an object that was written several times counts as often."""
+    counts: dict[str, int]
+    """The mover's."""
+    batches: int
+    seconds: float
+    lsns: dict[str, int]
+    """By partition: everything up to here was looked at."""
+    started_over: str
+    """Why the checkpoint was not used; empty: it was, or there was none."""
+
+
+Tell = Callable[[str, int, int], None]
+"""Progress: (stage, partitions, rows so far)."""
+
+
+class Finder:
+    """One job. `wanted`: the configuration whose mapping is to hold; the cluster's own may differ."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        site: Site,
+        wanted: Config,
+        policy: str,
+        mover: Mover,
+        checkpoint: Path,
+        *,
+        max_offsets: int = MAX_OFFSETS,
+        hold_ms: int = HOLD_MS,
+        tell: Tell = lambda stage, partitions, rows: None,
+    ) -> None:
+        self._spark, self._site, self._policy, self._mover = spark, site, policy, mover
+        self._directory, self._max_offsets, self._tell = checkpoint, max_offsets, tell
+        self._places = {place.index: place for place in site.places_of([policy])}
+        if not self._places:
+            raise ConfigError(f"the cluster has no partitions of policy {policy}")
+        self._task = _task(site, wanted, self._places)
+        self._holds = Holds(site, hold_name(policy, checkpoint), self._places, hold_ms)
+        self._progress = Progress(_job(site, wanted, policy))
+        self._failed: BaseException | None = None
+        self._batches = 0
+
+    def run(self) -> Report:
+        """Find everything, and hand it over. Whatever fails leaves a checkpoint to go on from."""
+        began, why = time.monotonic(), self._resume()
+        if self._progress.stage == STATE:
+            self._holds.everything()
+            self._read_state()
+        self._read_log()
+        self._holds.release()
+        rows = self._progress.counts.get("rows", 0)
+        counts = {name: n for name, n in self._progress.counts.items() if name != "rows"}
+        seconds = time.monotonic() - began
+        return Report(rows, counts, self._batches, seconds, dict(sorted(self._lsns().items())), why)
+
+    def _resume(self) -> str:
+        """Go on from the checkpoint, if it can be done; why not."""
+        found = saved.load(self._directory, self._progress.job)
+        if found is None:
+            saved.save(self._directory, self._progress)
+            return ""
+        self._progress, why = found, ""
+        if found.stage == LOG:
+            try:
+                self._holds.keep(self._offsets())
+            except RefusedError as error:
+                why = f"the checkpoint stands behind what is left of the log: {error.message}"
+                logger.warning("%s; starting over from the state topic", why)
+                self._progress = saved.start_over(self._directory, found)
+        return why
+
+    # --- the state topic ---
+
+    def _read_state(self) -> None:
+        """Until a marker is seen at least as new as the coordinator knows one."""
+        begin = {place.state: dict.fromkeys(self._places, 0) for place in self._places.values()}
+        for _ in range(PASSES):
+            stream = kafka.stream(self._spark, self._site.bootstrap, begin, max_offsets=self._max_offsets)
+            self._run(stream.where(STATE_ROWS).selectExpr(*STATE_COLUMNS), lambda: FindInState(self._task))
+            carried = {index: self._known(place) for index, place in self._places.items()}
+            if hidden := [p.name for i, p in self._places.items() if carried[i].state.lsn < self._marked(p)]:
+                logger.info("the state topic of %s does not show its last marker yet", ", ".join(hidden))
+                time.sleep(HIDDEN_S)
+                continue
+            packed = {index: one.pack() for index, one in carried.items()}
+            progress = self._progress
+            self._save(Progress(progress.job, progress.attempt, LOG, -1, progress.counts, {}, packed))
+            return
+        raise LogError(
+            f"the state topic of {hidden[0]} does not show the marker that the coordinator names: a transaction in it "
+            "is open; try again"
+        )
+
+    def _known(self, place: Place) -> Carried:
+        """What the state topic says of the log's beginning. LogError if it says nothing, and the log was trimmed."""
+        rows = self._progress.topic.get(place.index, {})
+        marked = read_marker(rows[MARKER]) if MARKER in rows else None
+        start = self._site.log.bounds(TopicPartition(place.log, place.index))[0]
+        if marked is None or marked.position.state.log_id.hex() != place.log_id:
+            if start > 0:
+                raise LogError(
+                    f"the log of {place.name} begins at offset {start}, and no snapshot covers what is missing"
+                )
+            return Carried(0, place.empty)
+        position = marked.position
+        ledger = ledger_rows.restored(rows, position.state.lsn, marked.rows, position.settled)
+        kept = tuple(ledger_rows.rows(ledger))
+        return Carried(position.next_offset, position.state, kept, position.settled)
+
+    def _marked(self, place: Place) -> int:
+        """The lsn of the last snapshot, as the coordinator knows it."""
+        found = self._site.coordinator.get(f"snapshots/{place.name}")
+        return 0 if found is None else int(found.data.split()[0])
+
+    # --- the log ---
+
+    def _read_log(self) -> None:
+        """Until everything up to the last marker is read."""
+        topics = {place.log for place in self._places.values()}
+        for _ in range(PASSES):
+            if self._at_end():
+                return
+            self._holds.keep(self._offsets())
+            begin = {topic: self._offsets() for topic in topics}
+            stream = kafka.stream(self._spark, self._site.bootstrap, begin, max_offsets=self._max_offsets)
+            self._run(stream.selectExpr(*LOG_COLUMNS), lambda: FindInLog(self._task, dict(self._progress.carried)))
+            if self._has_markers():
+                return
+        raise LogError("the log grows faster than it is read; start the job again with the same checkpoint")
+
+    def _at_end(self) -> bool:
+        """Is there nothing to read, so that no query need be started?"""
+        at = self._offsets()
+        ends = {i: self._site.log.bounds(TopicPartition(p.log, p.index))[1] for i, p in self._places.items()}
+        return all(at[index] >= end for index, end in ends.items()) and self._has_markers()
+
+    def _has_markers(self) -> bool:
+        lsns = self._lsns()
+        return all(lsns[place.name] >= self._marked(place) for place in self._places.values())
+
+    def _offsets(self) -> dict[int, int]:
+        return {index: Carried.unpack(data).next_offset for index, data in self._progress.carried.items()}
+
+    def _lsns(self) -> dict[str, int]:
+        return {self._places[i].name: Carried.unpack(d).state.lsn for i, d in self._progress.carried.items()}
+
+    # --- micro-batches ---
+
+    def _run(self, stream: DataFrame, work: Callable[[], Any]) -> None:
+        """Everything there is now. `work` makes what executors do, anew for each micro-batch."""
+        from pyspark.errors import PySparkException
+
+        self._failed = None
+        query = (
+            stream.writeStream.foreachBatch(lambda frame, number: self._batch(frame, number, work))
+            .option("checkpointLocation", str(self._progress.directory(self._directory)))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            query.awaitTermination()
+        except PySparkException as error:
+            found = self._failure()
+            raise found if found is not None else error from None
+        finally:
+            query.stop()
+
+    def _failure(self) -> BaseException | None:
+        """What ended a micro-batch: Spark's own error shows it as text."""
+        return self._failed
+
+    def _batch(self, frame: DataFrame, number: int, work: Callable[[], Any]) -> None:
+        if number <= self._progress.batch:
+            return  # done, and Spark was not told before the job ended
+        try:
+            self._take(frame, number, work())
+        except BaseException as error:
+            self._failed = told_by_executor(error) or error
+            raise
+
+    def _take(self, frame: DataFrame, number: int, work: Any) -> None:
+        told = Told(frame.mapInArrow(work, COLUMNS).toArrow())
+        progress, counts = self._progress, {"rows": sum(told.column(ROWS, "lsn"))}
+        topic = {index: dict(rows) for index, rows in progress.topic.items()}
+        for index, place in self._places.items():
+            for found in told.slices(FOUND, index):
+                self._hand_over(place.name, found, counts)
+            for gone in told.slices(GONE, index):
+                _add(counts, self._mover.gone(place.name, gone.column("key").to_pylist()))
+            for other in told.slices(TOPIC, index):
+                _noted(topic.setdefault(index, {}), other)
+        carried = {**progress.carried, **dict(zip(told.column(CARRIED, "place"), told.column(CARRIED, "value")))}
+        self._save(
+            Progress(progress.job, progress.attempt, progress.stage, number, progress.counted(counts), topic, carried)
+        )
+        self._batches += 1
+        self._tell(progress.stage, len(self._places), self._progress.counts.get("rows", 0))
+
+    def _hand_over(self, partition: str, found: pa.Table, counts: dict[str, int]) -> None:
+        columns = [found.column(name).to_pylist() for name in ("value", "key", "type", "target", "lsn")]
+        objects = list(map(Misplaced._make, zip(*columns)))
+        for at in range(0, len(objects), CHUNK):
+            some = objects[at : at + CHUNK]
+            _add(counts, {"found": len(some)})
+            _add(counts, self._mover.move(partition, some))
+            self._holds.renew()
+
+    def _save(self, progress: Progress) -> None:
+        saved.save(self._directory, progress)
+        self._progress = progress
+        if progress.stage == LOG:
+            self._holds.move_to(self._offsets())
+        self._holds.renew()
+
+
+def _add(counts: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, n in more.items():
+        counts[name] = counts.get(name, 0) + n
+
+
+def _noted(known: dict[bytes, bytes], rows: pa.Table) -> None:
+    for key, value in zip(rows.column("key").to_pylist(), rows.column("value").to_pylist()):
+        if value is None:
+            known.pop(key, None)
+        else:
+            known[key] = value
+
+
+def _task(site: Site, wanted: Config, places: dict[int, Place]) -> Task:
+    definitions = site.definitions.all()
+    current = {d.name: site.definitions.current(d.name).text for d in definitions}
+    mapping = PlaceMapping(wanted, current, site.held)
+    stored = {d.type_id: d.text for d in definitions}
+    return Task(mapping, stored, places, site.bootstrap, site.definitions.tp.topic)
+
+
+def _job(site: Site, wanted: Config, policy: str) -> str:
+    """What makes two jobs the same."""
+    p = wanted.policies[policy]
+    logs = ",".join(place.log_id[:8] for place in site.places_of([policy]))
+    return f"{wanted.cluster.name}.{policy} ({logs}) to {p.mapper}, {p.partitions} partitions, ring {p.ring_size}"
+
+
+def told_by_executor(error: BaseException) -> HalogError | None:
+    """The error of ours that Spark's shows in its text, if it shows one."""
+    for name, said in re.findall(r"halog\.errors\.(\w+): (.+)", str(error)):
+        cls = getattr(errors, name, None)
+        if isinstance(cls, type) and issubclass(cls, HalogError):
+            return cls(said.strip())
+    return None

@@ -1,0 +1,65 @@
+"""What a job holds of the logs while it runs, and for a time after it was killed (`halog.runtime.retention`)."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+
+from halog.errors import HalogError
+from halog.ports import TopicPartition, UnknownResult
+from halog.runtime import retention
+from spark_jobs.site import Site
+from spark_jobs.snapshot import Place
+
+
+def hold_name(policy: str, checkpoint: Path) -> str:
+    """Another one for each checkpoint directory: a job that ends must not let go of what another one holds."""
+    return f"rebalance-{policy[:80]}-{blake2b(str(checkpoint.absolute()).encode(), digest_size=4).hexdigest()}"
+
+
+class Holds:
+    """The job's holds of the partitions' logs; renewed while it runs."""
+
+    def __init__(self, site: Site, name: str, places: dict[int, Place], hold_ms: int) -> None:
+        self._site, self._name, self._places, self._hold_ms = site, name, places, hold_ms
+        self._why = "a Spark job looks for objects that belong elsewhere"
+        self._offsets: dict[int, int] = {}
+        self._renewed = 0.0
+
+    def everything(self) -> None:
+        """Hold all there is."""
+        for index, place in self._places.items():
+            first = self._site.log.bounds(TopicPartition(place.log, place.index))[0]
+            self._offsets[index] = retention.hold_the_rest(
+                self._site.coordinator, place.name, self._name, first, self._why, self._until()
+            )
+        self._renewed = time.monotonic()
+
+    def keep(self, offsets: dict[int, int]) -> None:
+        """Hold the logs from these offsets on. RefusedError if one is trimmed beyond."""
+        for index, offset in offsets.items():
+            place = self._places[index]
+            first = self._site.log.bounds(TopicPartition(place.log, place.index))[0]
+            wanted = retention.Hold(offset, self._until(), self._why)
+            retention.hold(self._site.coordinator, place.name, self._name, wanted, first)
+        self._offsets, self._renewed = dict(offsets), time.monotonic()
+
+    def move_to(self, offsets: dict[int, int]) -> None:
+        """What is before these is not needed any more; told with the next renewal."""
+        self._offsets = dict(offsets)
+
+    def renew(self) -> None:
+        """At a third of their time."""
+        if time.monotonic() - self._renewed > self._hold_ms / 3_000:
+            self.keep(self._offsets)
+
+    def release(self) -> None:
+        """The job is done."""
+        for place in self._places.values():
+            with suppress(HalogError, UnknownResult):  # it ends by itself
+                retention.release(self._site.coordinator, place.name, self._name)
+
+    def _until(self) -> int:
+        return retention.now_ms() + self._hold_ms

@@ -1,0 +1,58 @@
+"""Who is handed the objects that belong elsewhere: nodes that move them, or somebody who only counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+
+class Misplaced(NamedTuple):
+    """An object that belongs elsewhere. `lsn`: its version when it was found; whoever moves it looks at it anew."""
+
+    reference: bytes
+    key: bytes
+    type_name: str
+    target: str
+    lsn: int
+
+
+Counts = Mapping[str, int]
+"""What was done, by name; the finder adds them up."""
+
+
+class Mover(Protocol):
+    """Called by one thread. The same object may come again: after a restart, and whenever it was written to. A call
+    that raises ends the job, and comes again when it is restarted."""
+
+    def move(self, partition: str, objects: Sequence[Misplaced]) -> Counts:
+        """Move these, which are in `partition`."""
+
+    def gone(self, partition: str, keys: Sequence[bytes]) -> Counts:
+        """The objects under these index keys were deleted since they were written to the topics; some of them may have
+        been handed over before."""
+
+
+class DryRun:
+    """Moves nothing, and counts each object once. Keeps their keys in memory: about 150 bytes for each."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[bytes, str]] = {}
+
+    def move(self, partition: str, objects: Sequence[Misplaced]) -> Counts:
+        here = self._found.setdefault(partition, {})
+        before = len(here)
+        here.update([(o.key, o.target) for o in objects])
+        return {"would_move": len(here) - before}
+
+    def gone(self, partition: str, keys: Sequence[bytes]) -> Counts:
+        here = self._found.get(partition, {})
+        return {"would_move": -sum(here.pop(key, None) is not None for key in keys)}
+
+    def by_target(self) -> dict[str, dict[str, int]]:
+        """Partition → target → how many would move."""
+        counted: dict[str, dict[str, int]] = {}
+        for partition, found in self._found.items():
+            for target in found.values():
+                to = counted.setdefault(partition, {})
+                to[target] = to.get(target, 0) + 1
+        return counted

@@ -1,0 +1,91 @@
+"""Where an object belongs, asked on an executor: the very mappers the nodes ask (P6).
+
+Bindings, bases and custom mappers come together in `halog.runtime.mapping.Places`; here its answer is made into one
+function for each stored definition, from an index key to a partition's name. The routing key is cut out of the index
+key, never written anew. A custom mapper's module is imported where it is asked: in the executors' processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from halog.config import Config
+from halog.errors import MapperError, RecordFormatError
+from halog.runtime.mapping import Owner, Places
+from halog.schema import Definition
+from halog.schema.codec import decoder
+from halog.schema.definition import ID_BYTES
+from halog.schema.scalars import DECODE_ERRORS
+from mappers import ConsistentHash, MisplacedError, stable_hash
+
+Place = Callable[[bytes], str]
+"""Index key → the name of the partition it belongs to."""
+
+
+class Mapping(msgspec.Struct, frozen=True):
+    """What decides: the configuration that is to hold, the newest definitions by type name, the cluster's bindings."""
+
+    config: Config
+    current: dict[str, str]
+    held: dict[str, str]
+
+
+class Placer:
+    """One function for each definition, made when it is first met."""
+
+    def __init__(self, mapping: Mapping, stored_as: Callable[[bytes], Definition]) -> None:
+        current = mapping.current
+        self._places = Places(
+            mapping.config, lambda name: Definition.parse(current[name]) if name in current else None, mapping.held
+        )
+        self._stored_as = stored_as
+        self._made: dict[bytes, tuple[str, Place]] = {}
+
+    def of(self, type_id: bytes) -> tuple[str, Place]:
+        """The type's name, and where its keys belong. UnknownTypeError, ConfigError; `Place` raises MapperError."""
+        made = self._made.get(type_id)
+        if made is None:
+            definition = self._stored_as(type_id)
+            made = self._made[type_id] = (definition.name, _place(definition, self._places.owner(definition.name)))
+        return made
+
+
+def _place(definition: Definition, owner: Owner) -> Place:
+    routing, names, mapper = _routing(definition), owner.names, owner.mapper
+    if isinstance(mapper, ConsistentHash):  # most objects there are: the ring's table at hand, and no call too many
+        ring_size, owners = mapper.ring_size, [names[i] for i in mapper.slots()]
+        if definition.partition_by == definition.key:
+            return lambda key: owners[stable_hash(key[ID_BYTES:]) % ring_size]
+        return lambda key: owners[stable_hash(routing(key)) % ring_size]
+    partition, name = mapper.partition, definition.name
+
+    def place(key: bytes) -> str:
+        try:
+            return names[partition(routing(key))]
+        except MisplacedError as error:
+            raise MapperError(f"{error}; nothing was done", type=name, policy=owner.policy) from error
+
+    return place
+
+
+def _routing(definition: Definition) -> Callable[[bytes], bytes]:
+    """From an index key to the routing key: the encoded `partition_by` values, in their order."""
+    if definition.partition_by == definition.key:
+        return lambda key: key[ID_BYTES:]
+    decoders = [decoder(definition.shape(name), bound=False) for name in definition.key]
+    wanted = [definition.key.index(name) for name in definition.partition_by]
+
+    def routing(key: bytes) -> bytes:
+        parts, at = [], ID_BYTES
+        try:
+            for decode in decoders:
+                begin = at
+                _, at = decode(key, begin)
+                parts.append(key[begin:at])
+        except DECODE_ERRORS as error:
+            raise RecordFormatError(f"{definition.name}: a malformed index key {key.hex()[:100]}") from error
+        return b"".join([parts[i] for i in wanted])
+
+    return routing

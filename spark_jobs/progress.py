@@ -1,0 +1,87 @@
+"""How far a finder's job is: one file in its checkpoint directory, beside Spark's own offsets.
+
+Replaced as a whole behind each micro-batch, when the mover has answered. A micro-batch that Spark gives again, because
+the job ended before Spark noted it, is told by its number and done only once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from halog.errors import ConfigError
+
+FILE: Final = "halog.progress"
+STATE, LOG = "state", "log"
+"""Stages."""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """What a job that is restarted must know."""
+
+    job: str
+    """What it is to find, as text: a checkpoint is of one job."""
+    attempt: int = 0
+    """Counts the beginnings: each has directories of its own for Spark's offsets."""
+    stage: str = STATE
+    batch: int = -1
+    """The last micro-batch of the stage that is done."""
+    counts: dict[str, int] = {}
+    topic: dict[int, dict[bytes, bytes]] = {}
+    """In the stage `state`: rows of each partition's state topic that are no objects."""
+    carried: dict[int, bytes] = {}
+    """In the stage `log`: where each partition's history stands."""
+
+    def directory(self, above: Path) -> Path:
+        """For the checkpoint of the stage's query."""
+        return above / f"{self.stage}-{self.attempt}"
+
+    def counted(self, more: Mapping[str, int]) -> dict[str, int]:
+        """The counts with some more."""
+        return {name: self.counts.get(name, 0) + more.get(name, 0) for name in {**self.counts, **more}}
+
+
+_PROGRESS = msgspec.msgpack.Decoder(Progress)
+
+
+def load(directory: Path, job: str) -> Progress | None:
+    """None where nothing was begun. ConfigError for the checkpoint of another job, or anything else in its place."""
+    file = directory / FILE
+    try:
+        found = _PROGRESS.decode(file.read_bytes())
+    except FileNotFoundError:
+        if directory.is_dir() and any(directory.iterdir()):
+            raise ConfigError(f"{directory} is no checkpoint of this job, and not empty; give another one") from None
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}; give another directory") from error
+    if found.job != job:
+        raise ConfigError(
+            f"{directory} is the checkpoint of another job ({found.job}, this one is {job}); give another directory"
+        )
+    return found
+
+
+def save(directory: Path, progress: Progress) -> None:
+    """In one step."""
+    directory.mkdir(parents=True, exist_ok=True)
+    unfinished = directory / f"{FILE}.{os.getpid()}"
+    with unfinished.open("wb") as out:
+        out.write(msgspec.msgpack.encode(progress))
+        out.flush()
+        os.fsync(out.fileno())
+    unfinished.replace(directory / FILE)
+
+
+def start_over(directory: Path, progress: Progress) -> Progress:
+    """A beginning that knows nothing of what was done."""
+    again = Progress(progress.job, progress.attempt + 1)
+    save(directory, again)
+    for stage in (STATE, LOG):  # nobody reads them any more
+        shutil.rmtree(directory / f"{stage}-{progress.attempt}", ignore_errors=True)
+    return again

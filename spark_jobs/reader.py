@@ -1,0 +1,169 @@
+"""`objects` and `changes`: what a cluster holds and what happened to it, as typed DataFrames (S2).
+
+Lazy like any DataFrame: the topics are read when an action runs, one task for each partition, by the code a node
+restores a copy with. So a query that is run again sees what is there then; what it shows of one partition is that
+partition at one moment.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from halog.config import Config
+from halog.errors import ConfigError, LogError
+from halog.ports import TopicPartition
+from halog.runtime.snapshots import load
+from spark_jobs.columns import arrow_schema, batch
+from spark_jobs.history import History, Step, steps_before
+from spark_jobs.rows import Changes, Values, change_schema, object_rows, object_schema
+from spark_jobs.site import Family, ReadOnlyLog, connect
+from spark_jobs.snapshot import ATTEMPTS, NOW, Moment, Place, Readable, Trimmed, entries, objects_at, start_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BATCH = 2_000
+"""Rows handed to Spark at once: half a megabyte of objects of 200 bytes."""
+NO_OBJECTS = b"?" * 9
+"""Of the state topic only the marker and what goes with it are wanted: a prefix that hardly any key has."""
+
+
+def objects(
+    spark: SparkSession,
+    config: str | Path | Config,
+    type_name: str,
+    *,
+    as_of_lsn: Mapping[str, int] | None = None,
+    as_of_time: dt.datetime | None = None,
+    subtypes: bool = True,
+) -> DataFrame:
+    """Every object of a type and, unless `subtypes` is False, of those derived from it (S2).
+
+    Columns: the fields of the type's newest definition (`spark_jobs.columns` says as what), then `_type`, `_partition`,
+    `_reference` (24 bytes), `_version` (the lsn that last changed the object) and `_lsn` (that of its partition's
+    moment). Now; or with each partition as of the lsn that `as_of_lsn` gives for it by name; or as of a time: with
+    everything the broker had by then. One moment of several partitions may lie within a transaction over them.
+
+    UnknownTypeError, ConfigError at once; RefusedError, when it is run, for a moment before what the log keeps.
+    """
+    if as_of_time is not None and as_of_lsn is not None:
+        raise ConfigError("give as_of_lsn or as_of_time, not both")
+    with connect(config) as site:
+        family = site.family(type_name, subtypes=subtypes)
+    columns = object_schema(family)
+    work = _Objects(family, _moments(family, as_of_lsn, as_of_time), arrow_schema(columns))
+    return by_partition(spark, family.places).mapInArrow(work, columns)
+
+
+def changes(spark: SparkSession, config: str | Path | Config, type_name: str, *, subtypes: bool = True) -> DataFrame:
+    """Every change of a type's objects that the logs still hold, in log order within each partition (S2).
+
+    Columns: `partition`, `epoch`, `lsn`, `offset`, `time` (the broker's), `tx` (16 bytes), `op` (create, update,
+    delete), `type`, `reference`, `replaced` (the version before), `key`, `before` and `after` (structs of the newest
+    definition's fields; `before` only where the policy keeps before-images). A transaction's changes have one `tx`;
+    those of one over several partitions stand where it was decided.
+    """
+    with connect(config) as site:
+        family = site.family(type_name, subtypes=subtypes)
+    columns = change_schema(family)
+    return by_partition(spark, family.places).mapInArrow(_Logged(family, arrow_schema(columns)), columns)
+
+
+def by_partition(spark: SparkSession, places: Sequence[Place]) -> DataFrame:
+    """One row, in a Spark partition of its own, for each of halog's."""
+    return spark.range(0, len(places), 1, len(places))
+
+
+def _moments(family: Family, lsns: Mapping[str, int] | None, time: dt.datetime | None) -> dict[str, Moment]:
+    names = [place.name for place in family.places]
+    if time is not None:
+        if time.utcoffset() is None:
+            raise ConfigError(f"as_of_time={time}: has no time zone, so it is another moment on another machine")
+        moment = Moment(time_ms=int(time.timestamp() * 1000))
+        return dict.fromkeys(names, moment)
+    if lsns is None:
+        return dict.fromkeys(names, NOW)
+    if odd := sorted(lsns.keys() ^ set(names)):
+        what = "is given no lsn" if odd[0] in names else f"has no objects of {family.name}"
+        raise ConfigError(f"as_of_lsn: partition {odd[0]} {what}; the type's partitions are {', '.join(names)}")
+    if wrong := [name for name, lsn in lsns.items() if lsn < 0]:
+        raise ConfigError(f"as_of_lsn: {lsns[wrong[0]]} for {wrong[0]}: lsns begin at 1; 0 is the empty beginning")
+    return {name: Moment(lsn=lsn) for name, lsn in lsns.items()}
+
+
+class _Objects:
+    """What an executor does for `objects`."""
+
+    def __init__(self, family: Family, moments: dict[str, Moment], schema: pa.Schema) -> None:
+        self.family, self.moments, self.schema = family, moments, schema
+
+    def __call__(self, indices: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        values = Values(self.family)
+        for log, place in partitions(self.family, indices):
+            at = objects_at(log, place, self.family.family_id, self.moments[place.name])
+            yield from _batches(self.schema, object_rows(values, place.name, at.lsn, at.found.values()))
+
+
+class _Logged:
+    """What an executor does for `changes`."""
+
+    def __init__(self, family: Family, schema: pa.Schema) -> None:
+        self.family, self.schema = family, schema
+
+    def __call__(self, indices: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for log, place in partitions(self.family, indices):
+            yield from _batches(self.schema, logged(log, place, self.family))
+
+
+def logged(log: Readable, place: Place, family: Family) -> Iterator[tuple[Any, ...]]:
+    """Rows of every change the log of a partition still holds, up to where it ends now. LogError if it is trimmed
+    meanwhile."""
+    made = Changes(family, place.name)
+    at = TopicPartition(place.log, place.index)
+    earlier, history = _kept(log, place)
+    for step in earlier:
+        yield from made.rows(step)
+    try:
+        for entry in entries(log, at, history.next_offset, log.bounds(at)[1]):
+            later = history.read(entry)
+            if later is not None:
+                yield from made.rows(later)
+    except Trimmed:
+        raise LogError(f"the log of {place.name} was trimmed while it was read; hold it (`halog log hold`)") from None
+
+
+def _kept(log: Readable, place: Place) -> tuple[list[Step], History]:
+    """What the log still has in front of the snapshot's marker, if its beginning was trimmed, and how it goes on."""
+    at, state = TopicPartition(place.log, place.index), TopicPartition(place.state, place.index)
+    for _ in range(ATTEMPTS):
+        begin = log.bounds(at)[0]
+        if begin == 0:
+            return [], History(start_of(place, None))
+        history = History(start_of(place, load(log, place.name, at, state, place.empty, NO_OBJECTS)))
+        try:
+            return steps_before(entries(log, at, begin, history.next_offset), history.state), history
+        except Trimmed:
+            continue
+    raise LogError(f"the log of {place.name} is trimmed faster than it is read; hold it (`halog log hold`)")
+
+
+def partitions(family: Family, indices: Iterable[pa.RecordBatch]) -> Iterator[tuple[Readable, Place]]:
+    """On an executor: the partitions that rows of `by_partition` name, each with a log to read it from."""
+    log = ReadOnlyLog(family.bootstrap)
+    try:
+        for rows in indices:
+            for index in rows.column(0).to_pylist():
+                yield log, family.places[index]
+    finally:
+        log.close()
+
+
+def _batches(schema: pa.Schema, rows: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
+    while some := list(itertools.islice(rows, BATCH)):
+        yield batch(schema, some)

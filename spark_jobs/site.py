@@ -1,0 +1,166 @@
+"""What the driver must know of a cluster before executors read it: topics, definitions, bindings.
+
+Never joins: reads ZooKeeper and the schemas topic, and imports no module of the application. Everything an executor is
+given is plain values of this module.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from halog.adapters.kafka_conf import common
+from halog.adapters.kafka_read import Readers
+from halog.config import Config, load_config
+from halog.core.table import PartitionTable
+from halog.errors import AvailabilityError, ConfigError, UnknownTypeError
+from halog.ports import Coordinator, Entry, Log, TopicPartition
+from halog.runtime import bindings, cluster
+from halog.runtime.configured import in_force
+from halog.runtime.mapping import Places
+from halog.runtime.schemas import Definitions
+from halog.runtime.wiring import adapters_for, addresses
+from halog.schema import Definition
+from halog.schema.definition import ID_BYTES
+from spark_jobs.snapshot import Place
+
+
+class ReadOnlyLog:
+    """The part of a `Log` that executors need, of Kafka; nothing of it can write."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._admin: object = None
+        self._readers = Readers(bootstrap, self._client, self._forget)
+
+    def _client(self) -> object:
+        if self._admin is None:
+            from confluent_kafka.admin import AdminClient
+
+            self._admin = AdminClient(common(self._bootstrap))
+        return self._admin
+
+    def _forget(self) -> None:
+        self._admin = None
+
+    def bounds(self, tp: TopicPartition, timeout_s: float = 10.0) -> tuple[int, int]:
+        return self._readers.bounds(tp, timeout_s)
+
+    def read(self, tp: TopicPartition, start: int, end: int, timeout_s: float = 10.0) -> Iterator[Entry]:
+        return self._readers.read(tp, start, end, timeout_s)
+
+    def read_keyed(self, tp: TopicPartition, start: int = 0) -> Iterator[tuple[bytes, bytes | None]]:
+        return self._readers.read_keyed(tp, start)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._readers.close()
+
+
+class Site:
+    """A connection of the driver. Use `connect`."""
+
+    def __init__(self, config: Config, own: Config, coordinator: Coordinator, log: Log, bootstrap: str) -> None:
+        self.config, self.own, self.coordinator, self.log, self.bootstrap = config, own, coordinator, log, bootstrap
+        self.definitions = Definitions(log, cluster.schemas_topic(config))
+        self.held = bindings.read(coordinator)
+        found = [coordinator.get(f"partitions/{name}") for name in coordinator.children("partitions")]
+        tables = [PartitionTable.from_bytes(value.data) for value in found if value is not None]
+        self.tables = sorted(tables, key=lambda t: (t.policy, t.index))
+        if not self.tables:
+            raise AvailabilityError(
+                f"{config.source}: cluster {config.cluster.name} does not exist at this site yet; its first "
+                "`halog node start` creates it",
+                cluster=config.cluster.name,
+            )
+
+    def places_of(self, policies: Sequence[str]) -> list[Place]:
+        """The partitions of some policies."""
+        return [self._place(t) for t in self.tables if t.policy in policies]
+
+    def _place(self, table: PartitionTable) -> Place:
+        state = cluster.state_topic(self.config, table.policy)
+        return Place(table.name, table.index, table.topic, state, table.log_id, self.config.site.name)
+
+    def family(self, type_name: str, *, subtypes: bool) -> Family:
+        """A type as readers must know it. UnknownTypeError names the known ones."""
+        names = self.definitions.family(type_name) if subtypes else (self.definitions.current(type_name).name,)
+        current = {name: self.definitions.current(name) for name in names}
+        places = Places(self.config, self.definition_of, self.held)
+        policies = [p for p in dict.fromkeys(places.policy_of(n) for n in names) if p is not None]
+        if not policies:
+            raise UnknownTypeError(
+                f"{self.config.source}: type {type_name} is bound to no policy; add it to [bindings]"
+            )
+        stored = {d.type_id: d.text for d in self.definitions.all() if d.name in current}
+        return Family(
+            type_name,
+            current[type_name].family_id,
+            {name: d.text for name, d in current.items()},
+            stored,
+            tuple(self.places_of(policies)),
+            self.bootstrap,
+            self.definitions.tp.topic,
+        )
+
+    def definition_of(self, type_name: str) -> Definition | None:
+        """The newest one of a name, or None."""
+        try:
+            return self.definitions.current(type_name)
+        except UnknownTypeError:
+            return None
+
+
+class Family(msgspec.Struct, frozen=True):
+    """A type and those derived from it: all that an executor needs to read their objects."""
+
+    name: str
+    family_id: bytes
+    current: dict[str, str]
+    """Type name → its newest definition."""
+    stored: dict[bytes, str]
+    """Type id → definition, as far as known when the query was made."""
+    places: tuple[Place, ...]
+    bootstrap: str
+    schemas: str
+    """Topic."""
+
+    @property
+    def definition(self) -> Definition:
+        """The newest one of the type that was asked for."""
+        return Definition.parse(self.current[self.name])
+
+    def stored_as(self, value: bytes) -> Definition:
+        """What wrote a value; looked up in the schemas topic if it is newer than the query."""
+        type_id = value[:ID_BYTES]
+        text = self.stored.get(type_id)
+        if text is not None:
+            return Definition.parse(text)
+        log = ReadOnlyLog(self.bootstrap)
+        try:
+            return Definitions(log, self.schemas).find(type_id)
+        finally:
+            log.close()
+
+
+@contextmanager
+def connect(config: str | Path | Config) -> Iterator[Site]:
+    """A connection for as long as a query is made. ConfigError, UnreachableError, AvailabilityError."""
+    own = load_config(config)
+    name = f"halog-spark-{re.sub(r'[^A-Za-z0-9._-]', '-', socket.gethostname())[:60]}-{os.getpid()}"
+    if name in own.nodes:
+        raise ConfigError(f"{own.source}: [nodes] holds {name}, which is this process's own name")
+    adapters = adapters_for(own, name)
+    try:
+        adapters.coordinator.connect(lambda state: None)
+        active = in_force(own, adapters.coordinator).config
+        yield Site(active, own, adapters.coordinator, adapters.log, addresses(own)[0])
+    finally:
+        for part in (adapters.channel, adapters.coordinator, adapters.log):
+            part.close()

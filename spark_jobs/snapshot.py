@@ -1,0 +1,219 @@
+"""The objects of one partition at a moment, on an executor: read as a node restores a copy, then rolled to the moment.
+
+The state topic gives the objects as of its marker (and perhaps some newer ones), the log the rest. For an earlier
+moment the log is undone by the before-images its changes keep: of every object the first change behind the moment says
+what it was. Nothing is held meanwhile: where the log is trimmed under the reader's feet there is a newer marker, and
+the reading begins again. Knows no Spark.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from halog.backend import Found
+from halog.core.chain import ChainState
+from halog.core.records import Change
+from halog.errors import LogError, RefusedError
+from halog.ports import Entry, KeyedLog, TopicPartition
+from halog.runtime import ledger_rows
+from halog.runtime.snapshots import Loaded, load
+from halog.runtime.stored import unpack_object
+from spark_jobs.history import Carried, History, Step, steps_before
+
+PIECE = 20_000
+"""Log entries asked for at once: well under a second."""
+PIECE_S = 30.0
+"""How long one piece may take: longer than a broker's restart."""
+ATTEMPTS = 5
+"""A log that is trimmed faster than it is read would be read for ever."""
+
+
+class Readable(KeyedLog, Protocol):
+    """What reading objects takes of a `Log`."""
+
+    def read(self, tp: TopicPartition, start: int, end: int, timeout_s: float = 10.0) -> Iterator[Entry]: ...
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A partition, as far as readers must know it."""
+
+    name: str
+    index: int
+    log: str
+    """Topic."""
+    state: str
+    """Topic."""
+    log_id: str
+    site: str
+
+    @property
+    def empty(self) -> ChainState:
+        """Where its history begins."""
+        return ChainState(bytes.fromhex(self.log_id), self.site)
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """Everything up to this lsn, or appended up to this time (ms since 1970); neither: now."""
+
+    lsn: int | None = None
+    time_ms: int | None = None
+
+    def has(self, lsn: int, time_ms: int) -> bool:
+        """Does a record belong to it?"""
+        if self.lsn is not None:
+            return lsn <= self.lsn
+        return self.time_ms is None or time_ms <= self.time_ms
+
+    @property
+    def is_now(self) -> bool:
+        return self.lsn is None and self.time_ms is None
+
+
+NOW = Moment()
+
+
+class Objects(NamedTuple):
+    """The objects of a partition as of `lsn`, by index key."""
+
+    lsn: int
+    found: dict[bytes, Found]
+
+
+class Trimmed(Exception):
+    """The log begins behind what was to be read next."""
+
+
+def entries(log: Readable, tp: TopicPartition, start: int, end: int) -> Iterator[Entry]:
+    """The log's entries in [start, end). `Trimmed` if it does not begin there any more."""
+    for at in range(start, end, PIECE):
+        if log.bounds(tp)[0] > at:
+            raise Trimmed
+        yield from log.read(tp, at, min(end, at + PIECE), PIECE_S)
+    if end > start and log.bounds(tp)[0] > start:
+        raise Trimmed  # while it was read: what was missing was not delivered, and nobody said so
+
+
+def objects_at(log: Readable, place: Place, family: bytes, moment: Moment) -> Objects:
+    """Those of one family (8 bytes; b"": all). RefusedError for a moment before what is kept, or that is not there
+    yet; LogError where the log cannot be read."""
+    for _ in range(ATTEMPTS):
+        try:
+            return _objects_at(log, place, family, moment)
+        except Trimmed:
+            continue
+    raise LogError(f"the log of {place.name} is trimmed faster than it is read; hold it (`halog log hold`)")
+
+
+def start_of(place: Place, loaded: Loaded | None) -> Carried:
+    """Where the log is to be read on behind what the state topic holds."""
+    if loaded is None:
+        return Carried(0, place.empty)
+    position = loaded.position
+    rows = tuple(ledger_rows.rows(loaded.ledger))
+    return Carried(position.next_offset, position.state, rows, position.settled)
+
+
+def _objects_at(log: Readable, place: Place, family: bytes, moment: Moment) -> Objects:
+    at, state = TopicPartition(place.log, place.index), TopicPartition(place.state, place.index)
+    begin = log.bounds(at)[0]
+    loaded = load(log, place.name, at, state, place.empty, family)
+    history = History(start_of(place, loaded))
+    end = log.bounds(at)[1]  # after the state topic was read: it holds nothing the log does not have
+    known = {} if loaded is None else loaded.objects
+    objects = {key[1:]: unpack_object(key[1:], data) for key, data in known.items()}
+    earlier: list[Step] = []
+    if not moment.is_now:
+        earlier = steps_before(entries(log, at, begin, history.next_offset), history.state)
+    rolled = _Rolled(place.name, objects, family, moment, history.lsn)
+    later = (step for entry in entries(log, at, history.next_offset, end) if (step := history.read(entry)))
+    for step in itertools.chain(earlier, later):
+        rolled.take(step)
+    return Objects(rolled.position(), rolled.objects)
+
+
+class _Rolled:
+    """Objects as of lsn `marked`, which steps are applied to or undone from, so that they are as of the moment."""
+
+    def __init__(self, name: str, objects: dict[bytes, Found], family: bytes, moment: Moment, marked: int) -> None:
+        self.objects = objects
+        self._name, self._family, self._moment, self._marked = name, family, moment, marked
+        self._last = self._at = marked
+        self._over = False
+        """Is the moment behind us? Whatever the broker's clock says of later records, they are not in it."""
+        self._begun = False
+        self._undone: set[bytes] = set()
+
+    def take(self, step: Step) -> None:
+        """The next one of the history; the first one says what is kept."""
+        if not self._begun:
+            self._begun = True
+            self._check_kept(step)
+        self._over = self._over or not self._moment.has(step.lsn, step.time_ms)
+        self._last = step.lsn
+        if not self._over:
+            self._at = step.lsn
+        for change in step.changes:
+            if change.key.startswith(self._family):
+                self._change(step, change)
+
+    def _change(self, step: Step, change: Change) -> None:
+        if self._over:
+            if change.key not in self._undone:
+                self._undone.add(change.key)
+                self._undo(step, change)
+        elif step.lsn > self._marked:
+            if change.value is None:
+                self.objects.pop(change.key, None)
+            else:
+                self.objects[change.key] = Found(change.ref, step.lsn, change.value, change.key)
+
+    def _undo(self, step: Step, change: Change) -> None:
+        """It is the first one behind the moment, so what it replaced is what was."""
+        now = self.objects.get(change.key)
+        if change.replaced < 0:
+            self.objects.pop(change.key, None)
+        elif change.before is not None:
+            self.objects[change.key] = Found(change.ref, change.replaced, change.before, change.key)
+        elif now is None or now.version != change.replaced:
+            raise RefusedError(
+                f"{self._name}: what lsn {step.lsn} replaced is not in the log, because its policy keeps no "
+                f"before-images: the earliest is lsn {self._marked}",
+                partition=self._name,
+                earliest_lsn=self._marked,
+            )
+
+    def _check_kept(self, step: Step) -> None:
+        self._at = step.lsn - 1
+        if step.lsn == 1 or self._moment.is_now:
+            return
+        lsn, time_ms = self._moment.lsn, self._moment.time_ms
+        if (lsn is not None and lsn < self._at) or (time_ms is not None and time_ms < step.time_ms):
+            asked = f"lsn {lsn}" if time_ms is None else time_text(time_ms)
+            raise RefusedError(
+                f"{asked} is not kept any more in {self._name}: the earliest is lsn {self._at}, or "
+                f"{time_text(step.time_ms)}",
+                partition=self._name,
+                earliest_lsn=self._at,
+                earliest_ms=step.time_ms,
+            )
+
+    def position(self) -> int:
+        """The lsn of the moment."""
+        lsn, time_ms = self._moment.lsn, self._moment.time_ms
+        if lsn is not None and not self._begun and lsn < self._marked:
+            raise RefusedError(f"lsn {lsn} is not kept any more in {self._name}: the earliest is lsn {self._marked}")
+        if lsn is not None and lsn > self._last:
+            raise RefusedError(f"lsn {lsn} of {self._name} is not there yet: its log ends at lsn {self._last}")
+        if time_ms is not None and not self._begun and self._marked:
+            raise RefusedError(f"nothing of the log of {self._name} is kept, so that no times are known: read it as is")
+        return self._at
+
+
+def time_text(time_ms: int) -> str:
+    """UTC, to the millisecond."""
+    return dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC).isoformat(" ", "milliseconds")

@@ -1,0 +1,144 @@
+"""Where keys belong, asked from index keys, beside the nodes' own way; what executors are sent; the job's progress."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import mappers
+from halog.config import ApplicationConfig, ClusterConfig, Config, NodeConfig, PolicyConfig, SiteConfig, ZoneConfig
+from halog.embedded import jars
+from halog.errors import ConfigError, MapperError
+from halog.runtime.mapping import Places
+from halog.schema import Registry, managed
+from spark_jobs import progress
+from spark_jobs.mover import DryRun, Misplaced
+from spark_jobs.placing import Mapping, Placer
+from spark_jobs.progress import LOG, Progress
+from spark_jobs.session import CONNECTOR, pack
+
+TYPES = Registry()
+
+
+@managed(key=("name", "number", "code"), partition_by=("code", "name"), registry=TYPES)
+class Part:
+    name: str
+    number: int
+    code: bytes
+
+
+@managed(key="name", registry=TYPES)
+class Whole:
+    name: str
+
+
+@managed(registry=TYPES)
+class Special(Whole):
+    pass
+
+
+@mappers.versioned(3)
+def by_code(type_name: str, key: tuple[Any, ...]) -> str:
+    assert type_name in ("Part", "Whole")
+    return f"own-{len(key[0]) % 5}"
+
+
+CONFIG = Config(
+    ClusterConfig("c"),
+    SiteConfig(bootstrap="b:1", zookeeper="z:1"),
+    ApplicationConfig(("tests.unit.spark_jobs.test_placing",)),
+    zones={"z": ZoneConfig(("A",))},
+    policies={
+        "ring": PolicyConfig("z", partitions=7, sync_replicas=0),
+        "own": PolicyConfig("z", partitions=4, sync_replicas=0, mapper="tests.unit.spark_jobs.test_placing:by_code"),
+    },
+    bindings={"Part": "ring", "Whole": "ring", "Special": "own"},
+    nodes={"A": NodeConfig(Path("/nowhere"))},
+).validate()
+INFOS = [TYPES.info(t) for t in (Part, Whole, Special)]
+PLACER = Placer(
+    Mapping(CONFIG, {i.name: i.definition for i in INFOS}, {}),
+    lambda type_id: TYPES.info(type_id).parsed,
+)
+
+
+@pytest.mark.feature("S1", "P6")
+@settings(max_examples=40)
+@given(st.text(max_size=20), st.integers(-(1 << 63), (1 << 63) - 1), st.binary(max_size=9))
+def test_an_index_key_belongs_where_the_nodes_say(name: str, number: int, code: bytes) -> None:
+    places = Places(CONFIG, lambda wanted: TYPES.info(wanted).parsed)
+    for info, key in ((INFOS[0], (name, number, code)), (INFOS[1], (name,)), (INFOS[2], (name,))):
+        type_name, place = PLACER.of(info.type_id)
+        assert type_name == info.name
+        if info.name == "Special" and len(name) % 5 == 4:
+            with pytest.raises(MapperError, match=r"by_code \(version 3\) for Whole .* said 'own-4'"):
+                place(info.index_key(key))
+        else:
+            expected = places.owner(info.name).partition(info.name, info.routing_key(key))
+            assert place(info.index_key(key)) == expected
+
+
+@pytest.mark.feature("S1")
+def test_a_dry_run_counts_each_object_once_and_forgets_deleted_ones() -> None:
+    run = DryRun()
+    objects = [Misplaced(b"r", bytes((i,)), "T", f"p-{i % 2}", 1) for i in range(5)]
+    assert run.move("p-2", objects) == {"would_move": 5}
+    assert run.move("p-2", objects[3:]) == {"would_move": 0}
+    assert run.gone("p-2", [b"\0", b"\x09"]) == {"would_move": -1}
+    assert run.gone("p-9", [b"\0"]) == {"would_move": 0}
+    assert run.by_target() == {"p-2": {"p-0": 2, "p-1": 2}}
+
+
+@pytest.mark.feature("S1")
+def test_progress_is_of_one_job_and_begins_anew_in_directories_of_its_own(tmp_path: Path) -> None:
+    assert progress.load(tmp_path / "new", "job") is None
+    done = Progress("job", 0, LOG, 5, {"rows": 3}, {1: {b"p": b"\0"}}, {0: b"\xff"})
+    progress.save(tmp_path / "c", done)
+    assert progress.load(tmp_path / "c", "job") == done
+    done.directory(tmp_path / "c").mkdir()
+    again = progress.start_over(tmp_path / "c", done)
+    assert progress.load(tmp_path / "c", "job") == again == Progress("job", 1)
+    assert not done.directory(tmp_path / "c").exists()
+    assert again.directory(tmp_path / "c") != done.directory(tmp_path / "c")
+    with pytest.raises(ConfigError, match="is the checkpoint of another job"):
+        progress.load(tmp_path / "c", "other")
+    (tmp_path / "c" / progress.FILE).write_bytes(b"\xc1")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        progress.load(tmp_path / "c", "job")
+
+
+@pytest.mark.feature("S1")
+def test_what_is_shipped_is_the_source_of_the_applications_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lone_module.py").write_text("X = 1\n")
+    package = tmp_path / "some_package" / "inner"
+    package.mkdir(parents=True)
+    for file in ("some_package/__init__.py", "some_package/inner/__init__.py", "some_package/inner/deep.py"):
+        (tmp_path / file).write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    pack(tmp_path / "out.zip", ["lone_module", "some_package.inner.deep", "some_package"])
+    with zipfile.ZipFile(tmp_path / "out.zip") as made:
+        assert sorted(made.namelist()) == [
+            "lone_module.py",
+            "some_package/__init__.py",
+            "some_package/inner/__init__.py",
+            "some_package/inner/deep.py",
+        ]
+    with pytest.raises(ConfigError, match="'sys', which has no Python source"):
+        pack(tmp_path / "none.zip", ["sys"])
+
+
+@pytest.mark.feature("S1")
+def test_the_pinned_jars_are_the_ones_that_are_asked_for() -> None:
+    asked = re.findall(
+        r'name="([\w.-]+)" rev="([\w.]+)"', resources.files("spark_jobs").joinpath("ivy.xml").read_text()
+    )
+    assert sorted(jars.manifest(CONNECTOR)) == sorted(f"{name}-{revision}.jar" for name, revision in asked)
+    assert jars.directory(CONNECTOR) != jars.directory()
