@@ -136,7 +136,7 @@ class Lives:
         if known is not None and version <= known[0]:
             return ()
         self._tables[name] = version, table
-        if known is not None and teller(table, self._up) == self._me:
+        if known is not None:
             self._tell_said(known[1], table)
         return (name,)
 
@@ -186,14 +186,18 @@ class Lives:
         self._history.tell(kind, step.happening, more=more, partition=table.name, epoch=table.epoch.number)
 
     def _tell_said(self, before: PartitionTable, now: PartitionTable) -> None:
-        """What nodes said of it, or that replicas are copied anew, is told where it is seen first."""
+        """What a node said it tells itself, if it is up: it sees the table before and the table behind. That replicas are
+        copied anew is told like a state."""
+        first, up = teller(now, self._up), {m.node for m in self._up}
         for node, d in now.definitions.items():
             was = before.definitions.get(node)
+            if (node if node in up else first) != self._me:
+                continue
             if was is None or was.said != d.said or (d.said != ENABLED and was.nodes != d.nodes):
                 more = {"said": d.said, "nodes": ", ".join(d.nodes), "sync": d.sync_replicas}
                 self._history.tell(DEFINITION, "asked for there", node=node, more=more, partition=now.name)
         for resync, what in ((now.resync, "are to be"), (before.resync, "were")):
-            if resync is not None and None in (before.resync, now.resync):
+            if first == self._me and resync is not None and None in (before.resync, now.resync):
                 more = {"nodes": ", ".join(resync.nodes), "what": what}
                 self._history.tell(REPLICATION, "an operator's command", more=more, partition=now.name)
 
