@@ -174,9 +174,9 @@ def _next(
 
 
 def _how(before: PartitionTable | None, sight: Sight) -> str:
-    """The role went to another node, or another run of it."""
+    """The role went to another node, or another run of it: who handed over is a replica then."""
     was = None if before is None else before.active
-    return "hand-over" if was in sight.up else "failover"
+    return "hand-over" if was in {r.member for r in sight.table.replicas} else "failover"
 
 
 # --- how it stands ---

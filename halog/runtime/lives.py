@@ -89,7 +89,7 @@ class Lives:
         self._me, self._history, self._updating = me, history, updating
         self._lives: dict[str, Life] = {}
         self._up: frozenset[Member] = frozenset()
-        self._offline, self._handing = "", frozenset[str]()
+        self._offline, self._handing = "", set[str]()
         self._news: queue.SimpleQueue[Callable[[], Iterable[str]] | None] = queue.SimpleQueue()
         self._notifiers: list[tuple[Notifier, frozenset[str]]] = []
         self._calls: queue.Queue[Callable[[], None] | None] = queue.Queue(MAX_WAITING)
@@ -125,7 +125,7 @@ class Lives:
 
     def role_seen(self, name: str, role: str) -> None:
         """The copy here has another role."""
-        self._news.put(partial(self._take_handing, name, role in _HANDING))
+        self._news.put(partial(self._take_role, name, role))
 
     def look(self, *names: str) -> None:
         """Look at these partitions; without any, at all."""
@@ -136,7 +136,9 @@ class Lives:
         if known is not None and version <= known[0]:
             return ()
         self._tables[name] = version, table
-        if known is not None and teller(table, self._up) == self._me:
+        if table.active is None or table.active.node != self._me:
+            self._handing.discard(name)
+        if known is not None:
             self._tell_said(known[1], table)
         return (name,)
 
@@ -144,8 +146,12 @@ class Lives:
         self._up, self._offline = members, offline
         return tuple(self._tables)
 
-    def _take_handing(self, name: str, handing: bool) -> Iterable[str]:
-        self._handing = self._handing | {name} if handing else self._handing - {name}
+    def _take_role(self, name: str, role: str) -> Iterable[str]:
+        """What was handed over stays so until the table names another node, or it was called off."""
+        if role in _HANDING:
+            self._handing.add(name)
+        elif role == Role.ACTIVE.value:
+            self._handing.discard(name)
         return (name,)
 
     # --- the thread ---
@@ -186,14 +192,18 @@ class Lives:
         self._history.tell(kind, step.happening, more=more, partition=table.name, epoch=table.epoch.number)
 
     def _tell_said(self, before: PartitionTable, now: PartitionTable) -> None:
-        """What nodes said of it, or that replicas are copied anew, is told where it is seen first."""
+        """What a node said it tells itself, if it is up: it sees both tables. What is told of replicas that are copied
+        anew is told like a state."""
+        first, up = teller(now, self._up), {m.node for m in self._up}
         for node, d in now.definitions.items():
             was = before.definitions.get(node)
+            if (node if node in up else first) != self._me:
+                continue
             if was is None or was.said != d.said or (d.said != ENABLED and was.nodes != d.nodes):
                 more = {"said": d.said, "nodes": ", ".join(d.nodes), "sync": d.sync_replicas}
                 self._history.tell(DEFINITION, "asked for there", node=node, more=more, partition=now.name)
         for resync, what in ((now.resync, "are to be"), (before.resync, "were")):
-            if resync is not None and None in (before.resync, now.resync):
+            if first == self._me and resync is not None and None in (before.resync, now.resync):
                 more = {"nodes": ", ".join(resync.nodes), "what": what}
                 self._history.tell(REPLICATION, "an operator's command", more=more, partition=now.name)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -28,14 +28,6 @@ def unplaced(nodes: int = 3, **policy: Any) -> Cluster:
         cluster._start(name)
     wait_until(lambda: all(len(cluster.node(n).runtime.members.alive) == nodes for n in cluster.names), "all are up")
     return cluster
-
-
-def running(made: Cluster) -> Iterator[Cluster]:
-    with_closed = made
-    try:
-        yield with_closed
-    finally:
-        with_closed.close()
 
 
 def at(cluster: Cluster, node: str, partition: str = P) -> Partition:

@@ -1,4 +1,7 @@
-"""Applications define, enable and disable a partition on whole nodes, in memory (P7, P8, P9)."""
+"""Applications define, enable and disable a partition on whole nodes, in memory (P7, P8, P9).
+
+Where the role moves a test takes two seconds: so long (`drain_ms`) an epoch keeps it before it gives it away.
+"""
 
 from __future__ import annotations
 
@@ -45,10 +48,10 @@ def test_c_defines_it_as_c_b_and_enables_it_and_it_moves_there_from_a_b_under_tr
         assert is_on(cluster, "C", "B")
         wait_until(lambda: copies(cluster) == {"B", "C"}, "A hosts it no more")
         counting.goes_on()
-    assert at(cluster, "A").nodes == ("C", "B"), "what A said follows"
-    assert at(cluster, "A").foreign
+    assert cluster.tables()[P].definitions["A"].nodes == ("C", "B"), "what A said follows"
+    wait_until(lambda: at(cluster, "A").foreign, "it is told")
     enabled = [e.node for e in told(cluster, "HALOG-1036") if e.more["said"] == "enabled"]
-    assert enabled == ["A", "B", "C"], "each told once, by one node"
+    assert sorted(enabled) == ["A", "B", "C"], "each told once"
 
 
 @pytest.mark.feature("P7")
@@ -81,7 +84,7 @@ def test_a_restarted_node_stays_out_of_the_list_until_it_enables_it_again(cluste
         counting.goes_on()
         assert copies(cluster) == {"A", "C"}
         assert cluster.tables()[P].node_list == ("A", "C")
-        assert at(cluster, "B").state == "Active"
+        wait_until(lambda: at(cluster, "B").state == "Active", "it is told")
         with pytest.raises(RefusedError, match="B has not defined p in this run: define it first"):
             at(cluster, "B").enable()
         at(cluster, "B").define(("A", "B", "C"), 1)
@@ -119,7 +122,7 @@ def test_the_active_node_disables_it_and_the_next_one_goes_on(cluster: Cluster) 
         wait_until(lambda: copies(cluster) == {"B"}, "A deletes its copy")
         prefix = bytes.fromhex(cluster.tables()[P].log_id)[:8]
         assert not [k for k in cluster._disks["A"].data if k.startswith(prefix)]
-        assert at(cluster, "A").status == "LocalDisabled"
+        wait_until(lambda: at(cluster, "A").status == "LocalDisabled", "it is told")
         counting.goes_on()
         with pytest.raises(RefusedError, match="p is disabled on A: enable it there first"):
             cluster.node("B").runtime.operators.migrate(P, ("A", "B"))
@@ -132,13 +135,13 @@ def test_the_active_node_disables_it_and_the_next_one_goes_on(cluster: Cluster) 
 def test_what_the_configuration_places_is_disabled_by_the_api_and_stays_so() -> None:
     with Cluster(3, partitions=1, registry=REGISTRY) as cluster:
         there = cluster.node("A").partitions["test-0"]
-        assert (there.status, there.state) == ("LocalEnabled", "Active")
+        wait_until(lambda: (there.status, there.state) == ("LocalEnabled", "Active"), "it is told")
         there.disable(wait_s=10)
         assert cluster.tables()["test-0"].configured == ("B", "C")
         cluster.kill("A")
         node = cluster.restart("A")
         assert "test-0" not in node.runtime.copies
-        assert node.partitions["test-0"].status == "LocalDisabled"
+        wait_until(lambda: node.partitions["test-0"].status == "LocalDisabled", "it is told")
         node.partitions["test-0"].enable(wait_s=10)
         assert cluster.tables()["test-0"].configured == ("A", "B", "C")
 
@@ -175,8 +178,8 @@ def test_a_foreign_partition_is_known_and_used_and_never_hosted(cluster: Cluster
     assert "C" not in cluster.tables()[P].definitions
     there.define(("A", "B"))
     there.enable()
-    wait_until(lambda: there.status == "LocalEnabled", "it is told")
-    assert (there.foreign, there.state, there.node_list) == (True, "Active", ("A", "B"))
+    known = (True, "LocalEnabled", "Active", ("A", "B"))
+    wait_until(lambda: (there.foreign, there.status, there.state, there.node_list) == known, "it is told")
     node = cluster.node("C")
     with node.transaction():
         node.create(Counter("x", 1))

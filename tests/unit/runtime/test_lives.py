@@ -263,6 +263,16 @@ def test_a_role_that_is_given_away_is_seen_before_the_table_changes() -> None:
     wait_until(lambda: made.state("p").value == "Migrating", "it is seen")
     made.role_seen("p", "active")
     wait_until(lambda: made.state("p").value == "Active", "it was called off")
+    heard = Heard()
+    made.notify(heard)
+    for role in ("draining", "handing", "following"):
+        made.role_seen("p", role)
+    wait_until(lambda: heard, "it is told")
+    handed = msgspec.structs.replace(WHOLE, epoch=epoch(2), active=B, replicas=(Replica("A", 1, SYNC),))
+    made.table_seen("p", 2, handed)
+    wait_until(lambda: made.state("p").value == "Active", "it is over")
+    wait_until(lambda: len(heard) >= 2, "it is told")
+    assert heard == [("Active", "hand-over", "Migrating"), ("Migrating", "done", "Active")], "one step, not two"
     made.close()
 
 
