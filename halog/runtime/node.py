@@ -102,8 +102,7 @@ class Runtime:
         self.states: Mapping[str, object] = {}
         self.session_state = SessionState.CONNECTED
         self._execute, self._publish = execute, publish
-        self.routing = routing = Routing(places, adapters.coordinator, self.router, self._remapped)
-        self.mapped = Mapped()
+        self.routing = routing = Routing(places, adapters.coordinator, self.router)
         self.partition_of, self.place_of, self.partitions_of, self.relearn = (
             routing.partition_of, routing.place_of, routing.partitions_of, routing.relearn,
         )  # fmt: skip
@@ -335,8 +334,10 @@ class Runtime:
 
     # --- Backend ---
 
-    def _remapped(self, mapped: Mapped) -> None:
-        self.mapped = mapped
+    @property
+    def mapped(self) -> Mapped:
+        """See Backend."""
+        return self.routing.mappings.now
 
     def new_reference(self) -> Reference:
         """See Backend."""
