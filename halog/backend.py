@@ -101,8 +101,9 @@ class Backend(Protocol):
         change, and absent while they do. What was read while it was the same, from before the first read on, is one
         snapshot."""
 
-    mapped: Mapped
-    """Replaced when this node learns of a change."""
+    @property
+    def mapped(self) -> Mapped:
+        """Another one when this node has learned of a change; while it is the same one, so are places."""
 
     def place_of(self, type_name: str, routing_key: bytes) -> Place:
         """Where this key belongs, and by which version of the mapping; UnknownTypeError if the type is bound to no

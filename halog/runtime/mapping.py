@@ -222,15 +222,15 @@ class Places:
         bound = self.bound(type_name)
         return None if bound is None else bound.policy
 
-    def owner(self, type_name: str) -> Owner:
-        """Who decides for a type. UnknownTypeError if it is bound to no policy, ConfigError for a mapper that is not
-        there."""
+    def owner(self, type_name: str, mappings: Mapping[str, PolicyMapping] | None = None) -> Owner:
+        """Who decides for a type, by what is known here of mappings, or by these. UnknownTypeError if it is bound to no
+        policy, ConfigError for a mapper that is not there."""
         policy = self.policy_of(type_name)
         if policy is None:
             raise UnknownTypeError(
                 f"{self.config.source}: type {type_name} is bound to no policy; add it to [bindings]", type=type_name
             )
-        return self.owner_by(policy, type_name, self.mapping(policy))
+        return self.owner_by(policy, type_name, (mappings or {}).get(policy) or self.mapping(policy))
 
     def owner_by(self, policy: str, type_name: str, mapping: PolicyMapping) -> Owner:
         """Who would decide for a type of this policy by that mapping. ConfigError, UnknownTypeError as `owner`."""

@@ -23,6 +23,7 @@ from halog.config import Config
 from halog.core.mapping import Changing, Layout, PolicyMapping
 from halog.errors import CoordinatorError, OutcomeUnknownError, RefusedError, VersionError
 from halog.ports import Coordinator, UnknownResult, Versioned
+from halog.runtime.mapping import Owner
 
 LAYOUT = ("mapper", "partitions", "ring_size", "mapper_version", "names")
 STATE = ("mapping", "changing")
@@ -108,22 +109,38 @@ def with_all_partitions(config: Config, held: Mapping[str, PolicyMapping]) -> Co
     return dataclasses.replace(config, policies=policies)
 
 
-class Mappings:
-    """What one node knows. Thread-safe; `changed` is called when it learns of a change, on any thread."""
+class Known(Mapped, frozen=True, eq=False):
+    """What a node knows at one time, all of a piece: whoever routes by it is led to owners and versions that belong
+    together."""
 
-    def __init__(self, coordinator: Coordinator, changed: Callable[[], None]) -> None:
-        self._coordinator, self._changed = coordinator, changed
+    mappings: Mapping[str, PolicyMapping] = {}
+    updating: frozenset[str] = frozenset()
+    """Partitions whose objects change partition, until all that are left belong there (P8)."""
+    owners: dict[str, Owner] = msgspec.field(default_factory=dict)
+    """By type, as they are asked for."""
+
+
+class Mappings:
+    """What one node knows. Thread-safe."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
         self._lock = threading.Lock()
-        self.known: dict[str, PolicyMapping] = {}
         self._znodes: dict[str, int] = {}
         """By policy, the version of the znode that is known: what was read may be told late."""
-        self.mapped = Mapped()
-        self.updating: frozenset[str] = frozenset()
-        """Partitions whose objects change partition, until all that are left belong there (P8)."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called behind every change, on any thread."""
+        self.now = Known()
+
+    @property
+    def known(self) -> Mapping[str, PolicyMapping]:
+        """By policy."""
+        return self.now.mappings
 
     def watch(self, policies: Mapping[str, Any]) -> None:
-        """Learn of every change from now on."""
+        """Learn what is, and of every change from now on."""
         for policy in policies:
+            self.learn(policy)
             self._coordinator.watch(path_of(policy), partial(self._seen, policy))
 
     def learn(self, policy: str) -> PolicyMapping:
@@ -144,8 +161,8 @@ class Mappings:
             self._znodes[policy] = standing.znode
             if self.known.get(policy) == mapping:
                 return
-            self.known = {**self.known, policy: mapping}
-            versions = {name: m.version for p, m in self.known.items() if m.version for name in m.partition_names(p)}
-            self.updating = frozenset(name for p, m in self.known.items() for name in m.updating(p))
-            self.mapped = Mapped(versions, any(m.next is not None for m in self.known.values()))
-        self._changed()
+            known = {**self.known, policy: mapping}
+            versions = {name: m.version for p, m in known.items() if m.version for name in m.partition_names(p)}
+            updating = frozenset(name for p, m in known.items() for name in m.updating(p))
+            self.now = Known(versions, any(m.next is not None for m in known.values()), known, updating)
+        self.changed()

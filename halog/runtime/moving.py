@@ -119,14 +119,14 @@ class Mover:
                 return
             except RemappedError:
                 raise
-            except ConflictError:
+            except (ConflictError, DuplicateKeyError) as error:  # somebody changed it, or has just moved it
                 if len(keys) > 1:
                     half = len(keys) // 2
                     self._move(copy, to, keys[:half], mapping)
                     self._move(copy, to, keys[half:], mapping)
                     return
                 if left == 1:
-                    raise
+                    raise _stays(copy, to, error) from error
                 time.sleep(0.001 * (ATTEMPTS - left + 1))
 
     def _move_once(self, copy: Copy, to: str, keys: Sequence[bytes], mapping: PolicyMapping) -> None:
@@ -139,13 +139,7 @@ class Mover:
             copy.name: Work((), leaves, mapping=mapping.version),
             to: Work((), comes, mapping=mapping.version),
         }
-        try:
-            self._commit(self._new_id(), works)
-        except DuplicateKeyError as error:
-            raise HalogError(
-                f"an object that belongs in {to} is in {copy.name}, and another one of its key is there: {error}",
-                partition=copy.name,
-            ) from error
+        self._commit(self._new_id(), works)
 
     def _mapping(self, copy: Copy) -> PolicyMapping:
         """What this node knows; what it knew before the partition's log did would be refused."""
@@ -153,3 +147,12 @@ class Mover:
         if known is None or known.version < copy.core.ledger.mapping:
             known = self._routing.mappings.learn(copy.core.table.policy)
         return known
+
+
+def _stays(copy: Copy, to: str, error: HalogError) -> HalogError:
+    """Why an object does not move that was tried again and again."""
+    if isinstance(error, ConflictError):
+        return error
+    return HalogError(
+        f"an object that belongs in {to} is in {copy.name}, and another one of its key is there", partition=copy.name
+    )

@@ -100,14 +100,13 @@ class Runtime:
         self.host: Host | None = None
         journal = partial(adapters.log.journal, TopicPartition(cluster.events_topic(config.cluster.name), 0))
         self.telling = Telling(History(config.cluster.name, name, self.incarnation, journal))
-        self.lives = Lives(name, self.telling.history, lambda p: p in self.routing.mappings.updating)
+        self.lives = Lives(name, self.telling.history, lambda p: p in self.routing.mappings.now.updating)
         self.router.seen = self.lives.table_seen
         self.configured = Configured(activated or of_file(config, name), self.telling.history, self._reconfigured)
         self.states: Mapping[str, object] = {}
         self.session_state = SessionState.CONNECTED
         self._execute, self._publish = execute, publish
-        self.routing = routing = Routing(places, adapters.coordinator, self.router, self._remapped)
-        self.mapped = Mapped()
+        self.routing = routing = Routing(places, adapters.coordinator, self.router)
         self.partition_of, self.place_of, self.partitions_of, self.relearn = (
             routing.partition_of, routing.place_of, routing.partitions_of, routing.relearn,
         )  # fmt: skip
@@ -210,6 +209,7 @@ class Runtime:
         self.info = self.members.me = info
         cluster.register(a.coordinator, info, 2 * c.timing.session_timeout_ms / 1000)
         tables = self._create_topics_and_tables()
+        self.routing.mappings.changed = self.lives.look
         self.routing.mappings.watch(c.policies)
         if host is not None:
             tables = begun_anew(a.coordinator, tables, self.name)
@@ -351,9 +351,10 @@ class Runtime:
 
     # --- Backend ---
 
-    def _remapped(self, mapped: Mapped) -> None:
-        self.mapped = mapped
-        self.lives.look()
+    @property
+    def mapped(self) -> Mapped:
+        """See Backend."""
+        return self.routing.mappings.now
 
     def new_reference(self) -> Reference:
         """See Backend."""

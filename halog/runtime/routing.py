@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from halog.backend import Mapped
 from halog.core.mapping import Place
 from halog.errors import CoordinatorError
 from halog.ports import Coordinator
@@ -14,39 +13,31 @@ from halog.runtime.router import Router
 
 
 class Routing:
-    """Of one node. `told` is given what transactions need to know, when that changes."""
+    """Of one node."""
 
-    def __init__(
-        self, places: Places, coordinator: Coordinator, router: Router, told: Callable[[Mapped], None]
-    ) -> None:
-        self.places, self._router, self._told = places, router, told
-        self.mappings = Mappings(coordinator, self._changed)
-        self._owners: dict[str, Owner] = {}
+    def __init__(self, places: Places, coordinator: Coordinator, router: Router) -> None:
+        self.places, self._router = places, router
+        self.mappings = Mappings(coordinator)
 
     def owner(self, type_name: str) -> Owner:
-        """Who decides for a type. UnknownTypeError, ConfigError."""
-        owners = self._owners
-        found = owners.get(type_name)
+        """Who decides for a type now. UnknownTypeError, ConfigError."""
+        now = self.mappings.now
+        found = now.owners.get(type_name)
         if found is None:
-            found = owners[type_name] = self.places.owner(type_name)
+            found = now.owners[type_name] = self.places.owner(type_name, now.mappings)
         return found
 
     def partition_of(self, type_name: str, routing_key: bytes) -> str:
         """See Backend."""
-        return (self._owners.get(type_name) or self.owner(type_name)).partition(type_name, routing_key)
+        return self.owner(type_name).partition(type_name, routing_key)
 
     def place_of(self, type_name: str, routing_key: bytes) -> Place:
         """See Backend."""
-        return (self._owners.get(type_name) or self.owner(type_name)).place(type_name, routing_key)
+        return self.owner(type_name).place(type_name, routing_key)
 
     def partitions_of(self, type_name: str) -> Sequence[str]:
         """See Backend."""
         return self.owner(type_name).partitions
-
-    def _changed(self) -> None:
-        """Who still has an old owner in hand is refused by the partition, and comes again."""
-        self.places.mappings, self._owners = self.mappings.known, {}
-        self._told(self.mappings.mapped)
 
     def relearn(self, partition: str, version: int) -> None:
         """See Backend. CoordinatorError if the cluster holds no such version."""
@@ -60,4 +51,3 @@ class Routing:
                 "was ZooKeeper put back to an older state?",
                 partition=partition,
             )
-        self._changed()

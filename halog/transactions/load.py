@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from halog.backend import Work, Write
+from halog.backend import Mapped, Work, Write
 from halog.core.ids import ABSENT
 from halog.core.mapping import Place
 from halog.core.records import CREATE
@@ -77,10 +77,10 @@ def load(
 class _Chunk:
     """Creates of one partition on their way into one commit."""
 
-    __slots__ = ("place", "size", "writes")
+    __slots__ = ("mapped", "place", "size", "writes")
 
-    def __init__(self, place: Place) -> None:
-        self.place, self.size = place, 0
+    def __init__(self, place: Place, mapped: Mapped) -> None:
+        self.place, self.mapped, self.size = place, mapped, 0
         self.writes: dict[bytes, Write] = {}
 
 
@@ -127,7 +127,7 @@ class _Loader:
                 chunk = chunks.get(at)
                 if chunk is None:
                     place = at if isinstance(at, Place) else Place(at, mapped.versions.get(at, 0))
-                    chunk = chunks[at] = _Chunk(place)
+                    chunk = chunks[at] = _Chunk(place, mapped)
                 if index_key in chunk.writes:
                     self._duplicate(index_key)
                     continue
@@ -173,11 +173,14 @@ class _Loader:
             writes = tuple(chunk.writes.values())
             work.check_size(self.space, writes)
             try:
-                self._commit(chunk.place, writes)
+                if chunk.mapped is self.space.backend.mapped:  # else some of it was routed by another mapping
+                    self._commit(chunk.place, writes)
+                else:
+                    self._store_anew(chunk)
+                    return
             except RemappedError as error:
                 self.space.relearn(error)
-                for part in self._routed_anew(chunk):
-                    self._store(part)
+                self._store_anew(chunk)
                 return
             except (DuplicateKeyError, ConflictError) as error:
                 self._drop_existing(chunk, error)
@@ -196,12 +199,15 @@ class _Loader:
         none = Work(tuple((w.key, ABSENT) for w in writes), (), mapping=place.version)
         backend.commit_over(backend.new_transaction_id(), {place.partition: its, place.before: none})
 
-    def _routed_anew(self, chunk: _Chunk) -> list[_Chunk]:
+    def _store_anew(self, chunk: _Chunk) -> None:
+        """By the mapping as it is now."""
+        mapped = self.space.backend.mapped
         parts: dict[Place, _Chunk] = {}
         for key, write in chunk.writes.items():
             place = self.space.places_of(key, chunk.place.partition)
-            parts.setdefault(place, _Chunk(place)).writes[key] = write
-        return list(parts.values())
+            parts.setdefault(place, _Chunk(place, mapped)).writes[key] = write
+        for part in parts.values():
+            self._store(part)
 
     def _drop_existing(self, chunk: _Chunk, error: HalogError) -> None:
         settled, place = error.evidence.get("settled_lsn", 0), chunk.place

@@ -97,7 +97,15 @@ def marked(works: Mapping[str, Work], mapped: Mapped) -> Mapping[str, Work]:
 def routed(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
     """The transaction's state by the mapping as it is now: what it found absent, or creates, is absent in every owner
     of its key, and is created in the new one."""
-    tx.mapped = mapped = tx.backend.mapped
+    while True:
+        mapped = tx.backend.mapped
+        parts = _placed(tx, works)
+        if mapped is tx.backend.mapped:  # else places of two times may be among them
+            tx.mapped = mapped
+            return marked(parts, mapped)
+
+
+def _placed(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
     parts: dict[str, tuple[dict[bytes, int], list[Write]]] = {}
 
     def part(partition: str) -> tuple[dict[bytes, int], list[Write]]:
@@ -118,7 +126,7 @@ def routed(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
                     if owner != at:
                         part(owner)[0][w.key] = ABSENT
             part(at)[1].append(w)
-    return marked({p: Work(tuple(reads.items()), tuple(writes)) for p, (reads, writes) in parts.items()}, mapped)
+    return {p: Work(tuple(reads.items()), tuple(writes)) for p, (reads, writes) in parts.items()}
 
 
 def reserved(works: Mapping[str, Work], key: object, partition: object) -> bool:

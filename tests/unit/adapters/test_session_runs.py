@@ -4,6 +4,7 @@ be made to write between two records of one request, nor a report be lost, on a 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -35,7 +36,8 @@ class Wire:
         self.full_at = 1 << 30
         WIRES.append(self)
 
-    def list_topics(self, topic: str, timeout: float) -> None: ...
+    def list_topics(self, topic: str, timeout: float) -> SimpleNamespace:
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=range(8))})
 
     def produce(self, topic: str, *, value: bytes, partition: int, on_delivery: Report) -> None:
         self.sent.append((partition, value, on_delivery))

@@ -3,6 +3,7 @@ ever again, though the broker is there)."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -57,9 +58,10 @@ class Client:
         self.assigned: list[int] = []
         self.waiting: list[Message] = []
 
-    def list_topics(self, topic: str = "", timeout: float = 0) -> None:
+    def list_topics(self, topic: str = "", timeout: float = 0) -> SimpleNamespace:
         if self.dead or not self.all.broker_is_there:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=range(8))})
 
     def incremental_assign(self, seats: list[Any]) -> None:
         self.assigned += [s.offset for s in seats]

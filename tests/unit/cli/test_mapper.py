@@ -153,7 +153,7 @@ def test_a_mapper_that_names_no_partition_is_an_error_and_nothing_changes(mapped
 
 def test_a_mapper_that_changes_its_mind_is_an_error(mapped: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     turns = iter(["few-0", "few-1"] * 10)
-    app(mapped).runtime.routing._owners.clear()
+    app(mapped).runtime.routing.mappings.now.owners.clear()
     monkeypatch.setattr(placing.Rules, "first", staticmethod(lambda name, key: next(turns)))
     with pytest.raises(MapperError, match="said 'few-0' and then 'few-1': it must look at type and key only"):
         mapped.create(Seaplane("N2"))

@@ -10,7 +10,7 @@ import pytest
 from halog.adapters.memory import MemoryDisk
 from halog.config import SnapshotConfig
 from halog.core.mapping import begun, opened
-from halog.errors import RefusedError, RemappedError
+from halog.errors import DuplicateKeyError, RefusedError, RemappedError
 from halog.ports import TopicPartition
 from halog.runtime import frames, mappings
 from halog.runtime.lives import PartitionChange
@@ -229,3 +229,26 @@ def test_partitions_are_updating_while_objects_change_partition() -> None:
         wait_done(cluster, 1)
         wanted = [("Active", "Updating", "objects change partition"), ("Updating", "Active", "done")]
         wait_until(lambda: heard == {f"test-{i}": wanted for i in range(4)}, "not every partition was Updating once")
+
+
+def test_transactions_that_began_before_the_change_commit_behind_it() -> None:
+    """What they found absent and create is routed anew when they end; nobody runs them again."""
+    with cluster_of(2, sync_replicas=0) as cluster:
+        client = cluster.client()
+        names = [f"n{i}" for i in range(12)]
+        with client.transaction():
+            for name in names:
+                assert client.find(Counter, name) is None
+                client.create(Counter(name, 1))
+            begin(cluster, ring_size=999)
+            wait_done(cluster, 1)
+        with client.transaction():
+            for name in names:
+                client.create(Counter(f"{name}-blind", 2))
+            begin(cluster, ring_size=500)
+            wait_until(lambda: mapping(cluster).version == 2, "the change is not open")
+        with pytest.raises(DuplicateKeyError), client.transaction():
+            client.create(Counter("n3"))
+        wait_done(cluster, 2)
+        check(cluster, cluster.config)
+        assert len(where(cluster)) == 24
