@@ -18,7 +18,7 @@ SEEDS = 330
 MOVED = 150
 """Histories in which operators move the partition (P12); they are histories of their own."""
 
-LIVES = 60
+LIVES = 100
 """Histories in which nodes define and disable it, and replicas are copied anew (P7, P12), as many with a quorum."""
 
 BANKS = 150
