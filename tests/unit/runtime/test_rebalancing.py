@@ -240,8 +240,10 @@ class Alone:
 
 
 @pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> Alone:
-    return Alone(monkeypatch)
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Alone]:
+    made = Alone(monkeypatch)
+    yield made
+    made.tree.close()
 
 
 def test_each_restart_of_the_first_node_is_one_of_its_own(alone: Alone) -> None:
