@@ -21,6 +21,7 @@ from halog.errors import (
     ConflictError,
     DuplicateKeyError,
     HalogError,
+    LockedError,
     NotActiveError,
     RemappedError,
 )
@@ -35,6 +36,9 @@ logger = logging.getLogger("halog.moving")
 
 ATTEMPTS = 20
 """Of one object that is changed again and again: each fails only if it was changed within a few ms."""
+
+WAIT_S = 0.5
+"""How long what others hold is waited for, each time; an ordinary decision is there within some ms."""
 
 Commit = Callable[[bytes, Mapping[str, Work]], Mapping[str, int]]
 
@@ -105,34 +109,32 @@ class Mover:
             raise NotActiveError(f"{self._asker.name} is not active for {partition}", partition=partition)
         policy, mapping = self._routing.places.config.policies[copy.core.table.policy], self._mapping(copy)
         size = copy.core.settings.max_record_bytes // 4  # what leaves carries the bytes it had, too
-        found = [f for f in (copy.objects.find(key) for key in keys) if f is not None]
+        found = _found(copy, list(keys))
         elsewhere = [at for f in found if (at := self.misplaced(f, copy, mapping)) is not None]
-        for to, batch in batches(elsewhere, policy.move_objects, size):
-            self._move(copy, to, batch, mapping)
-        return frames.Moved(len(elsewhere), len(found) - len(elsewhere))
+        moved = sum(self._move(copy, to, batch, mapping) for to, batch in batches(elsewhere, policy.move_objects, size))
+        return frames.Moved(moved, len(found) - moved)
 
-    def _move(self, copy: Copy, to: str, keys: Sequence[bytes], mapping: PolicyMapping) -> None:
-        """In one transaction; where one of them is changed meanwhile, the others in transactions of half the size."""
+    def _move(self, copy: Copy, to: str, keys: Sequence[bytes], mapping: PolicyMapping) -> int:
+        """In one transaction; where one of them is changed meanwhile, the others in transactions of half the size. How
+        many moved."""
         for left in range(ATTEMPTS, 0, -1):
             try:
-                self._move_once(copy, to, keys, mapping)
-                return
+                return self._move_once(copy, to, keys, mapping)
             except RemappedError:
                 raise
             except (ConflictError, DuplicateKeyError) as error:  # somebody changed it, or has just moved it
                 if len(keys) > 1:
                     half = len(keys) // 2
-                    self._move(copy, to, keys[:half], mapping)
-                    self._move(copy, to, keys[half:], mapping)
-                    return
+                    return self._move(copy, to, keys[:half], mapping) + self._move(copy, to, keys[half:], mapping)
                 if left == 1:
                     raise _stays(copy, to, error) from error
                 time.sleep(0.001 * (ATTEMPTS - left + 1))
+        raise AssertionError("the last attempt returns or raises")
 
-    def _move_once(self, copy: Copy, to: str, keys: Sequence[bytes], mapping: PolicyMapping) -> None:
-        found = [f for f in (copy.objects.find(key) for key in keys) if f is not None]
+    def _move_once(self, copy: Copy, to: str, keys: Sequence[bytes], mapping: PolicyMapping) -> int:
+        found = _found(copy, keys)
         if not found:
-            return
+            return 0
         leaves = tuple(Write(DELETE, f.ref, f.key, None, f.version) for f in found)
         comes = tuple(Write(CREATE, f.ref, f.key, f.value, -1) for f in found)
         works = {
@@ -140,6 +142,7 @@ class Mover:
             to: Work((), comes, mapping=mapping.version),
         }
         self._commit(self._new_id(), works)
+        return len(found)
 
     def _mapping(self, copy: Copy) -> PolicyMapping:
         """What this node knows; what it knew before the partition's log did would be refused."""
@@ -147,6 +150,18 @@ class Mover:
         if known is None or known.version < copy.core.ledger.mapping:
             known = self._routing.mappings.learn(copy.core.table.policy)
         return known
+
+
+def _found(copy: Copy, keys: Sequence[bytes]) -> list[Found]:
+    """What is there, once nobody in doubt holds it: it may just be on its way. What is held for longer is left out."""
+    wanted = set(keys)
+    held = wanted.intersection(list(copy.core.ledger.locks))
+    if held:
+        try:
+            copy.wait_free(held, WAIT_S)
+        except LockedError:
+            wanted -= held
+    return [f for f in (copy.objects.find(key) for key in keys if key in wanted) if f is not None]
 
 
 def _stays(copy: Copy, to: str, error: HalogError) -> HalogError:

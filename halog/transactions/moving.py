@@ -55,6 +55,11 @@ def bring_home(tx: Reading, key: bytes, place: Place, home: str) -> None:
     if home == place.before:
         raise _moved_away(tx, home)
     tx.backend.gather(other, (key,))
+    if tx.fetch_at(key, home, place.version) is None and tx.backend.find(other, key, place.version) is not None:
+        raise ConflictError(
+            f"{tx.space.name_of(key)} is held in partition {other} by somebody else; run the transaction again",
+            key=key, partition=other, settled_lsn=0,
+        )  # fmt: skip
 
 
 def create_in(tx: Reading, key: bytes, place: Place) -> str:
