@@ -2,7 +2,7 @@
 
 Of the state topic a row is an object; which one of a key is the last is known at the end only, but all of them belong
 to the same place. Of the log the accepted history decides (`spark_jobs.history`): its state comes with the task, and
-goes back with its rows. A task has the rows of one topic partition, in order; each key is told once, as it was last.
+goes back with its rows. A task has the rows of one topic partition, in order.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class FindInState:
                 at = here.get(index)
                 if at is None:
                     at = here[index] = _Here(index, self.task.places[index].name, placer)
-                at.stored(keys, values)
+                yield from at.stored(keys, values)
         for at in here.values():
             yield from at.told()
 
@@ -105,75 +105,89 @@ def _runs(raw: pa.RecordBatch) -> Iterator[tuple[int, list[bytes], list[bytes | 
 
 
 class _Here:
-    """What was seen of one partition."""
+    """What was seen of one partition. What belongs elsewhere leaves at once, in columns; a key may leave twice, and is
+    told as gone at the end if it was deleted last."""
 
     def __init__(self, index: int, name: str, placer: Placer) -> None:
         self._index, self._name, self._placer = index, name, placer
-        self._last: dict[bytes, tuple[bytes, str, str, int] | None] = {}
-        """Index key → (reference, type, target, lsn) of an object that belongs elsewhere; None: deleted."""
+        self._gone: set[bytes] = set()
+        self._written: dict[bytes, bytes] = {}
+        """Of the log: index key → head."""
         self._topic: dict[bytes, bytes | None] = {}
         self._count = 0
 
-    def stored(self, keys: list[bytes], values: list[bytes | None]) -> None:
+    def stored(self, keys: list[bytes], values: list[bytes | None]) -> Iterator[pa.RecordBatch]:
         """Rows of the state topic."""
         if None in values or any(key[0] != _OBJECT for key in keys):
             keys, values = self._without_others(keys, values)
         heads: list[bytes] = values  # type: ignore[assignment]
-        indexed = [key[1:] for key in keys]
-        type_ids = [head[32:40] for head in heads]
-        for type_id in (kinds := set(type_ids)):
-            if len(kinds) == 1:
-                self._place(type_id, indexed, heads)
-            else:
-                mine = [i for i, other in enumerate(type_ids) if other == type_id]
-                self._place(type_id, [indexed[i] for i in mine], [heads[i] for i in mine])
         self._count += len(heads)
+        indexed = [key[1:] for key in keys]
+        if self._gone:
+            self._gone.difference_update(indexed)
+        type_ids = {head[32:40] for head in heads}
+        if len(type_ids) == 1:
+            yield self._elsewhere(type_ids.pop(), indexed, heads)
+        else:
+            yield from self._by_type(dict(zip(indexed, heads)))
+
+    def _by_type(self, last: dict[bytes, bytes]) -> Iterator[pa.RecordBatch]:
+        """Objects of several types. Of a key that has had several only the last one counts: told type by type, an
+        older instance could come behind a newer one."""
+        sorted_: dict[bytes, list[bytes]] = {}
+        for key, head in last.items():
+            sorted_.setdefault(head[32:40], []).append(key)
+        for type_id, keys in sorted_.items():
+            yield self._elsewhere(type_id, keys, [last[key] for key in keys])
 
     def _without_others(self, keys: list[bytes], values: list[bytes | None]) -> tuple[list[bytes], list[bytes | None]]:
-        """The rows that are objects; what else there is is noted. A deletion in front of an object of the same key is
-        noted before it is, and one behind it keeps it out."""
+        """The rows that are objects, the last one of each key; what else there is is noted."""
         last: dict[bytes, bytes | None] = {}
         for key, value in zip(keys, values):
             if key[0] == _OBJECT:
                 last[key] = value
             else:
                 self._topic[key] = value
-        for key, value in last.items():
-            if value is None:
-                self._last[key[1:]] = None
+        self._gone.update([key[1:] for key, value in last.items() if value is None])
         here = [(key, value) for key, value in last.items() if value is not None]
         return [key for key, _ in here], [value for _, value in here]
 
-    def _place(self, type_id: bytes, keys: list[bytes], heads: list[bytes]) -> None:
-        """Objects of one type."""
+    def _elsewhere(self, type_id: bytes, keys: list[bytes], heads: list[bytes]) -> pa.RecordBatch:
+        """Those of one type that belong elsewhere. A head is lsn (8), reference (24) and type id (8)."""
         (type_name, place), name = self._placer.of(type_id), self._name
-        self._last.update(
-            [
-                (key, (head[8:32], type_name, target, int.from_bytes(head[:8], "big")))
-                for key, head, target in zip(keys, heads, map(place, keys))
-                if target != name
-            ]
-        )
+        targets = list(map(place, keys))
+        mine = [i for i, target in enumerate(targets) if target != name]
+        n, number = len(mine), int.from_bytes
+        columns = [
+            pa.repeat(pa.scalar(FOUND, pa.int32()), n),
+            pa.repeat(pa.scalar(self._index, pa.int32()), n),
+            pa.array([keys[i] for i in mine], pa.binary()),
+            pa.array([heads[i][8:32] for i in mine], pa.binary()),
+            pa.repeat(pa.scalar(type_name, pa.string()), n),
+            pa.array([targets[i] for i in mine], pa.string()),
+            pa.array([number(heads[i][:8], "big") for i in mine], pa.int64()),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
     def stepped(self, step: Step) -> None:
-        """An accepted record of the log."""
+        """An accepted record of the log: most have one object, so they are placed together, at the end."""
+        lsn = step.lsn.to_bytes(8, "big")
         for change in step.changes:
             if change.value is None:
-                self._last[change.key] = None
-                continue
-            self._count += 1
-            type_name, place = self._placer.of(change.value[:8])
-            target = place(change.key)
-            if target != self._name:
-                self._last[change.key] = (change.ref, type_name, target, step.lsn)
+                self._gone.add(change.key)
+                self._written.pop(change.key, None)
+            else:
+                self._count += 1
+                self._gone.discard(change.key)
+                self._written[change.key] = lsn + change.ref + change.value[:8]
 
     def told(self) -> Iterator[pa.RecordBatch]:
-        """Everything that was seen."""
+        """What is to be told at the end."""
         index = self._index
+        yield from self._by_type(self._written)
         yield from _told([(ROWS, index, None, None, None, None, self._count)])
         yield from _told([(TOPIC, index, key, value, None, None, 0) for key, value in self._topic.items()])
-        yield from _told([(GONE, index, key, None, None, None, 0) for key, at in self._last.items() if at is None])
-        yield from _told([(FOUND, index, key, *at) for key, at in self._last.items() if at is not None])
+        yield from _told([(GONE, index, key, None, None, None, 0) for key in self._gone])
 
 
 _OBJECT = ord("k")
