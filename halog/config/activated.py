@@ -19,12 +19,13 @@ from halog.config.changes import (
     KeyPath,
     differences,
 )
-from halog.config.model import Config, NodeConfig, PolicyConfig
+from halog.config.model import ApplicationConfig, Config, NodeConfig, PolicyConfig
 
 
 def merged(own: Config, active: Config) -> Config:
     """What a process with the file `own` runs with while `active` is the active version. ConfigError if the two do not
-    fit each other."""
+    fit each other. A mapper whose module the file does not name is no hindrance here: most tools ask none, and who does
+    is refused then."""
     base = Path(own.source).absolute().parent
     site = dataclasses.replace(
         own.site,
@@ -37,7 +38,9 @@ def merged(own: Config, active: Config) -> Config:
         active, cluster=own.cluster, site=site, application=own.application, nodes=nodes,
         source=f"{own.source} under {active.source}", written=None,
     )  # fmt: skip
-    return made.validate()
+    modules = tuple(dict.fromkeys((*own.application.modules, *active.application.modules)))
+    dataclasses.replace(made, application=ApplicationConfig(modules)).validate()
+    return made
 
 
 def _node(base: Path, own: NodeConfig | None, active: NodeConfig) -> NodeConfig:

@@ -27,6 +27,7 @@ from halog.config.activated import disagreements, live, merged, waiting
 from halog.config.changes import AT_ONCE, BY_PLAN, NAMED, OWN_FILE, REFUSED, RESTART, RULES, differences, pattern, tree
 from halog.config.read import problems_of
 from halog.errors import ConfigError
+from halog.runtime.mapping import layout_of
 
 TABLE: dict[str, Any] = {
     "cluster": {"name": "fleet"},
@@ -131,6 +132,16 @@ def test_what_nodes_share_is_the_versions_and_what_a_machine_knows_its_files(tmp
     assert made.nodes["C"] == NodeConfig(tmp_path / "var/C", "c:7"), "what the file does not say the version says"
     assert (made.timing.keep_alive_ms, made.policies) == (100, active.policies)
     assert made.source == f"{own.source} under active version 4"
+
+
+@pytest.mark.feature("P11", "P6")
+def test_a_file_need_not_name_the_module_of_a_mapper_that_it_never_asks() -> None:
+    """Whoever does ask is refused then: nothing but what the own file names is ever imported."""
+    mapped = {"p": {"zone": "main", "partitions": 6, "mapper": "shop:by_region"}}
+    made = merged(changed(), changed(application={"modules": ["shop"]}, policies=mapped))
+    assert made.policies["p"].mapper == "shop:by_region"
+    with pytest.raises(ConfigError, match="module 'shop' of mapper shop:by_region is not in"):
+        layout_of(made, "p")
 
 
 @pytest.mark.feature("P11")
