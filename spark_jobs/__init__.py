@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spark_jobs.reader import changes, objects
-    from spark_jobs.session import session
+    from spark_jobs.spark import jars, session
     from spark_jobs.streaming import changes_stream
 
-__all__ = ["changes", "changes_stream", "objects", "session"]
+__all__ = ["changes", "changes_stream", "jars", "objects", "session"]
 
-_PLACES = {"changes": "reader", "objects": "reader", "changes_stream": "streaming", "session": "session"}
+# No name here is that of a module: importing the module would put it in the name's place.
+_PLACES = {
+    "changes": "reader", "objects": "reader", "changes_stream": "streaming", "jars": "spark", "session": "spark",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -40,5 +40,5 @@ def stream(spark: SparkSession, bootstrap: str, begin: Offsets, *, max_offsets: 
             raise
         raise ConfigError(
             "this Spark session has no Kafka connector; make it with spark_jobs.session(), or add the files that "
-            "spark_jobs.session.jars() names to spark.jars"
+            "spark_jobs.jars() names to spark.jars"
         ) from error

@@ -58,7 +58,7 @@ def command(
       python -m spark_jobs.rebalance --policy fleet --to-ring-size 131072
       python -m spark_jobs.rebalance --policy orders --to-mapper shop:by_region --format json
     """
-    from spark_jobs.session import session
+    from spark_jobs.spark import session
 
     parts = {"ring_size": to_ring_size, "partitions": to_partitions, "mapper": to_mapper}
     with (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import zipfile
 from importlib import resources
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import mappers
+import spark_jobs
 from halog.config import ApplicationConfig, ClusterConfig, Config, NodeConfig, PolicyConfig, SiteConfig, ZoneConfig
 from halog.embedded import jars
 from halog.errors import ConfigError, MapperError
@@ -21,7 +23,7 @@ from spark_jobs import progress
 from spark_jobs.mover import DryRun, Misplaced
 from spark_jobs.placing import Mapping, Placer
 from spark_jobs.progress import LOG, Progress
-from spark_jobs.session import CONNECTOR, pack
+from spark_jobs.spark import CONNECTOR, pack
 
 TYPES = Registry()
 
@@ -142,3 +144,10 @@ def test_the_pinned_jars_are_the_ones_that_are_asked_for() -> None:
     )
     assert sorted(jars.manifest(CONNECTOR)) == sorted(f"{name}-{revision}.jar" for name, revision in asked)
     assert jars.directory(CONNECTOR) != jars.directory()
+
+
+@pytest.mark.feature("S2")
+def test_a_public_name_stays_what_it_is_when_every_module_is_imported() -> None:
+    for module in sorted(p.stem for p in Path(spark_jobs.__path__[0]).glob("[a-z]*.py")):
+        importlib.import_module(f"spark_jobs.{module}")
+    assert all(callable(getattr(spark_jobs, name)) for name in spark_jobs.__all__)
