@@ -13,18 +13,18 @@ from tests.sim.coverage import edge_name
 from tests.sim.run import run_seed
 from tests.sim.world import is_grouped
 
-SEEDS = 330
+SEEDS = 250
 
-MOVED = 150
+MOVED = 80
 """Histories in which operators move the partition (P12); they are histories of their own."""
 
 LIVES = 100
 """Histories in which nodes define and disable it, and replicas are copied anew (P7, P12), as many with a quorum."""
 
-BANKS = 150
+BANKS = 80
 """Histories over several partitions (D4, D5); they are histories of their own, too."""
 
-SHOPS = 60
+SHOPS = 30
 """Histories in which a mapping changes (P6, P13); likewise."""
 
 RARE_BANK = 2_097_337
