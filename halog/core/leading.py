@@ -42,8 +42,8 @@ class Leading:
         self.writer = Writer(p.chain, p.outcomes, p.settings, p.next_offset, p.tag)
         self.votes = Voting(self.writer, p.ledger, p.table.name, p.now)
         self.sync = SyncSet(p.table)
-        self.cas_round = 0
-        """The compare-and-set under way, or 0."""
+        self.cas_round, self.calm = 0, False
+        """The compare-and-set under way, or 0; and does one wait until the log has what was acknowledged?"""
         self.proposal = p.table
         self.verify_to = -1
         self.silent: set[Member] = set()
@@ -301,12 +301,13 @@ class Leading:
         elif (table := None if self.hand_over.now else self.migrating.due()) is not None:
             for m in self._listed() - {r.member for r in table.replicas}:
                 self.node_list.because(m, "the partition has moved")
-        if table is not None and not (self.p.unlogged and self.writer.unlogged and self._drops_one(table.replicas)):
+        self.calm = table is not None and self.writer.unlogged and self._drops_one(table.replicas)
+        if table is not None and not self.calm:
             self._set(table)
 
     def _drops_one(self, replicas: tuple[Replica, ...]) -> bool:
         """One that may hold what the log lacks must stay in the table until the log has it (E2)."""
-        return not self.p.table.sync_set <= {r.member for r in replicas if r.kind == SYNC}
+        return self.p.unlogged and not self.p.table.sync_set <= {r.member for r in replicas if r.kind == SYNC}
 
     def _wanted_sync(self) -> int:
         """As many as the policy says, or more where an override needs more acknowledgements."""
@@ -323,7 +324,7 @@ class Leading:
     def _wait_set(self) -> None:
         self.writer.wait_set = self.sync.wait_set()
         self.writer.backed = self.sync.backed
-        self.writer.early = self.p.unlogged and self.writer.backed
+        self.writer.early = self.p.unlogged and self.writer.backed and not self.calm
         self.writer.settle(self.p.out)
 
     def cas_done(self, e: ev.CasDone) -> None:

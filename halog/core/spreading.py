@@ -77,10 +77,12 @@ class _Spread:
 
     def _extra(self, p: str) -> str | None:
         """A copy too many, or one that shares its domain though another domain could have it; never that of the first
-        primary node. Where no primary node has one, one that makes room for it."""
+        primary node. Where no primary node has one, one that makes room for it, in the same domain if there is one."""
         hosts = self._hosts[p]
-        if len(hosts) >= self._copies and self._primaries(p):
-            return hosts[-1]
+        if len(hosts) >= self._copies and (primaries := self._primaries(p)):
+            domain = self._zone.domain
+            beside = [n for n in hosts if self._apart and all(domain(n) == domain(m) for m in primaries)]
+            return (beside or hosts)[-1]
         kept = next((n for n in hosts if n not in self._zone.backup), hosts[0] if hosts else "")
         rest = [n for n in hosts if n != kept]
         shared = [n for n in rest if not self._fits(p, n)] if self._can_part(p) else []

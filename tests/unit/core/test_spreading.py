@@ -105,6 +105,15 @@ def test_what_has_no_copy_on_a_primary_node_gets_one() -> None:
     assert alone == {"a": ("A",)}
 
 
+def test_a_copy_that_makes_room_for_a_primary_node_is_one_of_its_domain() -> None:
+    """The primary site is back: the copy at the third site stays, and the next plan has nothing to do."""
+    sites = {"A": "s1", "B": "s1", "C": "s2", "D": "s3"}
+    zone = Zone(NODES, NODES, sites, backup="BCD")
+    then = spread({"a": ("B", "C")}, 2, zone)
+    assert then == {"a": ("A", "C")}
+    assert spread(then, 2, zone) == then
+
+
 def test_backup_nodes_are_better_than_none() -> None:
     """The primary ones are down, or there are too few of them."""
     now = {"a": ("C", "D")}

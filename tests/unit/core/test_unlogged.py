@@ -61,6 +61,9 @@ def test_an_append_is_patient_where_nobody_waits_for_the_log() -> None:
     alone = Core(settings=NO_SYNC).active()
     alone.submit(1)
     assert not alone.one(ev.Append).patient
+    stored = Core(settings=msgspec.structs.replace(NO_SYNC, remote_sync=Sync.WRITE_NO_SYNC)).with_sync_replica()
+    stored.submit(1)
+    assert not stored.one(ev.Append).patient, "the replica acknowledges what it read from the log"
 
 
 def test_the_log_may_be_faster() -> None:
@@ -136,6 +139,23 @@ def test_whoever_holds_what_the_log_lacks_stays_in_the_set() -> None:
     core.step(ev.Ticked(), after_ms=10)
     assert not core.of(ev.SetTable)
     core.acknowledge()
+    core.step(ev.Ticked(), after_ms=10)
+    assert core.one(ev.SetTable).table.sync_set == frozenset()
+
+
+@pytest.mark.feature("R6", "P12")
+def test_who_is_to_leave_the_set_leaves_it_however_busy_the_partition_is() -> None:
+    """Commits wait for the log until it has what was acknowledged: among commits that never pause it would wait on."""
+    core = acknowledged()
+    core.step(ev.TableSeen(core.p.version + 1, msgspec.structs.replace(core.p.table, sync_replicas=0)))
+    core.step(ev.Ticked(), after_ms=10)
+    core.step(ev.Ticked(), after_ms=10)
+    assert not core.of(ev.SetTable)
+    core.submit(2, create(b"other"))
+    assert not core.one(ev.Append).patient
+    held_by(core, B, 3)
+    assert core.replies() == [], "it waits for the log"
+    core.step(ev.Appended(3, 2))
     core.step(ev.Ticked(), after_ms=10)
     assert core.one(ev.SetTable).table.sync_set == frozenset()
 
