@@ -26,6 +26,7 @@ from halog.config import Config
 from halog.errors import ConfigError, HalogError, LogError, RefusedError
 from halog.ports import TopicPartition
 from halog.runtime import ledger_rows
+from halog.runtime.mapping import layout_of
 from halog.runtime.snapshots import MARKER, read_marker
 from spark_jobs import kafka, progress as saved
 from spark_jobs.finding import (
@@ -313,7 +314,9 @@ def _job(site: Site, wanted: Config, policy: str) -> str:
     """What makes two jobs the same."""
     p = wanted.policies[policy]
     logs = ",".join(place.log_id[:8] for place in site.places_of([policy]))
-    return f"{wanted.cluster.name}.{policy} ({logs}) to {p.mapper}, {p.partitions} partitions, ring {p.ring_size}"
+    version = layout_of(wanted, policy).mapper_version  # of code that judged what was read already
+    to = f"{p.mapper} (version {version}), {p.partitions} partitions, ring {p.ring_size}"
+    return f"{wanted.cluster.name}.{policy} ({logs}) to {to}"
 
 
 def told_by_executor(error: BaseException) -> HalogError | None:

@@ -90,6 +90,8 @@ def changed(config: Config, policy: str, **parts: Any) -> Config:
         known = ", ".join(config.policies)
         raise ConfigError(f"{config.source}: there is no policy {policy}; there are {known}")
     given = {key: value for key, value in parts.items() if value is not None}
+    if config.policies[policy].static and "partitions" in given:
+        raise ConfigError(f"{config.source}: policies.{policy} names its partitions by hand: the file says how many")
     new = dataclasses.replace(config.policies[policy], **given)
     return dataclasses.replace(config, policies={**config.policies, policy: new}).validate()
 

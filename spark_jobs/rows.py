@@ -14,7 +14,7 @@ from pyspark.sql import types as t
 
 from halog.backend import Found
 from halog.core.records import CREATE, DELETE, UPDATE, Change
-from halog.errors import RecordFormatError
+from halog.errors import RecordFormatError, SchemaChangedError
 from halog.schema import Definition
 from halog.schema.codec import decoder
 from halog.schema.definition import ID_BYTES
@@ -62,6 +62,11 @@ class Values:
 
     def _reader(self, stored: Definition) -> Callable[[bytes], Value | None]:
         current = self._family.current.get(stored.name)
+        if current is None and self._family.subtypes and self.wanted.name in stored.bases:
+            raise SchemaChangedError(
+                f"type {stored.name}, derived from {self.wanted.name}, is newer than this query: make it again",
+                type=stored.name,
+            )
         if current is None:
             return lambda value: None
         declared, names, name, convert = Definition.parse(current), self.names, stored.name, self.convert

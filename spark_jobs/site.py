@@ -107,6 +107,7 @@ class Site:
             tuple(self.places_of(policies)),
             self.bootstrap,
             self.definitions.tp.topic,
+            subtypes,
         )
 
     def definition_of(self, type_name: str) -> Definition | None:
@@ -130,6 +131,8 @@ class Family(msgspec.Struct, frozen=True):
     bootstrap: str
     schemas: str
     """Topic."""
+    subtypes: bool = True
+    """Were types derived from it asked for, too?"""
 
     @property
     def definition(self) -> Definition:

@@ -161,7 +161,10 @@ def test_changes_are_rows_of_the_types_that_were_asked_for() -> None:
         change(DELETE, ("a", 1), None, derived, 5),
     )
     stored = {t.__halog__.type_id: t.__halog__.definition for t in (Base, Derived)}
-    whole = Family("Base", asked.family_id, asked.current, stored, (), "", "")
+    whole = Family("Base", asked.family_id, asked.current, stored, (), "", "", subtypes=False)
+    newer = Family("Base", asked.family_id, asked.current, stored, (), "", "")
+    with pytest.raises(SchemaChangedError, match="type Derived, derived from Base, is newer than this query"):
+        list(Changes(newer, "p-0").rows(Step(7, 2, 70, 1_000, b"t" * 16, steps)))
     rows = list(Changes(whole, "p-0").rows(Step(7, 2, 70, 1_000, b"t" * 16, steps)))
     made = batch(arrow_schema(change_schema(whole)), rows).to_pylist()
     assert [(r["op"], r["type"], r["key"], r["replaced"]) for r in made] == [
