@@ -164,7 +164,7 @@ class Mappings:
             if self.known.get(policy) == mapping:
                 return
             known = {**self.known, policy: mapping}
-            policies = self.now.policies | dict.fromkeys(mapping.partition_names(policy), policy)
+            policies = {**self.now.policies, **dict.fromkeys(mapping.partition_names(policy), policy)}
             versions = {name: known[p].version for name, p in policies.items() if known[p].version}
             updating = frozenset(name for p, m in known.items() for name in m.updating(p))
             self.now = Known(versions, any(m.next is not None for m in known.values()), known, updating, policies)
