@@ -41,6 +41,7 @@ ATTEMPTS = 20
 WAIT_S = 0.5
 """How long what others hold is waited for, each time; an ordinary decision is there within some ms."""
 
+
 class Swept:
     """What became of objects that were to move. The first that cannot is told at the end; it holds up no other."""
 

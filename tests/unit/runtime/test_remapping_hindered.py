@@ -37,11 +37,12 @@ def begin(cluster: Cluster, **values: object) -> None:
 
 
 def misplaced(cluster: Cluster) -> set[str]:
-    """Keys of objects that are not where they belong."""
+    """Keys of objects that are not where they belong, or just on their way."""
     at = places(cluster, cluster.config)
     info = TYPES.info(Counter)
-    found = {key: at("Counter", info.routing_key(info.decode_index_key(bytes.fromhex(key)))) for key in where(cluster)}
-    return {key for key, [(partition, _)] in where(cluster).items() if partition != found[key]}
+    found = where(cluster)
+    routing = {key: info.routing_key(info.decode_index_key(bytes.fromhex(key))) for key in found}
+    return {key for key, there in found.items() if [p for p, _ in there] != [at("Counter", routing[key])]}
 
 
 def problems(cluster: Cluster) -> list[str]:
