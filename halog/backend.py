@@ -122,6 +122,10 @@ class Backend(Protocol):
     def partitions_of(self, type_name: str) -> Sequence[str]:
         """All partitions of the type's policy."""
 
+    def had(self, type_name: str, partition: str) -> bool:
+        """Does this partition belong to the type's policy, or did it before a change to fewer (T8)? False for a type
+        that is bound to no policy."""
+
     def new_reference(self) -> Reference:
         """A reference for a new object: never given twice (D1)."""
 

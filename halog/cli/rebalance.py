@@ -113,7 +113,8 @@ def _preview(connection: Connection, policy: str, format_: str) -> None:
 def _begin(connection: Connection, policy: str, format_: str, wait_s: float) -> None:
     from halog.runtime import wishes
 
-    version = wishes.begin(connection.coordinator, connection.router, connection.activated.own, policy)
+    config = connection.activated.own
+    version = wishes.begin(connection.coordinator, connection.router, config, policy)
     if wait_s:
         with progress() as bar:
             task = bar.add_task("partitions", total=None, note="")
@@ -121,7 +122,7 @@ def _begin(connection: Connection, policy: str, format_: str, wait_s: float) -> 
             def seen(now: Progress) -> None:
                 bar.update(task, completed=now.clean, total=now.partitions, note=now.state)
 
-            wishes.wait_until_done(connection.coordinator, policy, version, wait_s, seen)
+            wishes.wait_until_done(connection.coordinator, policy, version, wishes.wished(config, policy), wait_s, seen)
     _show([wishes.progress(connection.coordinator, policy)], format_, single=True)
     if connection.activated.number and wait_s:
         say(f"version {connection.activated.number} of the configuration is active: `halog config activate` this file")

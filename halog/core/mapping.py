@@ -42,6 +42,8 @@ class Changing(msgspec.Struct, frozen=True, omit_defaults=True):
     """Is it routed by?"""
     clean: tuple[str, ...] = ()
     """Partitions that are done with it."""
+    back: bool = False
+    """Does it turn another one back?"""
 
 
 class PolicyMapping(msgspec.Struct, frozen=True):
@@ -125,7 +127,7 @@ def turned_back(mapping: PolicyMapping) -> PolicyMapping:
     assert changing is not None
     if not changing.open:
         return msgspec.structs.replace(mapping, changing=None)
-    return PolicyMapping(changing.to, mapping.version + 1, Changing(mapping.now, open=True))
+    return PolicyMapping(changing.to, mapping.version + 1, Changing(mapping.now, open=True, back=True))
 
 
 # --- who owns a key ---

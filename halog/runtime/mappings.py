@@ -116,6 +116,8 @@ class Known(Mapped, frozen=True, eq=False):
     mappings: Mapping[str, PolicyMapping] = {}
     updating: frozenset[str] = frozenset()
     """Partitions whose objects change partition, until all that are left belong there (P8)."""
+    policies: Mapping[str, str] = {}
+    """By partition, also of those that no layout has any more: what was routed to them before is refused there."""
     owners: dict[str, Owner] = msgspec.field(default_factory=dict)
     """By type, as they are asked for."""
 
@@ -162,7 +164,8 @@ class Mappings:
             if self.known.get(policy) == mapping:
                 return
             known = {**self.known, policy: mapping}
-            versions = {name: m.version for p, m in known.items() if m.version for name in m.partition_names(p)}
+            policies = {**self.now.policies, **dict.fromkeys(mapping.partition_names(policy), policy)}
+            versions = {name: known[p].version for name, p in policies.items() if known[p].version}
             updating = frozenset(name for p, m in known.items() for name in m.updating(p))
-            self.now = Known(versions, any(m.next is not None for m in known.values()), known, updating)
+            self.now = Known(versions, any(m.next is not None for m in known.values()), known, updating, policies)
         self.changed()

@@ -23,6 +23,7 @@ from halog.errors import (
     HalogError,
     LockedError,
     NotActiveError,
+    RecordTooLargeError,
     RemappedError,
 )
 from halog.runtime import frames
@@ -39,6 +40,19 @@ ATTEMPTS = 20
 
 WAIT_S = 0.5
 """How long what others hold is waited for, each time; an ordinary decision is there within some ms."""
+
+
+class Swept:
+    """What became of objects that were to move. The first that cannot is told at the end; it holds up no other."""
+
+    def __init__(self) -> None:
+        self.moved = self.stayed = 0
+        self.problem: HalogError | None = None
+
+    def failed(self, error: HalogError) -> None:
+        """Some object stays, and why."""
+        self.problem = self.problem or error
+
 
 Commit = Callable[[bytes, Mapping[str, Work]], Mapping[str, int]]
 
@@ -103,33 +117,59 @@ class Mover:
 
     def move(self, partition: str, keys: Iterable[bytes]) -> frames.Moved:
         """Move those of these objects that belong elsewhere; this node is active for the partition. NotActiveError;
-        ConflictError if one was changed all the time, AvailabilityError: some may have moved."""
+        ConflictError if one was changed all the time, MapperError, AvailabilityError: the others have moved."""
+        swept = self.sweep(partition, keys)
+        if swept.problem is not None:
+            raise swept.problem
+        return frames.Moved(swept.moved, swept.stayed)
+
+    def sweep(self, partition: str, keys: Iterable[bytes]) -> Swept:
+        """The same, telling how many have moved also where some could not. NotActiveError, RemappedError."""
         copy = self._asker.serving(partition)
         if copy is None:
             raise NotActiveError(f"{self._asker.name} is not active for {partition}", partition=partition)
         policy, mapping = self._routing.places.config.policies[copy.core.table.policy], self._mapping(copy)
         size = copy.core.settings.max_record_bytes // 4  # what leaves carries the bytes it had, too
         found = _found(copy, list(keys))
-        elsewhere = [at for f in found if (at := self.misplaced(f, copy, mapping)) is not None]
-        moved = sum(self._move(copy, to, batch, mapping) for to, batch in batches(elsewhere, policy.move_objects, size))
-        return frames.Moved(moved, len(found) - moved)
-
-    def _move(self, copy: Copy, to: str, keys: Sequence[bytes], mapping: PolicyMapping) -> int:
-        """In one transaction; where one of them is changed meanwhile, the others in transactions of half the size. How
-        many moved."""
-        for left in range(ATTEMPTS, 0, -1):
+        swept, away = Swept(), set[str]()
+        elsewhere = []
+        for f in found:
             try:
-                return self._move_once(copy, to, keys, mapping)
+                at = self.misplaced(f, copy, mapping)
+            except HalogError as error:
+                swept.failed(error)
+            else:
+                elsewhere += [] if at is None else [at]
+        for to, batch in batches(elsewhere, policy.move_objects, size):
+            try:
+                if to not in away:
+                    self._move(copy, to, batch, mapping, swept)
             except RemappedError:
                 raise
-            except (ConflictError, DuplicateKeyError) as error:  # somebody changed it, or has just moved it
+            except HalogError as error:  # not of these objects alone: whoever is asked again may take as long to fail
+                away.add(to)
+                swept.failed(error)
+        swept.stayed = len(found) - swept.moved
+        return swept
+
+    def _move(self, copy: Copy, to: str, keys: Sequence[bytes], mapping: PolicyMapping, swept: Swept) -> None:
+        """In one transaction; where one of them is changed meanwhile, the others in transactions of half the size."""
+        for left in range(ATTEMPTS, 0, -1):
+            try:
+                swept.moved += self._move_once(copy, to, keys, mapping)
+                return
+            except RemappedError:
+                raise
+            except (ConflictError, DuplicateKeyError, RecordTooLargeError) as error:  # changed, just moved, too large
                 if len(keys) > 1:
                     half = len(keys) // 2
-                    return self._move(copy, to, keys[:half], mapping) + self._move(copy, to, keys[half:], mapping)
-                if left == 1:
-                    raise _stays(copy, to, error) from error
+                    self._move(copy, to, keys[:half], mapping, swept)
+                    self._move(copy, to, keys[half:], mapping, swept)
+                    return
+                if left == 1 or isinstance(error, RecordTooLargeError):
+                    swept.failed(_stays(copy, to, error))
+                    return
                 time.sleep(0.001 * (ATTEMPTS - left + 1))
-        raise AssertionError("the last attempt returns or raises")
 
     def _move_once(self, copy: Copy, to: str, keys: Sequence[bytes], mapping: PolicyMapping) -> int:
         found = _found(copy, keys)
@@ -166,7 +206,7 @@ def _found(copy: Copy, keys: Sequence[bytes]) -> list[Found]:
 
 def _stays(copy: Copy, to: str, error: HalogError) -> HalogError:
     """Why an object does not move that was tried again and again."""
-    if isinstance(error, ConflictError):
+    if not isinstance(error, DuplicateKeyError):
         return error
     return HalogError(
         f"an object that belongs in {to} is in {copy.name}, and another one of its key is there", partition=copy.name

@@ -107,8 +107,8 @@ class Runtime:
         self.session_state = SessionState.CONNECTED
         self._execute, self._publish = execute, publish
         self.routing = routing = Routing(places, adapters.coordinator, self.router)
-        self.partition_of, self.place_of, self.partitions_of, self.relearn = (
-            routing.partition_of, routing.place_of, routing.partitions_of, routing.relearn,
+        self.partition_of, self.place_of, self.partitions_of, self.had, self.relearn = (
+            routing.partition_of, routing.place_of, routing.partitions_of, routing.had, routing.relearn,
         )  # fmt: skip
         self._witness = witness
         self._counts = itertools.count((self.incarnation << 22) + 1)  # threads take theirs one by one

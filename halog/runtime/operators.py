@@ -69,9 +69,10 @@ class Operators:
         DeadlineError if it is not by then. RefusedError names what speaks against it, and changes nothing.
         """
         self._asker.check_open()
-        version = wishes.begin(self._coordinator, self._asker.router, config or self.config, policy)
+        config = config or self.config
+        version = wishes.begin(self._coordinator, self._asker.router, config, policy)
         if wait_s > 0:
-            wishes.wait_until_done(self._coordinator, policy, version, wait_s)
+            wishes.wait_until_done(self._coordinator, policy, version, wishes.wished(config, policy), wait_s)
         return version
 
     def turn_back(self, policy: str) -> int:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from halog.core.mapping import PolicyMapping, cleaned, opened
-from halog.errors import HalogError, VersionError
+from halog.errors import HalogError, PartitionUnavailableError, VersionError
 from halog.events import REMAPPED, REMAPPING
 from halog.ports import UnknownResult
 from halog.runtime import cluster, mappings
@@ -30,6 +30,9 @@ logger = logging.getLogger("halog.remapping")
 
 LOOK_S = 0.2
 """How often a change is looked at: a node that becomes active for a partition goes on with it this soon."""
+
+LOOKS = 3
+"""How often in a row something must be in the way to be logged: some ways are free within ms, in every change."""
 
 WAIT_S = 1.0
 """How long the log may take to say that a partition serves the new mapping; then it is looked at again."""
@@ -45,10 +48,10 @@ class Remapping:
     def __init__(self, runtime: Runtime, host: Host) -> None:
         self._runtime, self._host = runtime, host
         self._mappings = runtime.routing.mappings
-        self._said: dict[str, str] = {}
-        """What is in the way of what, as it was last said."""
-        self._moved: dict[str, int] = {}
-        """Partition → objects this node has moved out of it, in the change under way."""
+        self._said: dict[str, tuple[str, int]] = {}
+        """By policy, what is in the way of its change, and at how many looks it was."""
+        self._moved: dict[str, dict[str, int]] = {}
+        """By policy: partition → objects this node has moved out of it, in the change under way."""
 
     def turn(self) -> None:
         """One look, after a pause."""
@@ -56,29 +59,34 @@ class Remapping:
             return
         for policy, mapping in list(self._mappings.known.items()):
             if mapping.changing is None:
-                continue
-            if mapping.changing.open:
-                self._try(f"policy {policy}: objects do not move yet", partial(self._carry_on, policy, mapping))
+                self._said.pop(policy, None)
+                self._moved.pop(policy, None)
+            elif mapping.changing.open:
+                self._try(policy, "objects do not move yet", partial(self._carry_on, policy, mapping))
             elif self._is_first(policy):
-                self._try(f"policy {policy}: the change does not begin yet", partial(self._open, policy, mapping))
+                self._try(policy, "the change does not begin yet", partial(self._open, policy, mapping))
+            else:
+                self._said.pop(policy, None)
 
     def view(self) -> dict[str, object]:
         """Plain values: what moved, and what is in the way."""
-        return {"moved": dict(self._moved), "problems": list(self._said.values())}
+        moved = {name: n for of in list(self._moved.values()) for name, n in list(of.items())}
+        return {"moved": moved, "problems": [said for said, _ in list(self._said.values())]}
 
-    def _try(self, what: str, work: Callable[[], None]) -> None:
+    def _try(self, policy: str, what: str, work: Callable[[], None]) -> None:
         try:
             work()
         except (HalogError, VersionError, UnknownResult) as error:
-            self._say(what, str(error))
+            self._say(policy, f"policy {policy}: {what}: {error}")
         else:
-            self._said.pop(what, None)
+            self._said.pop(policy, None)
 
-    def _say(self, what: str, why: str) -> None:
-        """Once, as long as it is so."""
-        said = f"{what}: {why}"
-        if self._said.get(what) != said:
-            self._said[what] = said
+    def _say(self, policy: str, said: str) -> None:
+        """To the log once, as long as it is so."""
+        before, looks = self._said.get(policy, ("", 0))
+        looks = looks + 1 if before == said else 1
+        self._said[policy] = said, looks
+        if looks == LOOKS:
             logger.warning(said)
 
     # --- beginning ---
@@ -95,12 +103,20 @@ class Remapping:
         a, config = runtime.adapters, runtime.config
         for name in cluster.add_partitions(a.log, a.coordinator, config, policy, mapping):
             runtime.telling.created(name)
-        for name in mapping.partition_names(policy):
-            if runtime.router.active(name) is None:
-                return
-        mappings.step(a.coordinator, policy, _open_if_begun)
+        unserved = self._unserved(mapping.partition_names(policy))
+        if unserved is not None:
+            raise unserved
+        after = mappings.step(a.coordinator, policy, lambda now: opened(now) if now == mapping else now)
+        if after != opened(mapping):  # turned back, or another one by now: its partitions may not be there
+            return
         more = {"policy": policy, "version": mapping.version + 1}
         runtime.telling.history.tell(REMAPPING, f"changes to {_shown(mapping)}", more=more)
+
+    def _unserved(self, partitions: Iterable[str]) -> HalogError | None:
+        without = [name for name in partitions if self._runtime.router.active(name) is None]
+        if not without:
+            return None
+        return PartitionUnavailableError(f"no node is active for {', '.join(without)}", partition=without[0])
 
     # --- carrying out ---
 
@@ -108,13 +124,14 @@ class Remapping:
         """With the partitions this node is active for."""
         assert mapping.changing is not None
         clean = []
-        problem: Exception | None = None
-        for name in mapping.partition_names(policy):
+        left = [name for name in mapping.partition_names(policy) if name not in mapping.changing.clean]
+        problem: Exception | None = self._unserved(left) if self._is_first(policy) else None
+        for name in left:
             copy = self._host.copies.get(name)
-            if name in mapping.changing.clean or copy is None or not copy.serving:
+            if copy is None or not copy.serving:
                 continue
             try:
-                if self._is_clean(copy, mapping):
+                if self._is_clean(policy, copy, mapping):
                     clean.append(name)
             except (HalogError, VersionError, UnknownResult) as error:
                 problem = problem or error
@@ -131,41 +148,51 @@ class Remapping:
         if after.version == mapping.version and after.changing is None:
             more = {"policy": policy, "version": after.version}
             self._runtime.telling.history.tell(REMAPPED, "every object is where it belongs", more=more)
-            self._moved.clear()
 
-    def _is_clean(self, copy: Copy, mapping: PolicyMapping) -> bool:
+    def _is_clean(self, policy: str, copy: Copy, mapping: PolicyMapping) -> bool:
         """Look at all objects of a partition that serves this mapping, and move what belongs elsewhere: nothing did,
-        and nobody is in doubt who may still bring some?"""
+        and nobody is in doubt who may still bring some? What cannot be moved is told at the end: HalogError."""
         version = mapping.version
-        if not copy.maps_by(version, WAIT_S) or copy.core.ledger.mapping != version:
+        if not copy.maps_by(version, WAIT_S):
+            raise HalogError(f"partition {copy.name} does not serve mapping version {version} yet", partition=copy.name)
+        if copy.core.ledger.mapping != version:
+            self._runtime.routing.relearn(copy.name, copy.core.ledger.mapping)
             return False
         with copy.lock:
             doubtful = copy.core.ledger.older(version)
             there = copy.objects.scan(b"")
-        mover, moved = self._runtime.mover, 0
-        elsewhere: list[bytes] = []
+        problem: HalogError | None = None
+        dirty, elsewhere = False, list[bytes]()
         for found in there:
-            if mover.misplaced(found, copy, mapping) is not None:
-                elsewhere.append(found.key)
-                if len(elsewhere) >= AT_ONCE:
-                    moved += self._move(copy, elsewhere)
-                    elsewhere = []
-        dirty = moved or elsewhere
-        self._move(copy, elsewhere)
-        return not dirty and not doubtful
+            try:
+                if self._runtime.mover.misplaced(found, copy, mapping) is None:
+                    continue
+            except HalogError as error:
+                problem = problem or error
+                continue
+            dirty = True
+            elsewhere.append(found.key)
+            if len(elsewhere) >= AT_ONCE:
+                problem = self._move(policy, copy, elsewhere) or problem
+                elsewhere = []
+        problem = self._move(policy, copy, elsewhere) or problem
+        if problem is not None:
+            raise problem
+        if doubtful and not dirty:
+            raise HalogError(f"partition {copy.name} holds transactions from before that are not decided yet")
+        return not dirty
 
-    def _move(self, copy: Copy, keys: list[bytes]) -> int:
+    def _move(self, policy: str, copy: Copy, keys: list[bytes]) -> HalogError | None:
+        """Why one of them could not be moved, the others are."""
+        if not keys:
+            return None
         began = time.monotonic()
-        moved = self._runtime.mover.move(copy.name, keys).moved if keys else 0
-        self._moved[copy.name] = self._moved.get(copy.name, 0) + moved
-        if moved:
-            logger.info("partition %s: %d objects moved in %.2f s", copy.name, moved, time.monotonic() - began)
-        return moved
-
-
-def _open_if_begun(mapping: PolicyMapping) -> PolicyMapping:
-    changing = mapping.changing
-    return mapping if changing is None or changing.open else opened(mapping)
+        swept = self._runtime.mover.sweep(copy.name, keys)
+        by_partition = self._moved.setdefault(policy, {})
+        by_partition[copy.name] = by_partition.get(copy.name, 0) + swept.moved
+        if swept.moved:
+            logger.info("partition %s: %d objects moved in %.2f s", copy.name, swept.moved, time.monotonic() - began)
+        return swept.problem
 
 
 def _shown(mapping: PolicyMapping) -> str:

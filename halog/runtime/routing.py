@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from halog.core.mapping import Place
-from halog.errors import CoordinatorError
+from halog.errors import CoordinatorError, UnknownTypeError
 from halog.ports import Coordinator
 from halog.runtime.mapping import Owner, Places
 from halog.runtime.mappings import Mappings
@@ -38,6 +38,14 @@ class Routing:
     def partitions_of(self, type_name: str) -> Sequence[str]:
         """See Backend."""
         return self.owner(type_name).partitions
+
+    def had(self, type_name: str, partition: str) -> bool:
+        """See Backend. ConfigError."""
+        try:
+            owner = self.owner(type_name)
+        except UnknownTypeError:
+            return False
+        return partition in owner.partitions or self.mappings.now.policies.get(partition) == owner.policy
 
     def relearn(self, partition: str, version: int) -> None:
         """See Backend. CoordinatorError if the cluster holds no such version."""

@@ -40,14 +40,26 @@ def wished(config: Config, policy: str) -> Layout:
 def begin(coordinator: Coordinator, router: Router, config: Config, policy: str) -> int:
     """Begin the change; the version it will have. RefusedError: nothing was changed."""
     layout = wished(config, policy)
-    _check(mappings.read(coordinator, policy).mapping, policy, layout)
+    first = mappings.read(coordinator, policy).mapping
+    _check(first, policy, layout)
     _ask_nodes(router, policy, layout)
 
     def taken(mapping: PolicyMapping) -> PolicyMapping:
+        if _is_begun(mapping, first, layout):  # the answer was lost
+            return mapping
         _check(mapping, policy, layout)
         return begun(mapping, layout)
 
-    return mappings.step(coordinator, policy, taken).version + 1
+    after = mappings.step(coordinator, policy, taken)
+    return after.version if after.changing is None or after.changing.open else after.version + 1
+
+
+def _is_begun(mapping: PolicyMapping, first: PolicyMapping, layout: Layout) -> bool:
+    """Is there by now what was begun, or was to be, when there was `first`?"""
+    changing = mapping.changing
+    if changing is not None:
+        return changing.to == layout and not changing.back
+    return mapping.now == layout and mapping.version > first.version
 
 
 def _check(mapping: PolicyMapping, policy: str, layout: Layout) -> None:
@@ -72,14 +84,48 @@ def _ask_nodes(router: Router, policy: str, layout: Layout) -> None:
 
 
 def turn_back(coordinator: Coordinator, policy: str) -> int:
-    """Give up the change under way; the version of the mapping then."""
+    """Give up the change under way, the one that is found first, and no other; the version of the mapping then.
+    RefusedError if there is none, or it is itself being turned back."""
+    first = mappings.read(coordinator, policy).mapping
+    if first.changing is None:
+        raise RefusedError(f"policy {policy}: no change is under way", policy=policy)
+    if first.changing.back:
+        raise RefusedError(
+            f"policy {policy}: the change is being turned back already: see `halog rebalance status`; once that is "
+            "done, `halog rebalance` begins it again",
+            policy=policy,
+        )
 
     def taken(mapping: PolicyMapping) -> PolicyMapping:
-        if mapping.changing is None:
-            raise RefusedError(f"policy {policy}: no change is under way", policy=policy)
+        if _is_turned_back(mapping, first):  # by another one, or the answer was lost
+            return mapping
+        if mapping.changing is None or mapping.changing.to != _to(first) or mapping.version != _opened(mapping, first):
+            raise RefusedError(
+                f"policy {policy}: the change has come to its end, version {mapping.version} is served now; nothing "
+                "was turned back",
+                policy=policy,
+            )
         return turned_back(mapping)
 
     return mappings.step(coordinator, policy, taken).version
+
+
+def _to(mapping: PolicyMapping) -> Layout:
+    return mapping.layouts[-1]
+
+
+def _opened(mapping: PolicyMapping, first: PolicyMapping) -> int:
+    """The version of the change that is under way in `first`, once it is as open as in `mapping`."""
+    assert first.changing is not None
+    assert mapping.changing is not None
+    return first.version + (mapping.changing.open and not first.changing.open)
+
+
+def _is_turned_back(mapping: PolicyMapping, first: PolicyMapping) -> bool:
+    """Is the change that is under way in `first` turned back by now, or about to be?"""
+    if mapping.changing is not None:
+        return mapping.changing.back and mapping.changing.to == first.now
+    return mapping.now == first.now
 
 
 class Progress(NamedTuple):
@@ -97,7 +143,10 @@ DONE, BEGINS, MOVES = "done", "begins", "moves objects"
 
 def progress(coordinator: Coordinator, policy: str) -> Progress:
     """How far the last change of a policy is."""
-    mapping = mappings.read(coordinator, policy).mapping
+    return _progress(policy, mappings.read(coordinator, policy).mapping)
+
+
+def _progress(policy: str, mapping: PolicyMapping) -> Progress:
     total = len(mapping.partition_names(policy))
     if mapping.changing is None:
         return Progress(policy, mapping.version, DONE, total, total)
@@ -110,16 +159,18 @@ def wait_until_done(
     coordinator: Coordinator,
     policy: str,
     version: int,
+    to: Layout,
     wait_s: float,
     seen: Callable[[Progress], None] = lambda progress: None,
 ) -> None:
-    """Wait for the change that led to `version`; `seen` is told how far it is. DeadlineError; RefusedError if it was
-    turned back."""
+    """Wait for the change that led to `version` and layout `to` (one that is turned back before anything moves leaves
+    its version to the next); `seen` is told how far it is. DeadlineError; RefusedError if it was turned back."""
     until = time.monotonic() + wait_s
     while True:
-        now = progress(coordinator, policy)
+        mapping = mappings.read(coordinator, policy).mapping
+        now = _progress(policy, mapping)
         seen(now)
-        if now.version != version:
+        if now.version != version or _to(mapping) != to:
             raise RefusedError(f"policy {policy}: the change was turned back: version {now.version} is served now")
         if now.state == DONE:
             return

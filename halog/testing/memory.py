@@ -208,6 +208,10 @@ class MemoryBackend:
         """See Backend."""
         return self.cluster.names
 
+    def had(self, type_name: str, partition: str) -> bool:
+        """See Backend."""
+        return partition in self.cluster.names
+
     def new_reference(self) -> Reference:
         """See Backend."""
         return Reference(self._location, self._installation, next(self._counter))

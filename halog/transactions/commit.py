@@ -74,13 +74,15 @@ def prepare(tx: Transaction) -> Presented | None:
 def finish(tx: Transaction, presented: Presented) -> None:
     """Present it until it has happened, or has not."""
     lsns: Mapping[str, int] | None = None
+    since = 0.0
     try:
         while True:
             try:
                 lsn, lsns = _commit(tx, presented)
                 break
             except RemappedError as error:
-                presented = _remapped(tx, presented, error)
+                since = tx.space.relearn(error, since)
+                presented = _remapped(tx, presented)
     except HalogError as error:
         _end(tx, error)
         raise _told(tx, presented, error) from None
@@ -99,9 +101,8 @@ def _commit(tx: Transaction, presented: Presented) -> tuple[int, Mapping[str, in
     return lsns[presented.partition], lsns
 
 
-def _remapped(tx: Transaction, presented: Presented, error: RemappedError) -> Presented:
+def _remapped(tx: Transaction, presented: Presented) -> Presented:
     """It was routed by a mapping that is served no more, so nothing of it has happened: routed anew (T8)."""
-    tx.space.relearn(error)
     works = {presented.partition: presented.work} if presented.works is None else presented.works
     return _over(tx, moving.routed(tx, works), presented.after)
 
@@ -201,12 +202,13 @@ def _presented_over(tx: Transaction, works: Mapping[str, Work]) -> Presented:
 
 
 def _validate(tx: Transaction, reads: Mapping[bytes, int]) -> None:
+    since = 0.0
     while True:
         try:
             _validate_once(tx, reads)
             return
         except RemappedError as error:
-            tx.space.relearn(error)
+            since = tx.space.relearn(error, since)
 
 
 def _validate_once(tx: Transaction, reads: Mapping[bytes, int]) -> None:

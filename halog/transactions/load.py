@@ -77,10 +77,12 @@ def load(
 class _Chunk:
     """Creates of one partition on their way into one commit."""
 
-    __slots__ = ("mapped", "place", "size", "writes")
+    __slots__ = ("mapped", "place", "since", "size", "writes")
 
     def __init__(self, place: Place, mapped: Mapped) -> None:
         self.place, self.mapped, self.size = place, mapped, 0
+        self.since = 0.0
+        """When a mapping was first refused on its way (`Space.relearn`)."""
         self.writes: dict[bytes, Write] = {}
 
 
@@ -179,7 +181,7 @@ class _Loader:
                     self._store_anew(chunk)
                     return
             except RemappedError as error:
-                self.space.relearn(error)
+                chunk.since = self.space.relearn(error, chunk.since)
                 self._store_anew(chunk)
                 return
             except (DuplicateKeyError, ConflictError) as error:
@@ -207,6 +209,7 @@ class _Loader:
             place = self.space.places_of(key, chunk.place.partition)
             parts.setdefault(place, _Chunk(place, mapped)).writes[key] = write
         for part in parts.values():
+            part.since = chunk.since
             self._store(part)
 
     def _drop_existing(self, chunk: _Chunk, error: HalogError) -> None:

@@ -34,11 +34,12 @@ def look(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
 
 def look_again(tx: Reading, key: bytes, partition: str) -> tuple[str, Found | None]:
     """The same for a key that was routed before."""
+    since = 0.0
     while True:
         try:
             return look(tx, key, tx.space.places_of(key, partition))
         except RemappedError as error:
-            tx.space.relearn(error)
+            since = tx.space.relearn(error, since)
 
 
 # --- methods ---

@@ -173,11 +173,12 @@ class Reading:
 
     def _find_at(self, cls: type[T], route: Route, key: tuple[Any, ...]) -> T | None:
         """The same, whatever is known about the object, and by the newest mapping (T8)."""
+        since = 0.0
         while True:
             try:
                 return self._found(cls, route)
             except RemappedError as error:
-                self.space.relearn(error)
+                since = self.space.relearn(error, since)
                 route = self.space.route(cls, key)
 
     def _found(self, cls: type[T], route: Route) -> T | None:

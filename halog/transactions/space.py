@@ -9,6 +9,7 @@ anew where that one is refused.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from halog.backend import Backend, Found
 from halog.core.caches import make_room
 from halog.core.ids import ABSENT
 from halog.core.mapping import Place
-from halog.errors import RecordFormatError, RemappedError, UnknownTypeError
+from halog.errors import DeadlineError, RecordFormatError, RemappedError, UnknownTypeError
 from halog.schema.definition import ID_BYTES, Definition
 from halog.schema.methods import BINDING
 from halog.schema.registry import Registry
@@ -249,15 +250,25 @@ class Space:
         self.routes = {}
         self._families = {}
 
-    def relearn(self, error: RemappedError) -> None:
-        """A partition serves another mapping than the one that led there: go by that one from now on (T8)."""
+    def relearn(self, error: RemappedError, since: float = 0.0) -> float:
+        """A partition serves another mapping than the one that led there: go by that one from now on (T8). Who is
+        refused again gives what this returned: DeadlineError once it takes longer than any answer may."""
+        now = time.monotonic()
+        if since and now - since > self.backend.deadline_s:
+            partition, version = error.evidence["partition"], error.evidence["mapping"]
+            raise DeadlineError(
+                f"partition {partition} serves mapping version {version} and has refused what was routed by the newest "
+                f"one known here for {self.backend.deadline_s:g} s; nothing was done: see `halog rebalance status`",
+                partition=partition, mapping=version,
+            )  # fmt: skip
         self.backend.relearn(error.evidence["partition"], error.evidence["mapping"])
         self.forget_routes()
+        return since or now
 
     def places_of(self, key: bytes, partition: str) -> Place:
         """Where the object under an index key belongs, in the policy of this partition."""
         for info in self.registry.by_name.values():
-            if key.startswith(info.family_id) and partition in self.backend.partitions_of(info.name):
+            if key.startswith(info.family_id) and self.backend.had(info.name, partition):
                 return self.backend.place_of(info.name, info.routing_key(info.decode_index_key(key)))
         return Place(partition, self.backend.mapped.versions.get(partition, 0))
 

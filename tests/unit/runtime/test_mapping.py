@@ -15,6 +15,7 @@ from halog.config import Config, parse_config
 from halog.errors import ConfigError, CoordinatorError, MapperError, UnknownTypeError
 from halog.runtime import bindings
 from halog.runtime.mapping import Places, function_of
+from halog.runtime.routing import Routing
 from halog.schema import Registry, managed
 from tests.unit.cli import placing
 
@@ -128,6 +129,14 @@ def test_a_binding_holds_for_subclasses_until_one_has_its_own() -> None:
     assert Places(config(Gift="own"), DEFINITIONS.get).policy_of("Order") is None
     with pytest.raises(UnknownTypeError, match="Order is bound to no policy"):
         Places(config(Gift="own"), DEFINITIONS.get).owner("Order")
+
+
+def test_a_partition_is_looked_for_among_relatives_that_are_bound(coordinator: MemoryCoordinator) -> None:
+    """A base bound to nothing has none (T8: where work is routed anew, all relatives are asked)."""
+    router: Any = None
+    routing = Routing(Places(config(Gift="own"), DEFINITIONS.get), coordinator, router)
+    first = routing.partitions_of("Gift")[0]
+    assert (routing.had("Order", first), routing.had("Gift", first), routing.had("Gift", "p-0")) == (False, True, False)
 
 
 def test_types_are_entered_once_and_stay(coordinator: MemoryCoordinator) -> None:

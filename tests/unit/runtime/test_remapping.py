@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 import pytest
@@ -10,13 +13,15 @@ import pytest
 from halog.adapters.memory import MemoryDisk
 from halog.config import SnapshotConfig
 from halog.core.mapping import begun, opened
-from halog.errors import DuplicateKeyError, RefusedError, RemappedError
+from halog.errors import ConflictError, DuplicateKeyError, RefusedError, RemappedError
 from halog.ports import TopicPartition
 from halog.runtime import frames, mappings
 from halog.runtime.lives import PartitionChange
 from halog.testing.cluster import Cluster, wait_until
+from halog.transactions.node import Node
 from tests.unit.runtime.remapped import (
     POLICY,
+    TYPES,
     Counter,
     Order,
     Traffic,
@@ -25,6 +30,7 @@ from tests.unit.runtime.remapped import (
     cluster_of,
     configured,
     mapping,
+    places,
     wait_done,
     where,
 )
@@ -252,3 +258,62 @@ def test_transactions_that_began_before_the_change_commit_behind_it() -> None:
         wait_done(cluster, 2)
         check(cluster, cluster.config)
         assert len(where(cluster)) == 24
+
+
+def in_the_last(cluster: Cluster, what: str) -> list[str]:
+    """Names of counters that four partitions have in the fourth."""
+    info, place = TYPES.info(Counter), places(cluster, cluster.config)
+    names = (f"{what}{i}" for i in range(100))
+    return [n for n in names if place("Counter", info.routing_key((n,))) == "test-3"][:4]
+
+
+def test_what_is_under_way_outlives_a_change_that_drops_its_partition() -> None:
+    """What a transaction changes has moved, which is a conflict; what it creates blindly, or found absent, is looked
+    for where it belongs by now, and so is what is loaded. Nothing is left behind in the emptied partition."""
+    with cluster_of(1, sync_replicas=0) as cluster:
+        update, blind, absent, loaded = in_the_last(cluster, "c")
+        clients = [cluster.client() for _ in range(4)]
+        clients[0].load([Counter(update)])
+        ended: dict[str, object] = {}
+
+        def run(what: str, client: Node, work: Callable[[], None]) -> None:
+            try:
+                with client.transaction():
+                    work()
+                    ready.wait(20)
+                    assert shrunk.wait(20)
+                ended[what] = None
+            except Exception as error:
+                ended[what] = error
+
+        def objects() -> Iterator[Counter]:
+            yield Counter(loaded)
+            ready.wait(20)
+            assert shrunk.wait(20)
+
+        def load() -> None:
+            ended["load"] = clients[3].load(objects()).objects
+
+        def looks() -> None:
+            assert clients[2].find(Counter, absent) is None
+            assert clients[2].find(Counter, absent + "?") is None
+
+        works: list[Callable[[], None]] = [
+            partial(run, "update", clients[0], lambda: clients[0].get(Counter, update).up()),
+            partial(run, "blind", clients[1], lambda: clients[1].create(Counter(blind))),
+            partial(run, "absent", clients[2], looks),
+            load,
+        ]
+        ready, shrunk = threading.Barrier(len(works) + 1), threading.Event()
+        threads = [threading.Thread(target=work, daemon=True) for work in works]
+        for thread in threads:
+            thread.start()
+        ready.wait(20)
+        begin(cluster, partitions=2)
+        wait_done(cluster, 1)
+        shrunk.set()
+        wait_until(lambda: len(ended) == len(works), "a transaction goes round in circles", 15)
+        assert isinstance(ended.pop("update"), ConflictError)
+        assert ended == {"blind": None, "absent": None, "load": 1}
+        check(cluster, cluster.config)
+        assert len(where(cluster)) == 3

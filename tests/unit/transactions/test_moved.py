@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from halog.backend import Found, Mapped
-from halog.errors import ConflictError
+from halog.errors import ConflictError, DeadlineError, RemappedError
 from halog.schema import Registry, managed
 from halog.testing.memory import MemoryBackend
 from halog.transactions.families import entry_at
@@ -47,3 +49,16 @@ def test_what_was_read_before_the_mapping_changed_is_a_conflict_where_it_belongs
             assert entry_at(tx, entry.key, entry.partition) is entry
             backend.mapped = Mapped()
             entry_at(tx, entry.key, "elsewhere")
+
+
+def test_what_is_refused_again_and_again_ends_in_time() -> None:
+    backend = MemoryBackend()
+    backend.deadline_s = 0.02
+    space = Space(backend, TYPES)
+    error = RemappedError("routed by an older mapping", partition="p-3", mapping=1)
+    since = space.relearn(error)
+    assert space.relearn(error, since) == since
+    time.sleep(0.03)
+    with pytest.raises(DeadlineError, match="partition p-3 serves mapping version 1 and has refused"):
+        space.relearn(error, since)
+    space.relearn(error)  # somebody else begins
