@@ -87,7 +87,14 @@ def assigned(table: PartitionTable, target: Target) -> PartitionTable:
 def why_not_assigned(table: PartitionTable, *, unlogged: bool) -> str | None:
     """What speaks against `assigned`, or None. `unlogged`: commits of its policy do not wait for the log (R6), so that
     it may lack what its nodes have."""
+    if not table.configured:
+        return None  # nobody has had it yet
     away = ", ".join(table.configured)
+    if table.quorum and not table.present:
+        return (
+            f"{table.name} has not been enabled by a majority of {away} since they were started, and it asks for a "
+            "quorum of them: define it there as it was, and enable it, first"
+        )
     if table.quorum:
         return f"none of {away} is running, and {table.name} asks for a quorum of them: start a majority first"
     if unlogged and (wanted := holders(table)):

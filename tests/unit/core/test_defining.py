@@ -22,7 +22,7 @@ from halog.core.defining import (
     why_not_disable,
     why_not_enable,
 )
-from halog.core.migrating import moving, why_not
+from halog.core.migrating import assigned, moving, why_not, why_not_assigned
 from halog.core.table import DEFINED, DISABLED, ENABLED, SYNC, Definition, PartitionTable, Replica, Target
 from tests.unit.core.kit import A, B, Core, create, epoch, table
 
@@ -150,6 +150,21 @@ def test_all_nodes_that_hear_of_it_may_host_it_and_no_others() -> None:
     assert after.admitted == ("A",)
     assert admitting(after, ("A", "B"), "AB").admitted == ("A", "B")
     assert admitting(table(), ("A", "B"), "AB").admitted is None, "the configuration places it"
+
+
+@pytest.mark.feature("P7", "R7")
+def test_nothing_speaks_against_the_first_placement_with_a_quorum() -> None:
+    """Nobody has had it, so nobody is missed; the quorum is that of the nodes it gets."""
+    empty = unplaced(quorum=1)
+    assert why_not_assigned(empty, unlogged=True) is None
+    assert assigned(empty, Target(("A", "B", "C"), 1)).quorum == 2
+
+
+@pytest.mark.feature("P8", "R7")
+def test_a_quorum_that_has_not_enabled_it_again_is_named() -> None:
+    said = why_not_assigned(on_ab(quorum=2, admitted=()), unlogged=False) or ""
+    assert "p has not been enabled by a majority of A, B since they were started" in said
+    assert "none of A, B is running" in (why_not_assigned(on_ab(quorum=2, admitted=None), unlogged=False) or "")
 
 
 @pytest.mark.feature("P7", "P9")

@@ -112,6 +112,29 @@ def test_when_all_were_restarted_the_first_to_enable_it_brings_back_what_was_the
     assert copies(cluster) == {"A", "B"}
 
 
+@pytest.mark.feature("P7", "R7")
+def test_with_a_quorum_it_is_placed_too_and_the_quorum_is_that_of_its_nodes() -> None:
+    cluster = unplaced(quorum=True)
+    try:
+        place(cluster, "A", "B", "C")
+        assert cluster.tables()[P].quorum == 2
+        for name in "AB":
+            cluster.kill(name)
+            node = cluster.restart(name)
+            wait_until(lambda node=node: len(node.runtime.members.alive) == 3, "it is there")
+        cluster.kill("C")
+        wait_until(lambda: len(cluster.node("A").runtime.router.nodes) == 2, "C is gone")
+        cluster.restart("C")
+        at(cluster, "A").define(("A", "B"))
+        with pytest.raises(RefusedError, match="p has not been enabled by a majority of A, B, C since"):
+            at(cluster, "A").enable()
+        at(cluster, "A").define(("A", "B", "C"))
+        at(cluster, "A").enable()
+        wait_until(lambda: len(cluster.tables()[P].node_list) == 3, "it is back")
+    finally:
+        cluster.close()
+
+
 @pytest.mark.feature("P7")
 def test_the_active_node_disables_it_and_the_next_one_goes_on(cluster: Cluster) -> None:
     place(cluster, "A", "B")
