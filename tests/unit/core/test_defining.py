@@ -78,8 +78,25 @@ def test_a_new_run_of_a_node_has_said_nothing_where_the_application_places_it() 
     assert t.present == ("B",)
     assert status(t, "A") is Status.REMOTE_DEFINED, "nobody else has enabled it"
     assert status(t, "B") is Status.REMOTE_ENABLED, "it was there when A did"
+
+
+@pytest.mark.feature("P7", "P8")
+def test_a_new_run_takes_no_disable_back() -> None:
     configured = disabled(table(), "A")[0]
     assert forgotten(configured, "A") is configured, "only through the API is it enabled again"
+    own, _ = disabled(on_ab(), "A")
+    after = forgotten(own, "A")
+    assert (status(after, "A"), after.present) == (Status.LOCAL_DISABLED, ("B",))
+    shut, _ = disabled(on_ab(configured=("A",), admitted=("A",), replicas=()), "A")
+    assert forgotten(shut, "A") is shut, "who else could let it be read?"
+
+
+@pytest.mark.feature("P7", "P8")
+def test_a_wish_that_was_not_enabled_ends_with_the_run_of_its_node() -> None:
+    for before in (table(), on_ab()):
+        assert "C" not in forgotten(defined(before, "C", CB), "C").definitions
+    said = enabled(defined(table(), "C", CB), "C", "ABC")[0]
+    assert forgotten(said, "C") is said, "the configuration has enabled it"
 
 
 # --- define ---
@@ -118,10 +135,11 @@ def test_a_foreign_partition_is_defined_as_the_cluster_has_it() -> None:
 
 @pytest.mark.feature("P10", "P13")
 def test_a_definition_not_in_effect_is_an_inconsistency_once_all_is_planned() -> None:
-    assert inconsistent(on_ab()) is None
-    said = inconsistent(defined(on_ab(), "C", CB)) or ""
+    assert inconsistent(on_ab(), "ABC") is None
+    said = inconsistent(defined(on_ab(), "C", CB), "ABC") or ""
     assert "C has defined p on C, B and not enabled it, and the cluster has it on A, B" in said
-    assert inconsistent(defined(on_ab(), "C", AB)) is None
+    assert inconsistent(defined(on_ab(), "C", AB), "ABC") is None
+    assert inconsistent(defined(on_ab(), "C", CB), "AB") is None, "C cannot decide, and its wish ends with its run"
 
 
 # --- enable ---
@@ -197,6 +215,17 @@ def test_a_node_that_disables_it_leaves_its_place_to_the_next() -> None:
     assert enabled(after, "A", "AB")[1] is None, "it is on A still"
     gone = msgspec.structs.replace(after, configured=("B",), sync_replicas=0)
     assert enabled(gone, "A", "AB")[1] == AB, "enabled again it comes back to where it was"
+
+
+@pytest.mark.feature("P7")
+def test_another_definition_alone_undoes_no_disable() -> None:
+    alone, _ = disabled(table(configured=("A",)), "A")
+    after = defined(alone, "A", Target(("A", "B"), 1))
+    assert after.shut
+    assert status(after, "A") is Status.LOCAL_DISABLED
+    assert disabled(after, "A")[0] == after
+    opened, target = enabled(after, "A", "AB")
+    assert (status(opened, "A"), target) == (Status.LOCAL_ENABLED, Target(("A", "B"), 1))
 
 
 @pytest.mark.feature("P7")

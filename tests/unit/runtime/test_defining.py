@@ -6,9 +6,11 @@ Where the role moves a test takes two seconds: so long (`drain_ms`) an epoch kee
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+from halog.config import Config
 from halog.errors import ConfigError, DeadlineError, RefusedError
 from halog.runtime import plans
 from halog.testing.cluster import Cluster, wait_until
@@ -184,6 +186,14 @@ def test_on_its_only_node_it_stays_readable_and_takes_nothing_new(cluster: Clust
             node.create(Counter("y"))
         with pytest.raises(RefusedError, match="takes nothing new"), node.transaction():
             node.get(Counter, "x").value += 1
+    cluster.kill("A")
+    cluster.restart("A")
+    at(cluster, "A").define(("A", "B"))
+    wait_until(lambda: at(cluster, "C").state == "Unavailable", "it is as it was")
+    with cluster.node("C").transaction():
+        assert cluster.node("C").get(Counter, "x").value == counting.told
+    with pytest.raises(RefusedError, match="takes nothing new"), cluster.node("C").transaction() as tx:
+        tx.create(Counter("y"))
     at(cluster, "A").enable()
     wait_until(lambda: at(cluster, "C").state == "Active", "it is told")
     with cluster.node("C").transaction() as tx:
@@ -224,15 +234,25 @@ def test_a_foreign_partition_is_known_and_used_and_never_hosted(cluster: Cluster
 
 
 @pytest.mark.feature("P10", "P13")
-def test_a_plan_is_refused_while_a_definition_says_otherwise(cluster: Cluster) -> None:
-    place(cluster, "A", "B")
-    at(cluster, "C").define(("C", "A"))
-    tables = list(cluster.tables().values())
-    with pytest.raises(RefusedError, match=r"C has defined p on C, A and not enabled it, and .* on A, B"):
-        plans.make(cluster.config, tables, "ABC", "ABC", ["test"])
-    at(cluster, "C").define(("A", "B"))
-    made = plans.make(cluster.config, list(cluster.tables().values()), "ABC", "ABC", ["test"])
-    assert not made.moves
+def test_a_plan_leaves_a_partition_alone_while_a_running_node_says_otherwise() -> None:
+    with Cluster(3, partitions=2, registry=REGISTRY) as cluster:
+        cluster.node("C").partitions["test-0"].define(("C", "A"))
+        made = plans.make(fewer(cluster), list(cluster.tables().values()), "ABC", "ABC", ["test"])
+        assert [m.partition for m in made.moves] == ["test-1"], "the others move"
+        said = "C has defined test-0 on C, A and not enabled it, and the cluster has it on A, B, C"
+        assert said in made.stay["test-0"]
+        made = plans.make(fewer(cluster), list(cluster.tables().values()), "AB", "AB", ["test"], replaced="C")
+        assert not made.stay, "C is gone for good"
+        cluster.kill("C")
+        cluster.restart("C")
+        assert "C" not in cluster.tables()["test-0"].definitions
+
+
+def fewer(cluster: Cluster) -> Config:
+    """One copy less of each partition."""
+    policy = cluster.config.policies["test"]
+    less = replace(policy, sync_replicas=1, async_replicas=0)
+    return replace(cluster.config, policies={"test": less})
 
 
 @pytest.mark.feature("P7")
