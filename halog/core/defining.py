@@ -148,6 +148,18 @@ def shut(table: PartitionTable) -> ev.Result | None:
     )
 
 
+def why_nobody_is_left(table: PartitionTable, node: str, target: Target, up: Collection[str]) -> str | None:
+    """What speaks against leaving it to `target`, where `node` is disabled: those that are up have not enabled it since
+    they were started, so that none of them would host it. None: one will. `up`: the nodes that run."""
+    able = [n for n in target.nodes if n in up]
+    if table.admitted is None or not able or any(n in table.admitted for n in able):
+        return None
+    return (
+        f"{', '.join(able)} would have {table.name} without {node}, and has not enabled it since it was started: "
+        "define and enable it there first"
+    )
+
+
 # --- a node's next run ---
 
 

@@ -16,6 +16,7 @@ from halog.core.defining import (
     enabled,
     forgotten,
     listed,
+    why_nobody_is_left,
     why_not_define,
     why_not_disable,
     why_not_enable,
@@ -90,8 +91,12 @@ def disable(coordinator: Coordinator, config: Config, up: Collection[str], parti
 
     def change(table: PartitionTable) -> PartitionTable:
         refuse(table, _why_not_there(config, node) or why_not_disable(table, node))
-        after, targets[0] = disabled(table, node)
-        return after if targets[0] is None else going(config, after, targets[0], up, replace=True, stood=table)
+        after, target = disabled(table, node)
+        targets[0] = target
+        if target is None:
+            return after
+        refuse(table, why_nobody_is_left(table, node, target, up))
+        return going(config, after, target, up, replace=True, stood=table)
 
     return Asked(change_table(coordinator, partition, change), targets[0])
 

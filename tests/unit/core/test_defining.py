@@ -18,6 +18,7 @@ from halog.core.defining import (
     inconsistent,
     listed,
     status,
+    why_nobody_is_left,
     why_not_define,
     why_not_disable,
     why_not_enable,
@@ -231,6 +232,17 @@ def test_another_definition_alone_undoes_no_disable() -> None:
 @pytest.mark.feature("P7")
 def test_of_a_migration_under_way_only_that_node_is_taken_out() -> None:
     assert disabled(on_ab(target=Target(("C", "A", "B"), 2)), "A")[1] == Target(("C", "B"), 1)
+
+
+@pytest.mark.feature("P7", "P8")
+def test_it_is_left_only_to_nodes_that_host_it() -> None:
+    """B was restarted: it has not enabled it, and nobody could move it once A has gone."""
+    t = on_ab(admitted=("A",))
+    said = why_nobody_is_left(t, "A", Target(("B",), 0), "AB") or ""
+    assert "B would have p without A, and has not enabled it since it was started" in said
+    assert why_nobody_is_left(t, "C", AB, "AB") is None
+    assert why_nobody_is_left(on_ab(), "A", Target(("B",), 0), "AB") is None
+    assert why_nobody_is_left(table(), "A", Target(("B",), 0), "AB") is None, "the configuration places it"
 
 
 @pytest.mark.feature("P7", "P9")

@@ -156,6 +156,23 @@ def test_the_active_node_disables_it_and_the_next_one_goes_on(cluster: Cluster) 
         counting.goes_on()
 
 
+@pytest.mark.feature("P7", "P8")
+def test_it_is_not_disabled_while_only_nodes_are_left_that_have_not_enabled_it(cluster: Cluster) -> None:
+    place(cluster, "A", "B")
+    cluster.kill("B")
+    node = cluster.restart("B")
+    wait_until(lambda: len(node.runtime.members.alive) == 3, "B is there")
+    wait_until(lambda: "B" in {n.name for n in cluster.node("A").runtime.router.nodes.values()}, "A knows it")
+    before = cluster.tables()[P]
+    with pytest.raises(RefusedError, match="B would have p without A, and has not enabled it since"):
+        at(cluster, "A").disable()
+    assert cluster.tables()[P].definitions == before.definitions
+    at(cluster, "B").define(("A", "B"))
+    at(cluster, "B").enable()
+    at(cluster, "A").disable(wait_s=10)
+    assert is_on(cluster, "B")
+
+
 @pytest.mark.feature("P7")
 def test_what_the_configuration_places_is_disabled_by_the_api_and_stays_so() -> None:
     with Cluster(3, partitions=1, registry=REGISTRY) as cluster:
