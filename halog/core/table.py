@@ -118,6 +118,8 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     another one did (P8). None: the configuration places it, and every node it is on hosts it."""
     resync: Resync | None = None
     """The replicas that are being copied anew; None: none is."""
+    passed_over: tuple[str, ...] = ()
+    """Of the replicas that were to be copied anew last, those whose turn ended before they dropped their copy."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -170,8 +172,9 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name in ("target", "admitted", "resync"):
             if fields[name] is None:
                 del fields[name]
-        if not self.definitions:
-            del fields["definitions"]
+        for name in ("definitions", "passed_over"):
+            if not fields[name]:
+                del fields[name]
         return msgspec.json.encode(fields)
 
     @staticmethod
