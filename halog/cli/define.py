@@ -169,7 +169,7 @@ def replicate_(
 
     Each leaves the node list, drops its copy, makes a new one, and is counted again, before the next one begins. It is
     not needed for replicas that were away: they read what they missed. Refused with exit code 5 where too few nodes
-    would be left for a quorum meanwhile.
+    would be left for a quorum meanwhile. Exit code 6 names replicas that were passed over: they have the copy they had.
 
     \b
     Examples:

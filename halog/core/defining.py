@@ -3,7 +3,8 @@
 All of it stands in the partition's table, so that every node sees it, and one compare-and-set decides. A definition is
 one node's and changes nothing; enabled it becomes the target of an ordinary migration (`halog.core.migrating`), or the
 first placement of a partition that had none. It is never removed by anybody but its own node's next run: a partition
-that the application places asks each run of a node to define and enable it again (P8).
+that the application places asks each run of a node to define and enable it again (P8). A wish that was not enabled ends
+with its run everywhere; a disable outlasts every run, until the node enables the partition.
 """
 
 from __future__ import annotations
@@ -69,8 +70,11 @@ def why_not_define(table: PartitionTable, node: str, target: Target) -> str | No
 
 
 def defined(table: PartitionTable, node: str, target: Target) -> PartitionTable:
-    """The table with that definition, which is not in effect yet."""
-    return _said(table, node, Definition(target.nodes, target.sync_replicas, DEFINED))
+    """The table with that definition, which is not in effect yet. Where it is disabled it stays so: only `enabled`
+    puts the new definition in the place of that."""
+    own = table.definitions.get(node)
+    said = DISABLED if own is not None and own.said == DISABLED else DEFINED
+    return _said(table, node, Definition(target.nodes, target.sync_replicas, said))
 
 
 def _said(table: PartitionTable, node: str, definition: Definition) -> PartitionTable:
@@ -144,25 +148,43 @@ def shut(table: PartitionTable) -> ev.Result | None:
     )
 
 
+def why_nobody_is_left(table: PartitionTable, node: str, target: Target, up: Collection[str]) -> str | None:
+    """What speaks against leaving it to `target`, where `node` is disabled: those that are up have not enabled it since
+    they were started, so that none of them would host it. None: one will. `up`: the nodes that run."""
+    able = [n for n in target.nodes if n in up]
+    if table.admitted is None or not able or any(n in table.admitted for n in able):
+        return None
+    return (
+        f"{', '.join(able)} would have {table.name} without {node}, and has not enabled it since it was started: "
+        "define and enable it there first"
+    )
+
+
 # --- a node's next run ---
 
 
 def forgotten(table: PartitionTable, node: str) -> PartitionTable:
-    """`node` begins a new run: what it said of a partition that the application places, it has to say again (P8)."""
-    if table.admitted is None:
+    """`node` begins a new run: what it said of a partition that the application places, it has to say again (P8), and
+    so it has a wish that was not enabled, wherever. It does not take back that it disabled it; if it is the only node,
+    it goes on hosting what can only be read."""
+    own = table.definitions.get(node)
+    ended = own is not None and (own.said == DEFINED or (own.said == ENABLED and table.admitted is not None))
+    stays = table.admitted is None or node not in table.admitted or table.shut
+    if stays and not ended:
         return table
     return msgspec.structs.replace(
         table,
-        admitted=tuple(n for n in table.admitted if n != node),
-        definitions={n: d for n, d in table.definitions.items() if n != node},
+        admitted=table.admitted if stays else tuple(n for n in table.admitted or () if n != node),
+        definitions={n: d for n, d in table.definitions.items() if n != node or not ended},
     )
 
 
-def inconsistent(table: PartitionTable) -> str | None:
-    """A definition that is not in effect and says otherwise than the cluster (P10): nothing is moved by plan before
-    somebody has decided; None: there is none."""
+def inconsistent(table: PartitionTable, running: Collection[str]) -> str | None:
+    """A definition that is not in effect and says otherwise than the cluster (P10): no plan moves the partition before
+    somebody has decided; None: there is none. `running`: nodes that could decide; what another one said ends with its
+    run."""
     for node, d in table.definitions.items():
-        if d.said == DEFINED and listed(table) and d.nodes != listed(table):
+        if d.said == DEFINED and node in running and listed(table) and d.nodes != listed(table):
             return (
                 f"{node} has defined {table.name} on {', '.join(d.nodes)} and not enabled it, and the cluster has it "
                 f"on {', '.join(listed(table))}: enable it on {node}, or define it there as the cluster has it"

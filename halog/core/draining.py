@@ -1,8 +1,8 @@
 """Where the copies of a node go that is to be emptied (P12, X4): a plan, made before anything is changed.
 
-A node's place in a node list goes to another node of the zone that runs and has no copy, to the one with the fewest
-copies first: roles and load stay as evenly spread as they were. Where there is no such node the list may get shorter,
-if the operator allows that; a partition is never left without a node. Arithmetic only.
+A node's place in a node list goes to another node of the zone that runs, has no copy and has not disabled the partition
+(P7), to the one with the fewest copies first: roles and load stay as evenly spread as they were. Where there is no such
+node the list may get shorter, if the operator allows that; a partition is never left without a node. Arithmetic only.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def _move(
     now = _wanted(table)
     if node not in now.nodes:
         return Move(table.name, table.configured, now, f"it is moving away from {node} already")
-    free = [n for n in able if n not in now.nodes]
+    off = [n for n in able if n in table.disabled_on and n not in now.nodes]
+    free = [n for n in able if n not in now.nodes and n not in off]
     if free:
         to = min(free, key=lambda n: ((n in backup) != (node in backup), load[n]))
         nodes = tuple(sorted((to if n == node else n for n in now.nodes), key=lambda n: n in backup))
@@ -78,7 +79,8 @@ def _move(
         nodes = tuple(n for n in now.nodes if n != node)
         why = "no other node that runs is without a copy: one copy less"
     else:
-        more = "; --allow-fewer goes on with one copy less" if len(now.nodes) > 1 else ""
+        more = f", but {', '.join(off)}, where it is disabled" if off else ""
+        more += "; --allow-fewer goes on with one copy less" if len(now.nodes) > 1 else ""
         return Move(table.name, table.configured, None, f"no other node of its zone runs and is without a copy{more}")
     target = Target(nodes, min(now.sync_replicas, len(nodes) - 1))
     return _checked(table, target, why, why_not(table, target))

@@ -20,7 +20,7 @@ from halog.core import resync
 from halog.core.election import NEVER
 from halog.core.group import majority, priority, why_no_quorum
 from halog.core.ids import Member
-from halog.core.table import DEFINED, DISABLED, ENABLED, SYNC, PartitionTable, Target
+from halog.core.table import DEFINED, ENABLED, SYNC, PartitionTable, Target
 from halog.core.tail import holders
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def why_not(table: PartitionTable, target: Target, *, replace: bool = False) -> 
     nodes, name = target.nodes, table.name
     if wrong := no_list(name, target):
         return wrong
-    if off := [n for n in nodes if n in table.definitions and table.definitions[n].said == DISABLED]:
+    if off := [n for n in nodes if n in table.disabled_on]:
         return f"{name} is disabled on {', '.join(off)}: enable it there first (`halog partition enable {name}`)"
     if all(priority(table, n) == NEVER for n in nodes):
         return f"{', '.join(nodes)} have priority never for {name}: nobody could be active; raise one of them first"
@@ -87,7 +87,14 @@ def assigned(table: PartitionTable, target: Target) -> PartitionTable:
 def why_not_assigned(table: PartitionTable, *, unlogged: bool) -> str | None:
     """What speaks against `assigned`, or None. `unlogged`: commits of its policy do not wait for the log (R6), so that
     it may lack what its nodes have."""
+    if not table.configured:
+        return None  # nobody has had it yet
     away = ", ".join(table.configured)
+    if table.quorum and not table.present:
+        return (
+            f"{table.name} has not been enabled by a majority of {away} since they were started, and it asks for a "
+            "quorum of them: define it there as it was, and enable it, first"
+        )
     if table.quorum:
         return f"none of {away} is running, and {table.name} asks for a quorum of them: start a majority first"
     if unlogged and (wanted := holders(table)):

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from halog.core.defining import inconsistent
 from halog.core.draining import Move
 from halog.core.election import NEVER
 from halog.core.group import priority
@@ -33,6 +34,7 @@ def rebalance(tables: Sequence[PartitionTable], shape: Shape, running: Collectio
     stay = {t.name: why for t in tables if (why := _why_it_stays(t, shape.zone, running, shape.unlogged))}
     never = {t.name: [n for n in shape.zone.nodes if priority(t, n) == NEVER] for t in tables}
     then = spread(now, shape.copies, shape.zone._replace(never=never), stay)
+    then = _elsewhere(then, now, {t.name: t.disabled_on for t in tables}, shape.zone)
     reasons = _Reasons(shape, now)
     moves = []
     for t in tables:
@@ -86,6 +88,8 @@ def place_by_hand(
 
 
 def _why_it_stays(table: PartitionTable, zone: Zone, running: Collection[str], unlogged: bool) -> str:
+    if undecided := inconsistent(table, running):
+        return undecided
     if table.target is not None and all(n in zone.nodes for n in table.target.nodes):
         return f"it is moving to {', '.join(table.target.nodes)} already"
     if held := overridden(table):
@@ -95,6 +99,37 @@ def _why_it_stays(table: PartitionTable, zone: Zone, running: Collection[str], u
     if any(n in zone.nodes for n in table.configured):
         return f"none of {', '.join(table.configured)} is running, so that nobody could move it"
     return why_not_assigned(table, unlogged=unlogged) or ""  # all are replaced: it is placed anew
+
+
+def _elsewhere(
+    then: Mapping[str, tuple[str, ...]],
+    now: Mapping[str, Sequence[str]],
+    off: Mapping[str, Collection[str]],
+    zone: Zone,
+) -> dict[str, tuple[str, ...]]:
+    """`then`, where no copy comes to a node that has disabled its partition (`off`): it goes to a node of another
+    domain, if there is one, stays where it is, if it can, and goes to the emptiest node else; or there is none."""
+    load = Counter(n for nodes in then.values() for n in nodes)
+    made = {}
+    for p, nodes in then.items():
+        for node in [n for n in nodes if n in off[p] and n not in now[p]]:
+            rest = [n for n in nodes if n != node]
+            able = [n for n in zone.nodes if (n in zone.open or n in now[p]) and n not in nodes and n not in off[p]]
+            to = min(able, key=lambda n: _rank(n, node, rest, now[p], zone, load), default=None)
+            load.subtract([node])
+            load.update([] if to is None else [to])
+            changed = [to if n == node else n for n in nodes]
+            nodes = tuple(sorted((n for n in changed if n is not None), key=lambda n: n in zone.backup))
+        made[p] = nodes or then[p]
+    return made
+
+
+def _rank(
+    node: str, instead_of: str, rest: Sequence[str], now: Collection[str], zone: Zone, load: Mapping[str, int]
+) -> tuple[bool, bool, bool, int]:
+    """How well it takes that place beside the `rest`; less is better."""
+    shared = zone.domain(node) in {zone.domain(n) for n in rest}
+    return shared, node not in now, (node in zone.backup) != (instead_of in zone.backup), load.get(node, 0)
 
 
 class _Reasons:

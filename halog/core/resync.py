@@ -58,12 +58,16 @@ def _why_too_few(table: PartitionTable, node: str, nodes: Sequence[str] = ()) ->
 def wished(table: PartitionTable, nodes: Sequence[str]) -> PartitionTable:
     """The table with that wish, behind what is still to be done of an earlier one."""
     before = () if table.resync is None else table.resync.nodes
+    passed = () if table.resync is None else tuple(n for n in table.passed_over if n not in nodes)
     phase = WAITING if table.resync is None else table.resync.phase
     added = tuple(n for n in nodes if n not in before)
     if not added:
         return table
     return msgspec.structs.replace(
-        table, resync=Resync((*before, *added), phase), config_version=table.config_version + 1
+        table,
+        resync=Resync((*before, *added), phase),
+        passed_over=passed,
+        config_version=table.config_version + 1,
     )
 
 
@@ -78,9 +82,10 @@ def next_table(table: PartitionTable, up: Collection[str]) -> PartitionTable | N
     assert table.active is not None
     node, phase = table.resync.nodes[0], table.resync.phase
     if node not in up or node == table.active.node or node not in table.configured:
-        return _rest(table)  # who comes back, or stood aside, is copied as far as it needs
-    if phase == WAITING and _why_too_few(table, node, table.configured):
-        return _rest(table)  # an override that let it begin has ended: it could wait for ever
+        return _rest(table, passed=phase != EMPTY)  # who comes back, or stood aside, is copied as far as it needs
+    if phase == WAITING and (node not in table.node_list or _why_too_few(table, node, table.configured)):
+        # Its copy may have stopped with an error, and would never be dropped; an override that let it begin has ended.
+        return _rest(table, passed=True)
     kept = tuple(r for r in table.replicas if r.node != node)
     if phase == WAITING and _all_others(table, node, up) and _enough(table, kept) and not _why_too_few(table, node):
         return msgspec.structs.replace(table, replicas=kept, resync=Resync(table.resync.nodes, OUT))
@@ -98,10 +103,12 @@ def _enough(table: PartitionTable, kept: Sequence[Replica]) -> bool:
     return sum(r.kind == SYNC for r in kept) >= min(table.sync_replicas, len(kept))
 
 
-def _rest(table: PartitionTable) -> PartitionTable:
+def _rest(table: PartitionTable, *, passed: bool = False) -> PartitionTable:
+    """Without the first, whose turn is over; `passed`: it still has the copy it had."""
     assert table.resync is not None
-    nodes = table.resync.nodes[1:]
-    return msgspec.structs.replace(table, resync=Resync(nodes) if nodes else None)
+    first, *nodes = table.resync.nodes
+    over = (*table.passed_over, first) if passed else table.passed_over
+    return msgspec.structs.replace(table, resync=Resync(tuple(nodes)) if nodes else None, passed_over=over)
 
 
 def begun(table: PartitionTable) -> Resync | None:

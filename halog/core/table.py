@@ -118,6 +118,8 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     another one did (P8). None: the configuration places it, and every node it is on hosts it."""
     resync: Resync | None = None
     """The replicas that are being copied anew; None: none is."""
+    passed_over: tuple[str, ...] = ()
+    """Of the replicas that were to be copied anew last, those whose turn ended before they dropped their copy."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -142,10 +144,14 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.resync is not None and self.resync.nodes[0] == node and self.resync.phase != EMPTY
 
     @property
+    def disabled_on(self) -> frozenset[str]:
+        """The nodes that have disabled it, and get no copy (P7)."""
+        return frozenset(n for n, d in self.definitions.items() if d.said == DISABLED)
+
+    @property
     def shut(self) -> bool:
         """Is it disabled on the only node it has? Then it can be read, and takes nothing new (P7)."""
-        said = [d.said for n, d in self.definitions.items() if n in self.configured]
-        return len(self.configured) == 1 and self.target is None and said == [DISABLED]
+        return len(self.configured) == 1 and self.target is None and self.configured[0] in self.disabled_on
 
     @property
     def sync_set(self) -> frozenset[Member]:
@@ -166,8 +172,9 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name in ("target", "admitted", "resync"):
             if fields[name] is None:
                 del fields[name]
-        if not self.definitions:
-            del fields["definitions"]
+        for name in ("definitions", "passed_over"):
+            if not fields[name]:
+                del fields[name]
         return msgspec.json.encode(fields)
 
     @staticmethod

@@ -16,6 +16,7 @@ from halog.core.defining import (
     enabled,
     forgotten,
     listed,
+    why_nobody_is_left,
     why_not_define,
     why_not_disable,
     why_not_enable,
@@ -90,8 +91,12 @@ def disable(coordinator: Coordinator, config: Config, up: Collection[str], parti
 
     def change(table: PartitionTable) -> PartitionTable:
         refuse(table, _why_not_there(config, node) or why_not_disable(table, node))
-        after, targets[0] = disabled(table, node)
-        return after if targets[0] is None else going(config, after, targets[0], up, replace=True, stood=table)
+        after, target = disabled(table, node)
+        targets[0] = target
+        if target is None:
+            return after
+        refuse(table, why_nobody_is_left(table, node, target, up))
+        return going(config, after, target, up, replace=True, stood=table)
 
     return Asked(change_table(coordinator, partition, change), targets[0])
 
@@ -117,7 +122,7 @@ def wait_until_replicated(
     """Wait until every replica that `set_` names has been copied anew. `progress` is told what is left.
 
     RefusedError if a migration took its place, DeadlineError (exit code 6) after `timeout_s` seconds: it goes on by
-    itself."""
+    itself. DeadlineError, too, if replicas were passed over: it names them, the others have been copied."""
     until, name = time.monotonic() + timeout_s, set_.name
     while True:
         known = router.tables.get(name)
@@ -125,6 +130,7 @@ def wait_until_replicated(
         if table.target is not None:
             raise RefusedError(f"{name} moves meanwhile, which makes the copies it needs", partition=name)
         if table.resync is None:
+            _check_none_passed_over(table, set_)
             return table
         progress(resync.left(table))
         if time.monotonic() >= until:
@@ -135,6 +141,18 @@ def wait_until_replicated(
             )
         with router.changed:
             router.changed.wait(min(LOOK_S, max(0.0, until - time.monotonic())))
+
+
+def _check_none_passed_over(table: PartitionTable, set_: PartitionTable) -> None:
+    """DeadlineError that names the replicas among those of `set_` that were passed over."""
+    wanted = () if set_.resync is None else set_.resync.nodes
+    if over := [n for n in wanted if n in table.passed_over]:
+        raise DeadlineError(
+            f"{', '.join(over)} was passed over and has the copy of {table.name} it had: it went down, became active, "
+            "left the node list, or too few nodes were left without it; look at it with `halog partition show "
+            f"{table.name}`, and ask again",
+            partition=table.name,
+        )
 
 
 Tables = dict[str, tuple[int, PartitionTable]]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,7 @@ from halog.core.ids import Member
 from halog.core.life import Life, Sight, State, Step, teller
 from halog.core.roles import Role
 from halog.core.table import ENABLED, PartitionTable
+from halog.errors import ClosedError
 from halog.events import DEFINITION, REPLICATION, STATE, UNAVAILABLE
 from halog.runtime.history import History
 from halog.schema.registry import DEFAULT, Registry
@@ -56,6 +58,9 @@ _HANDING = (Role.DRAINING.value, Role.HANDING.value)
 
 Notifier = Callable[[PartitionChange], object]
 
+Entry = tuple[Notifier, frozenset[str]]
+"""A notifier, and the partitions it is called for; none: all."""
+
 
 Declared = TypeVar("Declared", bound=Notifier)
 
@@ -91,9 +96,11 @@ class Lives:
         self._up: frozenset[Member] = frozenset()
         self._offline, self._handing = "", set[str]()
         self._news: queue.SimpleQueue[Callable[[], Iterable[str]] | None] = queue.SimpleQueue()
-        self._notifiers: list[tuple[Notifier, frozenset[str]]] = []
-        self._calls: queue.Queue[Callable[[], None] | None] = queue.Queue(MAX_WAITING)
-        self._lock = threading.Lock()
+        self._notifiers: list[Entry] = []
+        self._calls: deque[tuple[Entry, PartitionChange]] = deque()
+        self._lock = threading.Condition()
+        """Over notifiers, their calls, and whether it is closed; notified when either of the last two changes."""
+        self._closed = False
         self._tables: dict[str, tuple[int, PartitionTable]] = {}
         self._thread = threading.Thread(target=self._work, name="halog-lives", daemon=True)
         self._caller: threading.Thread | None = None
@@ -103,14 +110,15 @@ class Lives:
         self._thread.start()
 
     def close(self) -> None:
-        """Look no more; a notifier that runs is waited for."""
+        """Look no more, and call no notifier any more; one that runs is waited for, unless it is who closes."""
+        with self._lock:
+            self._closed, caller, self._notifiers = True, self._caller, []
+            self._calls.clear()
+            self._lock.notify_all()
         self._news.put(None)
         if self._thread.is_alive():
             self._thread.join(CLOSE_S)
-        with self._lock:
-            caller, self._notifiers = self._caller, []
         if caller is not None and caller is not threading.current_thread():
-            self._calls.put(None)
             caller.join(CLOSE_S)
 
     # --- what may have changed; any thread, never waits ---
@@ -211,9 +219,12 @@ class Lives:
 
     def notify(self, notifier: Notifier, partitions: Sequence[str] = ()) -> Callable[[], None]:
         """Call `notifier` with every PartitionChange of these partitions (without any: of all) on this node, where they
-        are defined and enabled; returns what takes it away again."""
+        are defined and enabled; returns what takes it away again: no call begins after that, or after the node was
+        closed. ClosedError once it is."""
         entry = notifier, frozenset(partitions)
         with self._lock:
+            if self._closed:
+                raise ClosedError(f"node {self._me} is closed: it calls no notifier any more")
             self._notifiers.append(entry)
             if self._caller is None:
                 self._caller = threading.Thread(target=self._call, name="halog-notifiers", daemon=True)
@@ -221,8 +232,7 @@ class Lives:
 
         def remove() -> None:
             with self._lock:
-                if entry in self._notifiers:
-                    self._notifiers.remove(entry)
+                self._notifiers = [e for e in self._notifiers if e is not entry]
 
         return remove
 
@@ -234,16 +244,27 @@ class Lives:
             table.name, self._me, step.before.value, step.now.value, step.happening, active, table.node_list
         )
         with self._lock:
-            wanted = [n for n, names in self._notifiers if not names or table.name in names]
-        for notifier in wanted:
-            try:
-                self._calls.put_nowait(partial(_called, notifier, change))
-            except queue.Full:
-                logger.error("notifiers are %d changes behind: %s is not called with %s", MAX_WAITING, notifier, change)
+            wanted = [e for e in self._notifiers if not e[1] or table.name in e[1]]
+            taken = wanted[: max(0, MAX_WAITING - len(self._calls))]
+            self._calls.extend((e, change) for e in taken)
+            self._lock.notify_all()
+        for notifier, _ in wanted[len(taken) :]:
+            logger.error("notifiers are %d changes behind: %s is not called with %s", MAX_WAITING, notifier, change)
 
     def _call(self) -> None:
-        while (call := self._calls.get()) is not None:
-            call()
+        while (due := self._next_call()) is not None:
+            _called(*due)
+
+    def _next_call(self) -> tuple[Notifier, PartitionChange] | None:
+        """Of a notifier that is still wanted; waits for one. None: it is closed."""
+        with self._lock:
+            while not self._closed:
+                while self._calls:
+                    entry, change = self._calls.popleft()
+                    if any(e is entry for e in self._notifiers):
+                        return entry[0], change
+                self._lock.wait()
+        return None
 
     # --- what is known ---
 

@@ -63,7 +63,7 @@ def going(
     refuse(table, why_not(table, target, replace=replace))
     if any(n in up for n in stood.present):
         return moving(table, target)
-    refuse(table, why_not_assigned(table, unlogged=config.policies[table.policy].unlogged))
+    refuse(table, why_not_assigned(stood, unlogged=config.policies[table.policy].unlogged))
     return assigned(table, target)
 
 

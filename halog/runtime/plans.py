@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import msgspec
 
 from halog.config import Config
-from halog.core.defining import inconsistent
 from halog.core.draining import Move
 from halog.core.rebalancing import Shape, place_by_hand, rebalance
 from halog.core.spreading import Zone
@@ -23,7 +22,7 @@ from halog.core.table import PartitionTable, Target
 from halog.errors import ConfigError, CoordinatorError, DeadlineError, HalogError, RefusedError, VersionError
 from halog.ports import Coordinator, UnknownResult
 from halog.runtime.cluster import by_hand
-from halog.runtime.migration import is_there, migrate, refuse
+from halog.runtime.migration import is_there, migrate
 from halog.runtime.router import Router
 
 PATH = "plan"
@@ -83,8 +82,9 @@ def make(
 ) -> Plan:
     """A plan for these policies (without any: all but static ones, which move only when they are named).
     `serving`: nodes that may get copies; `running`: nodes that could move theirs. A node that is down keeps what it
-    has, unless it is to be `replaced`; nobody takes the place of one that a static policy names. ConfigError for a
-    policy that does not exist, RefusedError while a node's definition says otherwise than the cluster (P10)."""
+    has, unless it is to be `replaced`; nobody takes the place of one that a static policy names. A partition of which a
+    running node's definition says otherwise than the cluster stays (P10). ConfigError for a policy that does not
+    exist."""
     wanted = tuple(policies) or tuple(name for name, policy in config.policies.items() if not policy.static)
     moves: list[Move] = []
     for name in wanted:
@@ -92,8 +92,6 @@ def make(
         if policy is None:
             raise ConfigError(f"there is no policy {name}; {config.source} has {', '.join(config.policies)}")
         theirs = [t for t in tables if t.policy == name]
-        for table in theirs:
-            refuse(table, inconsistent(table))
         if policy.static:
             listed = _by_hand(config, name, theirs)
             moves += place_by_hand(theirs, listed, serving, running, unlogged=policy.unlogged)

@@ -151,7 +151,7 @@ class Rebalancing:
         if last is not None and last.made_for == policy and (last.cancelled or self._waits(last)):
             return
         needy = in_need(theirs, absent, _targets(last, policy))
-        seen = (frozenset(up), {t.name: (t.config_version, t.group) for t in theirs if t.name in needy})
+        seen = (frozenset(up), {t.name: (t.config_version, t.group, t.definitions) for t in theirs if t.name in needy})
         if not needy or self._in_vain.get(policy) == seen:
             return
         made = self._made(policy, up, absent, last)

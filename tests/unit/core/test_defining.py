@@ -18,11 +18,12 @@ from halog.core.defining import (
     inconsistent,
     listed,
     status,
+    why_nobody_is_left,
     why_not_define,
     why_not_disable,
     why_not_enable,
 )
-from halog.core.migrating import moving, why_not
+from halog.core.migrating import assigned, moving, why_not, why_not_assigned
 from halog.core.table import DEFINED, DISABLED, ENABLED, SYNC, Definition, PartitionTable, Replica, Target
 from tests.unit.core.kit import A, B, Core, create, epoch, table
 
@@ -78,8 +79,25 @@ def test_a_new_run_of_a_node_has_said_nothing_where_the_application_places_it() 
     assert t.present == ("B",)
     assert status(t, "A") is Status.REMOTE_DEFINED, "nobody else has enabled it"
     assert status(t, "B") is Status.REMOTE_ENABLED, "it was there when A did"
+
+
+@pytest.mark.feature("P7", "P8")
+def test_a_new_run_takes_no_disable_back() -> None:
     configured = disabled(table(), "A")[0]
     assert forgotten(configured, "A") is configured, "only through the API is it enabled again"
+    own, _ = disabled(on_ab(), "A")
+    after = forgotten(own, "A")
+    assert (status(after, "A"), after.present) == (Status.LOCAL_DISABLED, ("B",))
+    shut, _ = disabled(on_ab(configured=("A",), admitted=("A",), replicas=()), "A")
+    assert forgotten(shut, "A") is shut, "who else could let it be read?"
+
+
+@pytest.mark.feature("P7", "P8")
+def test_a_wish_that_was_not_enabled_ends_with_the_run_of_its_node() -> None:
+    for before in (table(), on_ab()):
+        assert "C" not in forgotten(defined(before, "C", CB), "C").definitions
+    said = enabled(defined(table(), "C", CB), "C", "ABC")[0]
+    assert forgotten(said, "C") is said, "the configuration has enabled it"
 
 
 # --- define ---
@@ -118,10 +136,11 @@ def test_a_foreign_partition_is_defined_as_the_cluster_has_it() -> None:
 
 @pytest.mark.feature("P10", "P13")
 def test_a_definition_not_in_effect_is_an_inconsistency_once_all_is_planned() -> None:
-    assert inconsistent(on_ab()) is None
-    said = inconsistent(defined(on_ab(), "C", CB)) or ""
+    assert inconsistent(on_ab(), "ABC") is None
+    said = inconsistent(defined(on_ab(), "C", CB), "ABC") or ""
     assert "C has defined p on C, B and not enabled it, and the cluster has it on A, B" in said
-    assert inconsistent(defined(on_ab(), "C", AB)) is None
+    assert inconsistent(defined(on_ab(), "C", AB), "ABC") is None
+    assert inconsistent(defined(on_ab(), "C", CB), "AB") is None, "C cannot decide, and its wish ends with its run"
 
 
 # --- enable ---
@@ -150,6 +169,21 @@ def test_all_nodes_that_hear_of_it_may_host_it_and_no_others() -> None:
     assert after.admitted == ("A",)
     assert admitting(after, ("A", "B"), "AB").admitted == ("A", "B")
     assert admitting(table(), ("A", "B"), "AB").admitted is None, "the configuration places it"
+
+
+@pytest.mark.feature("P7", "R7")
+def test_nothing_speaks_against_the_first_placement_with_a_quorum() -> None:
+    """Nobody has had it, so nobody is missed; the quorum is that of the nodes it gets."""
+    empty = unplaced(quorum=1)
+    assert why_not_assigned(empty, unlogged=True) is None
+    assert assigned(empty, Target(("A", "B", "C"), 1)).quorum == 2
+
+
+@pytest.mark.feature("P8", "R7")
+def test_a_quorum_that_has_not_enabled_it_again_is_named() -> None:
+    said = why_not_assigned(on_ab(quorum=2, admitted=()), unlogged=False) or ""
+    assert "p has not been enabled by a majority of A, B since they were started" in said
+    assert "none of A, B is running" in (why_not_assigned(on_ab(quorum=2, admitted=None), unlogged=False) or "")
 
 
 @pytest.mark.feature("P7", "P9")
@@ -185,8 +219,30 @@ def test_a_node_that_disables_it_leaves_its_place_to_the_next() -> None:
 
 
 @pytest.mark.feature("P7")
+def test_another_definition_alone_undoes_no_disable() -> None:
+    alone, _ = disabled(table(configured=("A",)), "A")
+    after = defined(alone, "A", Target(("A", "B"), 1))
+    assert after.shut
+    assert status(after, "A") is Status.LOCAL_DISABLED
+    assert disabled(after, "A")[0] == after
+    opened, target = enabled(after, "A", "AB")
+    assert (status(opened, "A"), target) == (Status.LOCAL_ENABLED, Target(("A", "B"), 1))
+
+
+@pytest.mark.feature("P7")
 def test_of_a_migration_under_way_only_that_node_is_taken_out() -> None:
     assert disabled(on_ab(target=Target(("C", "A", "B"), 2)), "A")[1] == Target(("C", "B"), 1)
+
+
+@pytest.mark.feature("P7", "P8")
+def test_it_is_left_only_to_nodes_that_host_it() -> None:
+    """B was restarted: it has not enabled it, and nobody could move it once A has gone."""
+    t = on_ab(admitted=("A",))
+    said = why_nobody_is_left(t, "A", Target(("B",), 0), "AB") or ""
+    assert "B would have p without A, and has not enabled it since it was started" in said
+    assert why_nobody_is_left(t, "C", AB, "AB") is None
+    assert why_nobody_is_left(on_ab(), "A", Target(("B",), 0), "AB") is None
+    assert why_nobody_is_left(table(), "A", Target(("B",), 0), "AB") is None, "the configuration places it"
 
 
 @pytest.mark.feature("P7", "P9")

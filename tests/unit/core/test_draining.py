@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from halog.core.draining import Move, plan
-from halog.core.table import Group, PartitionTable, Target
+from halog.core.table import DISABLED, Definition, Group, PartitionTable, Target
 from tests.unit.core.kit import table
 
 pytestmark = pytest.mark.feature("X4", "P12")
@@ -79,3 +79,11 @@ def test_a_copy_goes_to_a_node_of_the_same_kind_if_there_is_one() -> None:
     assert [m.target and m.target.nodes for m in moves] == [("A", "D"), ("B", "D"), ("B", "D")]
     (last,) = plan([on("a", "A", "C")], "A", ZONES, "ACD", "ACD", backup={"q": "CD"})
     assert (last.target, "of the backup nodes" in last.why) == (Target(("D", "C"), 1), True)
+
+
+def test_a_node_that_has_disabled_it_gets_no_copy() -> None:
+    off = {"C": Definition(("C", "B"), 1, DISABLED)}
+    (move,) = plan([on("a", "A", "B", definitions=off), on("b", "D", "B")], "A", ZONES, "ABCD", "ABCD")
+    assert move.target == Target(("D", "B"), 1), "C has fewer"
+    (stuck,) = plan([on("a", "A", "B", definitions=off)], "A", ZONES, "ABC", "ABC")
+    assert (stuck.target, "but C, where it is disabled" in stuck.why) == (None, True)

@@ -10,7 +10,7 @@ from halog.core.draining import Move
 from halog.core.ids import Member
 from halog.core.rebalancing import Shape, place_by_hand, rebalance
 from halog.core.spreading import Zone
-from halog.core.table import SYNC, Group, PartitionTable, Replica, Target
+from halog.core.table import DISABLED, SYNC, Definition, Group, PartitionTable, Replica, Target
 from tests.unit.core.kit import table
 
 pytestmark = pytest.mark.feature("P2", "P13")
@@ -155,3 +155,28 @@ def test_partitions_placed_by_hand_stay_where_they_cannot_move(
     (move,) = by_hand(there, serving=serving, running=running)
     assert move.target is None
     assert move.why.startswith(why)
+
+
+def off(*nodes: str) -> dict[str, Definition]:
+    return {n: Definition(("A", "B", "C"), 1, DISABLED) for n in nodes}
+
+
+@pytest.mark.feature("P7", "P13")
+def test_a_node_that_has_disabled_it_gets_no_copy() -> None:
+    """A has none at all, and would be the next to get one."""
+    tables = [on("a", "D", sync=0, definitions=off("A")), on("b", "B", "C"), on("c", "D", "C")]
+    moves = {m.partition: m for m in rebalance(tables, Shape(2, 1, Zone("ABCD", "ABCD")), "ABCD")}
+    target = moves["a"].target
+    assert target is not None, moves["a"].why
+    assert (len(target.nodes), target.sync_replicas, "A" in target.nodes) == (2, 1, False)
+
+
+@pytest.mark.feature("P7", "P13")
+def test_where_only_such_nodes_are_left_it_stays_as_it_is() -> None:
+    assert rebalance([on("a", "B", sync=0, definitions=off("A"))], Shape(2, 1, Zone("AB", "AB")), "AB") == []
+
+
+@pytest.mark.feature("P7", "P13")
+def test_a_copy_that_would_go_to_such_a_node_stays_where_it_is() -> None:
+    tables = [on(p, "B", "C", definitions=off("A")) for p in "abc"]
+    assert all(set(m.target.nodes) == {"B", "C"} for m in rebalance(tables, Shape(2, 1, ABC), "ABC") if m.target)

@@ -101,6 +101,32 @@ def test_one_that_is_down_or_active_by_now_is_passed_over() -> None:
     assert resync.next_table(msgspec.structs.replace(t, active=B), "BC").resync == Resync(("C",))  # type: ignore[union-attr]
 
 
+def test_one_that_has_left_the_node_list_is_passed_over() -> None:
+    """Its copy may have stopped with an error: nobody would drop it."""
+    t = resync.wished(whole(replicas=(IN_B,)), ("C",))
+    after = resync.next_table(t, "BC")
+    assert after is not None
+    assert (after.resync, after.passed_over) == (None, ("C",))
+
+
+def test_who_was_passed_over_is_kept_until_the_next_wish() -> None:
+    t = resync.wished(whole(), ("B", "C"))
+    after = resync.next_table(t, "C")
+    assert after is not None
+    assert after.passed_over == ("B",)
+    assert resync.wished(after, ("B",)).passed_over == (), "it is asked for again"
+    emptied = msgspec.structs.replace(t, resync=Resync(("B",), EMPTY), replicas=(IN_C,))
+    done = resync.next_table(emptied, "C")
+    assert done is not None
+    assert (done.resync, done.passed_over) == (None, ()), "it has dropped its copy"
+    out = resync.next_table(msgspec.structs.replace(emptied, resync=Resync(("B",), OUT)), "C")
+    assert out is not None
+    assert out.passed_over == ("B",)
+    assert resync.wished(msgspec.structs.replace(out, resync=None), ("C",)).passed_over == ()
+    assert b"passed_over" not in whole().to_bytes()
+    assert PartitionTable.from_bytes(out.to_bytes()) == out
+
+
 def test_what_is_left_is_told() -> None:
     assert resync.left(whole()) == ()
     assert resync.left(whole(resync=Resync(("B", "C"), EMPTY))) == (

@@ -6,9 +6,11 @@ Where the role moves a test takes two seconds: so long (`drain_ms`) an epoch kee
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+from halog.config import Config
 from halog.errors import ConfigError, DeadlineError, RefusedError
 from halog.runtime import plans
 from halog.testing.cluster import Cluster, wait_until
@@ -112,6 +114,29 @@ def test_when_all_were_restarted_the_first_to_enable_it_brings_back_what_was_the
     assert copies(cluster) == {"A", "B"}
 
 
+@pytest.mark.feature("P7", "R7")
+def test_with_a_quorum_it_is_placed_too_and_the_quorum_is_that_of_its_nodes() -> None:
+    cluster = unplaced(quorum=True)
+    try:
+        place(cluster, "A", "B", "C")
+        assert cluster.tables()[P].quorum == 2
+        for name in "AB":
+            cluster.kill(name)
+            node = cluster.restart(name)
+            wait_until(lambda node=node: len(node.runtime.members.alive) == 3, "it is there")
+        cluster.kill("C")
+        wait_until(lambda: len(cluster.node("A").runtime.router.nodes) == 2, "C is gone")
+        cluster.restart("C")
+        at(cluster, "A").define(("A", "B"))
+        with pytest.raises(RefusedError, match="p has not been enabled by a majority of A, B, C since"):
+            at(cluster, "A").enable()
+        at(cluster, "A").define(("A", "B", "C"))
+        at(cluster, "A").enable()
+        wait_until(lambda: len(cluster.tables()[P].node_list) == 3, "it is back")
+    finally:
+        cluster.close()
+
+
 @pytest.mark.feature("P7")
 def test_the_active_node_disables_it_and_the_next_one_goes_on(cluster: Cluster) -> None:
     place(cluster, "A", "B")
@@ -129,6 +154,23 @@ def test_the_active_node_disables_it_and_the_next_one_goes_on(cluster: Cluster) 
         at(cluster, "A").enable(wait_s=10)
         assert is_on(cluster, "A", "B")
         counting.goes_on()
+
+
+@pytest.mark.feature("P7", "P8")
+def test_it_is_not_disabled_while_only_nodes_are_left_that_have_not_enabled_it(cluster: Cluster) -> None:
+    place(cluster, "A", "B")
+    cluster.kill("B")
+    node = cluster.restart("B")
+    wait_until(lambda: len(node.runtime.members.alive) == 3, "B is there")
+    wait_until(lambda: "B" in {n.name for n in cluster.node("A").runtime.router.nodes.values()}, "A knows it")
+    before = cluster.tables()[P]
+    with pytest.raises(RefusedError, match="B would have p without A, and has not enabled it since"):
+        at(cluster, "A").disable()
+    assert cluster.tables()[P].definitions == before.definitions
+    at(cluster, "B").define(("A", "B"))
+    at(cluster, "B").enable()
+    at(cluster, "A").disable(wait_s=10)
+    assert is_on(cluster, "B")
 
 
 @pytest.mark.feature("P7")
@@ -161,6 +203,14 @@ def test_on_its_only_node_it_stays_readable_and_takes_nothing_new(cluster: Clust
             node.create(Counter("y"))
         with pytest.raises(RefusedError, match="takes nothing new"), node.transaction():
             node.get(Counter, "x").value += 1
+    cluster.kill("A")
+    cluster.restart("A")
+    at(cluster, "A").define(("A", "B"))
+    wait_until(lambda: at(cluster, "C").state == "Unavailable", "it is as it was")
+    with cluster.node("C").transaction():
+        assert cluster.node("C").get(Counter, "x").value == counting.told
+    with pytest.raises(RefusedError, match="takes nothing new"), cluster.node("C").transaction() as tx:
+        tx.create(Counter("y"))
     at(cluster, "A").enable()
     wait_until(lambda: at(cluster, "C").state == "Active", "it is told")
     with cluster.node("C").transaction() as tx:
@@ -201,15 +251,25 @@ def test_a_foreign_partition_is_known_and_used_and_never_hosted(cluster: Cluster
 
 
 @pytest.mark.feature("P10", "P13")
-def test_a_plan_is_refused_while_a_definition_says_otherwise(cluster: Cluster) -> None:
-    place(cluster, "A", "B")
-    at(cluster, "C").define(("C", "A"))
-    tables = list(cluster.tables().values())
-    with pytest.raises(RefusedError, match=r"C has defined p on C, A and not enabled it, and .* on A, B"):
-        plans.make(cluster.config, tables, "ABC", "ABC", ["test"])
-    at(cluster, "C").define(("A", "B"))
-    made = plans.make(cluster.config, list(cluster.tables().values()), "ABC", "ABC", ["test"])
-    assert not made.moves
+def test_a_plan_leaves_a_partition_alone_while_a_running_node_says_otherwise() -> None:
+    with Cluster(3, partitions=2, registry=REGISTRY) as cluster:
+        cluster.node("C").partitions["test-0"].define(("C", "A"))
+        made = plans.make(fewer(cluster), list(cluster.tables().values()), "ABC", "ABC", ["test"])
+        assert [m.partition for m in made.moves] == ["test-1"], "the others move"
+        said = "C has defined test-0 on C, A and not enabled it, and the cluster has it on A, B, C"
+        assert said in made.stay["test-0"]
+        made = plans.make(fewer(cluster), list(cluster.tables().values()), "AB", "AB", ["test"], replaced="C")
+        assert not made.stay, "C is gone for good"
+        cluster.kill("C")
+        cluster.restart("C")
+        assert "C" not in cluster.tables()["test-0"].definitions
+
+
+def fewer(cluster: Cluster) -> Config:
+    """One copy less of each partition."""
+    policy = cluster.config.policies["test"]
+    less = replace(policy, sync_replicas=1, async_replicas=0)
+    return replace(cluster.config, policies={"test": less})
 
 
 @pytest.mark.feature("P7")

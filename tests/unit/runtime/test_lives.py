@@ -13,6 +13,7 @@ import pytest
 import halog
 from halog.adapters.memory import MemoryBroker, MemoryLog
 from halog.core.table import SYNC, PartitionTable, Replica, Target
+from halog.errors import ClosedError
 from halog.ports import TopicPartition
 from halog.runtime import lives
 from halog.runtime.history import History
@@ -295,6 +296,70 @@ def test_what_notifiers_cannot_keep_up_with_is_logged_and_not_kept(
     wait_until(lambda: "2 changes behind" in caplog.text, "it is said")
     go.set()
     made.close()
+
+
+def changing(made: Lives, versions: range) -> None:
+    """One change with each version from the second one."""
+    for version in versions:
+        made.table_seen("p", version, replaced(Target(("A",), 0)) if version % 2 == 0 else WHOLE)
+
+
+def test_a_notifier_that_was_taken_away_is_not_called_with_what_waited_for_it() -> None:
+    made, go, ran, heard = alone(), threading.Event(), threading.Event(), Heard()
+
+    def slow(change: PartitionChange) -> None:
+        ran.set()
+        go.wait(10)
+
+    made.notify(slow)
+    remove, kept = made.notify(heard), Heard()
+    made.notify(kept)
+    changing(made, range(1, 4))
+    wait_until(ran.is_set, "the first one runs")
+    remove()
+    go.set()
+    wait_until(lambda: len(kept) == 2, "the third one is called")
+    assert heard == []
+    made.close()
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_closed_node_calls_no_notifier_and_a_hung_one_does_not_keep_it_open(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, full: bool
+) -> None:
+    monkeypatch.setattr(lives, "CLOSE_S", 0.2)
+    monkeypatch.setattr(lives, "MAX_WAITING", 2 if full else 100)
+    made, go, calls = alone(), threading.Event(), Heard()
+
+    def hung(change: PartitionChange) -> None:
+        calls(change)
+        go.wait(20)
+
+    made.notify(hung)
+    changing(made, range(1, 6))
+    wait_until(lambda: bool(calls) and made._tables["p"][0] == 5, "all are seen")
+    wait_until(lambda: not full or "changes behind" in caplog.text, "it is full")
+    closing = threading.Thread(target=made.close, daemon=True)
+    closing.start()
+    closing.join(5)
+    go.set()
+    assert not closing.is_alive()
+    caller = made._caller
+    assert caller is not None
+    caller.join(5)
+    assert (caller.is_alive(), len(calls)) == (False, 1), "what waited is not called for any more"
+
+
+def test_a_notifier_may_close_its_node_and_its_thread_ends() -> None:
+    made = alone()
+    made.notify(lambda change: made.close())
+    changing(made, range(1, 3))
+    caller = made._caller
+    assert caller is not None
+    caller.join(5)
+    assert not caller.is_alive()
+    with pytest.raises(ClosedError, match="node A is closed: it calls no notifier"):
+        made.notify(Heard())
 
 
 def replaced(target: Target) -> PartitionTable:

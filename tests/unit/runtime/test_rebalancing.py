@@ -14,7 +14,7 @@ import pytest
 from halog.adapters.memory import MemoryCoordinator, MemoryLog, MemoryTree
 from halog.config import TimingConfig
 from halog.core.ids import Member
-from halog.core.table import PartitionTable, Target
+from halog.core.table import DISABLED, Definition, PartitionTable, Target
 from halog.errors import RefusedError
 from halog.events import REBALANCE, Event
 from halog.ports import TopicPartition
@@ -300,6 +300,21 @@ def test_who_cannot_be_replaced_now_is_replaced_as_soon_as_that_is_possible(alon
     assert alone.look(360, "A", "B")[1:] == ["C is still to be replaced"]
     assert alone.wishes() == {"p": ("B", "A")}
     assert alone.look(370, "A", "B")[2:] == []
+
+
+def test_who_cannot_be_replaced_where_it_is_disabled_is_replaced_once_it_is_enabled(alone: Alone) -> None:
+    """Nothing else changes then, so the definitions are to be looked at."""
+    alone.tree.create("rebalanced/test", b'{"nodes":["A","B","C"]}')
+    alone.members.me = SimpleNamespace(name="A")
+    off = {"A": Definition(("A", "B", "C"), 1, DISABLED)}
+    alone.put(kit.table(name="p", policy="test", configured=("B", "C"), definitions=off))
+    alone.look(0, "A", "B")
+    alone.look(310, "A", "B")
+    alone.look(320, "A", "B")
+    assert alone.wishes() == {}
+    alone.put(kit.table(name="p", policy="test", configured=("B", "C")))
+    alone.look(330, "A", "B")
+    assert set(alone.wishes()["p"]) == {"A", "B"}
 
 
 def test_a_node_cancelled_for_is_not_replaced_and_an_operators_wish_is_not_given_up(alone: Alone) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from halog.core.table import OUT, PartitionTable
 from halog.errors import DeadlineError, RefusedError
+from halog.runtime import defining
 from halog.runtime.placing import Placing
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
@@ -100,9 +101,12 @@ def test_it_goes_on_when_the_replica_dies_with_its_copy_dropped(
         with pytest.raises(DeadlineError, match=f"{name} drops its copy"):
             cluster.node(leads).partitions[P].replicate((name,), wait_s=0.1)
         counting.goes_on()
+        asked = cluster.tables()[P]
         cluster.kill(name)
         monkeypatch.undo()
-        wait_until(lambda: cluster.tables()[P].resync is None, "it is passed over")
+        with pytest.raises(DeadlineError, match=f"{name} was passed over and has the copy of test-0 it had"):
+            defining.wait_until_replicated(cluster.node(leads).runtime.router, asked, 10)
+        assert (cluster.tables()[P].resync, cluster.tables()[P].passed_over) == (None, (name,))
         cluster.restart(name)
         wait_until(lambda: name in cluster.tables()[P].node_list, "it is back")
         counting.goes_on()
