@@ -80,9 +80,15 @@ def test_a_paused_active_is_replaced_and_steps_down_when_it_wakes(cluster: Clust
 
 
 @pytest.mark.feature("X5")
-def test_a_killed_node_refuses_and_leaves_no_threads(cluster: Cluster) -> None:
+@pytest.fixture
+def others() -> set[threading.Thread]:
+    """Those of earlier tests."""
+    return set(threading.enumerate())
+
+
+def test_a_killed_node_refuses_and_leaves_no_threads(others: set[threading.Thread], cluster: Cluster) -> None:
     node = cluster.node("A")
-    before = {t for t in threading.enumerate() if t.name.startswith("halog-")}
+    before = {t for t in threading.enumerate() if t.name.startswith("halog-")} - others
     cluster.kill("A")
     with pytest.raises(ClosedError):
         node.transaction()
