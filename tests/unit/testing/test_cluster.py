@@ -79,13 +79,13 @@ def test_a_paused_active_is_replaced_and_steps_down_when_it_wakes(cluster: Clust
         assert tx.get(Counter, "c").value == 6
 
 
-@pytest.mark.feature("X5")
 @pytest.fixture
 def others() -> set[threading.Thread]:
     """Those of earlier tests."""
     return set(threading.enumerate())
 
 
+@pytest.mark.feature("X5")
 def test_a_killed_node_refuses_and_leaves_no_threads(others: set[threading.Thread], cluster: Cluster) -> None:
     node = cluster.node("A")
     before = {t for t in threading.enumerate() if t.name.startswith("halog-")} - others
