@@ -170,7 +170,7 @@ def test_without_pyspark_it_says_what_to_install(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "halog: the embedded site needs pyspark, whose Ivy fetches the servers: pip install 'halog[embedded]'\n"
+        "halog: pyspark is needed, whose Ivy fetches the jars: pip install 'halog[embedded]'\n"
     )
 
 
