@@ -169,9 +169,7 @@ def test_without_pyspark_it_says_what_to_install(tmp_path: Path) -> None:
         env=changed({"HALOG_CACHE": str(tmp_path / "cache")}),
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "halog: pyspark is needed, whose Ivy fetches the jars: pip install 'halog[embedded]'\n"
-    )
+    assert done.stderr == ("halog: pyspark is needed, whose Ivy fetches the jars: pip install 'halog[embedded]'\n")
 
 
 def test_a_server_that_cannot_start_is_named_with_its_last_words(tmp_path: Path) -> None:

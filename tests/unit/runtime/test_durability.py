@@ -6,10 +6,12 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
 import halog
+from halog.config import TimingConfig
 from halog.core.durability import Durability
 from halog.core.early import EARLY
 from halog.errors import ConfigError, QuorumError, RefusedError, ReplicasError, StoreError
@@ -27,7 +29,10 @@ KEYS = ("c", "d")
 
 @contextmanager
 def running(nodes: int = 2, sync: int = 1) -> Iterator[Cluster]:
-    with Cluster(nodes, partitions=1, sync_replicas=sync, registry=REGISTRY) as cluster:
+    made = Cluster(nodes, partitions=1, sync_replicas=sync, registry=REGISTRY)
+    timing = TimingConfig(non_response_timeout_ms=5_000)  # a test's busy machine is no dead replica
+    made.config = replace(made.config, timing=timing).validate()
+    with made as cluster:
         with cluster.client().transaction() as tx:
             for key in KEYS:
                 tx.create(Counter(key))
