@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 NOTHING: Final = object()
 """Nobody was asked."""
+UNLISTED: Final = object()
+"""A key directory has no entry: there is no object, and no partition where it is not."""
 
 
 class Family(NamedTuple):
@@ -59,8 +61,10 @@ def _partitions(backend: Backend, type_name: str) -> tuple[str, ...]:
 def locate(tx: Reading, route: Route) -> Found | Any | None:
     """Find out at which of its places, in one partition each, the object of a route is: of its class's own, where it
     may be still and where it belongs, and those of subclasses. The route says so then; where it belongs if it is
-    nowhere. What was found there, or None; `NOTHING` if nobody was asked. RefusedError if the transaction has another
-    object of this key; ConflictError if objects that a method reaches are being moved apart."""
+    nowhere. What was found there, or None; `NOTHING` if nobody was asked; `UNLISTED`. RefusedError if the transaction
+    has another object of this key; ConflictError if objects that a method reaches are being moved apart."""
+    if any(place.listed for place in route.places):
+        return _locate_listed(tx, route)
     key, own = route.key, route.places[0]
     entry = tx.entries.get(key)
     places = [Place(partition, p.version) for p in route.places for partition in p.owners]
@@ -71,6 +75,24 @@ def locate(tx: Reading, route: Route) -> Found | Any | None:
     entry_at(tx, key, at.partition)
     route.partition, route.mapping = at.partition, at.version
     return NOTHING if key in tx.held or key in tx.looked else found
+
+
+def _locate_listed(tx: Reading, route: Route) -> Found | Any | None:
+    """The same where the object of one of the classes may be anywhere, and has an entry in a key directory."""
+    key, own, entry = route.key, route.places[0], tx.entries.get(route.key)
+    if entry is not None and not _is_blank(entry):
+        there = (*(p for place in route.places for p in place.owners), *tx.backend.mapped.listed)
+        if entry.partition in there:
+            return NOTHING
+    at, version, found = own.partition, own.version, None
+    for place in route.places:
+        partition, found = moving.look(tx, key, place)
+        if found is not None:
+            at, version = partition, place.version
+            break
+    entry_at(tx, key, at)
+    route.partition, route.mapping = at, version
+    return UNLISTED if found is None and own.listed else found
 
 
 def _looked_for(

@@ -180,7 +180,9 @@ class Transaction(Reading):
         key = _key_of(info, obj)
         index_key = info.index_key(key)
         place = self.backend.place_of(info.name, info.routing_key(key))
-        partition = moving.create_in(self, index_key, place) if place.before else place.partition
+        partition = place.partition
+        if place.before or place.listed:
+            partition = moving.create_in(self, index_key, place, info.name)
         entry = self._entry_to_create(index_key, partition)
         if bound is not None:
             revive(obj)
