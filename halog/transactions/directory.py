@@ -37,13 +37,18 @@ def look_up(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
     if home is not None:
         return home, _within(tx, key, home)
     known = tx.held.get(entry_key(key))
-    if known is not None and known.known and known.partition in place.owners:
+    if known is not None and known.partition in place.owners:
         return known.partition, None
     at, found = _asked(tx, key, place)
     if found is None:
         tx.seen = None
         tx.held[entry_key(key)] = Entry(tx, entry_key(key), at)
     return at, found
+
+
+def is_absent(tx: Reading, key: bytes) -> bool:
+    """Has the transaction found that there is no such object?"""
+    return entry_key(key) in tx.held
 
 
 def _asked(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from halog.backend import Backend, Found
 from halog.core.mapping import Place
-from halog.errors import ConflictError, RefusedError, UnknownTypeError
+from halog.errors import ConflictError, DuplicateKeyError, RefusedError, UnknownTypeError
 from halog.schema.registry import Registry
 from halog.schema.typeinfo import TypeInfo
 from halog.transactions import moving
@@ -83,6 +83,7 @@ def _locate_listed(tx: Reading, route: Route) -> Found | Any | None:
     if entry is not None and not _is_blank(entry):
         there = (*(p for place in route.places for p in place.owners), *tx.backend.mapped.listed)
         if entry.partition in there:
+            tx.check_reach(key, entry.partition)
             return NOTHING
     at, version, found = own.partition, own.version, None
     for place in route.places:
@@ -112,11 +113,16 @@ def _looked_for(
 
 def entry_at(tx: Reading, key: bytes, partition: str) -> Entry | None:
     """The entry of an index key, if it is of this partition; a blank one of another is dropped. RefusedError if it is
-    not blank; ConflictError if that is because the mapping has changed since the transaction began (T8)."""
+    not blank; ConflictError if that is because the mapping has changed since the transaction began (T8), or another one
+    was created in its place, DuplicateKeyError if the transaction creates it, where the mapper is no function of the
+    key (P6)."""
     entry = tx.entries.get(key)
     if entry is None or entry.partition == partition:
         return entry
-    if not _is_blank(entry) and tx.mapped is not tx.backend.mapped:
+    anywhere = {entry.partition, partition} <= tx.backend.mapped.listed
+    if anywhere and entry.image is None and entry.ref is not None:
+        raise DuplicateKeyError(f"{tx.space.name_of(key)} exists", key=key, partition=partition)
+    if not _is_blank(entry) and (anywhere or tx.mapped is not tx.backend.mapped):
         raise ConflictError(
             f"{tx.space.name_of(key)} was read in partition {entry.partition} and belongs in {partition} by now; run "
             "the transaction again",
