@@ -144,8 +144,8 @@ def _placed(tx: Reading, works: Mapping[str, Work], mapped: Mapped) -> Mapping[s
 
     for partition, its in works.items():
         for key, version in its.reads:
-            owners = tx.space.places_of(key, partition).owners if version == ABSENT else (partition,)
-            for owner in owners:
+            place = tx.space.places_of(key, partition) if version == ABSENT else Place(partition)
+            for owner in (partition,) if place.listed else place.owners:
                 part(owner)[0][key] = version
         known = {w.key for w in its.writes if w.op != CREATE}
         for w in its.writes:

@@ -27,6 +27,7 @@ from halog.schema.reference import Ref
 from halog.schema.typeinfo import TypeInfo
 from halog.transactions import commit, moving
 from halog.transactions.context import CURRENT, open_here, task_now
+from halog.transactions.directory import is_absent
 from halog.transactions.ended import class_of, end, revive
 from halog.transactions.entry import Entry
 from halog.transactions.families import entry_at
@@ -184,6 +185,8 @@ class Transaction(Reading):
         if place.before or place.listed:
             partition = moving.create_in(self, index_key, place, info.name)
         entry = self._entry_to_create(index_key, partition)
+        if place.listed and is_absent(self, index_key):  # who has looked and is too late meets a conflict
+            entry.known = True
         if bound is not None:
             revive(obj)
         entry.ref = self.backend.new_reference().to_bytes()
