@@ -91,9 +91,11 @@ def _locate_listed(tx: Reading, route: Route) -> Found | Any | None:
         if found is not None:
             at, version = partition, place.version
             break
+    if found is None and own.listed:
+        return UNLISTED
     entry_at(tx, key, at)
     route.partition, route.mapping = at, version
-    return UNLISTED if found is None and own.listed else found
+    return found
 
 
 def _looked_for(
