@@ -39,11 +39,20 @@ def look_up(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
     known = tx.held.get(entry_key(key))
     if known is not None and known.partition in place.owners:
         return known.partition, None
-    at, found = _asked(tx, key, place)
+    at, found = _where_it_was(tx, key) or _asked(tx, key, place)
     if found is None:
         tx.seen = None
         tx.held[entry_key(key)] = Entry(tx, entry_key(key), at)
     return at, found
+
+
+def _where_it_was(tx: Reading, key: bytes) -> tuple[str, Found] | None:
+    """An object that is still where this process has seen it: it is nowhere else, so nobody need be asked where."""
+    mapped, known = tx.backend.mapped, tx.space.images.get(key)
+    if known is None or known.partition not in mapped.listed:
+        return None
+    found = tx.fetch_at(key, known.partition, mapped.versions.get(known.partition, 0))
+    return None if found is None else (known.partition, found)
 
 
 def is_absent(tx: Reading, key: bytes) -> bool:

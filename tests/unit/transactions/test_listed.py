@@ -102,6 +102,31 @@ def test_changing_an_object_takes_its_own_partition_only(node: MemoryNode) -> No
     assert Counter(partition for partition, _ in seen) == Counter(homes.values())
 
 
+def test_an_object_that_is_where_it_was_is_found_without_its_entry(node: MemoryNode, rival: MemoryNode) -> None:
+    """Who has seen it asks one partition; who has not, or where it is elsewhere by now, the directory, too."""
+    node.load([Plain(1, "first")])
+
+    def asked() -> int:
+        before = node.backend.requests
+        with node.transaction() as tx:
+            tx.get(Plain, 1)
+        return node.backend.requests - before
+
+    assert [asked(), asked(), asked()] == [2, 1, 1]
+    with rival.transaction() as tx:
+        tx.delete(tx.get(Plain, 1))
+    with node.transaction() as tx:
+        assert tx.find(Plain, 1) is None
+    for text in ("second", "third"):
+        with rival.transaction() as tx:
+            if old := tx.find(Plain, 1):
+                tx.delete(old)
+        with rival.transaction() as tx:
+            tx.create(Plain(1, text))
+        with node.transaction() as tx:
+            assert tx.get(Plain, 1).text == text
+
+
 def test_an_entry_in_the_partition_of_its_object_is_one_commit(node: MemoryNode) -> None:
     seen = presented(node)
     for i in range(40):
