@@ -46,11 +46,11 @@ def _all_partitions(tx: Reading, cls: type[T], mapped: Mapped, seen: set[bytes])
 
 
 def _one(tx: Reading, cls: type[T], partition: str, family: bytes, mapped: Mapped, seen: set[bytes]) -> Iterator[T]:
+    anywhere = mapped.changing or partition in mapped.listed
     for found in _scanned(tx, partition, family, mapped):
         tx.check_open()
-        if found.key in seen or (mapped.listed and is_absent(tx, found.key)):
+        if found.key in seen or (anywhere and is_absent(tx, found.key)):
             continue
-        anywhere = mapped.changing or partition in mapped.listed
         entry = _met(tx, found.key) if anywhere else entry_at(tx, found.key, partition)
         if entry is None:
             if not issubclass(tx.space.reader_of(found.value[:ID_BYTES])[0].cls, cls):

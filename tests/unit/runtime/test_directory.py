@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter as Count
 from concurrent.futures import ThreadPoolExecutor
+from typing import get_args
 
 import pytest
 
@@ -15,6 +16,7 @@ from halog.runtime.copy import Copy
 from halog.runtime.mapping import Places
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node
+from halog.transactions.writing import Read
 from tests.unit.runtime.remapped import (
     POLICY,
     TYPES,
@@ -216,6 +218,49 @@ def test_a_node_that_dies_during_a_change_is_made_up_for() -> None:
         cluster.restart("A")
         cluster.settle()
         check(cluster)
+
+
+def test_a_load_and_creates_by_two_owners_keep_keys_unique(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While entries have two owners, neither may have one of a key that is created."""
+    with rounds(2) as cluster:
+        client, other = cluster.client(), cluster.client()
+        client.load([Counter(f"old{i}") for i in range(40)])
+        with monkeypatch.context() as still:
+            for name in "AB":  # so that no entry moves
+                still.setattr(cluster.node(name).runtime.remapping, "_carry_on", lambda *_: None)
+            begin(cluster, ring_size=999)
+            wait_until(lambda: client.backend.mapped.changing and other.backend.mapped.changing, "they do not know")
+            with pytest.raises(DuplicateKeyError, match="40 objects were not loaded"):
+                client.load([Counter(f"{kind}{i}") for kind in ("old", "new") for i in range(40)])
+            for i in range(0, 40, 3):
+                for kind in ("old", "new"):
+                    with pytest.raises(DuplicateKeyError), other.transaction():
+                        other.create(Counter(f"{kind}{i}"))
+                with other.transaction():
+                    other.delete(other.get(Counter, f"old{i}"))
+                with other.transaction():
+                    assert other.find(Counter, f"old{i}") is None
+                    other.create(Counter(f"old{i}", 1))
+        wait_done(cluster, 1)
+        assert len(check(cluster)) == 80
+
+
+def test_every_way_to_read_finds_objects_by_their_entries() -> None:
+    cluster = rounds(2)
+    cluster.config = changed(cluster.config, lease_ttl_ms=2_000)
+    with cluster:
+        client = cluster.client()
+        tokens = []
+        for i in range(20):
+            with client.transaction() as tx:
+                tx.create(Counter(f"c{i}", i))
+            tokens.append(tx.token)
+        for node in (cluster.node("A"), client):
+            for read in get_args(Read):
+                for i in range(20):
+                    with node.transaction(read=read, after=tokens) as tx:
+                        assert tx.get(Counter, f"c{i}").value == i
+                        assert tx.find(Counter, f"none{i}") is None
 
 
 def test_the_kind_of_mapper_is_not_changed() -> None:
