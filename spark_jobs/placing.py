@@ -12,6 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from halog.config import Config
+from halog.core.directory import DIRECTORY
 from halog.errors import MapperError, RecordFormatError
 from halog.runtime.mapping import Owner, Places
 from halog.schema import Definition
@@ -42,6 +43,18 @@ class Placer:
         )
         self._stored_as = stored_as
         self._made: dict[bytes, tuple[str, Place]] = {}
+        self._stays: dict[bytes, frozenset[str]] = {}
+
+    def stays(self, type_id: bytes, partition: str) -> bool:
+        """Are objects of this type where they belong wherever they are, in this partition? So it is where the mapper is
+        no function of the key; the entries of key directories are carried by the nodes alone. As `of`."""
+        if type_id == DIRECTORY:
+            return True
+        found = self._stays.get(type_id)
+        if found is None:
+            owner = self._places.owner(self._stored_as(type_id).name)
+            found = self._stays[type_id] = frozenset(owner.names if owner.listed else ())
+        return partition in found
 
     def of(self, type_id: bytes) -> tuple[str, Place]:
         """The type's name, and where its keys belong. UnknownTypeError, ConfigError; `Place` raises MapperError."""

@@ -12,13 +12,13 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import Progress
 
-from tests.sim import ballots, bank, goods, leases, lives, shop, zones
+from tests.sim import ballots, bank, goods, leases, lives, market, shop, stalls, zones
 from tests.sim.away import log_away
 from tests.sim.faults import FAULTS, regroup
 from tests.sim.world import World, is_away, is_grouped, is_less
@@ -77,29 +77,34 @@ def _end_faults(world: World) -> None:
         c.begin()
 
 
+KINDS: tuple[tuple[str, Any, Callable[[Any], None]], ...] = (
+    ("bank", bank, ballots.finish),
+    ("shop", shop, goods.finish),
+    ("market", market, stalls.finish),
+)
+"""Histories over several partitions: what makes them, and what judges them."""
+
+
 def run_bank(seed: int, *, verbose: bool = False) -> Outcome:
     """Play a history over several partitions to its end."""
-    goes = seed in shop.SEEDS
-    made = shop.make(seed, verbose=verbose) if goes else bank.make(seed, verbose=verbose)
+    name, module, finish = next(kind for kind in KINDS if seed in kind[1].SEEDS)
+    made = module.make(seed, verbose=verbose)
     failure = ""
     try:
         made.engine.run(made.length)
         made.settle()
-        if isinstance(made, shop.Shop):
-            goods.finish(made)
-        else:
-            ballots.finish(made)
+        finish(made)
     except Exception as e:
         failure = f"{type(e).__name__}: {e}"
         if verbose:
             made.engine.lines.append(repr(e))
-    counts = Counter({f"{'shop' if goes else 'bank'}: {what}": n for what, n in made.cover.counts.items()})
+    counts = Counter({f"{name}: {what}": n for what, n in made.cover.counts.items()})
     return Outcome(seed, failure, counts, made.engine.events, made.engine.lines)
 
 
 def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
     """Play one seed to its end."""
-    if seed in bank.SEEDS or seed in shop.SEEDS:
+    if any(seed in module.SEEDS for _, module, _ in KINDS):
         return run_bank(seed, verbose=verbose)
     world = make_world(seed, verbose=verbose)
     failure = ""
