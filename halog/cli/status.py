@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from halog.cli.options import config_option, timeout_option
 from halog.cli.output import emit_json, emit_table, format_option
 from halog.cli.talk import echo_facts
 
 if TYPE_CHECKING:
-    from halog.cli.survey import PartitionView, Survey
+    from halog.cli.survey import PartitionView, PlanView, Survey
 
 DEGRADED_EXIT = 4
 SHOWN = 20
@@ -57,6 +58,7 @@ def as_json(seen: Survey) -> dict[str, Any]:
         "nodes": {n.node: n.state for n in seen.nodes},
         "zones": zones_of(seen),
         "config": {"version": seen.config or None, "behind": behind(seen)},
+        "plan": None if seen.plan is None else msgspec.structs.asdict(seen.plan),
         "partitions": len(seen.partitions),
         "without_active": [p.partition for p in seen.partitions if p.active is None],
         "replicas": {"configured": configured_replicas(seen), "present": present_replicas(seen)},
@@ -109,6 +111,7 @@ def show(seen: Survey) -> None:
             ("nodes", f"{up} of {len(hosting)} up" + (f", clients: {clients}" if clients else "")),
             *[(f"zone {name}", state) for name, state in zones_of(seen).items() if state == "disabled"],
             *([("config", _config_text(seen))] if seen.config else []),
+            *([("plan", _plan_text(seen.plan))] if seen.plan else []),
             ("partitions", f"{active} of {len(seen.partitions)} with an active node"),
             ("replicas", f"{present_replicas(seen)} of {configured_replicas(seen)}"),
             ("worst lag", _lag_text(worst_of(seen))),
@@ -122,6 +125,11 @@ def show(seen: Survey) -> None:
 def _config_text(seen: Survey) -> str:
     without = ", ".join(behind(seen))
     return f"version {seen.config}" + (f"; not yet all of it: {without}, see `halog node list`" if without else "")
+
+
+def _plan_text(plan: PlanView) -> str:
+    whose = f"a node's for policy {plan.made_for}" if plan.made_for else "an operator's"
+    return f"{plan.plan}: {plan.waiting} partitions wait, {plan.moving} move; {whose}, see `halog plan show`"
 
 
 def _show_nodes(seen: Survey) -> None:

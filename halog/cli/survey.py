@@ -6,6 +6,7 @@ very run of it is registered, and it says so itself; a replica counts only if it
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from halog.core.life import State
 from halog.core.roles import LEADING, Role
 from halog.core.table import PartitionTable
 from halog.errors import HalogError
-from halog.runtime import frames
+from halog.runtime import frames, plans
 from halog.runtime.members import NodeInfo
 from halog.runtime.versions import read
 
@@ -116,6 +117,16 @@ class NodeView(msgspec.Struct, frozen=True):
         return f"{text}, restart for {self.knows}" if self.restart_for else text
 
 
+class PlanView(msgspec.Struct, frozen=True):
+    """A plan that is not done (`halog plan show`). `made_for`: the policy for which a node made it; "": an
+    operator's."""
+
+    plan: str
+    made_for: str
+    waiting: int
+    moving: int
+
+
 class Survey(msgspec.Struct, frozen=True):
     """The whole cluster at one moment."""
 
@@ -125,6 +136,7 @@ class Survey(msgspec.Struct, frozen=True):
     partitions: tuple[PartitionView, ...]
     config: int = 0
     """The active version of the configuration; 0: none."""
+    plan: PlanView | None = None
 
     @property
     def degraded(self) -> list[PartitionView]:
@@ -143,7 +155,18 @@ def survey(connection: Connection) -> Survey:
         tuple(node_views(list(config.nodes), connection.nodes, said)),
         tuple(partition_view(t, connection.nodes, said) for t in connection.tables),
         read(connection.coordinator).number,
+        _plan(connection),
     )
+
+
+def _plan(connection: Connection) -> PlanView | None:
+    """None: there is none, or nothing of it is still to be done."""
+    plan = plans.read(connection.coordinator)
+    if plan is None:
+        return None
+    counts = Counter(plans.states_of(plan, connection.tables).values())
+    waiting = 0 if plan.cancelled else counts[plans.WAITING]
+    return PlanView(plan.id, plan.made_for, waiting, counts[plans.MOVING]) if waiting or counts[plans.MOVING] else None
 
 
 def ask_nodes(connection: Connection) -> dict[str, Said]:

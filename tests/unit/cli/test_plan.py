@@ -42,6 +42,18 @@ def test_an_emptied_node_is_filled_again(cluster: Any, halog: Run) -> None:
     assert halog("plan", "status").code == 0
 
 
+def test_the_status_of_the_cluster_names_a_plan_that_is_not_done(cluster: Any, halog: Run) -> None:
+    assert halog("status", "--format", "json").json["plan"] is None
+    assert halog("partition", "migrate", "p-0", "--nodes", "A,B", "--timeout", 30).code == 0
+    assert halog("plan", "create").code == 0
+    said = halog("status", "--format", "json").json["plan"]
+    assert (said["made_for"], said["waiting"], said["moving"]) == ("", 1, 0)
+    line = f"{said['plan']}: 1 partitions wait, 0 move; an operator's, see `halog plan show`"
+    assert line in halog("status").out
+    assert halog("plan", "cancel").code == 0
+    assert halog("status", "--format", "json").json["plan"] is None
+
+
 def test_a_dry_run_is_no_plan(cluster: Any, halog: Run) -> None:
     assert halog("partition", "migrate", "p-0", "--nodes", "A,B", "--timeout", 30).code == 0
     shown = halog("plan", "create", "--dry-run", "--format", "json").json
