@@ -7,7 +7,7 @@ every node that is up is asked whether its code knows the new mapping, so that n
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import NamedTuple
 
 from halog.backend import Found
@@ -52,6 +52,26 @@ def begin(coordinator: Coordinator, router: Router, config: Config, policy: str)
 
     after = mappings.step(coordinator, policy, taken)
     return after.version if after.changing is None or after.changing.open else after.version + 1
+
+
+def join(coordinator: Coordinator, router: Router, config: Config, policy: str) -> int:
+    """Begin the change, unless it is under way or done already; the version it has. RefusedError, and nothing was
+    changed: another one is under way, or this is where one is being turned back to."""
+    mapping, layout = mappings.read(coordinator, policy).mapping, wished(config, policy)
+    if is_joined(mapping, layout):
+        return version_of(mapping)
+    return begin(coordinator, router, config, policy)
+
+
+def is_joined(mapping: PolicyMapping, layout: Layout) -> bool:
+    """Is what is wished under way, or all there is? One that is turned back to `layout` goes the other way."""
+    changing = mapping.changing
+    return mapping.now == layout if changing is None else changing.to == layout and not changing.back
+
+
+def version_of(mapping: PolicyMapping) -> int:
+    """Of the change under way, or the last one."""
+    return mapping.version + (mapping.changing is not None and not mapping.changing.open)
 
 
 def _is_begun(mapping: PolicyMapping, first: PolicyMapping, layout: Layout) -> bool:
@@ -162,9 +182,11 @@ def wait_until_done(
     to: Layout,
     wait_s: float,
     seen: Callable[[Progress], None] = lambda progress: None,
+    states: Container[str] = (DONE,),
 ) -> None:
     """Wait for the change that led to `version` and layout `to` (one that is turned back before anything moves leaves
-    its version to the next); `seen` is told how far it is. DeadlineError; RefusedError if it was turned back."""
+    its version to the next) to be done, or in one of `states`; `seen` is told how far it is. DeadlineError;
+    RefusedError if it was turned back."""
     until = time.monotonic() + wait_s
     while True:
         mapping = mappings.read(coordinator, policy).mapping
@@ -172,7 +194,7 @@ def wait_until_done(
         seen(now)
         if now.version != version or _to(mapping) != to:
             raise RefusedError(f"policy {policy}: the change was turned back: version {now.version} is served now")
-        if now.state == DONE:
+        if now.state in states:
             return
         if time.monotonic() >= until:
             raise DeadlineError(
