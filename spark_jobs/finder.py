@@ -258,13 +258,13 @@ class Finder:
         told = Told(frame.mapInArrow(work, COLUMNS).toArrow())
         progress, counts = self._progress, {"rows": sum(told.column(ROWS, "lsn"))}
         topic = {index: dict(rows) for index, rows in progress.topic.items()}
+        self._hand_over(told, counts)
         for index, place in self._places.items():
-            for found in told.slices(FOUND, index):
-                self._hand_over(place.name, found, counts)
             for gone in told.slices(GONE, index):
                 _add(counts, self._mover.gone(place.name, gone.column("key").to_pylist()))
             for other in told.slices(TOPIC, index):
                 _noted(topic.setdefault(index, {}), other)
+        _add(counts, self._mover.settle())
         carried = {**progress.carried, **dict(zip(told.column(CARRIED, "place"), told.column(CARRIED, "value")))}
         self._save(
             Progress(progress.job, progress.attempt, progress.stage, number, progress.counted(counts), topic, carried)
@@ -272,14 +272,19 @@ class Finder:
         self._batches += 1
         self._tell(progress.stage, len(self._places), self._progress.counts.get("rows", 0))
 
-    def _hand_over(self, partition: str, found: pa.Table, counts: dict[str, int]) -> None:
-        columns = [found.column(name).to_pylist() for name in ("value", "key", "type", "target", "lsn")]
-        objects = list(map(Misplaced._make, zip(*columns)))
-        for at in range(0, len(objects), CHUNK):
-            some = objects[at : at + CHUNK]
-            _add(counts, {"found": len(some)})
-            _add(counts, self._mover.move(partition, some))
-            self._holds.renew()
+    def _hand_over(self, told: Told, counts: dict[str, int]) -> None:
+        """Everything that was found, a chunk of each partition in turn: so a mover can be at several of them."""
+        waiting = {place.name: told.slices(FOUND, index, CHUNK) for index, place in self._places.items()}
+        while waiting:
+            for partition, chunks in list(waiting.items()):
+                found = next(chunks, None)
+                if found is None:
+                    del waiting[partition]
+                    continue
+                columns = [found.column(name).to_pylist() for name in ("value", "key", "type", "target", "lsn")]
+                _add(counts, {"found": found.num_rows})
+                _add(counts, self._mover.move(partition, list(map(Misplaced._make, zip(*columns)))))
+                self._holds.renew()
 
     def _save(self, progress: Progress) -> None:
         saved.save(self._directory, progress)

@@ -63,6 +63,30 @@ def join(coordinator: Coordinator, router: Router, config: Config, policy: str) 
     return begin(coordinator, router, config, policy)
 
 
+def check(coordinator: Coordinator, router: Router, config: Config, policy: str) -> None:
+    """RefusedError for whatever `join` would refuse now."""
+    mapping, layout = mappings.read(coordinator, policy).mapping, wished(config, policy)
+    if not is_joined(mapping, layout):
+        _check(mapping, policy, layout)
+        _ask_nodes(router, policy, layout)
+
+
+def of_zone(coordinator: Coordinator, config: Config, zone: str) -> list[str]:
+    """The policies of a zone whose mapping is another one than the configuration's, or just changes. Those that the
+    cluster does not have yet have no objects. ConfigError for an unknown zone."""
+    if zone not in config.zones:
+        names = ", ".join(config.zones) or "none"
+        raise ConfigError(f"{config.source}: there is no zone {zone}; it has {names}", zone=zone)
+    there = set(coordinator.children("policies"))
+    found = []
+    for name, policy in config.policies.items():
+        if zone in policy.spans and name in there:
+            mapping = mappings.read(coordinator, name).mapping
+            if mapping.changing is not None or mapping.now != wished(config, name):
+                found.append(name)
+    return found
+
+
 def is_joined(mapping: PolicyMapping, layout: Layout) -> bool:
     """Is what is wished under way, or all there is? One that is turned back to `layout` goes the other way."""
     changing = mapping.changing
@@ -72,6 +96,11 @@ def is_joined(mapping: PolicyMapping, layout: Layout) -> bool:
 def version_of(mapping: PolicyMapping) -> int:
     """Of the change under way, or the last one."""
     return mapping.version + (mapping.changing is not None and not mapping.changing.open)
+
+
+def version_to_be(mapping: PolicyMapping, layout: Layout) -> int:
+    """The version that `join` would answer, unless others are there first."""
+    return version_of(mapping) if is_joined(mapping, layout) else mapping.version + 1
 
 
 def _is_begun(mapping: PolicyMapping, first: PolicyMapping, layout: Layout) -> bool:
