@@ -249,29 +249,34 @@ def status(config_path: Path, format_: str, timeout_s: float) -> None:
 
     with connect(config_path, timeout_s) as connection:
         found = [wishes.progress(connection.coordinator, name) for name in connection.coordinator.children("policies")]
-        problems = _problems(connection) if any(p.state != wishes.DONE for p in found) else []
-    _show(found, format_, problems)
+        said = _said(connection) if any(p.state != wishes.DONE for p in found) else ([], {})
+    problems, left_to = said
+    _show(found, format_, problems, left_to)
+    for policy, job in left_to.items():
+        say(f"policy {policy}: {job} finds what is to move, and the nodes leave that to it")
     for problem in problems:
         say(problem)
     if any(p.state != wishes.DONE for p in found):
         raise click.exceptions.Exit(DEGRADED_EXIT)
 
 
-def _problems(connection: Connection) -> list[str]:
-    """What nodes say that keeps objects from moving."""
+def _said(connection: Connection) -> tuple[list[str], dict[str, str]]:
+    """What nodes say that keeps objects from moving; and by policy the job that they leave the search to."""
     from halog.errors import HalogError
     from halog.runtime import frames
 
-    said = []
+    problems: list[str] = []
+    left_to: dict[str, str] = {}
     for node in sorted(n.name for n in connection.nodes.values() if n.hosts):
         try:
             reply = connection.router.request(node, frames.Status(), connection.timeout_s)
         except HalogError as error:
-            said.append(f"node {node}: {error.message}")
+            problems.append(f"node {node}: {error.message}")
             continue
         view: Any = reply.status.get("rebalance", {}) if isinstance(reply, frames.StatusIs) else {}
-        said += [f"node {node}: {problem}" for problem in view.get("problems", [])]
-    return said
+        problems += [f"node {node}: {problem}" for problem in view.get("problems", [])]
+        left_to |= view.get("left_to", {})
+    return problems, left_to
 
 
 @rebalance.command()
@@ -295,14 +300,21 @@ def cancel(policy: str | None, config_path: Path, format_: str, timeout_s: float
         _show([wishes.progress(connection.coordinator, name)], format_, single=True)
 
 
-def _show(found: list[Progress], format_: str, problems: list[str] | None = None, *, single: bool = False) -> None:
+def _show(
+    found: list[Progress],
+    format_: str,
+    problems: list[str] | None = None,
+    left_to: dict[str, str] | None = None,
+    *,
+    single: bool = False,
+) -> None:
     documents = [p._asdict() for p in found]
     if single and format_ == "json":
         emit_json(documents[0])
     elif single:
         echo_facts((name, value) for name, value in documents[0].items())
     else:
-        document = {"policies": documents, "problems": problems or []}
+        document = {"policies": documents, "problems": problems or [], "left_to": left_to or {}}
         columns = ["policy", "version", "state", "clean", "partitions"]
         emit(format_, document, columns, [[d[c] for c in columns] for d in documents])
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from halog.runtime import mappings
-from tests.unit.cli.conftest import TOML, Aircraft, Cluster, Flight, running
+from halog.runtime.jobs import Announced, Announcement
+from tests.unit.cli.conftest import TOML, Aircraft, Cluster, Flight, running, wait_until
 
 pytestmark = pytest.mark.feature("P13", "S1", "O1")
 
@@ -63,6 +64,17 @@ def test_a_change_that_is_under_way_is_joined(fleet: Cluster, halog: Run) -> Non
     assert halog("rebalance", "--policy", "q", "--config", file, "--no-wait").code == 0
     ran = halog("rebalance", "--zone", "east", "--config", file, "--timeout", 30)
     assert (ran.code, versions(fleet)["q"]) == (0, 1), ran
+
+
+def test_status_names_the_job_that_objects_are_left_to(fleet: Cluster, halog: Run) -> None:
+    coordinator = next(iter(fleet.nodes.values())).runtime.adapters.coordinator
+    with Announcement(coordinator, "q", Announced("job-7", 1)):
+        assert halog("rebalance", "--policy", "q", "--config", write(fleet, "r.toml", q=222), "--no-wait").code == 0
+        wait_until(lambda: halog("rebalance", "status", "--format", "json").json["left_to"] == {"q": "job-7"})
+        ran = halog("rebalance", "status")
+        assert (ran.code, "policy q: job-7 finds what is to move" in ran.err) == (4, True), ran
+    wait_until(lambda: halog("rebalance", "status").code == 0)
+    assert halog("rebalance", "status", "--format", "json").json["left_to"] == {}
 
 
 def test_policies_the_cluster_does_not_have_yet_are_passed_over(fleet: Cluster, halog: Run) -> None:
