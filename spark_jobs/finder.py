@@ -7,7 +7,8 @@ moves meanwhile are written to the log, where they are seen again, at their new 
 
 While it runs, and `hold_ms` longer, the logs are held (`halog log holds`) from where the job stands: killed, it goes on
 from its checkpoint. A checkpoint the log was trimmed beyond is worth nothing: the job starts over, and says so.
-It is over when all of the log is read up to the last snapshot's marker, as the coordinator knows it.
+It is over when all of the log is read up to the last snapshot's marker, as the coordinator knew it when the state topic
+had been read.
 """
 
 from __future__ import annotations
@@ -191,16 +192,17 @@ class Finder:
     # --- the log ---
 
     def _read_log(self) -> None:
-        """Until everything up to the last marker is read."""
+        """Until everything up to the last marker is read: the last one now, since what is read meanwhile makes more."""
         topics = {place.log for place in self._places.values()}
+        goal = {place.name: self._marked(place) for place in self._places.values()}
         for _ in range(PASSES):
-            if self._at_end():
+            if self._at_end() and self._has(goal):
                 return
             self._holds.keep(self._offsets())
             begin = {topic: self._offsets() for topic in topics}
             stream = kafka.stream(self._spark, self._site.bootstrap, begin, max_offsets=self._max_offsets)
             self._run(stream.selectExpr(*LOG_COLUMNS), lambda: FindInLog(self._task, dict(self._progress.carried)))
-            if self._has_markers():
+            if self._has(goal):
                 return
         raise LogError("the log grows faster than it is read; start the job again with the same checkpoint")
 
@@ -208,11 +210,11 @@ class Finder:
         """Is there nothing to read, so that no query need be started?"""
         at = self._offsets()
         ends = {i: self._site.log.bounds(TopicPartition(p.log, p.index))[1] for i, p in self._places.items()}
-        return all(at[index] >= end for index, end in ends.items()) and self._has_markers()
+        return all(at[index] >= end for index, end in ends.items())
 
-    def _has_markers(self) -> bool:
+    def _has(self, goal: Mapping[str, int]) -> bool:
         lsns = self._lsns()
-        return all(lsns[place.name] >= self._marked(place) for place in self._places.values())
+        return all(lsns[name] >= lsn for name, lsn in goal.items())
 
     def _offsets(self) -> dict[int, int]:
         return {index: Carried.unpack(data).next_offset for index, data in self._progress.carried.items()}
