@@ -97,6 +97,7 @@ lock:
 	$(UV) --allow-unsafe requirements/build.in -o requirements/build.lock
 	$(UV) pyproject.toml -o requirements/node.lock
 	$(UV) pyproject.toml --all-extras -o requirements/dev.lock
+	$(UV) pyproject.toml --extra spark -c requirements/dev.lock -o requirements/spark.lock
 
 clean:
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -7,8 +7,8 @@ moves meanwhile are written to the log, where they are seen again, at their new 
 
 While it runs, and `hold_ms` longer, the logs are held (`halog log holds`) from where the job stands: killed, it goes on
 from its checkpoint. A checkpoint the log was trimmed beyond is worth nothing: the job starts over, and says so.
-It is over when all of the log is read up to the last snapshot's marker, as the coordinator knew it when the state topic
-had been read.
+It is over when all of the log is read up to the last snapshot's marker, as the coordinator knew it when the state
+topic had been read.
 """
 
 from __future__ import annotations
@@ -149,13 +149,14 @@ class Finder:
     # --- the state topic ---
 
     def _read_state(self) -> None:
-        """Until a marker is seen at least as new as the coordinator knows one."""
+        """Until a marker is seen at least as new as the coordinator knows one now: the log behind that is held."""
+        goal = self._goal()
         begin = {place.state: dict.fromkeys(self._places, 0) for place in self._places.values()}
         for _ in range(PASSES):
             stream = kafka.stream(self._spark, self._site.bootstrap, begin, max_offsets=self._max_offsets)
             self._run(stream.where(STATE_ROWS).selectExpr(*STATE_COLUMNS), lambda: FindInState(self._task))
             carried = {index: self._known(place) for index, place in self._places.items()}
-            if hidden := [p.name for i, p in self._places.items() if carried[i].state.lsn < self._marked(p)]:
+            if hidden := [p.name for i, p in self._places.items() if carried[i].state.lsn < goal[p.name]]:
                 logger.info("the state topic of %s does not show its last marker yet", ", ".join(hidden))
                 time.sleep(HIDDEN_S)
                 continue
@@ -184,6 +185,9 @@ class Finder:
         kept = tuple(ledger_rows.rows(ledger))
         return Carried(position.next_offset, position.state, kept, position.settled)
 
+    def _goal(self) -> dict[str, int]:
+        return {place.name: self._marked(place) for place in self._places.values()}
+
     def _marked(self, place: Place) -> int:
         """The lsn of the last snapshot, as the coordinator knows it."""
         found = self._site.coordinator.get(f"snapshots/{place.name}")
@@ -194,7 +198,7 @@ class Finder:
     def _read_log(self) -> None:
         """Until everything up to the last marker is read: the last one now, since what is read meanwhile makes more."""
         topics = {place.log for place in self._places.values()}
-        goal = {place.name: self._marked(place) for place in self._places.values()}
+        goal = self._goal()
         for _ in range(PASSES):
             if self._at_end() and self._has(goal):
                 return
