@@ -37,6 +37,7 @@ from halog.config import PolicyConfig, load_config
 from halog.runtime.mapping import Places
 from halog.schema.registry import DEFAULT
 from spark_jobs import progress
+from spark_jobs.rebalance import changed
 
 PARTITIONS = 4
 RING = 131_072
@@ -94,9 +95,7 @@ def measure(scene: Scene, count: int) -> dict[str, Any]:
     """The whole run."""
     config = _cluster(scene, count)
     new = scene.directory / "new.toml"
-    new.write_text(config.read_text().replace("[policies.kept]\n", f"[policies.kept]\nring_size = {RING}\n"))
-    if load_config(new).policies["kept"].ring_size != RING:
-        raise RuntimeError(f"{new} does not say what is to be changed")
+    new.write_text(changed(load_config(config), "kept", ring_size=RING).to_toml())
     traffic = scene.start("traffic", "traffic", config=str(config), name="traffic")
     traffic.ask("open")
     traffic.ask("begin", objects=count, threads=THREADS, rate=RATE)

@@ -35,6 +35,8 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.feature("S1", "P13")]
 STEADY = 2_400
 PATIENCE_S = 120.0
 PARTITIONS = 4
+PACE_S = 0.02
+"""Between two transactions of the one thread there is, so that only moves are in its way: a job reads all it writes."""
 
 
 @pytest.fixture
@@ -85,6 +87,12 @@ def check(cluster: Cluster, file: Path, before: dict[str, list[tuple[str, bytes,
         assert all(tx.get(Aircraft, f"steady{i}").miles == i for i in range(0, STEADY, 60))
 
 
+def goes_on(load: Load) -> None:
+    """Traffic is answered; by which partitions, the mapping says."""
+    before = len(load.acked)
+    wait(lambda: len(load.acked) > before + 10, "commits go on")
+
+
 def elsewhere(file: Path, before: dict[str, list[tuple[str, bytes, int]]]) -> int:
     wanted = by_mapper(file)
     return sum(at[0][0] != wanted[tail] for tail, at in before.items())
@@ -102,15 +110,15 @@ def test_the_job_moves_objects_under_traffic_and_nodes_prove_it(
     file, before = ring_file(moved), where(moved)
     assert len(before) == STEADY
     by_the_nodes: list[int] = []
-    with Load(moved.client(), "job") as load, connect(file) as site:
+    with Load(moved.client(), "job", 1, PACE_S) as load, connect(file) as site:
 
         def tell(stage: str, partitions: int, rows: int) -> None:
             by_the_nodes.append(moved_by_nodes(moved))
 
-        job = Job(site, spark, site.own, "p", tmp_path / "c", PATIENCE_S, max_offsets=150, tell=tell)
+        job = Job(site, spark, site.own, "p", tmp_path / "c", PATIENCE_S, max_offsets=1_000, tell=tell)
         outcome = job.run()
         assert (outcome.progress.state, outcome.progress.version) == ("done", 1)
-        load.flows()
+        goes_on(load)
         assert set(by_the_nodes) == {0}, "while the job was at work"
         assert outcome.report.counts["moved"] >= elsewhere(file, before) > STEADY / 2
         assert outcome.report.counts.get("refused", 0) == 0
@@ -134,13 +142,13 @@ def test_a_driver_killed_half_way_is_started_again_and_ends_right(moved: Cluster
     from its checkpoint, and says what all its runs have moved."""
     file, before, checkpoint = ring_file(moved), where(moved), tmp_path / "c"
     options = ["--config", str(file), "--policy", "p", "--checkpoint", str(checkpoint), "--format", "json"]
-    driver = ["spark_jobs.rebalance", "--move", "--spark-master", "local[1]", "--max-offsets", "60", *options]
+    driver = ["spark_jobs.rebalance", "--move", "--spark-master", "local[1]", "--max-offsets", "150", *options]
 
     def half_way() -> bool:
         at = noted(checkpoint)
         return at is not None and at.counts.get("moved", 0) >= elsewhere(file, before) / 4
 
-    with Load(moved.client(), "killed") as load:
+    with Load(moved.client(), "killed", 1, PACE_S) as load:
         first = Process("first", tmp_path, driver)
         wait(lambda: half_way() or not first.running, lambda: f"it moves objects: {first.last_words()}", PATIENCE_S)
         assert first.running, first.last_words()
@@ -151,10 +159,10 @@ def test_a_driver_killed_half_way_is_started_again_and_ends_right(moved: Cluster
             name = hold_name("p", checkpoint)
             assert all(name in retention.holds(site.coordinator, p) for p in moved.partitions())
             assert site.coordinator.get(jobs.path_of("p")) is not None, "nobody has taken it back"
-        load.flows()
+        goes_on(load)
         second = Process("second", tmp_path, ["halog.cli.main", "rebalance", *options, "--spark-master", "local[1]"])
         assert second.exit_code(PATIENCE_S) == 0, second.last_words()
-        load.flows()
+        goes_on(load)
     said: dict[str, Any] = json.loads(second.lines()[-1])
     assert (said["state"], said["clean"], said["started_over"]) == ("done", PARTITIONS, "")
     assert said["moved"] >= at.counts["moved"]
@@ -179,7 +187,7 @@ def test_a_job_that_is_turned_back_says_so(spark: SparkSession, moved: Cluster, 
                 turned.append(moved.client().runtime.operators.turn_back("p"))
 
         with pytest.raises(RefusedError, match="turned back"):
-            Job(site, spark, site.own, "p", tmp_path / "c", PATIENCE_S, max_offsets=40, tell=tell).run()
+            Job(site, spark, site.own, "p", tmp_path / "c", PATIENCE_S, max_offsets=100, tell=tell).run()
         assert turned == [2]
         wait(lambda: _is_done(moved, 2), "all is back", PATIENCE_S)
     check(moved, moved.toml, before)
