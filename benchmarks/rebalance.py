@@ -1,6 +1,6 @@
 """`python -m benchmarks.rebalance [--objects N]`: a Spark job moves objects under traffic, and is killed at half way.
 
-Two nodes with four partitions; another ring has three objects of four elsewhere. The driver is a process of its own,
+Two nodes with four partitions; another ring has four objects of five elsewhere. The driver is a process of its own,
 killed with SIGKILL when half of them have moved, and started again with the same checkpoint. Traffic comes from another
 process. Afterwards every object is counted, and the mapper is called for it in plain Python. Writes
 build/bench-rebalance.json. Exit code 0 if nothing is lost, doubled or misplaced, else 1.
@@ -41,7 +41,7 @@ from spark_jobs.rebalance import changed
 
 PARTITIONS = 4
 RING = 131_072
-"""Another ring than the default's: of four partitions three objects of four are in another one."""
+"""Another ring than the default's: four objects of five are in another one of the four partitions."""
 THREADS, RATE = 4, 40.0
 """160 transactions a second at most: beside nodes, broker and Spark on the same CPUs."""
 EACH_LOAD = 50_000
@@ -51,6 +51,8 @@ MOVE_S = 3_000.0
 """Of each run of the driver."""
 SNAPSHOT_MS = 5_000
 """What moves is in the state topics soon, as on a cluster that does this for hours."""
+SAMPLE = 10_000
+"""Objects that tell how many are to move, before any is."""
 BATCHES = 20
 """Micro-batches that the objects come in: the job notes how far it is behind each."""
 CALM_S = 5.0
@@ -101,7 +103,7 @@ def measure(scene: Scene, count: int) -> dict[str, Any]:
     traffic.ask("begin", objects=count, threads=THREADS, rate=RATE)
     time.sleep(CALM_S)
     say("moving …")
-    driver = _driven(scene, new, count)
+    driver = _driven(scene, new, count, _share(config, new))
     time.sleep(CALM_S)
     told = traffic.ask("end", since=driver.began, until=driver.ended)
     say("judging …")
@@ -144,7 +146,13 @@ def _opened(scene: Scene, config: Path) -> dict[str, Child]:
 # --- the job ---
 
 
-def _driven(scene: Scene, new: Path, count: int) -> Driver:
+def _share(config: Path, new: Path) -> float:
+    """Of the objects, that belong elsewhere by the new file."""
+    before, now = _placed(config), _placed(new)
+    return sum(before(n) != now(n) for n in range(SAMPLE)) / SAMPLE
+
+
+def _driven(scene: Scene, new: Path, count: int, share: float) -> Driver:
     """Killed when half of what is elsewhere has moved, and started again."""
     checkpoint = scene.directory / "checkpoint"
     command = [
@@ -152,7 +160,7 @@ def _driven(scene: Scene, new: Path, count: int) -> Driver:
         "--policy", "kept", "--move", "--checkpoint", str(checkpoint), "--max-offsets", str(max(1, count // BATCHES)),
         "--timeout", str(MOVE_S), "--format", "json",
     ]  # fmt: skip
-    half = count * (PARTITIONS - 1) // PARTITIONS // 2
+    half = round(count * share / 2)
     log, began = scene.logs / "driver.log", time.monotonic()
     with log.open("ab") as err:
         first = subprocess.Popen(command, cwd=ROOT, stdout=err, stderr=err)
