@@ -125,9 +125,17 @@ class Finder:
             self._read_state()
         self._read_log()
         self._holds.release()
+        return self._report(time.monotonic() - began, why)
+
+    def leave(self) -> Report:
+        """Find nothing more, since nothing is left: let go of the logs. What earlier runs from this checkpoint did."""
+        self._progress = saved.load(self._directory, self._progress.job) or self._progress
+        self._holds.release()
+        return self._report(0.0, "")
+
+    def _report(self, seconds: float, why: str) -> Report:
         rows = self._progress.counts.get("rows", 0)
         counts = {name: n for name, n in self._progress.counts.items() if name != "rows"}
-        seconds = time.monotonic() - began
         return Report(rows, counts, self._batches, seconds, dict(sorted(self._lsns().items())), why)
 
     def _resume(self) -> str:

@@ -20,7 +20,6 @@ from halog.runtime.jobs import Announced, Announcement
 from halog.runtime.router import Router
 from halog.runtime.wishes import DONE, MOVES, Progress
 from spark_jobs.finder import HOLD_MS, Finder, Report, Tell
-from spark_jobs.holds import Holds, hold_name
 from spark_jobs.node_mover import ATTEMPT_S, NodeMover
 from spark_jobs.site import Site
 
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
 
 MAX_OFFSETS: Final = 100_000
 """Rows of one micro-batch: half a minute of moving, which is what a kill costs; its own overhead is a second."""
-NOTHING: Final = Report(0, {}, 0, 0.0, {}, "")
-"""Of a job that found the change done."""
-
 Seen = Callable[[Progress], None]
 
 
@@ -79,17 +75,15 @@ class Job(NamedTuple):
     def _find(self, version: int, router: Router, announcement: Announcement) -> Report:
         site = self.site
         site.look()  # a change may have added partitions
-        if wishes.progress(site.coordinator, self.policy).state == DONE:
-            places = {place.index: place for place in site.places_of([self.policy])}
-            Holds(site, hold_name(self.policy, self.checkpoint), places, self.hold_ms).release()
-            return NOTHING
 
         def tell(stage: str, partitions: int, rows: int) -> None:
             announcement.beat()
             self.tell(stage, partitions, rows)
 
         with NodeMover(router, version, announcement.beat) as mover:
-            return Finder(
+            finder = Finder(
                 self.spark, site, self.wanted, self.policy, mover, self.checkpoint,
                 max_offsets=self.max_offsets, hold_ms=self.hold_ms, tell=tell,
-            ).run()  # fmt: skip
+            )  # fmt: skip
+            done = wishes.progress(site.coordinator, self.policy).state == DONE
+            return finder.leave() if done else finder.run()

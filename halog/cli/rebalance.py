@@ -175,6 +175,7 @@ def _previewed(connection: Connection, policy: str) -> dict[str, Any]:
     from collections.abc import Iterator
 
     from halog.backend import Found
+    from halog.core.directory import is_entry
     from halog.runtime import mappings, wishes
 
     counted = 0
@@ -186,7 +187,7 @@ def _previewed(connection: Connection, policy: str) -> dict[str, Any]:
         def scan(partition: str) -> Iterator[Found]:
             nonlocal counted
             for found in connection.scan(partition, b""):
-                counted += 1
+                counted += not is_entry(found.key)
                 if counted % 1000 == 0:
                     bar.update(task, note=f"{counted:,} objects")
                 yield found

@@ -27,8 +27,9 @@ from halog.ports import Coordinator, UnknownResult, Versioned
 
 logger = logging.getLogger("halog.jobs")
 
-FOR_MS: Final = 30_000
-"""Longer than it takes to start a killed driver and its Spark anew, 15 s, so that it finds the work it had."""
+FOR_MS: Final = 60_000
+"""Longer than it takes to see that a driver was killed and to start it and its Spark anew, 15 to 30 s, so that it finds
+the work it had."""
 LONGEST_MS: Final = 120_000
 """No node believes an announcement for longer, whatever it says."""
 RENEWALS: Final = 3
