@@ -383,4 +383,10 @@ class Reading:
         home = self.home_now
         if home is not None and partition != home:
             one = self.pinned or next(iter(self.entries.values()))
+            if self.mapped is not self.backend.mapped:
+                raise ConflictError(
+                    f"{self.space.name_of(one.key)} and {self.space.name_of(key)} were in one partition when the "
+                    "transaction began, perhaps, and the mapping has changed since; run the transaction again",
+                    key=one.key, partition=home, settled_lsn=0,
+                )  # fmt: skip
             raise cross_partition(self.space, one, key, partition)
