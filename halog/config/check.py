@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from halog.config.hints import kinds
 from halog.config.mapper import mapper_problems
 from halog.config.static import Shape, name_problems, shapes, static_problems
 from halog.config.zones import PATTERN, matching, quorum_problems, span_problems
@@ -99,15 +99,12 @@ def _types(config: Config) -> Problems:
 
 
 def _entry_types(where: str, entry: Any) -> Problems:
-    for key, hint in typing.get_type_hints(type(entry)).items():
+    for key, allowed in kinds(type(entry)).items():
         value = getattr(entry, key)
         if dataclasses.is_dataclass(value):
             yield from _entry_types(f"{where}.{key}", value)
-        origin = typing.get_origin(hint)
-        allowed = (origin,) if origin in (tuple, Mapping) else typing.get_args(hint)
-        kinds = tuple(typing.get_origin(k) or k for k in (allowed or (hint,)))
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            yield f"{where}.{key}", f"must be {' or '.join(k.__name__ for k in kinds)}, is {type(value).__name__}"
+        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+            yield f"{where}.{key}", f"must be {' or '.join(k.__name__ for k in allowed)}, is {type(value).__name__}"
 
 
 def _names(config: Config) -> Problems:

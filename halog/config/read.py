@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from halog.config.check import all_problems, problem
+from halog.config.hints import hints
 from halog.config.model import Config
 from halog.config.static import taken_out
 from halog.errors import ConfigError
@@ -102,7 +103,6 @@ class _Reader:
     def section(self, cls: type[Any], table: Any, where: str) -> Any:
         if not isinstance(table, Mapping):
             return self.wrong(where, "must be a table")
-        hints = typing.get_type_hints(cls)
         fields = {f.name: f for f in dataclasses.fields(cls) if f.metadata.get("table", True)}
         for key in table:
             if key not in fields:
@@ -110,7 +110,7 @@ class _Reader:
         missing = [n for n, f in fields.items() if _required(f) and n not in table]
         for name in missing:
             self.wrong(_join(where, name), "is missing")
-        values = {k: self.value(hints[k], v, _join(where, k)) for k, v in table.items() if k in fields}
+        values = {k: self.value(hints(cls)[k], v, _join(where, k)) for k, v in table.items() if k in fields}
         return _WRONG if missing or _WRONG in values.values() else cls(**values)
 
     def value(self, hint: Any, value: Any, where: str) -> Any:

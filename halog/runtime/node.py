@@ -178,32 +178,10 @@ class Runtime:
             host.prepare()
         a.coordinator.connect(self._session_changed)
         self._hello = hello = frames.Hello(c.cluster.name, self.name, self.incarnation)
-        run = host.run if host is not None else _run_in_thread
-        node_config = c.nodes.get(self.name)
-        info = NodeInfo(
-            self.name, self.incarnation, "", self.installation, host is not None, self.pid, halog.__version__,
-            "" if self._witness is None else self._witness.registered,
-        )  # fmt: skip
-        self.members = Membership(
-            info,
-            hello,
-            a.channel,
-            c.timing.keep_alive_ms,
-            c.timing.non_response_timeout_ms,
-            self._alive_changed if host is not None else _ignore,
-            run,
-            2 * c.timing.session_timeout_ms,
-        )
-        self.members.noticed = self.telling.noticed
-        self.members.coordinated = lambda: self.session_state is SessionState.CONNECTED
-        self.zoning = Zoning(self.name, zones_of(c, self.name) if host is not None else [], self.telling.history)
-        self.zoning.watch(a.coordinator, self.members.look)
-        self.members.judge = self.zoning.judge
-        self.router.offline = lambda: self.members.offline
-        self.members.look()
+        info = self._know_members(host)
         self.service = Service(hello, self.members, host, self._execute, self.status, c.nodes, self.telling)
         a.channel.introduce(frames.encode(hello))
-        address = node_config.address if node_config is not None else "127.0.0.1:0"
+        address = c.nodes[self.name].address if self.name in c.nodes else "127.0.0.1:0"
         actual = a.channel.listen(address, self.service.on_frame, self.service.on_closed) if host is not None else ""
         info = msgspec.structs.replace(info, address=actual)
         self.info = self.members.me = info
@@ -217,26 +195,51 @@ class Runtime:
             self.router.table_seen(name, version, table)
         self.lives.begin()
         if host is not None:
-            host.roles_seen = self.lives.role_seen
-            host.start(self.members)
-            self.members.tails, self.members.succeeded = host.tails, host.leasing.died
-            host.settling.ballots = self._ballots
-            host.placing.begin(list(tables.values()))
-            self._asker.copies, self.states = host.copies, host.states
-            self.service.mover = self.mover
-            self.zoning.tend(host, lambda: self.members.offline)
-            rebalancing = Rebalancing(
-                lambda: self.config, a.coordinator, self.router, self.members, self.telling.history
-            )
-            if rebalancing.wanted:
-                host.keep_on("rebalancing", partial(rebalancing.turn, host.pause))
-            self.remapping = Remapping(self, host)
-            host.keep_on("remapping", self.remapping.turn)
-            self._commits.deliveries = self._reads.deliveries = self._ballots.deliveries = host.deliveries
+            self._serve(host, list(tables.values()))
             self.telling.joined(actual, self.pid, len(host.copies))
         a.coordinator.watch_children("partitions", self._partitions_changed)
         a.coordinator.watch_children("nodes", self._nodes_changed)
         self.configured.watch(a.coordinator, hosts=host is not None)
+
+    def _know_members(self, host: Host | None) -> NodeInfo:
+        """Who is up, and whether this node has a quorum, from before it is heard of; what it will say of itself."""
+        a, c = self.adapters, self.config
+        info = NodeInfo(
+            self.name, self.incarnation, "", self.installation, host is not None, self.pid, halog.__version__,
+            "" if self._witness is None else self._witness.registered,
+        )  # fmt: skip
+        changed, run = (_ignore, _run_in_thread) if host is None else (self._alive_changed, host.run)
+        self.members = Membership(
+            info, self._hello, a.channel, c.timing.keep_alive_ms, c.timing.non_response_timeout_ms, changed, run,
+            2 * c.timing.session_timeout_ms,
+        )  # fmt: skip
+        self.members.noticed = self.telling.noticed
+        self.members.coordinated = lambda: self.session_state is SessionState.CONNECTED
+        self.zoning = Zoning(self.name, zones_of(c, self.name) if host is not None else [], self.telling.history)
+        self.zoning.watch(a.coordinator, self.members.look)
+        self.members.judge = self.zoning.judge
+        self.router.offline = lambda: self.members.offline
+        self.members.look()
+        return info
+
+    def _serve(self, host: Host, tables: list[tuple[int, PartitionTable]]) -> None:
+        """Host what the tables say, and do what hosting nodes do by themselves."""
+        host.roles_seen = self.lives.role_seen
+        host.start(self.members)
+        self.members.tails, self.members.succeeded = host.tails, host.leasing.died
+        host.settling.ballots = self._ballots
+        host.placing.begin(tables)
+        self._asker.copies, self.states = host.copies, host.states
+        self.service.mover = self.mover
+        self.zoning.tend(host, lambda: self.members.offline)
+        rebalancing = Rebalancing(
+            lambda: self.config, self.adapters.coordinator, self.router, self.members, self.telling.history
+        )
+        if rebalancing.wanted:
+            host.keep_on("rebalancing", partial(rebalancing.turn, host.pause))
+        self.remapping = Remapping(self, host)
+        host.keep_on("remapping", self.remapping.turn)
+        self._commits.deliveries = self._reads.deliveries = self._ballots.deliveries = host.deliveries
 
     def _create_topics_and_tables(self) -> dict[str, tuple[int, PartitionTable]]:
         a, c = self.adapters, self.config
