@@ -160,3 +160,19 @@ def test_a_mapping_that_changes_while_a_method_runs_here_is_a_conflict() -> None
         leg = node.create(Leg("n", 1))
         backend.turn(1)
         leg.land()
+
+
+def test_a_method_does_not_go_by_a_route_of_an_older_mapping(nodes: tuple[MemoryNode, Turning, Turning]) -> None:
+    """The active node has heard of the change, and remembers where it found the object before."""
+    node, client, server = nodes
+    with node.transaction():
+        assert node.create(Leg("n", 1)).land() == 1
+    moved = client.partition_of("Total", TYPES.info(Total).routing_key(("n",)))
+    server.turn(1)
+    client.turn(1)
+    now = client.partition_of("Total", TYPES.info(Total).routing_key(("n",)))
+    assert moved != now
+    cluster = client.cluster
+    cluster.partitions[now].objects, cluster.partitions[moved].objects = cluster.partitions[moved].objects, {}
+    with node.transaction():
+        assert node.create(Leg("n", 2)).land() == 2
