@@ -29,7 +29,7 @@ NODES, PLANNED = "the nodes", "planned only"
 """Where there is no client: what moves, and what would."""
 NAMED = {"one": ("item-0", "item-0"), "same": ("item-0", "item-2"), "two": ("item-0", "item-1")}
 """The partitions of a commit: two objects of one, of two that node A is active for, of one of A's and one of B's."""
-SPANNING = Target(2.5, "ratio", hard=True)
+SPANNING = Target(2.5, "ratio")
 MOVEMENT = Target(1.05, "ratio", hard=True)
 THROUGHPUT = Target(0.7, "ratio", "higher")
 KEYS = 200_000
@@ -237,8 +237,8 @@ def _planned() -> list[Row]:
         _movement(f"a partition less, keys elsewhere ({fewer.where})", fewer.moved, fewer.minimum),
         *(
             row(
-                f"spread of {KEYS:,} objects over nodes ({movement.SPREAD}), ring of {ring:,}", "max / mean",
-                [movement.unevenness(keys, ring)], client_in=PLANNED,
+                f"the fullest node's objects beyond the mean, ring of {ring:,} ({KEYS:,} objects, {movement.SPREAD})",
+                "%", [100 * (movement.unevenness(keys, ring) - 1)], client_in=PLANNED,
             )
             for ring in movement.RINGS
         ),
