@@ -191,7 +191,10 @@ class Transaction:
 
     def _commits_here(self) -> bool:
         partitions = self.sync.partitions()
-        return bool(partitions) and all(map(self.sync.backend.is_active, partitions))
+        backend = self.sync.backend
+        if not backend.mapped.listed.isdisjoint(partitions):  # their directory is asked, wherever that is
+            return False
+        return bool(partitions) and all(map(backend.is_active, partitions))
 
     async def _settled(self, presented: commits.Presented, lsn: int | None) -> None:
         if lsn is not None:

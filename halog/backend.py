@@ -87,6 +87,10 @@ class Mapped(msgspec.Struct, frozen=True, eq=False):
     """By partition, where it is not 0: what requests carry."""
     changing: bool = False
     """Is any of them being changed, so that keys have two owners?"""
+    listed: frozenset[str] = frozenset()
+    """Partitions whose objects have entries in a key directory, since their mapper is no function of the key (P6)."""
+    leaving: frozenset[str] = frozenset()
+    """Those of them that the newest layout does not have: nothing is created there."""
 
 
 class Backend(Protocol):
@@ -111,6 +115,9 @@ class Backend(Protocol):
 
     def partition_of(self, type_name: str, routing_key: bytes) -> str:
         """The partition that owns this key, or is to; UnknownTypeError if the type is bound to no policy."""
+
+    def next_partition(self, type_name: str) -> str:
+        """Where the next new object of this type goes, whose mapper is no function of the key."""
 
     def relearn(self, partition: str, version: int) -> None:
         """Learn of mapping `version`, which that partition serves."""

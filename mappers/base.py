@@ -13,7 +13,7 @@ class Mapper(Protocol):
     """Maps an object to one of `partitions` partitions, numbered from 0. Called at create and at rebalance.
 
     `by_key`: True if the same routing key always gives the same partition, so that a look-up may ask the mapper; False
-    if a look-up must search (the mapper only places new objects).
+    if a look-up must ask a key directory (the mapper only places new objects).
     """
 
     @property

@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from halog.core.directory import DIRECTORY, is_entry
 from halog.errors import LogError
 from halog.ports import Entry, TopicPartition
 from halog.runtime.schemas import Definitions
@@ -121,11 +122,13 @@ class _Here:
         if None in values or any(key[0] != _OBJECT for key in keys):
             keys, values = self._without_others(keys, values)
         heads: list[bytes] = values  # type: ignore[assignment]
+        type_ids = {head[32:40] for head in heads}
         self._count += len(heads)
+        if DIRECTORY in type_ids:
+            self._count -= sum(head[32:40] == DIRECTORY for head in heads)
         indexed = [key[1:] for key in keys]
         if self._gone:
             self._gone.difference_update(indexed)
-        type_ids = {head[32:40] for head in heads}
         if len(type_ids) == 1:
             yield self._elsewhere(type_ids.pop(), indexed, heads)
         else:
@@ -154,7 +157,10 @@ class _Here:
 
     def _elsewhere(self, type_id: bytes, keys: list[bytes], heads: list[bytes]) -> pa.RecordBatch:
         """Those of one type that belong elsewhere. A head is lsn (8), reference (24) and type id (8)."""
-        (type_name, place), name = self._placer.of(type_id), self._name
+        name = self._name
+        if self._placer.stays(type_id, name):
+            return pa.RecordBatch.from_pylist([], schema=SCHEMA)
+        type_name, place = self._placer.of(type_id)
         targets = list(map(place, keys))
         mine = [i for i, target in enumerate(targets) if target != name]
         n, number = len(mine), int.from_bytes
@@ -177,7 +183,7 @@ class _Here:
                 self._gone.add(change.key)
                 self._written.pop(change.key, None)
             else:
-                self._count += 1
+                self._count += not is_entry(change.key)
                 self._gone.discard(change.key)
                 self._written[change.key] = lsn + change.ref + change.value[:8]
 

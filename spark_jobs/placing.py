@@ -12,12 +12,11 @@ from collections.abc import Callable
 import msgspec
 
 from halog.config import Config
-from halog.errors import MapperError, RecordFormatError
-from halog.runtime.mapping import Owner, Places
+from halog.core.directory import DIRECTORY
+from halog.errors import MapperError
+from halog.runtime.mapping import Owner, Places, routing_of
 from halog.schema import Definition
-from halog.schema.codec import decoder
 from halog.schema.definition import ID_BYTES
-from halog.schema.scalars import DECODE_ERRORS
 from mappers import ConsistentHash, MisplacedError, stable_hash
 
 Place = Callable[[bytes], str]
@@ -42,6 +41,18 @@ class Placer:
         )
         self._stored_as = stored_as
         self._made: dict[bytes, tuple[str, Place]] = {}
+        self._stays: dict[bytes, frozenset[str]] = {}
+
+    def stays(self, type_id: bytes, partition: str) -> bool:
+        """Are objects of this type where they belong wherever they are, in this partition? So it is where the mapper is
+        no function of the key; the entries of key directories are carried by the nodes alone. As `of`."""
+        if type_id == DIRECTORY:
+            return True
+        found = self._stays.get(type_id)
+        if found is None:
+            owner = self._places.owner(self._stored_as(type_id).name)
+            found = self._stays[type_id] = frozenset(owner.names if owner.listed else ())
+        return partition in found
 
     def of(self, type_id: bytes) -> tuple[str, Place]:
         """The type's name, and where its keys belong. UnknownTypeError, ConfigError; `Place` raises MapperError."""
@@ -53,7 +64,7 @@ class Placer:
 
 
 def _place(definition: Definition, owner: Owner) -> Place:
-    routing, names, mapper = _routing(definition), owner.names, owner.mapper
+    routing, names, mapper = routing_of(definition), owner.names, owner.mapper
     if isinstance(mapper, ConsistentHash):  # most objects there are: the ring's table at hand, and no call too many
         ring_size, owners = mapper.ring_size, [names[i] for i in mapper.slots()]
         if definition.partition_by == definition.key:
@@ -68,24 +79,3 @@ def _place(definition: Definition, owner: Owner) -> Place:
             raise MapperError(f"{error}; nothing was done", type=name, policy=owner.policy) from error
 
     return place
-
-
-def _routing(definition: Definition) -> Callable[[bytes], bytes]:
-    """From an index key to the routing key: the encoded `partition_by` values, in their order."""
-    if definition.partition_by == definition.key:
-        return lambda key: key[ID_BYTES:]
-    decoders = [decoder(definition.shape(name), bound=False) for name in definition.key]
-    wanted = [definition.key.index(name) for name in definition.partition_by]
-
-    def routing(key: bytes) -> bytes:
-        parts, at = [], ID_BYTES
-        try:
-            for decode in decoders:
-                begin = at
-                _, at = decode(key, begin)
-                parts.append(key[begin:at])
-        except DECODE_ERRORS as error:
-            raise RecordFormatError(f"{definition.name}: a malformed index key {key.hex()[:100]}") from error
-        return b"".join([parts[i] for i in wanted])
-
-    return routing

@@ -12,7 +12,7 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -25,12 +25,16 @@ from halog.core.table import PartitionTable
 from halog.errors import AvailabilityError, ConfigError, HalogError, RefusedError, UnknownTypeError
 from halog.ports import Coordinator, Entry, SessionState, TopicPartition, Versioned
 from halog.runtime import bindings, cluster, frames, mappings
+from halog.runtime.asking import Asker
+from halog.runtime.ballots import Ballots
+from halog.runtime.commits import Commits
 from halog.runtime.configured import in_force, of_file
 from halog.runtime.mapping import Owner, Places
 from halog.runtime.members import NodeInfo
 from halog.runtime.node import Adapters
 from halog.runtime.router import Router
 from halog.runtime.schemas import Definitions
+from halog.runtime.spanning import Spanning
 from halog.runtime.wiring import adapters_for
 from halog.schema import Definition
 
@@ -92,6 +96,8 @@ class Connection:
 
     def close(self) -> None:
         """Let go of everything."""
+        if "_spanning" in self.__dict__:
+            self._spanning.close()
         for part in (self.adapters.channel, self.coordinator, self.adapters.log):
             part.close()
 
@@ -152,12 +158,24 @@ class Connection:
         for at in range(start, end, LOG_PIECE):
             yield from self.adapters.log.read(tp, at, min(end, at + LOG_PIECE), self.timeout_s)
 
-    def commit(self, partition: str, work: Work) -> int:
+    def commit(self, works: Mapping[str, Work]) -> None:
         """Commit as one transaction; its id is given once, so that asking again never does it twice."""
         self._stamp = max(self._stamp + 1, time.time_ns())
         tx = self._stamp.to_bytes(8, "big") + self._location.to_bytes(8, "big")
-        work = Work(work.reads, work.writes, work.durability, self.mapping_version(partition))
-        return self.ask(partition, frames.Submit(partition, tx, work), frames.Committed).lsn
+        works = {p: Work(w.reads, w.writes, w.durability, self.mapping_version(p)) for p, w in works.items()}
+        if len(works) > 1:
+            self._spanning.commit(tx, works)
+            return
+        ((partition, work),) = works.items()
+        self.ask(partition, frames.Submit(partition, tx, work), frames.Committed)
+
+    @cached_property
+    def _spanning(self) -> Spanning:
+        """Made when a transaction has several partitions: it has threads."""
+        asker = Asker(self.name, self.router, {}, self.timeout_s)
+        commits = Commits(asker, self._location, lambda partition: False)
+        doubt_s = self.config.timing.doubt_timeout_ms / 1000
+        return Spanning(asker, Ballots(asker), lambda partition: False, commits, doubt_s)
 
     def new_reference(self) -> Reference:
         """A reference never given before: this process is a node of its own as far as references go."""
@@ -216,12 +234,8 @@ class Connection:
         return self._owners[type_name]
 
     def place(self, type_name: str, routing_key: bytes) -> str:
-        """The partition a key of this type belongs to."""
+        """The partition a key of this type belongs to, or its entry in a key directory."""
         return self.owner(type_name).partition(type_name, routing_key)
-
-    def owners(self, type_name: str, routing_key: bytes) -> tuple[str, ...]:
-        """The partitions where an object of this key may be, in the order in which to ask."""
-        return self.owner(type_name).place(type_name, routing_key).owners
 
 
 def modules_beside(config: Config) -> None:

@@ -49,14 +49,9 @@ class Distribution(msgspec.Struct, frozen=True):
 
 
 def distribution(
-    owner: Owner,
-    type_name: str,
-    keys: Sequence[bytes],
-    tables: Sequence[PartitionTable],
-    growth: Sequence[Growth],
+    owner: Owner, counts: Counter[str], tables: Sequence[PartitionTable], growth: Sequence[Growth]
 ) -> Distribution:
-    """Where keys are. `tables`: of the policy's partitions."""
-    counts = counted(owner, type_name, keys)
+    """Where keys are: `counts` of them in each partition. `tables`: of the policy's partitions."""
     leads: Counter[str] = Counter()
     copies: Counter[str] = Counter()
     for table in tables:
@@ -65,7 +60,7 @@ def distribution(
             leads[node] += 0
             copies[node] += counts[table.name]
     return Distribution(
-        owner.policy, len(keys), shares(counts, owner.names), shares(leads), shares(copies), list(growth)
+        owner.policy, counts.total(), shares(counts, owner.names), shares(leads), shares(copies), list(growth)
     )
 
 
@@ -87,6 +82,13 @@ def more_partitions(mapper: ConsistentHash, keys: Sequence[bytes], partitions: i
     moved = sum(mapper.partition(key) != other.partition(key) for key in keys)
     minimum = round(len(keys) * abs(partitions - before) / max(1, partitions, before))
     return Growth("partitions", before, partitions, moved, minimum)
+
+
+def fewer_partitions(counts: Mapping[str, int], names: Sequence[str], partitions: int) -> Growth:
+    """How many objects would have to leave their partition if there were `partitions`, where the mapper is no function
+    of the key: those of partitions that there would be no more."""
+    moved = sum(counts.get(name, 0) for name in names[partitions:])
+    return Growth("partitions", len(names), partitions, moved, moved)
 
 
 def more_nodes(

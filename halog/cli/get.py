@@ -63,6 +63,7 @@ def _text(value: Any) -> str:
 
 def find(connection: Connection, type_name: str, words: tuple[str, ...]) -> tuple[str, Found]:
     """(partition, object); NotFoundError names type and key."""
+    from halog.cli.listed import located
     from halog.cli.values import parse_key
     from halog.errors import NotFoundError
     from halog.schema import ForeignType
@@ -73,8 +74,8 @@ def find(connection: Connection, type_name: str, words: tuple[str, ...]) -> tupl
     index_key, routing_key = foreign.index_key(key), foreign.routing_key(key)
     family = definitions.family(type_name)
     bound = [name for name in family if connection.places.policy_of(name) is not None] or [type_name]
-    for partition in dict.fromkeys(p for name in bound for p in connection.owners(name, routing_key)):
-        (found,) = connection.fetch(partition, [index_key])
+    for place in dict.fromkeys(connection.owner(name).place(name, routing_key) for name in bound):
+        partition, found = located(connection, index_key, place)
         if found is not None and definitions.of(found.value).name in family:
             return partition, found
     raise NotFoundError(f"no {type_name} has the key {' '.join(words)}", type=type_name, key=list(words))

@@ -68,11 +68,11 @@ def _create(connection: Connection, plan: Plan) -> None:
     done = 0
     with progress() as bar:
         task = bar.add_task("objects", total=sum(plan.counts.values()), note="")
-        for partition, work in batches(connection, plan):
+        for objects, works in batches(connection, plan):
             try:
-                connection.commit(partition, work)
+                connection.commit(works)
             except HalogError as error:
                 error.message = f"after {done:,} objects: {error.message}; go on with --skip-existing"
                 raise
-            done += len(work.writes)
+            done += objects
             bar.update(task, completed=done)

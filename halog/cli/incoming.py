@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from halog.backend import Work, Write
+from halog.cli.listed import Turns, unique_keys
 from halog.cli.references import refs_of, with_refs
+from halog.core.mapping import Place
 from halog.core.records import CREATE
 from halog.errors import ConfigError, DuplicateKeyError, FieldTypeError, HalogError, RecordFormatError
 from halog.schema import ForeignType
@@ -55,7 +57,9 @@ class Item(msgspec.Struct, frozen=True):
     line: Line
     foreign: ForeignType
     index_key: bytes
-    partition: str
+    place: Place
+    names: tuple[str, ...]
+    """The policy's partitions."""
 
 
 class Plan(msgspec.Struct):
@@ -131,9 +135,10 @@ def _item(connection: Connection, number: int, text: str) -> Item:
     if [line.fields.get(name) for name in foreign.parsed.key] != line.key:
         raise FieldTypeError(f"{line.type}: the key {json.dumps(line.key)} is not what its fields say", type=line.type)
     key = key_from_plain(foreign.parsed, line.key)
-    connection.check_settled([connection.owner(line.type).policy])
-    place = connection.place(line.type, foreign.routing_key(key))
-    return Item(number, line, foreign, foreign.index_key(key), place)
+    owner = connection.owner(line.type)
+    connection.check_settled([owner.policy])
+    place = owner.place(line.type, foreign.routing_key(key))
+    return Item(number, line, foreign, foreign.index_key(key), place, owner.names)
 
 
 def _foreign(definitions: Definitions, line: Line) -> ForeignType:
@@ -186,12 +191,12 @@ def _check_admissible(item: Item, plan: Plan, *, exists: bool) -> None:
 
 def _present(connection: Connection, group: Sequence[Item]) -> dict[int, bytes]:
     """{line number: reference} of the objects that exist."""
-    by_partition: dict[str, list[Item]] = {}
+    by_place: dict[Place, list[Item]] = {}
     for item in group:
-        by_partition.setdefault(item.partition, []).append(item)
+        by_place.setdefault(item.place, []).append(item)
     present = {}
-    for partition, asked in by_partition.items():
-        found = connection.fetch(partition, [item.index_key for item in asked])
+    for place, asked in by_place.items():
+        found = connection.fetch(place.partition, unique_keys(place, [item.index_key for item in asked]))
         present.update({i.number: f.ref for i, f in zip(asked, found, strict=True) if f is not None})
     return present
 
@@ -199,25 +204,28 @@ def _present(connection: Connection, group: Sequence[Item]) -> dict[int, bytes]:
 # --- writing ---
 
 
-def batches(connection: Connection, plan: Plan) -> Iterator[tuple[str, Work]]:
-    """The transactions that create what the plan says, partition by partition as they fill."""
-    pending: dict[str, list[Write]] = {}
-    sizes: dict[str, int] = {}
+def batches(connection: Connection, plan: Plan) -> Iterator[tuple[int, Mapping[str, Work]]]:
+    """The transactions that create what the plan says, place by place as they fill: how many objects, and the works by
+    partition."""
+    turns, names = Turns(connection.name), dict[Place, tuple[str, ...]]()
+    pending: dict[Place, list[Write]] = {}
+    sizes: dict[Place, int] = {}
     for item in items(connection, plan.source):
         if item.number in plan.skipped:
             continue
         write = _write(connection, item, plan)
         size = len(write.key) + len(write.value or b"")
-        waiting = pending.setdefault(item.partition, [])
-        if waiting and (len(waiting) >= BATCH_OBJECTS or sizes[item.partition] + size > BATCH_BYTES):
-            yield item.partition, Work((), tuple(waiting))
-            waiting = pending[item.partition] = []
-            sizes[item.partition] = 0
+        place = item.place
+        names[place] = item.names
+        waiting = pending.setdefault(place, [])
+        if waiting and (len(waiting) >= BATCH_OBJECTS or sizes[place] + size > BATCH_BYTES):
+            yield len(waiting), turns.spread(place, item.names, waiting)
+            waiting = pending[place] = []
+            sizes[place] = 0
         waiting.append(write)
-        sizes[item.partition] = sizes.get(item.partition, 0) + size
-    for partition, waiting in pending.items():
-        if waiting:
-            yield partition, Work((), tuple(waiting))
+        sizes[place] = sizes.get(place, 0) + size
+    for place, waiting in pending.items():
+        yield len(waiting), turns.spread(place, names[place], waiting)
 
 
 def _write(connection: Connection, item: Item, plan: Plan) -> Write:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from halog.cli.distribution import Distribution, counted, distribution, more_nodes, more_partitions
+from halog.backend import Found
+from halog.cli.distribution import (
+    Distribution,
+    counted,
+    distribution,
+    fewer_partitions,
+    more_nodes,
+    more_partitions,
+)
+from halog.cli.listed import located
 from halog.cli.values import key_from_plain, parse_key
-from halog.config.mapper import CONSISTENT_HASH, is_custom
+from halog.config.mapper import is_custom
+from halog.core.mapping import Place
 from halog.errors import ConfigError, HalogError, RefusedError
 from halog.runtime import cluster
 from halog.runtime.mapping import Owner
@@ -57,9 +68,9 @@ def _mapper_of(connection: Connection, policy: str) -> dict[str, Any]:
     if found is None:
         return {"mapper": connection.config.policies[policy].mapper, "version": None, "parameters": {}}
     held = json.loads(found.data)
-    if held["mapper"] == CONSISTENT_HASH:
-        return {"mapper": CONSISTENT_HASH, "version": 1, "parameters": {"ring_size": held["ring_size"]}}
-    return {"mapper": held["mapper"], "version": held.get("mapper_version"), "parameters": {}}
+    if is_custom(held["mapper"]):
+        return {"mapper": held["mapper"], "version": held.get("mapper_version"), "parameters": {}}
+    return {"mapper": held["mapper"], "version": 1, "parameters": {"ring_size": held["ring_size"]}}
 
 
 # --- one key ---
@@ -73,7 +84,8 @@ def explained(connection: Connection, type_name: str, words: Sequence[str]) -> d
     routing_key = foreign.routing_key(key)
     owner, bound = connection.owner(type_name), connection.places.bound(type_name)
     assert bound is not None, "it has an owner"
-    partition = owner.partition(type_name, routing_key)
+    place = owner.place(type_name, routing_key)
+    partition = _home(connection, foreign.index_key(key), place)
     policy, ring = connection.config.policies[owner.policy], owner.mapper
     shown = _mapper_of(connection, owner.policy)
     on_ring = isinstance(ring, ConsistentHash)
@@ -92,11 +104,20 @@ def explained(connection: Connection, type_name: str, words: Sequence[str]) -> d
         "routing_key": routing_key.hex(),
         "hash": f"{stable_hash(routing_key):016x}" if on_ring else None,
         "slot": ring.slot(routing_key) if isinstance(ring, ConsistentHash) else None,
+        "entry": place.partition if place.listed else None,
         "partition": partition,
-        "before": owner.place(type_name, routing_key).before or None,
-        "nodes": _nodes(connection.table(partition)),
+        "before": place.before or None,
+        "nodes": [] if partition is None else _nodes(connection.table(partition)),
         "subclasses": _elsewhere(connection, type_name, owner, routing_key),
     }
+
+
+def _home(connection: Connection, index_key: bytes, place: Place) -> str | None:
+    """Where its object belongs; where the mapper is no function of the key, where it is: None if it does not exist."""
+    if not place.listed:
+        return place.partition
+    partition, found = located(connection, index_key, place)
+    return None if found is None else partition
 
 
 def _nodes(table: PartitionTable) -> list[dict[str, str]]:
@@ -120,15 +141,29 @@ def _elsewhere(connection: Connection, type_name: str, owner: Owner, routing_key
 def spread_of(connection: Connection, asked: Asked) -> Distribution:
     """Where the keys asked for are. ConfigError, RefusedError where what is asked for cannot be said."""
     owner = _owner(connection, asked)
-    keys = list(_keys(connection, asked))
+    counts, keys = _counts(connection, owner, asked)
     tables = [t for t in connection.tables if t.policy == owner.policy]
     growth = []
     if asked.partitions is not None:
-        growth.append(more_partitions(_ring(owner), keys, _fits(connection, owner, asked.partitions)))
+        fits = _fits(connection, owner, asked.partitions)
+        growth.append(
+            fewer_partitions(counts, owner.names, fits) if owner.listed else more_partitions(_ring(owner), keys, fits)
+        )
     if asked.added_nodes is not None:
-        counts = counted(owner, asked.type_name, keys)
         growth.append(more_nodes(connection.config, owner.policy, counts, tables, asked.added_nodes))
-    return distribution(owner, asked.type_name, keys, tables, growth)
+    return distribution(owner, counts, tables, growth)
+
+
+def _counts(connection: Connection, owner: Owner, asked: Asked) -> tuple[Counter[str], list[bytes]]:
+    """How many of the keys asked for each partition has, and the keys. Where the mapper is no function of the key,
+    objects are counted where they are, and made-up ones go round."""
+    if owner.listed and asked.type_name and asked.file is None:
+        counts = Counter({p: sum(1 for _ in _objects(connection, asked.type_name, p)) for p in owner.names})
+        return counts, []
+    keys = list(_keys(connection, asked))
+    if owner.listed:
+        return Counter(owner.names[i % len(owner.names)] for i in range(len(keys))), keys
+    return counted(owner, asked.type_name, keys), keys
 
 
 def _owner(connection: Connection, asked: Asked) -> Owner:
@@ -145,7 +180,8 @@ def _owner(connection: Connection, asked: Asked) -> Owner:
     if is_custom(layout.mapper):
         raise ConfigError(f"mapper {layout.mapper} of policy {name} is asked by type: give one, before --distribution")
     cluster.check_mapping(connection.coordinator, connection.config, name)
-    return Owner(name, ConsistentHash(layout.partitions, layout.ring_size), layout.partition_names(name))
+    ring, names = ConsistentHash(layout.partitions, layout.ring_size), layout.partition_names(name)
+    return Owner(name, ring, names, listed=layout.listed)
 
 
 def _ring(owner: Owner) -> ConsistentHash:
@@ -219,11 +255,15 @@ def _family(connection: Connection, type_name: str) -> list[str]:
 
 def _of_objects(connection: Connection, type_name: str) -> Iterator[bytes]:
     """Of every object whose place the type's binding decides."""
-    definitions = connection.definitions
-    foreign, owner = ForeignType(definitions.current(type_name)), connection.owner(type_name)
-    family = _family(connection, type_name)
-    for partition in owner.names:
-        for found in connection.scan(partition, foreign.family_id):
-            if definitions.of(found.value).name in family:
-                key = list(foreign.decode_index_key(found.key).values())
-                yield foreign.routing_key(key_from_plain(foreign.parsed, key))
+    foreign = ForeignType(connection.definitions.current(type_name))
+    for partition in connection.owner(type_name).names:
+        for found in _objects(connection, type_name, partition):
+            key = list(foreign.decode_index_key(found.key).values())
+            yield foreign.routing_key(key_from_plain(foreign.parsed, key))
+
+
+def _objects(connection: Connection, type_name: str, partition: str) -> Iterator[Found]:
+    definitions, family = connection.definitions, _family(connection, type_name)
+    for found in connection.scan(partition, definitions.current(type_name).family_id):
+        if definitions.of(found.value).name in family:
+            yield found

@@ -148,8 +148,10 @@ def _show_one(found: dict[str, Any], format_: str) -> None:
     ]
     if found["slot"] is not None:
         facts.append(("slot", f"{found['slot']} of {mapper_['parameters']['ring_size']}, hash {found['hash']}"))
+    if found["entry"] is not None:
+        facts.append(("entry", f"in {found['entry']}, if there is such an object; it says in which partition that is"))
     facts += [
-        ("partition", found["partition"]),
+        ("partition", found["partition"] or "none: there is no such object; a new one goes where its turn is"),
         ("nodes", ", ".join(f"{n['node']} ({n['role']})" for n in found["nodes"]) or "none"),
         *((f"  {name}", f"belongs in {partition}") for name, partition in found["subclasses"].items()),
     ]

@@ -80,6 +80,7 @@ def _preview(connection: Connection, policy: str, format_: str) -> None:
     from collections.abc import Iterator
 
     from halog.backend import Found
+    from halog.core.directory import is_entry
     from halog.runtime import mappings, wishes
 
     counted = 0
@@ -91,7 +92,7 @@ def _preview(connection: Connection, policy: str, format_: str) -> None:
         def scan(partition: str) -> Iterator[Found]:
             nonlocal counted
             for found in connection.scan(partition, b""):
-                counted += 1
+                counted += not is_entry(found.key)
                 if counted % 1000 == 0:
                     bar.update(task, note=f"{counted:,} objects")
                 yield found

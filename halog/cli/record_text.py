@@ -11,6 +11,7 @@ from typing import Any
 
 from halog.cli.values import describe_key, ref_text, short
 from halog.core import records
+from halog.core.directory import is_entry, unpacked
 from halog.core.ids import NO_TX
 from halog.errors import HalogError
 from halog.runtime.schemas import Definitions
@@ -87,7 +88,7 @@ def _named_key(change: records.Change, definitions: Definitions) -> tuple[str, l
     """Type and key of the object: from its value, else from the index key, which knows the family only."""
     family, key = describe_key(definitions, change.key)
     value = change.value or change.before
-    if value is None:
+    if value is None or is_entry(change.key):
         return family, key
     try:
         return definitions.of(value).name, key
@@ -97,6 +98,8 @@ def _named_key(change: records.Change, definitions: Definitions) -> tuple[str, l
 
 def _fields(value: bytes, definitions: Definitions) -> dict[str, Any]:
     try:
+        if is_entry(value):  # it begins as its key does
+            return {"partition": unpacked(value).partition}
         return definitions.foreign(value[:ID_BYTES]).decode(value)
     except HalogError as error:
         return {"undecoded": value.hex(), "why": str(error)}

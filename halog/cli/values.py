@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from halog.backend import Found
+from halog.core.directory import is_entry, object_key
 from halog.core.early import lsn_of
 from halog.core.ids import REF_BYTES
 from halog.errors import FieldTypeError, HalogError
@@ -65,7 +66,10 @@ def describe(definitions: Definitions, found: Found) -> dict[str, Any]:
 
 
 def describe_key(definitions: Definitions, index_key: bytes) -> tuple[str, list[Any]]:
-    """(type or family, key) of an index key alone, for changes that carry no value."""
+    """(type or family, key) of an index key alone, for changes that carry no value; `entry of` it, of an entry."""
+    if is_entry(index_key):
+        family, key = describe_key(definitions, object_key(index_key))
+        return f"entry of {family}", key
     definition = definitions.of_family(index_key[:ID_BYTES])
     if definition is None:
         return "?", [index_key.hex()]

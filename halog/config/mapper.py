@@ -17,11 +17,13 @@ MIN_SLOTS_PER_PARTITION: Final = 10
 """As `mappers.consistent_hash` refuses it: below, shares differ by more than 10 %."""
 MAX_RING_SIZE: Final = 1 << 24
 
-NO_DIRECTORY: Final = (
-    "is no function of the key, so that a look-up could not tell where an object is: that takes a directory of keys, "
-    f"which halog does not have; use {CONSISTENT_HASH}, or a callable of the application's that looks at type and key "
-    "only"
-)
+LISTED: Final = frozenset({ROUND_ROBIN})
+"""Mappers that are no function of the key: where their objects are stands in a key directory."""
+
+
+def is_listed(mapper: str) -> bool:
+    """Do its objects have entries in a key directory?"""
+    return mapper in LISTED
 
 
 def is_custom(mapper: str) -> bool:
@@ -34,10 +36,9 @@ def mapper_problems(config: Config, key: str, policy: PolicyConfig) -> Iterator[
     if is_custom(policy.mapper):
         yield from _custom(config, f"{key}.mapper", policy.mapper)
         return
-    if policy.mapper == ROUND_ROBIN:
-        yield f"{key}.mapper", f"{policy.mapper!r} {NO_DIRECTORY}"
-    elif policy.mapper != CONSISTENT_HASH:
-        yield f"{key}.mapper", f'{policy.mapper!r} must be one of {CONSISTENT_HASH}, "<module>:<callable>"'
+    if policy.mapper not in (CONSISTENT_HASH, ROUND_ROBIN):
+        wanted = f'{CONSISTENT_HASH}, {ROUND_ROBIN}, "<module>:<callable>"'
+        yield f"{key}.mapper", f"{policy.mapper!r} must be one of {wanted}"
     if policy.ring_size < policy.partitions * MIN_SLOTS_PER_PARTITION or policy.ring_size > MAX_RING_SIZE:
         need = policy.partitions * MIN_SLOTS_PER_PARTITION
         yield (

@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from halog.config.mapper import is_listed
+
 
 class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
     """What decides where a key belongs. `names`: partitions named by hand, by index; else `<policy>-<index>`."""
@@ -32,6 +34,11 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
     def partition_names(self, policy: str) -> tuple[str, ...]:
         """By index."""
         return self.names or tuple(f"{policy}-{i}" for i in range(self.partitions))
+
+    @property
+    def listed(self) -> bool:
+        """Do its objects have entries in a key directory? Then the ring says where these are."""
+        return is_listed(self.mapper)
 
 
 class Changing(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -92,6 +99,12 @@ def why_not(mapping: PolicyMapping, wished: Layout) -> str | None:
         return "nothing differs"
     if wished.names != now.names:
         return "partitions named by hand are neither added, removed nor renamed"
+    if wished.listed != now.listed:
+        return (
+            f"{now.mapper} and {wished.mapper} cannot be changed one into the other: with one of them all objects have "
+            "entries in a key directory, with the other none has; make another policy, and import into it what `halog "
+            "export` wrote"
+        )
     return None
 
 
@@ -140,6 +153,8 @@ class Place(NamedTuple):
     partition: str
     version: int = 0
     before: str = ""
+    listed: bool = False
+    """Is it the key's entry in the directory that belongs there, which says where the object is?"""
 
     @property
     def owners(self) -> tuple[str, ...]:

@@ -56,6 +56,8 @@ class Owner(NamedTuple):
     """Of the mapping."""
     before: Decider | None = None
     """Objects may still be where this one has them."""
+    listed: bool = False
+    """Does the mapper say only where a key's entry in the directory is, which names the object's partition?"""
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -63,16 +65,17 @@ class Owner(NamedTuple):
         return self.names if self.before is None else tuple(dict.fromkeys((*self.names, *self.before.names)))
 
     def partition(self, type_name: str, routing_key: bytes) -> str:
-        """The partition a key belongs to. MapperError where a custom mapper fails; then nothing was done."""
+        """The partition a key belongs to, or its entry. MapperError where a custom mapper fails; then nothing was
+        done."""
         return self._asked(self.mapper, self.names, type_name, routing_key)
 
     def place(self, type_name: str, routing_key: bytes) -> Place:
         """The same, and where its object may still be. MapperError."""
         new = self.partition(type_name, routing_key)
         if self.before is None:
-            return Place(new, self.version)
+            return Place(new, self.version, listed=self.listed)
         old = self._asked(*self.before, type_name, routing_key)
-        return Place(new, self.version, "" if old == new else old)
+        return Place(new, self.version, "" if old == new else old, self.listed)
 
     def _asked(self, mapper: Mapper, names: tuple[str, ...], type_name: str, routing_key: bytes) -> str:
         try:
@@ -236,7 +239,7 @@ class Places:
         """Who would decide for a type of this policy by that mapping. ConfigError, UnknownTypeError as `owner`."""
         new = self._decider(policy, type_name, mapping.newest)
         before = None if mapping.next is None else self._decider(policy, type_name, mapping.now)
-        return Owner(policy, *new, mapping.version, before)
+        return Owner(policy, *new, mapping.version, before, mapping.newest.listed)
 
     def mapping(self, policy: str) -> PolicyMapping:
         """As the cluster holds it, else as configured."""

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from halog.backend import Found, Work, Write
 from halog.config.mapper import is_custom
+from halog.core.directory import Standing, entries_of, is_entry, moved, object_key, unpacked
 from halog.core.mapping import Layout, Owned, PolicyMapping, batches
 from halog.core.records import CREATE, DELETE
 from halog.errors import (
@@ -57,11 +59,20 @@ class Swept:
 Commit = Callable[[bytes, Mapping[str, Work]], Mapping[str, int]]
 
 
+class Fetch(Protocol):
+    """See Backend."""
+
+    def __call__(self, partition: str, keys: Sequence[bytes], *, mapping: int) -> Sequence[Found | None]:
+        """What is there."""
+
+
 class Mover:
     """Of one node."""
 
-    def __init__(self, asker: Asker, routing: Routing, commit: Commit, new_id: Callable[[], bytes]) -> None:
-        self._asker, self._routing, self._commit, self._new_id = asker, routing, commit, new_id
+    def __init__(
+        self, asker: Asker, routing: Routing, fetch: Fetch, commit: Commit, new_id: Callable[[], bytes]
+    ) -> None:
+        self._asker, self._routing, self._fetch, self._commit, self._new_id = asker, routing, fetch, commit, new_id
         self._routes: dict[bytes, tuple[str, Callable[[bytes], bytes]]] = {}
         """By type id: the type's name, and what finds the routing key in an index key."""
         self._owners: dict[tuple[str, str, int], Owner] = {}
@@ -80,19 +91,23 @@ class Mover:
             raise ConfigError(f"node {self._asker.name}: {error.message}", node=self._asker.name) from None
 
     def misplaced(self, found: Found, copy: Copy, mapping: PolicyMapping) -> tuple[Owned, str] | None:
-        """An object of this copy that belongs elsewhere by this mapping, and where. MapperError, UnknownTypeError."""
+        """An object of this copy, or an entry of a key directory, that belongs elsewhere by this mapping, and where.
+        An object with an entry belongs where it is, unless that is to be emptied. MapperError, UnknownTypeError."""
         type_name, routing_key = self._route(found)
         owner = self._owner(copy.core.table.policy, type_name, mapping)
-        to = owner.partition(type_name, routing_key)
+        if not owner.listed or is_entry(found.key):
+            to = owner.partition(type_name, routing_key)
+        else:
+            to = copy.name if copy.name in owner.names else self._routing.next_of(owner)
         return None if to == copy.name else (Owned(found.key, routing_key, len(found.value)), to)
 
     def _route(self, found: Found) -> tuple[str, bytes]:
-        type_id = found.value[:ID_BYTES]
+        type_id = unpacked(found.value).type_id if is_entry(found.key) else found.value[:ID_BYTES]
         known = self._routes.get(type_id)
         if known is None:
             definition = self._routing.places.definition(type_id)
             known = self._routes[type_id] = definition.name, routing_of(definition)
-        return known[0], known[1](found.key)
+        return known[0], known[1](object_key(found.key))
 
     def _owner(self, policy: str, type_name: str, mapping: PolicyMapping) -> Owner:
         """Of one version: what a node knows may change between two looks."""
@@ -175,14 +190,36 @@ class Mover:
         found = _found(copy, keys)
         if not found:
             return 0
-        leaves = tuple(Write(DELETE, f.ref, f.key, None, f.version) for f in found)
-        comes = tuple(Write(CREATE, f.ref, f.key, f.value, -1) for f in found)
-        works = {
-            copy.name: Work((), leaves, mapping=mapping.version),
-            to: Work((), comes, mapping=mapping.version),
-        }
-        self._commit(self._new_id(), works)
+        parts: dict[str, list[Write]] = {}
+        for partition, write in self._writes(copy, to, found, mapping):
+            parts.setdefault(partition, []).append(write)
+        self._commit(self._new_id(), {p: Work((), tuple(w), mapping=mapping.version) for p, w in parts.items()})
         return len(found)
+
+    def _writes(
+        self, copy: Copy, to: str, found: Sequence[Found], mapping: PolicyMapping
+    ) -> Iterator[tuple[str, Write]]:
+        """What carries them to partition `to`, those that have entries together with these."""
+        entries = self._entries(copy, [f for f in found if mapping.newest.listed and not is_entry(f.key)], mapping)
+        for f in found:
+            if f.key in entries:
+                yield from ((partition, Write(*row)) for partition, row in moved(f.key, f, entries[f.key], to))
+            else:
+                yield copy.name, Write(DELETE, f.ref, f.key, None, f.version)
+                yield to, Write(CREATE, f.ref, f.key, f.value, -1)
+
+    def _entries(self, copy: Copy, found: Sequence[Found], mapping: PolicyMapping) -> Mapping[bytes, Standing]:
+        """By index key. ConflictError if an object is not where its entry says: somebody moves or deletes it."""
+        places = {}
+        for f in found:
+            type_name, routing_key = self._route(f)
+            owner = self._owner(copy.core.table.policy, type_name, mapping)
+            places[f.key] = owner.place(type_name, routing_key)
+        entries = entries_of(places, lambda at, keys, version: self._fetch(at, keys, mapping=version))
+        for key in places:
+            if key not in entries or entries[key].said.partition != copy.name:
+                raise ConflictError(f"an object of {copy.name} has no entry that says so: it was changed just now")
+        return entries
 
     def _mapping(self, copy: Copy) -> PolicyMapping:
         """What this node knows; what it knew before the partition's log did would be refused."""

@@ -106,10 +106,11 @@ class Runtime:
         self.states: Mapping[str, object] = {}
         self.session_state = SessionState.CONNECTED
         self._execute, self._publish = execute, publish
-        self.routing = routing = Routing(places, adapters.coordinator, self.router)
+        self.routing = routing = Routing(places, adapters.coordinator, self.router, repr(self.member).encode())
         self.partition_of, self.place_of, self.partitions_of, self.had, self.relearn = (
             routing.partition_of, routing.place_of, routing.partitions_of, routing.had, routing.relearn,
         )  # fmt: skip
+        self.next_partition = routing.next_partition
         self._witness = witness
         self._counts = itertools.count((self.incarnation << 22) + 1)  # threads take theirs one by one
         self._nodes_lock = threading.Lock()
@@ -131,7 +132,7 @@ class Runtime:
         )  # fmt: skip
         self.fetch_leased = reads.fetch_leased
         self.scan, self.scan_local = reads.scan, reads.scan_local
-        self.mover = Mover(self._asker, routing, self.commit_over, self.new_transaction_id)
+        self.mover = Mover(self._asker, routing, reads.fetch, self.commit_over, self.new_transaction_id)
         self.gather = self.mover.gather
         self.operators = Operators(self._asker, config, adapters.coordinator, reads, places)
         self.validate, self.invoke = reads.validate, reads.invoke

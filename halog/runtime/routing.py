@@ -10,14 +10,18 @@ from halog.ports import Coordinator
 from halog.runtime.mapping import Owner, Places
 from halog.runtime.mappings import Mappings
 from halog.runtime.router import Router
+from mappers import RoundRobin, stable_hash
 
 
 class Routing:
-    """Of one node."""
+    """Of one node. `start`: names this process, so that not all begin their rounds at the same partition."""
 
-    def __init__(self, places: Places, coordinator: Coordinator, router: Router) -> None:
+    def __init__(self, places: Places, coordinator: Coordinator, router: Router, start: bytes = b"") -> None:
         self.places, self._router = places, router
         self.mappings = Mappings(coordinator)
+        self._start = stable_hash(start)
+        self._turns: dict[str, RoundRobin] = {}
+        """By policy."""
 
     def owner(self, type_name: str) -> Owner:
         """Who decides for a type now. UnknownTypeError, ConfigError."""
@@ -34,6 +38,17 @@ class Routing:
     def place_of(self, type_name: str, routing_key: bytes) -> Place:
         """See Backend."""
         return self.owner(type_name).place(type_name, routing_key)
+
+    def next_partition(self, type_name: str) -> str:
+        """See Backend."""
+        return self.next_of(self.owner(type_name))
+
+    def next_of(self, owner: Owner) -> str:
+        """The partition whose turn it is: of those that the newest layout of a policy has (P6)."""
+        turns = self._turns.get(owner.policy)
+        if turns is None or turns.partitions != len(owner.names):
+            turns = self._turns[owner.policy] = RoundRobin(len(owner.names), self._start % len(owner.names))
+        return owner.names[turns.partition(b"")]
 
     def partitions_of(self, type_name: str) -> Sequence[str]:
         """See Backend."""

@@ -6,12 +6,14 @@ every node that is up is asked whether its code knows the new mapping, so that n
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from halog.backend import Found
 from halog.config import Config
+from halog.core.directory import is_entry
 from halog.core.mapping import Layout, PolicyMapping, begun, count, turned_back, why_not
 from halog.errors import AvailabilityError, ConfigError, DeadlineError, HalogError, RefusedError
 from halog.ports import Coordinator
@@ -186,7 +188,7 @@ def wait_until_done(
 def preview(
     coordinator: Coordinator, places: Places, config: Config, policy: str, scan: Scan
 ) -> Mapping[tuple[str, str], int]:
-    """(from, to) → objects that the change would move."""
+    """(from, to) → objects that the change would move; entries of key directories are not counted."""
     mapping, layout = mappings.read(coordinator, policy).mapping, wished(config, policy)
     _check(mapping, policy, layout)
     asked = Places(config, places.definition_of, places.held)
@@ -198,14 +200,22 @@ def _moves(
     places: Places, policy: str, mapping: PolicyMapping, partitions: tuple[str, ...], scan: Scan
 ) -> Iterator[tuple[str, str]]:
     routes: dict[bytes, tuple[str, Owner, Callable[[bytes], bytes]]] = {}
+    turns = itertools.count()
     for partition in partitions:
         for found in scan(partition):
+            if is_entry(found.key):
+                continue
             type_id = found.value[:ID_BYTES]
             if type_id not in routes:
                 definition = places.definition(type_id)
                 owner = places.owner_by(policy, definition.name, mapping)
                 routes[type_id] = definition.name, owner, routing_of(definition)
             type_name, owner, routing_key = routes[type_id]
-            to = owner.partition(type_name, routing_key(found.key))
+            if not owner.listed:
+                to = owner.partition(type_name, routing_key(found.key))
+            elif partition in owner.names:
+                continue
+            else:
+                to = owner.names[next(turns) % len(owner.names)]
             if to != partition:
                 yield partition, to

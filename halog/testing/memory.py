@@ -159,11 +159,20 @@ class MemoryCluster:
 class MemoryBackend:
     """A node of a `MemoryCluster`. Implements `halog.backend.Backend`."""
 
-    def __init__(self, cluster: MemoryCluster | None = None, *, name: str = "memory", active: bool = True) -> None:
+    def __init__(
+        self,
+        cluster: MemoryCluster | None = None,
+        *,
+        name: str = "memory",
+        active: bool = True,
+        listed: bool = False,
+    ) -> None:
         self.cluster = cluster or MemoryCluster()
         self.active = active
         self.deadline_s = 15.0
-        self.mapped = Mapped()
+        self.mapped = Mapped(listed=frozenset(self.cluster.names if listed else ()))
+        """`listed`: objects go round the partitions, and have entries in a key directory."""
+        self._turns = itertools.count()
         self.states: dict[str, object] = {}
         if active:
             for at in self.cluster.partitions.values():
@@ -196,7 +205,11 @@ class MemoryBackend:
 
     def place_of(self, type_name: str, routing_key: bytes) -> Place:
         """See Backend."""
-        return Place(self.partition_of(type_name, routing_key))
+        return Place(self.partition_of(type_name, routing_key), listed=bool(self.mapped.listed))
+
+    def next_partition(self, type_name: str) -> str:
+        """See Backend."""
+        return self.cluster.names[next(self._turns) % len(self.cluster.names)]
 
     def relearn(self, partition: str, version: int) -> None:
         """See Backend: the mapping never changes."""

@@ -13,7 +13,8 @@ from halog.transactions.space import Space
 
 class MemoryNode(Node):
     """A node whose cluster is in memory. `remote=True`: active for nothing, so that every method call crosses the wire
-    (arguments and results must then be annotated, as they must be in a real cluster)."""
+    (arguments and results must then be annotated, as they must be in a real cluster). `listed=True`: its mapper is no
+    function of the key; then it is so at all nodes of the cluster (P6)."""
 
     backend: MemoryBackend
 
@@ -24,17 +25,17 @@ class MemoryNode(Node):
         *,
         remote: bool = False,
         application_modules: Collection[str] = (),
+        listed: bool = False,
     ) -> None:
         self.cluster = cluster or MemoryCluster()
-        super().__init__(
-            MemoryBackend(self.cluster, active=not remote), registry, application_modules=application_modules
-        )
+        backend = MemoryBackend(self.cluster, active=not remote, listed=listed)
+        super().__init__(backend, registry, application_modules=application_modules)
         if self.cluster.execute is None:
-            self.cluster.execute = self._serving(application_modules) if remote else self.executor
+            self.cluster.execute = self._serving(application_modules, listed) if remote else self.executor
 
-    def _serving(self, application_modules: Collection[str]) -> Executor:
+    def _serving(self, application_modules: Collection[str], listed: bool) -> Executor:
         """The other node: the one that is active."""
-        backend = MemoryBackend(self.cluster, name="memory-active")
+        backend = MemoryBackend(self.cluster, name="memory-active", listed=listed)
         return Executor(Space(backend, self.space.registry, application_modules=application_modules))
 
     def state_hash(self) -> str:

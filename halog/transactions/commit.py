@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from halog.backend import Work, Write
+from halog.core.directory import object_key
 from halog.core.ids import ABSENT
 from halog.core.records import UPDATE
 from halog.errors import (
@@ -23,7 +24,7 @@ from halog.errors import (
     RefusedError,
     RemappedError,
 )
-from halog.transactions import moving, work
+from halog.transactions import directory, moving, work
 from halog.transactions.looked import images, untouched
 from halog.transactions.space import Image
 
@@ -157,6 +158,8 @@ def _presented(tx: Transaction, changes: Mapping[bytes, Sequence[Write]], reads:
             "its reads may be old, so nothing was written"
         )
     works: Mapping[str, Work] = work.spread(tx, changes, reads)
+    if tx.backend.mapped.listed:
+        works = directory.entered(tx, works)
     space, entries, mapped = tx.space, tx.entries, tx.mapped
     if mapped.versions or mapped is not tx.backend.mapped:
         works = moving.presented(tx, works)
@@ -252,7 +255,7 @@ def _named(
     key = error.evidence.get("key")
     if isinstance(key, bytes):
         name = tx.space.name_of(key)
-        error.evidence["object"] = name
+        error.evidence["key"], error.evidence["object"] = object_key(key), name
         if isinstance(error, DuplicateKeyError):
             error.message = f"{name} exists"
         else:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from halog.backend import Found, Mapped
 from halog.errors import RemappedError
 from halog.schema.definition import ID_BYTES
+from halog.transactions.directory import is_absent
 from halog.transactions.families import entry_at
 
 if TYPE_CHECKING:
@@ -45,11 +46,12 @@ def _all_partitions(tx: Reading, cls: type[T], mapped: Mapped, seen: set[bytes])
 
 
 def _one(tx: Reading, cls: type[T], partition: str, family: bytes, mapped: Mapped, seen: set[bytes]) -> Iterator[T]:
+    anywhere = mapped.changing or partition in mapped.listed
     for found in _scanned(tx, partition, family, mapped):
         tx.check_open()
-        if found.key in seen:
+        if found.key in seen or (anywhere and is_absent(tx, found.key)):
             continue
-        entry = _met(tx, found.key) if mapped.changing else entry_at(tx, found.key, partition)
+        entry = _met(tx, found.key) if anywhere else entry_at(tx, found.key, partition)
         if entry is None:
             if not issubclass(tx.space.reader_of(found.value[:ID_BYTES])[0].cls, cls):
                 continue
@@ -67,8 +69,8 @@ def _one(tx: Reading, cls: type[T], partition: str, family: bytes, mapped: Mappe
 
 
 def _met(tx: Reading, key: bytes) -> Entry | None:
-    """The transaction's entry, at whichever owner it has met the object; one that says that there is none makes way.
-    What has moved since then is a conflict when the transaction ends."""
+    """The transaction's entry, at whichever owner it has met the object, or wherever it creates it; one that says that
+    there is none makes way. What has moved since then is a conflict when the transaction ends."""
     entry = tx.entries.get(key)
     if entry is not None and entry.ref is None and entry.image is None:
         del tx.held[key]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from halog.backend import Backend, Found
 from halog.core.mapping import Place
-from halog.errors import ConflictError, RefusedError, UnknownTypeError
+from halog.errors import ConflictError, DuplicateKeyError, RefusedError, UnknownTypeError
 from halog.schema.registry import Registry
 from halog.schema.typeinfo import TypeInfo
 from halog.transactions import moving
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 NOTHING: Final = object()
 """Nobody was asked."""
+UNLISTED: Final = object()
+"""A key directory has no entry: there is no object, and no partition where it is not."""
 
 
 class Family(NamedTuple):
@@ -59,8 +61,10 @@ def _partitions(backend: Backend, type_name: str) -> tuple[str, ...]:
 def locate(tx: Reading, route: Route) -> Found | Any | None:
     """Find out at which of its places, in one partition each, the object of a route is: of its class's own, where it
     may be still and where it belongs, and those of subclasses. The route says so then; where it belongs if it is
-    nowhere. What was found there, or None; `NOTHING` if nobody was asked. RefusedError if the transaction has another
-    object of this key; ConflictError if objects that a method reaches are being moved apart."""
+    nowhere. What was found there, or None; `NOTHING` if nobody was asked; `UNLISTED`. RefusedError if the transaction
+    has another object of this key; ConflictError if objects that a method reaches are being moved apart."""
+    if any(place.listed for place in route.places):
+        return _locate_listed(tx, route)
     key, own = route.key, route.places[0]
     entry = tx.entries.get(key)
     places = [Place(partition, p.version) for p in route.places for partition in p.owners]
@@ -71,6 +75,27 @@ def locate(tx: Reading, route: Route) -> Found | Any | None:
     entry_at(tx, key, at.partition)
     route.partition, route.mapping = at.partition, at.version
     return NOTHING if key in tx.held or key in tx.looked else found
+
+
+def _locate_listed(tx: Reading, route: Route) -> Found | Any | None:
+    """The same where the object of one of the classes may be anywhere, and has an entry in a key directory."""
+    key, own, entry = route.key, route.places[0], tx.entries.get(route.key)
+    if entry is not None and not _is_blank(entry):
+        there = (*(p for place in route.places for p in place.owners), *tx.backend.mapped.listed)
+        if entry.partition in there:
+            tx.check_reach(key, entry.partition)
+            return NOTHING
+    at, version, found = own.partition, own.version, None
+    for place in route.places:
+        partition, found = moving.look(tx, key, place)
+        if found is not None:
+            at, version = partition, place.version
+            break
+    if found is None and own.listed:
+        return UNLISTED
+    entry_at(tx, key, at)
+    route.partition, route.mapping = at, version
+    return found
 
 
 def _looked_for(
@@ -90,11 +115,16 @@ def _looked_for(
 
 def entry_at(tx: Reading, key: bytes, partition: str) -> Entry | None:
     """The entry of an index key, if it is of this partition; a blank one of another is dropped. RefusedError if it is
-    not blank; ConflictError if that is because the mapping has changed since the transaction began (T8)."""
+    not blank; ConflictError if that is because the mapping has changed since the transaction began (T8), or another one
+    was created in its place, DuplicateKeyError if the transaction creates it, where the mapper is no function of the
+    key (P6)."""
     entry = tx.entries.get(key)
     if entry is None or entry.partition == partition:
         return entry
-    if not _is_blank(entry) and tx.mapped is not tx.backend.mapped:
+    anywhere = {entry.partition, partition} <= tx.backend.mapped.listed
+    if anywhere and entry.image is None and entry.ref is not None:
+        raise DuplicateKeyError(f"{tx.space.name_of(key)} exists", key=key, partition=partition)
+    if not _is_blank(entry) and (anywhere or tx.mapped is not tx.backend.mapped):
         raise ConflictError(
             f"{tx.space.name_of(key)} was read in partition {entry.partition} and belongs in {partition} by now; run "
             "the transaction again",

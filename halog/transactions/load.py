@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from halog.backend import Mapped, Work, Write
+from halog.core.directory import Standing, beside, entry_key
 from halog.core.ids import ABSENT
 from halog.core.mapping import Place
 from halog.core.records import CREATE
@@ -77,10 +78,12 @@ def load(
 class _Chunk:
     """Creates of one partition on their way into one commit."""
 
-    __slots__ = ("mapped", "place", "since", "size", "writes")
+    __slots__ = ("mapped", "place", "since", "size", "type_name", "writes")
 
-    def __init__(self, place: Place, mapped: Mapped) -> None:
+    def __init__(self, place: Place, mapped: Mapped, type_name: str) -> None:
         self.place, self.mapped, self.size = place, mapped, 0
+        self.type_name = type_name
+        """Of one of the objects: where they go round the partitions, all are of one policy."""
         self.since = 0.0
         """When a mapping was first refused on its way (`Space.relearn`)."""
         self.writes: dict[bytes, Write] = {}
@@ -117,7 +120,8 @@ class _Loader:
         """Encode and group; this loop's body runs once per object."""
         backend, info_of = self.space.backend, self.space.info_of
         mapped, new_reference = backend.mapped, backend.new_reference
-        place_of: Callable[[str, bytes], Place | str] = backend.place_of if mapped.changing else backend.partition_of
+        whole = mapped.changing or mapped.listed
+        place_of: Callable[[str, bytes], Place | str] = backend.place_of if whole else backend.partition_of
         chunks: dict[Place | str, _Chunk] = {}
         batch = self.batch
         try:
@@ -129,7 +133,7 @@ class _Loader:
                 chunk = chunks.get(at)
                 if chunk is None:
                     place = at if isinstance(at, Place) else Place(at, mapped.versions.get(at, 0))
-                    chunk = chunks[at] = _Chunk(place, mapped)
+                    chunk = chunks[at] = _Chunk(place, mapped, info.name)
                 if index_key in chunk.writes:
                     self._duplicate(index_key)
                     continue
@@ -176,7 +180,7 @@ class _Loader:
             work.check_size(self.space, writes)
             try:
                 if chunk.mapped is self.space.backend.mapped:  # else some of it was routed by another mapping
-                    self._commit(chunk.place, writes)
+                    self._commit(chunk.place, chunk.type_name, writes)
                 else:
                     self._store_anew(chunk)
                     return
@@ -192,14 +196,31 @@ class _Loader:
         partition = chunk.place.partition
         raise ConflictError(f"others keep creating the same objects in {partition}", partition=partition)
 
-    def _commit(self, place: Place, writes: tuple[Write, ...]) -> None:
+    def _commit(self, place: Place, type_name: str, writes: tuple[Write, ...]) -> None:
         """Where a key may have an object at its old owner still, that one vouches for it (T8)."""
-        backend, its = self.space.backend, Work((), writes, mapping=place.version)
-        if not place.before:
-            backend.commit(place.partition, backend.new_transaction_id(), its)
-            return
-        none = Work(tuple((w.key, ABSENT) for w in writes), (), mapping=place.version)
-        backend.commit_over(backend.new_transaction_id(), {place.partition: its, place.before: none})
+        backend, parts = self.space.backend, {place.partition: list(writes)}
+        unique = [w.key for w in writes]
+        if place.listed:
+            parts, unique = self._spread(place, type_name, writes), [*map(entry_key, unique)]
+        works = {p: Work((), tuple(its), mapping=place.version) for p, its in parts.items()}
+        if place.before:
+            had = works.get(place.before, Work((), ()))
+            none = tuple((key, ABSENT) for key in unique)
+            works[place.before] = Work(none, had.writes, mapping=place.version)
+        if len(works) == 1:
+            backend.commit(place.partition, backend.new_transaction_id(), works[place.partition])
+        else:
+            backend.commit_over(backend.new_transaction_id(), works)
+
+    def _spread(self, place: Place, type_name: str, writes: tuple[Write, ...]) -> dict[str, list[Write]]:
+        """Each object in the partition whose turn it is, with all their entries at `place` (P6)."""
+        parts: dict[str, list[Write]] = {}
+        for write in writes:
+            parts.setdefault(self.space.backend.next_partition(type_name), []).append(write)
+        nothing: dict[bytes, Standing] = {}
+        rows = [r for at, its in parts.items() for r in beside(its, at, lambda key: place, nothing.__getitem__)]
+        parts.setdefault(place.partition, []).extend(Write(*row) for _, row in rows)
+        return parts
 
     def _store_anew(self, chunk: _Chunk) -> None:
         """By the mapping as it is now."""
@@ -207,7 +228,7 @@ class _Loader:
         parts: dict[Place, _Chunk] = {}
         for key, write in chunk.writes.items():
             place = self.space.places_of(key, chunk.place.partition)
-            parts.setdefault(place, _Chunk(place, mapped)).writes[key] = write
+            parts.setdefault(place, _Chunk(place, mapped, chunk.type_name)).writes[key] = write
         for part in parts.values():
             part.since = chunk.since
             self._store(part)
@@ -216,7 +237,8 @@ class _Loader:
         settled, place = error.evidence.get("settled_lsn", 0), chunk.place
         for partition in place.owners:
             keys = list(chunk.writes)
-            found = self.space.backend.fetch(partition, keys, settled=settled, mapping=place.version)
+            asked = [*map(entry_key, keys)] if place.listed else keys
+            found = self.space.backend.fetch(partition, asked, settled=settled, mapping=place.version)
             for key, there in zip(keys, found, strict=True):
                 if there is not None:
                     del chunk.writes[key]

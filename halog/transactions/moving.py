@@ -16,6 +16,7 @@ from halog.core.ids import ABSENT
 from halog.core.mapping import Place
 from halog.core.records import CREATE
 from halog.errors import ConflictError, RemappedError
+from halog.transactions import directory
 
 if TYPE_CHECKING:
     from halog.transactions.reading import Reading
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 
 def look(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
-    """What is under an index key, at the old owner or at the new one, and where."""
+    """What is under an index key, at the old owner or at the new one, or where its entry says; and where."""
+    if place.listed:
+        return directory.look_up(tx, key, place)
     for partition in place.owners:
         found = tx.fetch_at(key, partition, place.version)
         if found is not None:
@@ -73,15 +76,28 @@ def bring_home(tx: Reading, key: bytes, place: Place, home: str) -> None:
         )  # fmt: skip
 
 
-def create_in(tx: Reading, key: bytes, place: Place) -> str:
-    """The partition in which an object is to be created: the new owner, unless the transaction has deleted the one of
-    this key elsewhere."""
+def create_in(tx: Reading, key: bytes, place: Place, type_name: str) -> str:
+    """The partition in which an object is to be created: the new owner, or the one whose turn it is, or a method's;
+    unless the transaction has deleted the one of this key elsewhere."""
     entry = tx.entries.get(key)
-    if entry is not None and (entry.ref is not None or entry.image is not None) and entry.partition in place.owners:
+    listed = tx.backend.mapped.listed if place.listed else frozenset()
+    here = entry is not None and (entry.ref is not None or entry.image is not None)
+    if entry is not None and here and (entry.partition in listed or entry.partition in place.owners):
         return entry.partition
+    if place.listed:
+        return _in_turn(tx, type_name, listed)
     if place.before and tx.home_now == place.before:
         raise _moved_away(tx, place.before)
     return place.partition
+
+
+def _in_turn(tx: Reading, type_name: str, listed: frozenset[str]) -> str:
+    home = tx.home_now
+    if home is None or home not in listed:
+        return tx.backend.next_partition(type_name)
+    if home in tx.backend.mapped.leaving:
+        raise _moved_away(tx, home)
+    return home
 
 
 def _moved_away(tx: Reading, home: str) -> ConflictError:
@@ -115,13 +131,22 @@ def routed(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
     of its key, and is created in the new one."""
     while True:
         mapped = tx.backend.mapped
-        parts = _placed(tx, works)
+        parts = _placed(tx, works, mapped)
         if mapped is tx.backend.mapped:  # else places of two times may be among them
             tx.mapped = mapped
             return marked(parts, mapped)
 
 
-def _placed(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
+def _check_stays(tx: Reading, key: bytes, partition: str, mapped: Mapped) -> None:
+    if partition in mapped.leaving:
+        raise ConflictError(
+            f"{tx.space.name_of(key)} was to be created in partition {partition}, which is being emptied; run the "
+            "transaction again",
+            key=key, partition=partition, settled_lsn=0,
+        )  # fmt: skip
+
+
+def _placed(tx: Reading, works: Mapping[str, Work], mapped: Mapped) -> Mapping[str, Work]:
     parts: dict[str, tuple[dict[bytes, int], list[Write]]] = {}
 
     def part(partition: str) -> tuple[dict[bytes, int], list[Write]]:
@@ -129,14 +154,17 @@ def _placed(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
 
     for partition, its in works.items():
         for key, version in its.reads:
-            owners = tx.space.places_of(key, partition).owners if version == ABSENT else (partition,)
-            for owner in owners:
+            place = tx.space.places_of(key, partition) if version == ABSENT else Place(partition)
+            for owner in (partition,) if place.listed else place.owners:
                 part(owner)[0][key] = version
         known = {w.key for w in its.writes if w.op != CREATE}
         for w in its.writes:
             at = partition
             if w.op == CREATE and w.key not in known:
                 place = tx.space.places_of(w.key, partition)
+                if place.listed:
+                    _check_stays(tx, w.key, partition, mapped)
+                    place = Place(partition, place.version)
                 at = place.partition
                 for owner in place.owners:
                     if owner != at:

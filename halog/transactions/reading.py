@@ -21,7 +21,7 @@ from halog.schema.reference import Ref
 from halog.transactions import calls, extents, moving
 from halog.transactions.calls import Saved
 from halog.transactions.entry import Entry
-from halog.transactions.families import NOTHING, locate
+from halog.transactions.families import NOTHING, UNLISTED, locate
 from halog.transactions.looked import Bond, Life, images
 from halog.transactions.space import Image, Route, Space
 from halog.transactions.work import cross_partition
@@ -184,7 +184,7 @@ class Reading:
     def _found(self, cls: type[T], route: Route) -> T | None:
         key = route.key
         if route.places and (found := locate(self, route)) is not NOTHING:
-            obj = self.add(key, route.partition, found).get()
+            obj = None if found is UNLISTED else self.add(key, route.partition, found).get()
             return obj if isinstance(obj, cls) else None
         obj = self.looked.get(key)
         if obj is None:

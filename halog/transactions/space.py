@@ -17,6 +17,7 @@ import msgspec
 
 from halog.backend import Backend, Found
 from halog.core.caches import make_room
+from halog.core.directory import is_entry, object_key
 from halog.core.ids import ABSENT
 from halog.core.mapping import Place
 from halog.errors import DeadlineError, RecordFormatError, RemappedError, UnknownTypeError
@@ -114,8 +115,8 @@ class Route(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; no cycles
     mapping: int = 0
     """The version of the mapping that led there: the partition refuses an older one than it serves (T8)."""
     places: tuple[Place, ...] = ()
-    """Where the object may be, if not only there: a relative of its class is bound to another policy, or the mapping is
-    being changed. Such a route is not remembered."""
+    """Where the object may be, if not only there: a relative of its class is bound to another policy, the mapping is
+    being changed, or a key directory says where it is. Such a route is not remembered."""
 
 
 class Space:
@@ -229,7 +230,7 @@ class Space:
         place = self.backend.place_of(info.name, info.routing_key(checked))
         route = Route(info.index_key(checked), place.partition, _types_to_check(info, checked), NOWHERE, place.version)
         family = self._family(info)
-        if family.split or place.before:
+        if family.split or place.before or place.listed:
             below = [self.backend.place_of(name, info.routing_key(checked)) for name in family.below]
             route.places = tuple(dict.fromkeys((place, *below)))
         elif checked == key:
@@ -266,16 +267,19 @@ class Space:
         return since or now
 
     def places_of(self, key: bytes, partition: str) -> Place:
-        """Where the object under an index key belongs, in the policy of this partition."""
+        """Where the object under an index key belongs, or an entry, in the policy of this partition."""
+        its = object_key(key)
         for info in self.registry.by_name.values():
-            if key.startswith(info.family_id) and self.backend.had(info.name, partition):
-                return self.backend.place_of(info.name, info.routing_key(info.decode_index_key(key)))
+            if its.startswith(info.family_id) and self.backend.had(info.name, partition):
+                place = self.backend.place_of(info.name, info.routing_key(info.decode_index_key(its)))
+                return place._replace(listed=False) if is_entry(key) else place
         return Place(partition, self.backend.mapped.versions.get(partition, 0))
 
     # --- words ---
 
     def name_of(self, key: bytes) -> str:
-        """An object as errors name it: `Aircraft 'N1'`."""
+        """An object as errors name it: `Aircraft 'N1'`; also by the key of its entry."""
+        key = object_key(key)
         for info in self.registry.by_name.values():
             if key.startswith(info.family_id) and info.name == info.parsed.root:
                 try:

@@ -27,6 +27,7 @@ from halog.schema.reference import Ref
 from halog.schema.typeinfo import TypeInfo
 from halog.transactions import commit, moving
 from halog.transactions.context import CURRENT, open_here, task_now
+from halog.transactions.directory import is_absent
 from halog.transactions.ended import class_of, end, revive
 from halog.transactions.entry import Entry
 from halog.transactions.families import entry_at
@@ -180,8 +181,12 @@ class Transaction(Reading):
         key = _key_of(info, obj)
         index_key = info.index_key(key)
         place = self.backend.place_of(info.name, info.routing_key(key))
-        partition = moving.create_in(self, index_key, place) if place.before else place.partition
+        partition = place.partition
+        if place.before or place.listed:
+            partition = moving.create_in(self, index_key, place, info.name)
         entry = self._entry_to_create(index_key, partition)
+        if place.listed and is_absent(self, index_key):  # who has looked and is too late meets a conflict
+            entry.known = True
         if bound is not None:
             revive(obj)
         entry.ref = self.backend.new_reference().to_bytes()

@@ -3,7 +3,8 @@
 Each partition is a world of its own (`World`), with its own nodes, log, coordinator and faults; all share one clock.
 Tellers transfer within a partition or over several, by the protocol an initiator follows (T1, T2), and die at any step
 of it; auditors read everything. What a partition asks of another travels like any request, late, lost or to a zombie.
-They are histories of their own, from 2^21 on; from 3 * 2^20 on those of a shop (`tests.sim.shop`).
+They are histories of their own, from 2^21 on; from 3 * 2^20 on those of a shop (`tests.sim.shop`), from 5 * 2^20 on
+those of a market (`tests.sim.market`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 SEEDS = range(1 << 21, 3 << 20)
 SHOP_SEEDS = range(3 << 20, 1 << 22)
+MARKET_SEEDS = range(5 << 20, 6 << 20)
 ACCOUNTS = (b"aaaa", b"bbbb", b"cccc")
 """Of each partition."""
 BALANCE = 100

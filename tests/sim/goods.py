@@ -11,6 +11,12 @@ from tests.sim.violation import demand
 
 def finish(shop: Shop) -> None:
     """Everything, once all is quiet."""
+    logs, lost = judged(shop)
+    _all_in_place(shop, {name: replayed(log) for name, log in logs.items()}, lost=lost)
+
+
+def judged(shop: Shop) -> tuple[dict[str, Told], bool]:
+    """What each partition's log says, once everybody was told the truth; and whether anything was given up as lost."""
     for world in shop.worlds.values():
         accepted = history(world.log.entries)
         world.checks._exactly_once(accepted)
@@ -25,24 +31,29 @@ def finish(shop: Shop) -> None:
     lost = any(w.checks.lost for w in shop.worlds.values())
     for deal in [d for t in (*shop.tellers, *shop.movers) for d in t.done]:
         _told_the_truth(deal, done.get(deal.id), lost=lost)
-    _all_in_place(shop, logs, lost=lost)
+    return logs, lost
 
 
-def _all_in_place(shop: Shop, logs: dict[str, Told], *, lost: bool) -> None:
+def replayed(log: Told) -> dict[bytes, bytes]:
+    """What is in a partition at the end."""
+    now: dict[bytes, tuple[int, bytes]] = {}
+    for _, (lsn, reads, changes) in log.happened():
+        for key, version in (*reads, *((c.key, c.replaced) for c in changes)):
+            found = now[key][0] if key in now else ABSENT
+            demand(found == version, f"T4: lsn {lsn} of {log.name} rests on {key!r} at {version}, not {found}")
+        for c in changes:
+            if c.value is None:
+                del now[c.key]
+            else:
+                now[c.key] = lsn, c.value
+    return {key: value for key, (_, value) in now.items()}
+
+
+def _all_in_place(shop: Shop, there: dict[str, dict[bytes, bytes]], *, lost: bool) -> None:
     where: dict[bytes, list[str]] = {}
     values: dict[bytes, bytes] = {}
-    for name, log in logs.items():
-        now: dict[bytes, tuple[int, bytes]] = {}
-        for _, (lsn, reads, changes) in log.happened():
-            for key, version in (*reads, *((c.key, c.replaced) for c in changes)):
-                found = now[key][0] if key in now else ABSENT
-                demand(found == version, f"T4: lsn {lsn} of {name} rests on {key!r} at {version}, not {found}")
-            for c in changes:
-                if c.value is None:
-                    del now[c.key]
-                else:
-                    now[c.key] = lsn, c.value
-        for key, (_, value) in now.items():
+    for name, now in there.items():
+        for key, value in now.items():
             where.setdefault(key, []).append(name)
             values[key] = value
     for key, names in where.items():

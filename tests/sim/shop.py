@@ -137,7 +137,7 @@ class Customer(Teller):
             return
         name = at.owners[turn]
         p = self.bank.target(name)
-        shown = None if p is None else self.shown(p, errand, at.version)
+        shown = None if p is None else self.shown(p, errand.key, at.version)
         if p is None or shown is None:
             self._end(errand, False)
             return
@@ -151,15 +151,15 @@ class Customer(Teller):
             demand(not rightful or errand.key not in self.shop.exists, f"T8: {errand.key!r} was missed (trace 34)")
             done(None)
 
-    def shown(self, p: Process, errand: Errand, version: int) -> tuple[int, bytes | None] | None:
+    def shown(self, p: Process, key: bytes, version: int) -> tuple[int, bytes | None] | None:
         """What this process shows to who was led there by that version; None: it refuses, or not now."""
         ledger = p.partition.ledger
         if ledger.mapping < version:
             p.deliver(ev.MappingAsked(0, version))
             return None
-        if ledger.locks.writer(errand.key) is not None:
+        if ledger.locks.writer(key) is not None:
             return None
-        found = p.version(errand.key), p.value(errand.key)
+        found = p.version(key), p.value(key)
         if ledger.mapping > version:
             self.bank.cover.hit("a look-up is refused")
             self.known = self.shop.mapping
@@ -240,11 +240,19 @@ class Mover(Customer):
             return False
         if p.shown:
             return False
-        elsewhere = sorted(k for k in p.copy.objects if owner(k, self.known.newest) != name)
+        elsewhere = self.elsewhere(name, p)
         if not elsewhere:
             if not ledger.older(version):
                 self.shop.clean(name, version)
             return False
+        return self.carry(name, p, elsewhere)
+
+    def elsewhere(self, name: str, p: Process) -> list[bytes]:
+        """What does not belong in a partition."""
+        return sorted(k for k in p.copy.objects if owner(k, self.known.newest) != name)
+
+    def carry(self, name: str, p: Process, elsewhere: list[bytes]) -> bool:
+        """Some of it."""
         to = owner(elsewhere[0], self.known.newest)
         errand = self.deal = self.errand("move", b"")
         for key in elsewhere[: self.rng.choice((1, 2))]:
@@ -258,7 +266,11 @@ class Mover(Customer):
 
 def make(seed: int, *, verbose: bool = False) -> Shop:
     """A shop of this seed: how many partitions and nodes, which faults, how unkind, when the mapping changes."""
-    shop = Shop(seed, verbose=verbose)
+    return staffed(Shop(seed, verbose=verbose), seed, Customer, Mover)
+
+
+def staffed(shop: Shop, seed: int, customer: type[Customer], mover: type[Mover]) -> Shop:
+    """With customers and movers, faults and an operator's changes to come."""
     chance = random.Random(seed * 104_729 + 7)
     length = chance.uniform(400.0, 1_200.0)
     for world in shop.worlds.values():
@@ -267,8 +279,8 @@ def make(seed: int, *, verbose: bool = False) -> Shop:
         kinds = chance.sample(FAULTS, chance.randint(1, 4))
         for _ in range(chance.randint(0, 3)):
             shop.engine.at(150.0 + chance.random() * (length - 150.0), chance.choice(kinds), world)
-    shop.tellers = [Customer(shop, f"teller{i}", quota=25) for i in range(chance.choice((1, 2, 4)))]
-    shop.movers = [Mover(shop, f"mover{i + 5}", quota=0) for i in range(chance.choice((1, 2)))]
+    shop.tellers = [customer(shop, f"teller{i}", quota=25) for i in range(chance.choice((1, 2, 4)))]
+    shop.movers = [mover(shop, f"mover{i + 5}", quota=0) for i in range(chance.choice((1, 2)))]
     for teller in (*shop.tellers, *shop.movers):
         shop.engine.at(30.0 + 60.0 * chance.random(), teller.begin)
     for _ in range(chance.choice((1, 2, 4))):

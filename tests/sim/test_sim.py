@@ -8,7 +8,7 @@ import pytest
 
 from halog.core import life
 from halog.core.roles import TRANSITIONS
-from tests.sim import bank, leases, lives, moves, reader, shop, zones
+from tests.sim import bank, leases, lives, market, moves, reader, shop, zones
 from tests.sim.coverage import edge_name
 from tests.sim.run import run_seed
 from tests.sim.world import is_grouped
@@ -26,6 +26,9 @@ BANKS = 80
 
 SHOPS = 30
 """Histories in which a mapping changes (P6, P13); likewise."""
+
+MARKETS = 40
+"""Histories of objects that have entries in a key directory (P6); likewise."""
 
 RARE_BANK = 2_097_337
 """Its first partition had decided otherwise."""
@@ -88,6 +91,8 @@ INTERESTING = [
     "bank: vote Conflicted", "bank: vote Locked", "bank: single Locked",
     "shop: a change is turned back", "shop: a look-up is refused", "shop: single Remapped", "shop: vote Remapped",
     "shop: move False", "shop: move None", "shop: come and go True", "shop: race False",
+    "market: a partition is emptied", "market: a change is turned back", "market: not where its entry says",
+    "market: move False", "market: come and go True", "market: race False", "market: vote Duplicated",
     "added", "removed", "too few replicas", "transfer requested", "discarded transactions",
 ]  # fmt: skip
 
@@ -107,7 +112,7 @@ def seen() -> Counter[str]:
     grouped = [n for n in range(SEEDS, 4 * SEEDS) if is_grouped(n)]
     read = [n for n in range(SEEDS, 4 * SEEDS) if n in reader.SEEDS or n in leases.SEEDS]
     zoned = [n for n in range(SEEDS, 8 * SEEDS) if n in zones.SEEDS]
-    moved, banks = moves.SEEDS[:MOVED], [*bank.SEEDS[:BANKS], RARE_BANK, *shop.SEEDS[:SHOPS]]
+    moved, banks = moves.SEEDS[:MOVED], [*bank.SEEDS[:BANKS], RARE_BANK, *shop.SEEDS[:SHOPS], *market.SEEDS[:MARKETS]]
     lived = [*lives.SEEDS[:LIVES], *[n for n in lives.SEEDS[: 11 * LIVES] if is_grouped(n)]]
     for seed in dict.fromkeys([*range(SEEDS), *RARE_SEEDS, *grouped, *read, *zoned, *moved, *banks, *lived]):
         outcome = run_seed(seed)
@@ -147,6 +152,12 @@ def test_money_is_conserved_through_every_fault(seen: Counter[str]) -> None:
 def test_goods_are_neither_lost_nor_doubled_nor_missed_while_they_move(seen: Counter[str]) -> None:
     assert seen["shop: a change is done"] > SHOPS
     assert seen["shop: move True"] > SHOPS // 2
+
+
+@pytest.mark.feature("P6", "P13")
+def test_objects_and_their_entries_agree_through_every_fault(seen: Counter[str]) -> None:
+    assert seen["market: update True"] > 2 * MARKETS
+    assert seen["market: move True"] > MARKETS
 
 
 @pytest.mark.parametrize(

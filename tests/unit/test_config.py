@@ -253,7 +253,12 @@ WRONG: list[tuple[str, str, str, str]] = [
     ("partitions = 12", "partitions = 0", "policies.default.partitions", "1 to 4096"),
     ("partitions = 12", "partitions = 4097", "policies.default.partitions", "1 to 4096"),
     ("ring_size = 65536", "ring_size = 119", "policies.default.ring_size", "10 x partitions"),
-    ('"consistent_hash"', '"modulo"', "policies.default.mapper", 'one of consistent_hash, "<module>:<callable>"'),
+    (
+        '"consistent_hash"',
+        '"modulo"',
+        "policies.default.mapper",
+        'one of consistent_hash, round_robin, "<module>:<callable>"',
+    ),
     ('"*" = "default"', '"*" = "defualt"', 'bindings."*"', "did you mean 'default'"),
     ('"*" = "default"', '"Air*" = "default"', 'bindings."Air*"', "is a pattern"),
     ("[bindings]", "bindings = 3\n[x]", "bindings", "must be a table"),

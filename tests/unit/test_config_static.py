@@ -131,7 +131,7 @@ WRONG: list[tuple[str, str, str, str]] = [
         "a quorum of 2",
     ),
     ('eu = ["A", "B"]', 'eu = ["A"]', "policies.fixed.local_sync", "policies.fixed.partitions.eu has none"),
-    ("fleet.placing:by_region", "round_robin", "policies.fixed.mapper", "is no function of the key"),
+    ("fleet.placing:by_region", "load", "policies.fixed.mapper", "must be one of consistent_hash, round_robin, "),
     ("fleet.placing:by_region", "least_loaded", "policies.fixed.mapper", '"<module>:<callable>"'),
     ("fleet.placing:by_region", "fleet.placing:", "policies.fixed.mapper", 'must be "<module>:<callable>"'),
     ("fleet.placing:by_region", "fleet.placing:a()", "policies.fixed.mapper", 'must be "<module>:<callable>"'),

@@ -9,17 +9,20 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
 import mappers
 import spark_jobs
 from halog.config import ApplicationConfig, ClusterConfig, Config, NodeConfig, PolicyConfig, SiteConfig, ZoneConfig
+from halog.core.directory import DIRECTORY, entry_key
 from halog.embedded import jars
 from halog.errors import ConfigError, MapperError
 from halog.runtime.mapping import Places
 from halog.schema import Registry, managed
 from spark_jobs import progress
+from spark_jobs.finding import FOUND, ROWS, SCHEMA, Told, _Here
 from spark_jobs.mover import DryRun, Misplaced
 from spark_jobs.placing import Mapping, Placer
 from spark_jobs.progress import LOG, Progress
@@ -45,6 +48,11 @@ class Special(Whole):
     pass
 
 
+@managed(key="name", registry=TYPES)
+class Turn:
+    name: str
+
+
 @mappers.versioned(3)
 def by_code(type_name: str, key: tuple[Any, ...]) -> str:
     assert type_name in ("Part", "Whole")
@@ -59,11 +67,12 @@ CONFIG = Config(
     policies={
         "ring": PolicyConfig("z", partitions=7, sync_replicas=0),
         "own": PolicyConfig("z", partitions=4, sync_replicas=0, mapper="tests.unit.spark_jobs.test_placing:by_code"),
+        "round": PolicyConfig("z", partitions=3, sync_replicas=0, mapper="round_robin"),
     },
-    bindings={"Part": "ring", "Whole": "ring", "Special": "own"},
+    bindings={"Part": "ring", "Whole": "ring", "Special": "own", "Turn": "round"},
     nodes={"A": NodeConfig(Path("/nowhere"))},
 ).validate()
-INFOS = [TYPES.info(t) for t in (Part, Whole, Special)]
+INFOS = [TYPES.info(t) for t in (Part, Whole, Special, Turn)]
 PLACER = Placer(
     Mapping(CONFIG, {i.name: i.definition for i in INFOS}, {}),
     lambda type_id: TYPES.info(type_id).parsed,
@@ -84,6 +93,23 @@ def test_an_index_key_belongs_where_the_nodes_say(name: str, number: int, code: 
         else:
             expected = places.owner(info.name).partition(info.name, info.routing_key(key))
             assert place(info.index_key(key)) == expected
+
+
+@pytest.mark.feature("S1", "P6")
+def test_objects_that_went_round_stay_and_their_entries_are_no_objects() -> None:
+    """Only a partition that the mapping has no more gives up its objects; entries are carried by the nodes."""
+    turn = INFOS[3]
+    keys = [turn.index_key((f"t{i}",)) for i in range(4)]
+    rows = {b"k" + key: bytes(8) + b"r" * 24 + turn.type_id for key in keys}
+    rows |= {b"k" + entry_key(key): bytes(8) + b"r" * 24 + DIRECTORY for key in keys}
+    for partition, moving in (("round-0", 0), ("round-2", 0), ("round-3", 4)):
+        here = _Here(0, partition, PLACER)
+        found = pa.Table.from_batches([*here.stored(list(rows), list(rows.values())), *here.told()], schema=SCHEMA)
+        told = Told(found)
+        assert len(told.column(FOUND, "key")) == moving
+        assert set(told.column(FOUND, "target")) <= {"round-0", "round-1", "round-2"}
+        assert told.column(ROWS, "lsn") == [4], "objects"
+    assert not PLACER.stays(INFOS[0].type_id, "ring-0")
 
 
 @pytest.mark.feature("S1")

@@ -23,7 +23,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from halog.errors import ConflictError, DuplicateKeyError, NotFoundError, NoTransactionError
+from halog.errors import (
+    ConflictError,
+    CrossPartitionError,
+    DuplicateKeyError,
+    NotFoundError,
+    NoTransactionError,
+)
 from halog.schema import Ref
 from halog.testing.memory import MemoryCluster
 from halog.testing.nodes import MemoryNode
@@ -44,12 +50,16 @@ class Machine(RuleBasedStateMachine):
     """`view`: what the open transaction must see, where it looked or created. `reads`: versions at first look."""
 
     remote = False
+    listed = False
+    """Are objects in any of several partitions, and have entries in a key directory?"""
 
     @initialize()
     def begin(self) -> None:
-        cluster = MemoryCluster(partitions=1)
-        self.node = MemoryNode(cluster, REGISTRY, remote=self.remote, application_modules=[Account.__module__])
-        self.rival = MemoryNode(cluster, REGISTRY)
+        cluster = MemoryCluster(partitions=4 if self.listed else 1)
+        self.node = MemoryNode(
+            cluster, REGISTRY, remote=self.remote, application_modules=[Account.__module__], listed=self.listed
+        )
+        self.rival = MemoryNode(cluster, REGISTRY, listed=self.listed)
         self.stamps = itertools.count(1)
         self.committed: dict[int, State] = {}
         self.versions: dict[int, int] = {}
@@ -243,7 +253,7 @@ class Machine(RuleBasedStateMachine):
     def call_transfer(self, number: int, to: int, amount: int) -> None:
         """Two objects change, or (not found, refused) none does."""
         one = self.seen(number)
-        if one is None or not self.called(_nothing, number, to):
+        if one is None or self.is_apart(one, number, to) or not self.called(_nothing, number, to):
             return
         mine, other = self.look(number), self.look(to)
         assert mine is not None
@@ -264,7 +274,7 @@ class Machine(RuleBasedStateMachine):
     def call_replace(self, number: int, other: int) -> None:
         """A new instance under an old key, made by a method."""
         one = self.seen(number)
-        if one is None or not self.called(_nothing, number, other):
+        if one is None or self.is_apart(one, number, other) or not self.called(_nothing, number, other):
             return
         if self.look(other) is None:
             with pytest.raises(NotFoundError):
@@ -274,6 +284,23 @@ class Machine(RuleBasedStateMachine):
         self.objects.pop(other, None)
         found = self.open_tx.get(Account, "x", other)
         self.view[other] = self.made(other, self.open_tx.ref(found), balance=1)
+
+    def is_apart(self, one: Account, number: int, to: int) -> bool:
+        """Where objects go round the partitions, a method finds no others than those of its own object's."""
+        if not self.listed or self.are_together(number, to):
+            return False
+        with pytest.raises((CrossPartitionError, ConflictError, DuplicateKeyError)):
+            one.transfer(to, 0)
+        return True
+
+    def are_together(self, number: int, to: int) -> bool:
+        index_key = self.node.space.info_of(Account).index_key
+        entries = self.open_tx.entries
+        home, other = entries[index_key(("x", number))].partition, entries.get(index_key(("x", to)))
+        there = index_key(("x", to)) in self.node.cluster.partitions[home].objects
+        if other is None or (other.ref is None and other.image is None):
+            return there
+        return other.partition == home and (there or not self.remote or to in self.changed())
 
     def called(self, call: Callable[[], Any], *numbers: int) -> bool:
         """False where a call elsewhere must notice that what this transaction read is stale."""
@@ -310,6 +337,14 @@ class RemoteMachine(Machine):
     remote = True
 
 
+class ListedMachine(Machine):
+    listed = True
+
+
+class RemoteListedMachine(Machine):
+    remote = listed = True
+
+
 def _nothing() -> None:
     """The call is made later."""
 
@@ -318,8 +353,12 @@ def _values(state: State) -> State:
     return {k: v for k, v in state.items() if k != "inst"}
 
 
-@pytest.mark.feature("D1", "R5")
-@pytest.mark.parametrize("machine", [Machine, RemoteMachine], ids=["active here", "active elsewhere"])
+@pytest.mark.feature("D1", "R5", "P6")
+@pytest.mark.parametrize(
+    "machine",
+    [Machine, RemoteMachine, ListedMachine, RemoteListedMachine],
+    ids=["active here", "active elsewhere", "listed", "listed, active elsewhere"],
+)
 def test_transactions_do_what_a_plain_model_does(machine: type[Machine]) -> None:
     checks = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
     limits = settings(max_examples=50, stateful_step_count=60, deadline=None, suppress_health_check=checks)

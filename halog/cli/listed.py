@@ -1,0 +1,60 @@
+"""Objects whose mapper is no function of the key (P6), as tools find and create them; see `halog.core.directory`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from halog.backend import Found, Work, Write
+from halog.core.directory import Looking, Standing, beside, entry_key, look
+from halog.core.mapping import Place
+from mappers import RoundRobin, stable_hash
+
+if TYPE_CHECKING:
+    from halog.cli.connection import Connection
+
+
+def located(connection: Connection, key: bytes, place: Place) -> tuple[str, Found | None]:
+    """Where an object is, and what it is, asked as `place` says; None, and where a new one's entry belongs."""
+    if place.listed:
+        asking: Looking[Found] = look(key, place)
+        asked = next(asking)
+        while True:
+            (found,) = connection.fetch(asked[0], [asked[1]])
+            try:
+                asked = asking.send(found)
+            except StopIteration as end:
+                at, what = end.value
+                return at, what
+    for partition in place.owners:
+        (found,) = connection.fetch(partition, [key])
+        if found is not None:
+            return partition, found
+    return place.partition, None
+
+
+def unique_keys(place: Place, keys: Sequence[bytes]) -> list[bytes]:
+    """The keys that are to be asked for where `place` says, to learn whether these objects exist."""
+    return [entry_key(key) for key in keys] if place.listed else list(keys)
+
+
+class Turns:
+    """Spreads new objects over the partitions of their policies. `start`: names this process."""
+
+    def __init__(self, start: str) -> None:
+        self._start = stable_hash(start.encode())
+        self._turns: dict[tuple[str, ...], RoundRobin] = {}
+
+    def spread(self, place: Place, names: tuple[str, ...], writes: Sequence[Write]) -> dict[str, Work]:
+        """Creates of one place, as works by partition; `names`: the partitions that new objects go to."""
+        if not place.listed:
+            return {place.partition: Work((), tuple(writes))}
+        if names not in self._turns:
+            self._turns[names] = RoundRobin(len(names), self._start % len(names))
+        parts: dict[str, list[Write]] = {place.partition: []}
+        for write in writes:
+            parts.setdefault(names[self._turns[names].partition(write.key)], []).append(write)
+        nothing: dict[bytes, Standing] = {}
+        rows = [row for at, its in parts.items() for row in beside(its, at, lambda key: place, nothing.__getitem__)]
+        parts[place.partition].extend(Write(*row) for _, row in rows)
+        return {partition: Work((), tuple(its)) for partition, its in parts.items()}

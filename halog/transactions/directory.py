@@ -1,0 +1,153 @@
+"""What a transaction does about objects whose mapper is no function of the key (P6); see `halog.core.directory`.
+
+Never on the way of other objects. The theory: an entry is read to find its object, and no more, for the object is in
+its partition as long as its version holds; so changing it takes one partition. An entry that is absent counts as read:
+that is what makes the key free. Entries are written where the transaction ends, from what it does to the objects, so
+that a method may create and delete objects, wherever it runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from halog.backend import Found, Work, Write
+from halog.core.directory import Looking, Standing, beside, entries_of, entry_key, is_entry, look
+from halog.core.mapping import Place
+from halog.core.records import DELETE
+from halog.errors import ConflictError, CrossPartitionError, RemappedError
+from halog.transactions.entry import Entry
+
+if TYPE_CHECKING:
+    from halog.transactions.reading import Reading
+
+AGAIN_S = 0.002
+"""Pause before an object is looked for again that is not where its entry says: it is on its way, or a node was
+replaced and does not know it yet."""
+
+
+# --- looking ---
+
+
+def look_up(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
+    """Where an object is, and what it is, by its entry. That there is no entry counts as read. CrossPartitionError in a
+    method, unless it is in the partition which that reaches."""
+    home = tx.home_now
+    if home is not None:
+        return home, _within(tx, key, home)
+    known = tx.held.get(entry_key(key))
+    if known is not None and known.partition in place.owners:
+        return known.partition, None
+    at, found = _where_it_was(tx, key) or _asked(tx, key, place)
+    if found is None:
+        tx.seen = None
+        tx.held[entry_key(key)] = Entry(tx, entry_key(key), at)
+    return at, found
+
+
+def _where_it_was(tx: Reading, key: bytes) -> tuple[str, Found] | None:
+    """An object that is still where this process has seen it: it is nowhere else, so nobody need be asked where."""
+    mapped, known = tx.backend.mapped, tx.space.images.get(key)
+    if known is None or known.partition not in mapped.listed:
+        return None
+    found = tx.fetch_at(key, known.partition, mapped.versions.get(known.partition, 0))
+    return None if found is None else (known.partition, found)
+
+
+def is_absent(tx: Reading, key: bytes) -> bool:
+    """Has the transaction found that there is no such object?"""
+    return entry_key(key) in tx.held
+
+
+def _asked(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
+    """Drive `halog.core.directory.look`. ConflictError if an object is not where its entry says for too long."""
+    until, missed = time.monotonic() + tx.backend.deadline_s, False
+    asking: Looking[Found] = look(key, place)
+    asked = next(asking)
+    while True:
+        partition, wanted = asked
+        if missed and partition == place.owners[0] and is_entry(wanted):
+            _pause(tx, key, partition, until)
+        found = _read(tx, wanted, partition, place.version, active=missed)
+        missed = missed or (found is None and not is_entry(wanted))
+        try:
+            asked = asking.send(found)
+        except StopIteration as end:
+            where, what = end.value
+            return where, what
+
+
+def _read(tx: Reading, key: bytes, partition: str, mapping: int, *, active: bool) -> Found | None:
+    """As the transaction reads. Copies of this node's own may be behind each other: then the active nodes are asked."""
+    if active and tx.local:
+        return tx.backend.find(partition, key, mapping)
+    return tx.fetch_at(key, partition, mapping)
+
+
+def _pause(tx: Reading, key: bytes, partition: str, until: float) -> None:
+    if time.monotonic() >= until:
+        raise ConflictError(
+            f"{tx.space.name_of(key)} is not where its entry in {partition} says, for {tx.backend.deadline_s:g} s by "
+            "now; run the transaction again",
+            key=key, partition=partition, settled_lsn=0,
+        )  # fmt: skip
+    time.sleep(AGAIN_S)
+
+
+def _within(tx: Reading, key: bytes, home: str) -> Found:
+    """An object that a method looks for: what it reaches has no directory, so it cannot say that there is none."""
+    mapped = tx.backend.mapped
+    found = tx.fetch_at(key, home, mapped.versions.get(home, 0)) if home in mapped.listed else None
+    if found is None:
+        one = tx.pinned or next(iter(tx.entries.values()))
+        this, that = tx.space.name_of(one.key), tx.space.name_of(key)
+        raise CrossPartitionError(
+            f"{this} is in partition {home}, and {that} is not; a method reaches only its object's partition, and "
+            "where the mapper is no function of the key it cannot find out what is elsewhere: use both outside of "
+            "methods",
+            partitions=[home], objects=[this, that],
+        )  # fmt: skip
+    return found
+
+
+# --- the end ---
+
+
+def entered(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
+    """The transaction's state with what it changes in the directory. ConflictError if an object that it deletes has no
+    entry any more: somebody was faster."""
+    rows: dict[str, list[Write]] = {}
+    for partition, its in works.items():
+        if partition in tx.backend.mapped.listed:
+            gone = _standing(tx, partition, [w.key for w in its.writes if w.op == DELETE])
+            places = lambda key, at=partition: tx.space.places_of(key, at)  # noqa: E731
+            for at, row in beside(its.writes, partition, places, gone.__getitem__):
+                rows.setdefault(at, []).append(Write(*row))
+    made = dict(works)
+    for at, writes in rows.items():
+        had = made.get(at, Work((), ()))
+        made[at] = Work(had.reads, (*had.writes, *writes))
+    return made
+
+
+def _standing(tx: Reading, partition: str, keys: Sequence[bytes]) -> dict[bytes, Standing]:
+    """The entries of objects in this partition."""
+    since = 0.0
+    while True:
+        try:
+            return _standing_now(tx, partition, keys)
+        except RemappedError as error:
+            since = tx.space.relearn(error, since)
+
+
+def _standing_now(tx: Reading, partition: str, keys: Sequence[bytes]) -> dict[bytes, Standing]:
+    places = {key: tx.space.places_of(key, partition) for key in keys}
+    found = entries_of(places, lambda at, asked, version: tx.backend.fetch(at, asked, mapping=version))
+    for key in keys:
+        if key not in found:
+            raise ConflictError(
+                f"{tx.space.name_of(key)} was deleted by somebody else; run the transaction again",
+                key=key, partition=partition, settled_lsn=0,
+            )  # fmt: skip
+    return found

@@ -1,0 +1,215 @@
+"""The key directory: its bytes, how objects are looked for, and what changes together."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, strategies as st
+
+from halog.core.directory import (
+    DIRECTORY,
+    Looking,
+    Row,
+    Standing,
+    beside,
+    entries_of,
+    entry_key,
+    is_entry,
+    look,
+    moved,
+    object_key,
+    packed,
+    standing,
+    unpacked,
+)
+from halog.core.ids import ABSENT
+from halog.core.mapping import Layout, Place, PolicyMapping, why_not
+from halog.core.records import CREATE, DELETE, UPDATE
+from halog.errors import RecordFormatError
+from halog.schema.definition import short_id
+
+pytestmark = pytest.mark.feature("P6")
+
+TYPE = b"abcdefgh"
+KEY = b"familyid" + b"\x04N1"
+REF = b"r" * 24
+
+
+class Stored(NamedTuple):
+    ref: bytes
+    version: int
+    value: bytes
+
+
+def entry(partition: str, version: int = 7) -> Stored:
+    return Stored(REF, version, packed(TYPE, partition))
+
+
+class World:
+    """Who has what; every look at it is noted."""
+
+    def __init__(self, rows: dict[tuple[str, bytes], Stored]) -> None:
+        self.rows, self.asked = rows, list[tuple[str, bytes]]()
+
+    def find(self, place: Place) -> tuple[str, Stored | None]:
+        asking: Looking[Stored] = look(KEY, place)
+        asked = next(asking)
+        while True:
+            self.asked.append(asked)
+            found = self.rows.get(asked)
+            self.happens(len(self.asked))
+            try:
+                asked = asking.send(found)
+            except StopIteration as end:
+                result: tuple[str, Stored | None] = end.value
+                return result
+
+    def happens(self, looks: int) -> None:
+        """Meanwhile."""
+
+
+# --- bytes ---
+
+
+@given(st.binary(min_size=8, max_size=8), st.text(min_size=1, max_size=300))
+def test_an_entry_says_what_was_put_into_it(type_id: bytes, partition: str) -> None:
+    assert unpacked(packed(type_id, partition)) == (type_id, partition)
+
+
+def test_the_bytes_are_those_of_the_protocol() -> None:
+    """A changed byte would hide every object of every cluster."""
+    assert DIRECTORY == short_id("#directory") == bytes.fromhex("35c68d68ff1f9ed3")
+    assert packed(TYPE, "p-1") == DIRECTORY + TYPE + b"\x06p-1"
+    assert packed(TYPE, "x" * 64)[16:19] == b"\x80\x01x"
+    assert entry_key(KEY) == DIRECTORY + KEY
+
+
+def test_keys_of_objects_and_of_their_entries_are_told_apart() -> None:
+    assert is_entry(entry_key(KEY))
+    assert not is_entry(KEY)
+    assert object_key(entry_key(KEY)) == object_key(KEY) == KEY
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"", TYPE * 3, DIRECTORY, DIRECTORY + TYPE, packed(TYPE, "p-1") + b"x", packed(TYPE, "p-1")[:-1],
+     DIRECTORY + TYPE + b"\x05p-1", DIRECTORY + TYPE + b"\xff\xff"],
+)  # fmt: skip
+def test_what_is_no_entry_is_refused(value: bytes) -> None:
+    with pytest.raises(RecordFormatError, match="directory entry"):
+        unpacked(value)
+
+
+# --- looking ---
+
+
+def test_an_object_is_found_where_its_entry_says() -> None:
+    there = Stored(REF, 9, b"value")
+    world = World({("p1", entry_key(KEY)): entry("p3"), ("p3", KEY): there})
+    assert world.find(Place("p1")) == ("p3", there)
+    assert world.asked == [("p1", entry_key(KEY)), ("p3", KEY)]
+
+
+def test_without_an_entry_there_is_no_object() -> None:
+    world = World({})
+    assert world.find(Place("p1")) == ("p1", None)
+    assert world.asked == [("p1", entry_key(KEY))]
+
+
+def test_the_old_owner_of_an_entry_is_asked_first() -> None:
+    there = Stored(REF, 9, b"value")
+    world = World({("p1", entry_key(KEY)): entry("p3"), ("p3", KEY): there})
+    assert world.find(Place("p1", 4, before="p0")) == ("p3", there)
+    assert [partition for partition, _ in world.asked] == ["p0", "p1", "p3"]
+
+
+def test_an_object_that_moved_meanwhile_is_looked_for_again() -> None:
+    there = Stored(REF, 9, b"value")
+
+    class Moving(World):
+        def happens(self, looks: int) -> None:
+            if looks == 1:
+                self.rows = {("p1", entry_key(KEY)): entry("p4", 8), ("p4", KEY): there}
+
+    world = Moving({("p1", entry_key(KEY)): entry("p3"), ("p3", KEY): there})
+    assert world.find(Place("p1")) == ("p4", there)
+    assert world.asked == [("p1", entry_key(KEY)), ("p3", KEY), ("p1", entry_key(KEY)), ("p4", KEY)]
+
+
+def test_an_object_that_was_deleted_meanwhile_does_not_exist() -> None:
+    class Vanishing(World):
+        def happens(self, looks: int) -> None:
+            self.rows = {}
+
+    assert Vanishing({("p1", entry_key(KEY)): entry("p3")}).find(Place("p1")) == ("p1", None)
+
+
+def test_many_entries_are_asked_for_partition_by_partition() -> None:
+    rows = {("old", b"a"): entry("p1"), ("new", b"b"): entry("p2"), ("new", b"c"): entry("p3")}
+    asked: list[tuple[str, list[bytes], int]] = []
+
+    def fetch(at: str, keys: list[bytes], version: int) -> list[Stored | None]:
+        asked.append((at, keys, version))
+        return [rows.get((at, object_key(key))) for key in keys]
+
+    places = {b"a": Place("new", 5, "old"), b"b": Place("new", 5, "old"), b"c": Place("new", 5), b"d": Place("new", 5)}
+    found = entries_of(places, fetch)
+    assert {key: (s.at, s.said.partition) for key, s in found.items()} == {
+        b"a": ("old", "p1"), b"b": ("new", "p2"), b"c": ("new", "p3"),
+    }  # fmt: skip
+    keys = {name: entry_key(name) for name in (b"a", b"b", b"c", b"d")}
+    assert asked == [
+        ("old", [keys[b"a"], keys[b"b"]], 5), ("new", [keys[b"c"], keys[b"d"]], 5), ("new", [keys[b"b"]], 5),
+    ]  # fmt: skip
+
+
+# --- changing ---
+
+
+def changes(*rows: Row) -> list[tuple[str, Row]]:
+    now = standing("old", entry("home"))
+    return list(beside(rows, "home", lambda key: Place("new", 3, "old"), {KEY: now}.__getitem__))
+
+
+CREATED = Row(CREATE, REF, KEY, TYPE + b"x", ABSENT)
+DELETED = Row(DELETE, REF, KEY, None, 5)
+
+
+def test_a_create_writes_the_entry_where_it_belongs() -> None:
+    assert changes(CREATED) == [("new", Row(CREATE, REF, entry_key(KEY), packed(TYPE, "home"), ABSENT))]
+
+
+def test_a_delete_deletes_the_entry_where_it_is() -> None:
+    assert changes(DELETED) == [("old", Row(DELETE, REF, entry_key(KEY), None, 7))]
+
+
+def test_an_update_leaves_the_entry_alone() -> None:
+    assert changes(Row(UPDATE, REF, KEY, TYPE + b"x", 5)) == []
+
+
+def test_an_object_made_anew_keeps_its_entry_where_it_is() -> None:
+    again = CREATED._replace(ref=b"s" * 24)
+    assert changes(DELETED, again) == [
+        ("old", Row(DELETE, REF, entry_key(KEY), None, 7)),
+        ("old", Row(CREATE, b"s" * 24, entry_key(KEY), packed(TYPE, "home"), ABSENT)),
+    ]
+
+
+def test_an_object_moves_together_with_what_its_entry_says() -> None:
+    found: Any = Stored(REF, 5, TYPE + b"x")
+    now: Standing = standing("p1", entry("home"))
+    assert moved(KEY, found, now, "p9") == (
+        ("home", Row(DELETE, REF, KEY, None, 5)),
+        ("p9", Row(CREATE, REF, KEY, TYPE + b"x", ABSENT)),
+        ("p1", Row(UPDATE, REF, entry_key(KEY), packed(TYPE, "p9"), 7)),
+    )
+
+
+def test_a_mapper_with_a_directory_and_one_without_are_not_changed_one_into_the_other() -> None:
+    ring, rounds = Layout("consistent_hash", 4, 4096), Layout("round_robin", 4, 4096)
+    for now, wished in ((ring, rounds), (rounds, ring)):
+        why = why_not(PolicyMapping(now), wished)
+        assert why is not None
+        assert f"{now.mapper} and {wished.mapper} cannot be changed" in why
+    assert why_not(PolicyMapping(rounds), Layout("round_robin", 6, 4096)) is None
