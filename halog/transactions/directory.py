@@ -35,29 +35,31 @@ def look_up(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
     method, unless it is in the partition which that reaches."""
     home = tx.home_now
     if home is not None:
-        return home, _within(tx, key, home)
+        return home, _within(tx, key, place, home)
     known = tx.held.get(entry_key(key))
     if known is not None and known.partition in place.owners:
         return known.partition, None
-    at, found = _where_it_was(tx, key) or _asked(tx, key, place)
+    at, found = _where_it_was(tx, key, place) or _asked(tx, key, place)
     if found is None:
         tx.seen = None
-        tx.held[entry_key(key)] = Entry(tx, entry_key(key), at)
+        if known is None or tx.backend.mapped.one_directory(known.partition, at):  # else of the class's own policy
+            tx.held[entry_key(key)] = Entry(tx, entry_key(key), at)
     return at, found
 
 
-def _where_it_was(tx: Reading, key: bytes) -> tuple[str, Found] | None:
+def _where_it_was(tx: Reading, key: bytes, place: Place) -> tuple[str, Found] | None:
     """An object that is still where this process has seen it: it is nowhere else, so nobody need be asked where."""
     mapped, known = tx.backend.mapped, tx.space.images.get(key)
-    if known is None or known.partition not in mapped.listed:
+    if known is None or not mapped.one_directory(known.partition, place.partition):
         return None
     found = tx.fetch_at(key, known.partition, mapped.versions.get(known.partition, 0))
     return None if found is None else (known.partition, found)
 
 
-def is_absent(tx: Reading, key: bytes) -> bool:
-    """Has the transaction found that there is no such object?"""
-    return entry_key(key) in tx.held
+def is_absent(tx: Reading, key: bytes, partition: str) -> bool:
+    """Has the transaction found that there is no such object in the policy of this partition?"""
+    known = tx.held.get(entry_key(key))
+    return known is not None and tx.backend.mapped.one_directory(known.partition, partition)
 
 
 def _asked(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
@@ -95,10 +97,11 @@ def _pause(tx: Reading, key: bytes, partition: str, until: float) -> None:
     time.sleep(AGAIN_S)
 
 
-def _within(tx: Reading, key: bytes, home: str) -> Found:
+def _within(tx: Reading, key: bytes, place: Place, home: str) -> Found:
     """An object that a method looks for: what it reaches has no directory, so it cannot say that there is none."""
     mapped = tx.backend.mapped
-    found = tx.fetch_at(key, home, mapped.versions.get(home, 0)) if home in mapped.listed else None
+    here = mapped.one_directory(home, place.partition)
+    found = tx.fetch_at(key, home, mapped.versions.get(home, 0)) if here else None
     if found is None:
         one = tx.pinned or next(iter(tx.entries.values()))
         this, that = tx.space.name_of(one.key), tx.space.name_of(key)
