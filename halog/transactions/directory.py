@@ -49,6 +49,8 @@ def look_up(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
 
 def _where_it_was(tx: Reading, key: bytes, place: Place) -> tuple[str, Found] | None:
     """An object that is still where this process has seen it: it is nowhere else, so nobody need be asked where."""
+    if _in_session(tx):
+        return None
     mapped, known = tx.backend.mapped, tx.space.images.get(key)
     if known is None or not mapped.one_directory(known.partition, place.partition):
         return None
@@ -82,9 +84,16 @@ def _asked(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
 
 def _read(tx: Reading, key: bytes, partition: str, mapping: int, *, active: bool) -> Found | None:
     """As the transaction reads. Copies of this node's own may be behind each other: then the active nodes are asked."""
-    if active and tx.local:
+    if tx.local and (active or _in_session(tx)):
+        tx.catch_up(partition)
         return tx.backend.find(partition, key, mapping)
     return tx.fetch_at(key, partition, mapping)
+
+
+def _in_session(tx: Reading) -> bool:
+    """Are its reads to be no older than tokens say, and otherwise as they come? A token names the partition in which an
+    object was seen: neither that of its entry, nor those in which it was before, so copies of these may be older."""
+    return tx.after is not None and tx.least is None and (bool(tx.after) or not tx.local)
 
 
 def _pause(tx: Reading, key: bytes, partition: str, until: float) -> None:
