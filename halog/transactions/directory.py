@@ -54,6 +54,8 @@ def _where_it_was(tx: Reading, key: bytes, place: Place) -> tuple[str, Found] | 
     mapped, known = tx.backend.mapped, tx.space.images.get(key)
     if known is None or not mapped.one_directory(known.partition, place.partition):
         return None
+    if known.partition in mapped.leaving:  # it is empty, or will be; nodes need not keep it for ever
+        return None
     found = tx.fetch_at(key, known.partition, mapped.versions.get(known.partition, 0))
     return None if found is None else (known.partition, found)
 

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from halog.backend import Work, Write
+from halog.core.directory import DIRECTORY, ID_BYTES, packed
+from halog.core.records import UPDATE
 from halog.errors import DuplicateKeyError
 from tests.unit.cli.conftest import TOML, Aircraft, Cluster, Flight, Seaplane, running
 
@@ -160,3 +163,18 @@ def test_a_dry_run_counts_objects_only(fleet: Cluster, halog: Run) -> None:
     assert {at(halog, f"S{i}") for i in range(8)} == {"round-0", "round-1", "round-2"}
     kind = halog(*args, other)
     assert (kind.code, "round_robin and consistent_hash cannot be changed" in kind.err) == (5, True), kind
+
+
+def test_an_object_that_is_never_where_its_entry_says_is_not_looked_for_for_ever(fleet: Cluster, halog: Run) -> None:
+    """What should not be: its entry names another partition."""
+    fill(fleet, 1)
+    home, entry = at(halog, "S0"), fleet.partition_of(Seaplane("S0"))
+    runtime = fleet.nodes["A"].runtime
+    (now,) = [found for found in runtime.scan(entry, DIRECTORY)]
+    wrong = packed(now.value[ID_BYTES : 2 * ID_BYTES], next(f"round-{i}" for i in range(4) if f"round-{i}" != home))
+    runtime.commit(
+        entry, runtime.new_transaction_id(), Work((), (Write(UPDATE, now.ref, now.key, wrong, now.version),))
+    )
+    for command in (("get",), ("mapper", "explain")):
+        lost = halog(*command, "Seaplane", "S0", "--timeout", 1)
+        assert (lost.code, "is not where its entry" in lost.err) == (6, True), lost
