@@ -16,7 +16,7 @@ from halog.backend import Found, Work, Write
 from halog.core.directory import Looking, Standing, beside, entries_of, entry_key, is_entry, look
 from halog.core.mapping import Place
 from halog.core.records import DELETE
-from halog.errors import ConflictError, CrossPartitionError, RemappedError
+from halog.errors import ConflictError, CrossPartitionError, RemappedError, UnknownTypeError
 from halog.transactions.entry import Entry
 
 if TYPE_CHECKING:
@@ -130,12 +130,13 @@ def _within(tx: Reading, key: bytes, place: Place, home: str) -> Found:
 
 def entered(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
     """The transaction's state with what it changes in the directory. ConflictError if an object that it deletes has no
-    entry any more: somebody was faster."""
+    entry any more: somebody was faster. UnknownTypeError if a method elsewhere has created one of a type that is not
+    declared here."""
     rows: dict[str, list[Write]] = {}
     for partition, its in works.items():
         if partition in tx.backend.mapped.listed:
             gone = _standing(tx, partition, [w.key for w in its.writes if w.op == DELETE])
-            places = lambda key, at=partition: tx.space.places_of(key, at)  # noqa: E731
+            places = lambda key, at=partition: _place(tx, key, at)  # noqa: E731
             for at, row in beside(its.writes, partition, places, gone.__getitem__):
                 rows.setdefault(at, []).append(Write(*row))
     made = dict(works)
@@ -143,6 +144,18 @@ def entered(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
         had = made.get(at, Work((), ()))
         made[at] = Work(had.reads, (*had.writes, *writes))
     return made
+
+
+def _place(tx: Reading, key: bytes, partition: str) -> Place:
+    """Where the entry of an object belongs that is in this partition."""
+    place = tx.space.places_of(key, partition)
+    if not place.listed:
+        raise UnknownTypeError(
+            f"a method has created {tx.space.name_of(key)} in partition {partition}; its type is not declared here, so "
+            "that nobody can say where its entry in the key directory belongs: declare it (import its module)",
+            partition=partition, key=key,
+        )  # fmt: skip
+    return place
 
 
 def _standing(tx: Reading, partition: str, keys: Sequence[bytes]) -> dict[bytes, Standing]:
@@ -156,7 +169,7 @@ def _standing(tx: Reading, partition: str, keys: Sequence[bytes]) -> dict[bytes,
 
 
 def _standing_now(tx: Reading, partition: str, keys: Sequence[bytes]) -> dict[bytes, Standing]:
-    places = {key: tx.space.places_of(key, partition) for key in keys}
+    places = {key: _place(tx, key, partition) for key in keys}
     found = entries_of(places, lambda at, asked, version: tx.backend.fetch(at, asked, mapping=version))
     for key in keys:
         if key not in found:

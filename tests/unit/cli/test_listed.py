@@ -170,7 +170,7 @@ def test_an_object_that_is_never_where_its_entry_says_is_not_looked_for_for_ever
     fill(fleet, 1)
     home, entry = at(halog, "S0"), fleet.partition_of(Seaplane("S0"))
     runtime = fleet.nodes["A"].runtime
-    (now,) = [found for found in runtime.scan(entry, DIRECTORY)]
+    (now,) = list(runtime.scan(entry, DIRECTORY))
     wrong = packed(now.value[ID_BYTES : 2 * ID_BYTES], next(f"round-{i}" for i in range(4) if f"round-{i}" != home))
     runtime.commit(
         entry, runtime.new_transaction_id(), Work((), (Write(UPDATE, now.ref, now.key, wrong, now.version),))

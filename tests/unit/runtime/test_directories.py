@@ -10,7 +10,7 @@ import pytest
 
 import halog
 from halog.core.directory import is_entry, object_key, unpacked
-from halog.errors import ConflictError, CrossPartitionError, RefusedError
+from halog.errors import ConflictError, CrossPartitionError, RefusedError, UnknownTypeError
 from halog.runtime.open import Node
 from halog.schema import Registry
 from tests.unit.cli.conftest import TOML, Cluster, running
@@ -32,6 +32,7 @@ mapper = "round_robin"
 Boat = "sea"
 Ship = "land"
 Job = "land"
+Buoy = "sea"
 Oak = "sea"
 """
 
@@ -44,6 +45,9 @@ class Boat:
     def hire(self, number: int) -> None:
         halog.current().create(Job(number))
 
+    def mark(self, number: int) -> None:
+        halog.current().create(Buoy(number))
+
 
 @halog.managed(registry=TYPES)
 class Ship(Boat):
@@ -52,6 +56,11 @@ class Ship(Boat):
 
 @halog.managed(key="number", registry=TYPES)
 class Job:
+    number: int
+
+
+@halog.managed(key="number", registry=TYPES)
+class Buoy:
     number: int
 
 
@@ -77,14 +86,21 @@ class Ports(Cluster):
 
 
 @pytest.fixture
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
-    with running(Ports(tmp_path, TOML.replace("[bindings]\n", POLICIES)), monkeypatch) as made:
-        yield made.nodes["A"]
+def ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ports]:
+    made = Ports(tmp_path, TOML.replace("[bindings]\n", POLICIES))
+    with running(made, monkeypatch):
+        yield made
+
+
+@pytest.fixture
+def node(ports: Ports) -> Node:
+    return ports.nodes["A"]
 
 
 def check(node: Node) -> int:
     """Every object has one entry, in a partition of its own policy, and is in that policy; how many there are."""
-    homes, listed = set(), set()
+    homes: set[tuple[str, bytes, str]] = set()
+    listed: set[tuple[str, bytes, str]] = set()
     for policy in ("sea", "land"):
         for at in (f"{policy}-{i}" for i in range(3)):
             for found in node.runtime.scan(at, b""):
@@ -115,6 +131,34 @@ def test_a_method_creates_nothing_of_another_policy(node: Node) -> None:
         tx.create(Job(1))
     with node.transaction() as tx:
         assert tx.get(Job, 1).number == 1
+
+
+def test_a_process_that_does_not_know_what_a_method_has_created_is_refused(ports: Ports) -> None:
+    """It cannot say where the entry belongs, so nothing is created that nobody would find."""
+    little = Registry()
+
+    @halog.managed(key="name", registry=little)
+    class Boat:
+        name: str
+        miles: int = 0
+
+        def mark(self, number: int) -> None:
+            raise AssertionError("it runs where the boat is")
+
+    node, client = ports.nodes["A"], ports.start("client-1", little)
+    with node.transaction() as tx:
+        tx.create(TYPES.by_name["Boat"].cls(name="b"))
+    before = check(node)
+    for number in range(3):
+        with pytest.raises(UnknownTypeError, match="not declared here"), client.transaction() as tx:
+            tx.get(Boat, "b").mark(number)
+    assert check(node) == before == 1
+    for number in range(3):
+        with node.transaction() as tx:
+            tx.get(TYPES.by_name["Boat"].cls, "b").mark(number)
+        with node.transaction() as tx:
+            assert tx.get(Buoy, number).number == number
+    assert check(node) == 4
 
 
 def test_the_same_key_is_one_object_for_each_policy(node: Node) -> None:
