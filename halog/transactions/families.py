@@ -88,6 +88,8 @@ def _locate_listed(tx: Reading, route: Route) -> Found | Any | None:
             return NOTHING
     at, version, found = own.partition, own.version, None
     for place in route.places:
+        if not place.listed and _is_known_absent(entry, place):
+            continue
         partition, found = moving.look(tx, key, place)
         if found is not None:
             at, version = partition, place.version
@@ -141,6 +143,11 @@ def entry_at(tx: Reading, key: bytes, partition: str) -> Entry | None:
     tx.seen = None
     del tx.held[key]
     return None
+
+
+def _is_known_absent(entry: Entry | None, place: Place) -> bool:
+    """Was it found that nothing is there? Then it is so for the whole transaction, and checked at its end."""
+    return entry is not None and entry.known and entry.partition in place.owners
 
 
 def _is_blank(entry: Entry) -> bool:

@@ -224,3 +224,11 @@ def test_a_method_of_a_hashed_base_is_told_that_there_is_none(node: Node) -> Non
         tree = tx.get(Tree, "oak", 1)
         assert tree.sees(2)
         assert not tree.sees(3)
+
+
+def test_a_hashed_base_that_was_absent_stays_so_though_a_child_goes_round(node: Node) -> None:
+    with pytest.raises(ConflictError, match="Tree 'oak', 1"), node.transaction() as tx:
+        assert tx.find(Tree, "oak", 1) is None
+        elsewhere(node, Tree("oak", 1))
+        assert tx.find(Tree, "oak", 1) is None
+        tx.create(Job(1))
