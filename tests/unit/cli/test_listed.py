@@ -86,7 +86,10 @@ def test_explain_says_where_the_entry_is_and_where_it_leads(fleet: Cluster, halo
     assert (none["partition"], none["nodes"], none["entry"]) == (None, [], fleet.partition_of(Seaplane("S99")))
     shown = halog("mapper", "explain", "Seaplane", "S99").out
     assert "there is no such object; a new one goes where its turn is" in shown
-    assert halog("mapper", "explain", "Aircraft", "N1", "--format", "json").json["entry"] is None
+    base = halog("mapper", "explain", "Aircraft", "S2", "--format", "json").json
+    assert (base["entry"], base["subclasses"]["Seaplane"]) == (None, at(halog, "S2")), "not where its entry is"
+    assert halog("mapper", "explain", "Aircraft", "N1", "--format", "json").json["subclasses"]["Seaplane"] is None
+    assert "goes round; there is none of this key" in halog("mapper", "explain", "Aircraft", "N1").out
     listed = {p["policy"]: p for p in halog("mapper", "list", "--format", "json").json}
     assert (listed["round"]["mapper"], listed["round"]["types"]) == ("round_robin", ["Flight", "Seaplane"])
 
