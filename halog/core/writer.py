@@ -90,7 +90,7 @@ class Writer:
         self.short: ev.TooFew | None = None
         """What a new commit is told while too few are there."""
         self.closed: ev.Result | None = None
-        """What one that changes something is told: the same, or that the partition is disabled on its only node (P7)."""
+        """One that changes something is told that, or that the partition is disabled on its only node (P7)."""
         self.votes: Voting | None = None
         self.flying_votes = 0
         """So many of `queue` are no commits of one partition."""
@@ -149,8 +149,7 @@ class Writer:
         return self._closed_to(e) or self._conflict(e) or self.locks.against(e.reads, e.changes) or self.full()
 
     def _closed_to(self, e: Asks) -> ev.Result | None:
-        """What was disabled on its only node can be read, also by who writes elsewhere in the same transaction."""
-        return self.closed if e.changes else self.short
+        return self.closed if e.changes else self.short  # what is disabled can be read, also by who writes elsewhere
 
     def as_read(self, e: Asks) -> Asks:
         """It read what the log did not have then: versions of this epoch are lsns now, or in flight."""
