@@ -304,7 +304,7 @@ def test_the_distribution_of_objects_and_of_files(mapped: Cluster, halog: Run, t
     assert halog(*args).json["keys"] == 2
 
 
-@pytest.mark.feature("P3", "P7")
+@pytest.mark.feature("P7")
 def test_a_partition_nobody_has_placed_has_keys_and_no_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, halog: Run
 ) -> None:
