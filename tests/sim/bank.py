@@ -17,6 +17,7 @@ import msgspec
 
 from halog.core import events as ev
 from halog.core.ids import digest
+from tests.sim import belated
 from tests.sim.coverage import Coverage
 from tests.sim.engine import Engine
 from tests.sim.faults import FAULTS
@@ -174,6 +175,8 @@ def make(seed: int, *, verbose: bool = False) -> Bank:
     bank.tellers = [Teller(bank, f"teller{i}", quota=12) for i in range(chance.choice((1, 2, 4)))]
     for teller in bank.tellers:
         bank.engine.at(30.0 + 60.0 * chance.random(), teller.begin)
+    if belated.given(bank):
+        belated.prepare(bank, length)
     bank.engine.at(length, bank.heal)
     bank.length = length
     return bank

@@ -88,7 +88,7 @@ INTERESTING = [
     "bank: spread True", "bank: spread False", "bank: within True", "bank: audit True", "bank: audit False",
     "bank: initiator died preparing", "bank: initiator died deciding", "bank: asked the first partition",
     "bank: first partition said Happened", "bank: first partition said Otherwise",
-    "bank: vote Conflicted", "bank: vote Locked", "bank: single Locked",
+    "bank: vote Conflicted", "bank: vote Locked", "bank: single Locked", "bank: outcome behind the horizon",
     "shop: a change is turned back", "shop: a look-up is refused", "shop: single Remapped", "shop: vote Remapped",
     "shop: move False", "shop: move None", "shop: come and go True", "shop: race False",
     "market: a partition is emptied", "market: a change is turned back", "market: not where its entry says",
