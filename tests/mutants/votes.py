@@ -12,7 +12,7 @@ from tests.sim import bank, belated
 
 SEEDS = bank.SEEDS[:2_000]
 FORGETFUL = belated.SEEDS[:2_000]
-"""Of these, those in which outcomes come behind the horizon, wherever it has moved."""
+"""Of these, those in which what is decided and confirmed is forgotten at once."""
 
 
 @mutant("T1", SEEDS)
@@ -190,7 +190,7 @@ def an_outcome_behind_the_horizon_counts() -> None:
     real = patch(Ledger, "_decided", decided)
 
 
-@mutant("T6", SEEDS)
+@mutant("T6", FORGETFUL)
 def a_commit_confirmed_without_a_record() -> None:
     """Trace 28: a participant that does not know it, or replaced does not know it yet, says that it has it."""
 

@@ -1,5 +1,6 @@
-"""Outcomes that come behind the horizon (trace 30), in a bank that forgets early: now and then the active appends one
-again whose id has expired, as a writer does that recovers what an older one held (E5).
+"""Banks that forget at once (T6), and outcomes that come behind the horizon in them (trace 30): now and then the active
+appends one again whose id has expired, as a writer does that recovers what an older one held (E5). Whoever was said to
+have a decision, and has it not, is found out there: it asks too late (trace 28).
 
 No writer of halog appends it, so no fault brings it about; every reader must pass over it all the same (T2). Only in
 some histories, drawn from chances of their own: the others are replayed as they were.
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 SEEDS = range((1 << 21) + 2, 3 << 20, 5)
-"""Banks; those of them that remember few decisions."""
+"""Of those of banks."""
+KEEP = 1
+"""Decisions remembered: what is confirmed is forgotten before anybody in doubt asks."""
 LOOK_MS = 60.0
 
 
-def given(bank: Bank) -> bool:
-    """Does somebody append them in this history?"""
-    return bank.seed in SEEDS and bank.keep < 10
+def given(seed: int) -> bool:
+    """Is it such a bank?"""
+    return seed in SEEDS
 
 
 def prepare(bank: Bank, length: float) -> None:
@@ -41,9 +44,10 @@ def prepare(bank: Bank, length: float) -> None:
 def _look(bank: Bank, world: World, rng: random.Random, length: float) -> None:
     p = world.active()
     if p is not None and not p.paused and p.partition.role is Role.ACTIVE:
-        ledger = p.partition.ledger
-        outcomes = [a.record for a in history(world.log.entries) if isinstance(a.record, Outcome)]
-        expired = [r.header.tx for r in outcomes if ledger.expired(r.header.tx)]
+        assert p.partition.leading is not None
+        ledger, flying = p.partition.ledger, p.partition.leading.votes.deciding
+        ids = [a.record.header.tx for a in history(world.log.entries) if isinstance(a.record, Outcome)]
+        expired = [tx for tx in ids if ledger.expired(tx) and tx not in flying]
         if expired:
             bank.cover.hit("outcome behind the horizon")
             reappend(p, rng.choice(expired))
@@ -53,8 +57,10 @@ def _look(bank: Bank, world: World, rng: random.Random, length: float) -> None:
 
 def reappend(p: Process, tx: bytes) -> None:
     """The active `p` appends an abort of `tx`, which has expired, as its own."""
-    assert p.partition.leading is not None
+    leading = p.partition.leading
+    assert leading is not None
     out: list[ev.Effect] = []
-    p.partition.leading.votes._decide(tx, NOBODY, p.clock(), out, commit=False)
+    leading.votes._decide(tx, NOBODY, p.clock(), out, commit=False)
+    p.partition.tag = leading.writer.tag
     for effect in out:
         p._perform(effect)
