@@ -73,9 +73,11 @@ def _plan(connection: Connection, node: str, *, allow_fewer: bool) -> list[Move]
     registered = [n.node for n in seen if n.state not in (DOWN, CLIENT)]
     unlogged = [name for name, policy in connection.config.policies.items() if policy.unlogged]
     backup = {name: config.backups_of(name) for name in config.policies}
+    domains = {name: n.failure_domain for name, n in config.nodes.items()}
     return plan(
-        connection.tables, node, zones, serve, registered, unlogged=unlogged, backup=backup, allow_fewer=allow_fewer
-    )
+        connection.tables, node, zones, serve, registered,
+        unlogged=unlogged, backup=backup, domains=domains, allow_fewer=allow_fewer,
+    )  # fmt: skip
 
 
 def _show(node: str, moves: list[Move], ms: int, *, done: bool, format_: str) -> None:

@@ -40,6 +40,10 @@ _MAPPED: Final = Rule(RESTART, "once the policy has partitions `halog rebalance`
 _LOCAL: Final = "each machine reaches the site in its own way"
 _NODE: Final = "it is that node's machine which knows"
 _NEW: Final = Rule(RESTART, "of every process that uses it")
+_SPREAD: Final = 'nodes spread copies anew by themselves; `rebalance = "manual"`: `halog plan create` and `apply` do'
+_BROUGHT: Final = (
+    'nodes bring partitions there by themselves; `rebalance = "manual"`: `halog plan create` and `apply` do'
+)
 
 RULES: Final[Mapping[str, Rule]] = {
     "cluster.name": Rule(REFUSED, "it is the name in front of every topic and znode: another name is another cluster"),
@@ -51,20 +55,20 @@ RULES: Final[Mapping[str, Rule]] = {
     "site.min_insync_replicas": Rule(RESTART, "may only be lowered: halog changes no topic that exists"),
     "application.modules": Rule(OWN_FILE, "no process imports what somebody else wrote into ZooKeeper"),
     "zones.*": Rule(AT_ONCE, ""),
-    "zones.*.nodes": Rule(AT_ONCE, "copies stay where they are; `halog plan create` spreads them anew"),
+    "zones.*.nodes": Rule(AT_ONCE, _SPREAD),
     "zones.*.quorum.minimum_votes": Rule(AT_ONCE, ""),
     "zones.*.quorum.percentage": Rule(AT_ONCE, ""),
     "zones.*.quorum.minimum_active_remote_nodes": Rule(AT_ONCE, ""),
     "policies.*": Rule(RESTART, "the first node that starts with it creates its partitions"),
-    "policies.*.zone": Rule(AT_ONCE, "copies stay where they are; `halog plan create` spreads them anew"),
-    "policies.*.zones": Rule(AT_ONCE, "copies stay where they are; `halog plan create` spreads them anew"),
-    "policies.*.backup": Rule(AT_ONCE, "copies stay where they are; `halog plan create` goes by it"),
+    "policies.*.zone": Rule(AT_ONCE, _SPREAD),
+    "policies.*.zones": Rule(AT_ONCE, _SPREAD),
+    "policies.*.backup": Rule(AT_ONCE, _SPREAD),
     "policies.*.kind": _MADE,
     "policies.*.partitions": _MAPPED,
-    "policies.*.partitions.*": Rule(BY_PLAN, "`halog plan create --policy` it and `apply` bring the partition there"),
+    "policies.*.partitions.*": Rule(BY_PLAN, f"{_BROUGHT}, with `--policy`"),
     "policies.*.rebalance": _NEW,
-    "policies.*.sync_replicas": Rule(BY_PLAN, "`halog plan create` and `apply` bring partitions there"),
-    "policies.*.async_replicas": Rule(BY_PLAN, "`halog plan create` and `apply` bring partitions there"),
+    "policies.*.sync_replicas": Rule(BY_PLAN, _BROUGHT),
+    "policies.*.async_replicas": Rule(BY_PLAN, _BROUGHT),
     "policies.*.local_sync": _MADE,
     "policies.*.remote_sync": _MADE,
     "policies.*.quorum": _MADE,
@@ -80,7 +84,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "nodes.*.data_dir": Rule(OWN_FILE, _NODE),
     "nodes.*.address": Rule(OWN_FILE, _NODE),
     "nodes.*.votes": Rule(AT_ONCE, ""),
-    "nodes.*.failure_domain": Rule(AT_ONCE, "`halog plan create` goes by it"),
+    "nodes.*.failure_domain": Rule(AT_ONCE, _SPREAD),
     "timing.keep_alive_ms": _NEW,
     "timing.non_response_timeout_ms": _NEW,
     "timing.session_timeout_ms": _NEW,

@@ -1,8 +1,9 @@
 """Where the copies of a node go that is to be emptied (P12, X4): a plan, made before anything is changed.
 
 A node's place in a node list goes to another node of the zone that runs, has no copy and has not disabled the partition
-(P7), to the one with the fewest copies first: roles and load stay as evenly spread as they were. Where there is no such
-node the list may get shorter, if the operator allows that; a partition is never left without a node. Arithmetic only.
+(P7): to one in a failure domain without a copy, if there is one (P5), and to the one with the fewest copies first, so
+that roles and load stay as evenly spread as they were. Where there is no such node the list may get shorter, if the
+operator allows that; a partition is never left without a node. Arithmetic only.
 """
 
 from __future__ import annotations
@@ -33,18 +34,21 @@ def plan(
     *,
     unlogged: Collection[str] = (),
     backup: Mapping[str, Collection[str]] = {},
+    domains: Mapping[str, str] = {},
     allow_fewer: bool = False,
 ) -> list[Move]:
     """What is to be done so that `node` hosts nothing. `zones`: policy → nodes that may host it, `backup`: those of
-    them for replicas; `up`: who serves, and may get more; `registered`: who runs, and could move what it has;
-    `unlogged`: policies whose commits do not wait for the log."""
+    them for replicas; `domains`: node → failure domain, a node without one is one of its own; `up`: who serves, and may
+    get more; `registered`: who runs, and could move what it has; `unlogged`: policies whose commits do not wait for the
+    log."""
     tables = list(tables)
     load = Counter(n for t in tables for n in _wanted(t).nodes)
     moves = []
     for t in tables:
         if node in t.hosts:
             able = [n for n in zones.get(t.policy, ()) if n in up and n != node]
-            move = _move(t, node, able, load, allow_fewer, backup.get(t.policy, ()))
+            room = _Room(able, load, backup.get(t.policy, ()), domains)
+            move = _move(t, node, room, allow_fewer)
             if move.target is not None and not any(n in registered for n in t.configured):
                 move = _checked(t, move.target, move.why, why_not_assigned(t, unlogged=t.policy in unlogged))
             load.update((move.target or _wanted(t)).nodes)
@@ -57,24 +61,33 @@ def _wanted(table: PartitionTable) -> Target:
     return table.target or Target(table.configured, table.sync_replicas)
 
 
-def _move(
-    table: PartitionTable,
-    node: str,
-    able: Sequence[str],
-    load: Counter[str],
-    allow_fewer: bool,
-    backup: Collection[str],
-) -> Move:
+class _Room(NamedTuple):
+    """The nodes that may get a partition's copies, and what to choose them by."""
+
+    able: Sequence[str]
+    load: Counter[str]
+    backup: Collection[str]
+    domains: Mapping[str, str]
+
+    def best(self, free: Sequence[str], instead_of: str, rest: Sequence[str]) -> tuple[str, str]:
+        """One of `free` to stand beside `rest`, and why."""
+        taken = {domain for n in rest if (domain := self.domains.get(n))}
+        far = [n for n in free if self.domains.get(n) not in taken]
+        to = min(far or free, key=lambda n: ((n in self.backup) != (instead_of in self.backup), self.load[n]))
+        apart = ", is in a failure domain that has none," if far and len(far) < len(free) else ","
+        kind = (" of the backup nodes" if to in self.backup else " of the primary nodes") if self.backup else " in all"
+        return to, f"{to} has no copy of it{apart} and the fewest copies{kind}"
+
+
+def _move(table: PartitionTable, node: str, room: _Room, allow_fewer: bool) -> Move:
     now = _wanted(table)
     if node not in now.nodes:
         return Move(table.name, table.configured, now, f"it is moving away from {node} already")
-    off = [n for n in able if n in table.disabled_on and n not in now.nodes]
-    free = [n for n in able if n not in now.nodes and n not in off]
+    off = [n for n in room.able if n in table.disabled_on and n not in now.nodes]
+    free = [n for n in room.able if n not in now.nodes and n not in off]
     if free:
-        to = min(free, key=lambda n: ((n in backup) != (node in backup), load[n]))
-        nodes = tuple(sorted((to if n == node else n for n in now.nodes), key=lambda n: n in backup))
-        kind = (" of the backup nodes" if to in backup else " of the primary nodes") if backup else " in all"
-        why = f"{to} has no copy of it, and the fewest copies{kind}"
+        to, why = room.best(free, node, [n for n in now.nodes if n != node])
+        nodes = tuple(sorted((to if n == node else n for n in now.nodes), key=lambda n: n in room.backup))
     elif allow_fewer and len(now.nodes) > 1:
         nodes = tuple(n for n in now.nodes if n != node)
         why = "no other node that runs is without a copy: one copy less"

@@ -3,86 +3,124 @@
 Loads are levelled by shortest paths: from the fullest node to one that has at least two fewer, over nodes that pass
 one on, by way of the cheapest changes. A change that takes back an earlier one is cheaper than none, so that nothing
 moves twice. Deterministic.
+
+What may go from where to where depends on one thing alone, so only the steps of things that went are looked at again;
+between two nodes the cheapest is on top of a heap, and those that are out of date are dropped when they come up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 
 class Step(NamedTuple):
-    """One thing goes from a node to another; `cost`: changes more (or fewer) than before."""
+    """One thing goes from a node to another; `cost`: changes more (or fewer) than before; `last`: after others that
+    cost as much."""
 
     source: str
     target: str
     cost: int
     thing: str
+    last: bool = False
 
 
 Steps = Callable[[str], Iterable[Step]]
-"""What may go from a node, given everything that went before."""
+"""The steps that a thing may take, given everything that went before."""
 
 
-def level(load: dict[str, int], nodes: Sequence[str], steps: Steps, take: Callable[[Step], Collection[str]]) -> None:
-    """Level `load` over `nodes` (in the order in which ties are broken). `take` carries a step out, and names the nodes
-    whose steps are others now; none: it is not possible any more. `load` is kept here."""
-    stuck: set[tuple[str, str]] = set()
-    edges = {n: _cheapest(steps(n)) for n in nodes}
-    while (path := _best_path(load, nodes, edges, stuck)) is not None:
-        for step in path:
-            others = take(step)
-            if not others:  # an earlier step of this very path stands in its way
-                stuck.add((path[0].source, path[-1].target))
-                break
-            load[step.source] -= 1
-            load[step.target] += 1
-            edges |= {n: _cheapest(steps(n)) for n in others}
+class Way(NamedTuple):
+    """A path, and how good it is, the least first: from a fuller node, of cheaper steps, of fewer."""
+
+    rank: tuple[int, int, int]
+    root: str
+    steps: tuple[Step, ...]
 
 
-def _best_path(
-    load: dict[str, int], nodes: Sequence[str], edges: dict[str, dict[str, Step]], stuck: set[tuple[str, str]]
-) -> list[Step] | None:
-    """The cheapest way from the fullest node to the emptiest that it reaches."""
-    found = None
-    least = min((load[n] for n in nodes), default=0)
-    for source in nodes:
-        if load[source] < least + 2:
-            continue
-        for path in _paths(source, nodes, edges):
-            target = path[-1].target
-            gain = load[source] - load[target]
-            if gain >= 2 and (source, target) not in stuck:
-                rank = (gain, -sum(s.cost for s in path), -len(path))
-                if found is None or rank > found[0]:
-                    found = rank, path
-    return None if found is None else found[1]
+def level(
+    load: dict[str, int], nodes: Sequence[str], things: Sequence[str], steps: Steps, take: Callable[[Step], bool]
+) -> None:
+    """Level `load` over `nodes`; of what is equal the first of `nodes` and of `things` comes first. `take` carries a
+    step out, if it is still possible, and can carry it back. `load` is kept here."""
+    edges = _Edges(things, steps)
+    while (path := _best_path(load, nodes, edges)) is not None:
+        if _all_taken(path, take, edges):
+            load[path[0].source] -= 1
+            load[path[-1].target] += 1
+            for thing in dict.fromkeys(s.thing for s in path):
+                edges.renew(thing)
 
 
-def _cheapest(steps: Iterable[Step]) -> dict[str, Step]:
-    """By target, the step that costs least; the first one of several."""
-    best: dict[str, Step] = {}
-    for step in steps:
-        if step.target not in best or step.cost < best[step.target].cost:
-            best[step.target] = step
+class _Edges:
+    """The steps from each node to each other, the cheapest first."""
+
+    def __init__(self, things: Sequence[str], steps: Steps) -> None:
+        self._steps = steps
+        self._order = {thing: i for i, thing in enumerate(things)}
+        self._turn = dict.fromkeys(things, 0)
+        self._heaps: dict[str, dict[str, list[tuple[int, bool, int, int, Step]]]] = {}
+        """By source and target; entries of an earlier turn of their thing are out of date."""
+        for thing in things:
+            self.renew(thing)
+
+    def renew(self, thing: str) -> None:
+        """It can go elsewhere than before."""
+        self._turn[thing] += 1
+        for step in self._steps(thing):
+            heap = self._heaps.setdefault(step.source, {}).setdefault(step.target, [])
+            heappush(heap, (step.cost, step.last, self._order[thing], self._turn[thing], step))
+
+    def cheapest(self, source: str) -> Iterator[Step]:
+        """One to each node that can be reached at once."""
+        for heap in self._heaps.get(source, {}).values():
+            while heap and heap[0][3] != self._turn[heap[0][4].thing]:
+                heappop(heap)
+            if heap:
+                yield heap[0][4]
+
+    def drop(self, step: Step) -> None:
+        """This one, now the cheapest between its nodes, not again before its thing has gone elsewhere."""
+        heappop(self._heaps[step.source][step.target])
+
+
+def _all_taken(path: Sequence[Step], take: Callable[[Step], bool], edges: _Edges) -> bool:
+    """All of it or nothing: an earlier step of this very path may stand in the way of a later one."""
+    for i, step in enumerate(path):
+        if not take(step):
+            edges.drop(step)
+            for done in reversed(path[:i]):
+                take(done._replace(source=done.target, target=done.source))
+            return False
+    return True
+
+
+def _best_path(load: dict[str, int], nodes: Sequence[str], edges: _Edges) -> tuple[Step, ...] | None:
+    """The cheapest way from the fullest node to the emptiest that it reaches; None where that would make nothing more
+    even."""
+    ways = _ways(load, nodes, edges)
+    best = min(ways.values(), key=lambda way: _gain(way, load), default=None)
+    return None if best is None or _gain(best, load)[0] > -2 else best.steps
+
+
+def _gain(way: Way, load: dict[str, int]) -> tuple[int, int, int]:
+    """The less, the more even things are afterwards."""
+    fuller, cost, length = way.rank
+    return (fuller + load[way.steps[-1].target] if way.steps else 0, cost, length)
+
+
+def _ways(load: dict[str, int], nodes: Sequence[str], edges: _Edges) -> dict[str, Way]:
+    """The best way to each node, from whichever it is (Bellman and Ford: costs may be negative)."""
+    best = {n: Way((-load[n], 0, 0), n, ()) for n in nodes}
+    todo = deque(nodes)
+    while todo:
+        rank, root, path = best[todo.popleft()]
+        passed = {root, *(s.target for s in path)}
+        for step in edges.cheapest(path[-1].target if path else root):
+            further = (rank[0], rank[1] + step.cost, rank[2] + 1)
+            if step.target not in passed and further < best[step.target].rank:
+                best[step.target] = Way(further, root, (*path, step))
+                if step.target not in todo:
+                    todo.append(step.target)
     return best
-
-
-def _paths(source: str, nodes: Sequence[str], edges: dict[str, dict[str, Step]]) -> Iterable[list[Step]]:
-    """The cheapest path from `source` to every node that can be reached (Bellman and Ford: costs may be negative)."""
-    best: dict[str, tuple[int, list[Step]]] = {source: (0, [])}
-    for _ in range(len(nodes)):
-        changed = False
-        for node in nodes:
-            if node not in best:
-                continue
-            cost, path = best[node]
-            for step in edges[node].values():
-                known = best.get(step.target)
-                on_path = step.target == source or any(s.target == step.target for s in path)
-                if not on_path and (known is None or cost + step.cost < known[0]):
-                    best[step.target] = cost + step.cost, [*path, step]
-                    changed = True
-        if not changed:
-            break
-    return [path for _, path in best.values() if path]

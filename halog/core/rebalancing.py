@@ -33,14 +33,16 @@ def rebalance(tables: Sequence[PartitionTable], shape: Shape, running: Collectio
     now = {t.name: t.configured if t.target is None else t.target.nodes for t in tables}
     stay = {t.name: why for t in tables if (why := _why_it_stays(t, shape.zone, running, shape.unlogged))}
     never = {t.name: [n for n in shape.zone.nodes if priority(t, n) == NEVER] for t in tables}
-    then = spread(now, shape.copies, shape.zone._replace(never=never), stay)
-    then = _elsewhere(then, now, {t.name: t.disabled_on for t in tables}, shape.zone)
+    off = {t.name: t.disabled_on for t in tables}
+    then = spread(now, shape.copies, shape.zone._replace(never=never, off=off), stay)
     reasons = _Reasons(shape, now)
     moves = []
     for t in tables:
         target = Target(then[t.name], max(0, min(shape.sync_replicas, len(then[t.name]) - 1)))
         if t.name in stay:
             moves.append(Move(t.name, t.configured, None, stay[t.name]))
+        elif not target.nodes:
+            moves.append(Move(t.name, t.configured, None, _why_nowhere(t)))
         elif target != (t.target or Target(t.configured, t.sync_replicas)):
             refused = why_not(t, target, replace=True)  # a move under way is planned anew only where it cannot end
             why = refused or "; ".join(reasons.of(t, target))
@@ -101,35 +103,10 @@ def _why_it_stays(table: PartitionTable, zone: Zone, running: Collection[str], u
     return why_not_assigned(table, unlogged=unlogged) or ""  # all are replaced: it is placed anew
 
 
-def _elsewhere(
-    then: Mapping[str, tuple[str, ...]],
-    now: Mapping[str, Sequence[str]],
-    off: Mapping[str, Collection[str]],
-    zone: Zone,
-) -> dict[str, tuple[str, ...]]:
-    """`then`, where no copy comes to a node that has disabled its partition (`off`): it goes to a node of another
-    domain, if there is one, stays where it is, if it can, and goes to the emptiest node else; or there is none."""
-    load = Counter(n for nodes in then.values() for n in nodes)
-    made = {}
-    for p, nodes in then.items():
-        for node in [n for n in nodes if n in off[p] and n not in now[p]]:
-            rest = [n for n in nodes if n != node]
-            able = [n for n in zone.nodes if (n in zone.open or n in now[p]) and n not in nodes and n not in off[p]]
-            to = min(able, key=lambda n: _rank(n, node, rest, now[p], zone, load), default=None)
-            load.subtract([node])
-            load.update([] if to is None else [to])
-            changed = [to if n == node else n for n in nodes]
-            nodes = tuple(sorted((n for n in changed if n is not None), key=lambda n: n in zone.backup))
-        made[p] = nodes or then[p]
-    return made
-
-
-def _rank(
-    node: str, instead_of: str, rest: Sequence[str], now: Collection[str], zone: Zone, load: Mapping[str, int]
-) -> tuple[bool, bool, bool, int]:
-    """How well it takes that place beside the `rest`; less is better."""
-    shared = zone.domain(node) in {zone.domain(n) for n in rest}
-    return shared, node not in now, (node in zone.backup) != (instead_of in zone.backup), load.get(node, 0)
+def _why_nowhere(table: PartitionTable) -> str:
+    off = ", ".join(sorted(table.disabled_on))
+    more = f"; {off} disabled it, `halog partition enable {table.name}` there" if off else ""
+    return f"no node of its zone may get a copy now{more}"
 
 
 class _Reasons:

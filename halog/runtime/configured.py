@@ -97,10 +97,10 @@ class Configured:
     def _take_up(self, version: Version, new: Config) -> None:
         self._waiting = tuple(key_text(key) for key in waiting(self._running, new))
         self._running = live(self._running, new)
-        self._active = version.number
         if not self._waiting:
             self._number = version.number
         self._apply(self._running)
+        self._active = version.number
         self._tell(version)
 
     def _tell(self, version: Version) -> None:
@@ -112,6 +112,11 @@ class Configured:
             self._history.tell(TAKEN_UP, cause, more=more)
         else:
             logger.info("version %d of the configuration is active: %s", version.number, cause)
+
+    @property
+    def active(self) -> int:
+        """The latest version of which it has taken up what takes effect at once; 0: none."""
+        return self._active
 
     @property
     def activated(self) -> bool:

@@ -233,9 +233,8 @@ class Runtime:
         self._asker.copies, self.states = host.copies, host.states
         self.service.mover = self.mover
         self.zoning.tend(host, lambda: self.members.offline)
-        rebalancing = Rebalancing(
-            lambda: self.config, self.adapters.coordinator, self.router, self.members, self.telling.history
-        )
+        others = self.adapters.coordinator, self.router, self.members, self.telling.history
+        rebalancing = Rebalancing(lambda: self.config, self.configured, *others)
         if rebalancing.wanted:
             host.keep_on("rebalancing", partial(rebalancing.turn, host.pause))
         self.remapping = Remapping(self, host)

@@ -1,15 +1,18 @@
-"""Plans that nodes make by themselves when members come or go (P2, P13); `[policies.P] rebalance = "auto"`.
+"""Plans that nodes make by themselves when members come or go, and when a version of the configuration places a policy
+otherwise (P2, P3, P13); `[policies.P] rebalance = "auto"`. Static policies only know the latter.
 
 The first node by name of those of a policy's zone that are up does it. Two that take themselves for the first do no
 harm: the plan and the list of nodes it counts on are changed by compare-and-set, and each move is an ordinary
 migration. If it dies, the next one finds the plan where it was. A node that is alone behind a cut network does not see
 ZooKeeper, or sees that the others are registered: it plans nothing.
 
-rebalanced/<policy>    Counted as JSON: who the last plan counted on
+rebalanced/<policy>    Counted as JSON: who the last plan counted on, and what placement it was made for
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -18,13 +21,15 @@ import msgspec
 
 from halog.config import Config
 from halog.core.rebalancing import in_need
-from halog.core.table import Target
+from halog.core.table import PartitionTable, Target
 from halog.core.turnover import Change, Turnover
 from halog.errors import CoordinatorError, HalogError, VersionError
 from halog.events import REBALANCE
 from halog.ports import Coordinator, UnknownResult, Versioned
 from halog.runtime import plans
 from halog.runtime.clock import monotonic_ms
+from halog.runtime.cluster import by_hand
+from halog.runtime.configured import Configured
 from halog.runtime.history import History
 from halog.runtime.members import Membership
 from halog.runtime.router import Router
@@ -38,10 +43,26 @@ AT_ONCE = 2
 """Partitions that move at the same time, as with `halog plan apply`."""
 
 
-class Counted(msgspec.Struct, frozen=True):
-    """What the znode holds."""
+class Counted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the znode holds. `version`: of the configuration, the latest that was planned for; `placement`: its mark, as
+    the function gives it; absent where an older halog wrote this; `left`: partitions that could not go there yet."""
 
     nodes: tuple[str, ...]
+    version: int = 0
+    placement: str = ""
+    left: tuple[str, ...] = ()
+
+
+def placement(config: Config, policy: str) -> str:
+    """A mark of all that says where copies of the policy's partitions are to be, the same for the same."""
+    asked, hosts = config.policies[policy], config.hosts_of(policy)
+    said = {
+        "nodes": sorted((n, config.nodes[n].failure_domain) for n in hosts),
+        "backup": sorted(config.backups_of(policy)),
+        "copies": (asked.sync_replicas, asked.async_replicas),
+        "by hand": [(p, t.nodes, t.sync_replicas) for p, t in sorted(by_hand(asked).items())],
+    }
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
 
 class Rebalancing:
@@ -49,25 +70,26 @@ class Rebalancing:
 
     def __init__(
         self,
-        configured: Callable[[], Config],
+        config: Callable[[], Config],
+        configured: Configured,
         coordinator: Coordinator,
         router: Router,
         members: Membership,
         history: History,
     ) -> None:
-        self._configured, self._coordinator, self._router = configured, coordinator, router
+        self._configured, self._versions = config, configured
+        self._coordinator, self._router = coordinator, router
         self._members, self._history = members, history
-        config = configured()
-        settle_ms, replace_ms = config.timing.join_settle_ms, config.timing.replace_after_ms
+        now = config()
+        settle_ms, replace_ms = now.timing.join_settle_ms, now.timing.replace_after_ms
         self._turnovers = {
-            name: Turnover(settle_ms, replace_ms)
-            for name, p in config.policies.items()
-            if p.rebalance == "auto" and not p.static
+            name: Turnover(settle_ms, replace_ms) for name, p in now.policies.items() if p.rebalance == "auto"
         }
         self._refused: dict[str, dict[str, str]] = {}
         """Plan → its partitions that cannot move now: others go first."""
-        self._in_vain: dict[str, object] = {}
-        """Policy → what was seen when nothing could be replaced: planning again takes seconds where there is much."""
+        self._in_vain: dict[tuple[str, str], object] = {}
+        """Policy and purpose → what was seen when nothing could be done: planning again costs time where there is
+        much."""
         self._said: dict[str, str] = {}
         """What is in the way of what, as it was last said."""
 
@@ -116,70 +138,122 @@ class Rebalancing:
     # --- planning ---
 
     def _look(self, policy: str, alive: set[str]) -> None:
-        zone = self._zone(policy)
+        version = self._versions.active  # before the configuration, so that it never is of an older version than this
+        asked, zone = placement(self._configured(), policy), self._zone(policy)
         up = alive.intersection(zone)
         path = f"rebalanced/{policy}"
         found = self._coordinator.get(path)
         if found is None:
-            hosts = {n for _, t in self._router.tables.values() if t.policy == policy for n in t.hosts}
-            self._coordinator.create(path, _packed(up | hosts.intersection(zone)))
+            hosts = {n for t in self._theirs(policy) for n in t.hosts}
+            first = Counted(tuple(sorted(up | hosts.intersection(zone))), version, asked)
+            self._coordinator.create(path, msgspec.json.encode(first))
             return
         stored = _counted(path, found)
-        known = stored.intersection(zone)  # who was taken out of it comes anew when put back
-        down = set(zone) - up - set(self._members.registered)
-        change = self._turnovers[policy].look(known, up, down, monotonic_ms())
+        known = set(stored.nodes).intersection(zone)  # who was taken out of it comes anew when put back
+        change = self._turned(policy, known, up)
         if change is not None:
             known = known.union(change.came).difference(change.gone)
-            self._plan(policy, up, set(zone) - known, _why(change))
+        absent, newer = set(zone) - known, version > stored.version
+        otherwise = newer and stored.placement not in ("", asked)
+        if change is not None or otherwise:
+            whys = f"version {version} of the configuration places it otherwise" if otherwise else "", _why(change)
+            made = self._plan(policy, up, absent, "; ".join(filter(None, whys)))
+            left = self._left(made, absent)
+            left = left if otherwise else left.intersection(stored.left)
         else:
-            self._replace(policy, up, set(zone) - known - up)
-        if known != stored:
-            self._coordinator.set(path, _packed(known), found.version)
+            left = self._go_on(policy, up, absent, stored)
+            self._replace(policy, up, absent - up)
+        mark = asked if newer or not stored.placement else stored.placement
+        now = Counted(tuple(sorted(known)), max(version, stored.version), mark, tuple(sorted(left)))
+        if now != stored:
+            self._coordinator.set(path, msgspec.json.encode(now), found.version)
 
-    def _plan(self, policy: str, up: set[str], absent: set[str], why: str) -> None:
-        """Spread all anew. RefusedError while an operator's plan is not done: it is looked at again."""
+    def _theirs(self, policy: str) -> list[PartitionTable]:
+        return [table for _, table in self._router.tables.values() if table.policy == policy]
+
+    def _turned(self, policy: str, known: set[str], up: set[str]) -> Change | None:
+        """Who came or went for good; that moves nothing of a static policy."""
+        if self._configured().policies[policy].static:
+            return None
+        down = set(self._zone(policy)) - up - set(self._members.registered)
+        return self._turnovers[policy].look(known, up, down, monotonic_ms())
+
+    def _plan(self, policy: str, up: set[str], absent: set[str], why: str) -> plans.Plan:
+        """Place all anew. RefusedError while an operator's plan is not done: it is looked at again."""
         made = self._made(policy, up, absent, plans.read(self._coordinator))
         self._store(msgspec.structs.replace(made, why=why))
+        return made
+
+    def _left(self, made: plans.Plan, absent: set[str]) -> set[str]:
+        """The partitions that will not be where the configuration has them once that is done."""
+        policy = made.made_for
+        wanted = min(self._copies(policy), len(set(self._zone(policy)) - absent))
+        then = {t.name: _nodes(t.target) or t.configured for t in self._theirs(policy)}
+        then |= {m.partition: m.target.nodes for m in made.moves}
+        return set(made.stay) | {p for p, nodes in then.items() if len(nodes) < wanted}
+
+    def _copies(self, policy: str) -> int:
+        """Of each partition; 0: each one has a list of its own."""
+        asked = self._configured().policies[policy]
+        return 0 if asked.static else 1 + asked.sync_replicas + asked.async_replicas
+
+    def _go_on(self, policy: str, up: set[str], absent: set[str], stored: Counted) -> set[str]:
+        """What a version asks for was not possible for these when it was planned: a node was down, an operator's move
+        was under way. Those alone are planned again; returns which of them are still left."""
+        theirs = [t for t in self._theirs(policy) if t.name in stored.left]
+        return self._again(policy, up, absent, theirs, f"version {stored.version} of the configuration goes on")
 
     def _replace(self, policy: str, up: set[str], absent: set[str]) -> None:
-        """Again, what no plan could replace when the node went: others were down, or an override stood against it. Not
-        what an operator has cancelled, and not before what is planned has begun."""
-        theirs = [table for _, table in self._router.tables.values() if table.policy == policy]
-        if not any(n in absent for t in theirs for n in t.hosts):
-            return
-        last = plans.read(self._coordinator)
+        """Again, what no plan could replace when the node went: others were down, or an override stood against it."""
+        theirs = [] if self._configured().policies[policy].static else self._theirs(policy)
+        if any(n in absent for t in theirs for n in t.hosts):
+            needy = in_need(theirs, absent, _targets(plans.read(self._coordinator), policy))
+            self._again(policy, up, absent, [t for t in theirs if t.name in needy])
+
+    def _again(
+        self, policy: str, up: set[str], absent: set[str], tables: list[PartitionTable], why: str = ""
+    ) -> set[str]:
+        """Plan for these partitions alone. Not what an operator has cancelled, and not before what is planned has
+        begun; nor before something has changed since that was in vain. Returns those that stay as they are."""
+        names, purpose = {t.name for t in tables}, (policy, why)
+        last = plans.read(self._coordinator) if tables else None
         if last is not None and last.made_for == policy and (last.cancelled or self._waits(last)):
-            return
-        needy = in_need(theirs, absent, _targets(last, policy))
-        seen = (frozenset(up), {t.name: (t.config_version, t.group, t.definitions) for t in theirs if t.name in needy})
-        if not needy or self._in_vain.get(policy) == seen:
-            return
+            return names
+        seen = (
+            frozenset(up),
+            {t.name: (t.config_version, t.configured, t.target, t.group, t.definitions) for t in tables},
+        )
+        if not tables or self._in_vain.get(purpose) == seen:
+            return names
         made = self._made(policy, up, absent, last)
-        moves = tuple(m for m in made.moves if m.partition in needy)
-        if moves:
-            gone = ", ".join(sorted(absent.intersection(n for m in moves for n in (*m.before, *_nodes(m.given_up)))))
-            self._store(msgspec.structs.replace(made, moves=moves, why=f"{gone} is still to be replaced"))
+        moves = tuple(m for m in made.moves if m.partition in names)
+        if not moves:
+            self._in_vain[purpose] = seen
         else:
-            self._in_vain[policy] = seen
+            gone = ", ".join(sorted(absent.intersection(n for m in moves for n in (*m.before, *_nodes(m.given_up)))))
+            self._store(msgspec.structs.replace(made, moves=moves, why=why or f"{gone} is still to be replaced"))
+        return names.intersection(self._left(made, absent))
 
     def _waits(self, plan: plans.Plan) -> bool:
         """Is anything of it to be begun that was not refused?"""
         return plans.WAITING in self._states(plan).values()
 
     def _made(self, policy: str, up: set[str], absent: set[str], last: plans.Plan | None) -> plans.Plan:
-        """Without moves to fewer copies, and without those that would give up what an operator wished."""
-        config, ours = self._configured(), _targets(last, policy)
+        """Without moves to fewer copies than are asked for, and without those that would give up what an operator
+        wished: these stay."""
+        config, ours, copies = self._configured(), _targets(last, policy), self._copies(policy)
         tables = [table for _, table in self._router.tables.values()]
         running = {n.name for n in self._router.nodes.values() if n.hosts}
         made = plans.make(config, tables, up, running, [policy], replaced=absent)
-        copies = 1 + config.policies[policy].sync_replicas + config.policies[policy].async_replicas
-        moves = tuple(
-            m
-            for m in made.moves
-            if len(m.target.nodes) >= min(copies, len(_nodes(m.given_up) or m.before))
-            and m.given_up in (None, ours.get(m.partition))
-        )
-        return msgspec.structs.replace(made, moves=moves, made_for=policy)
+        moves, stay = [], dict(made.stay)
+        for m in made.moves:
+            if len(m.target.nodes) < min(copies, len(_nodes(m.given_up) or m.before)):
+                stay[m.partition] = "it would have fewer copies"
+            elif m.given_up not in (None, ours.get(m.partition)):
+                stay[m.partition] = f"it is moving to {', '.join(_nodes(m.given_up))}, as an operator wished"
+            else:
+                moves.append(m)
+        return msgspec.structs.replace(made, moves=tuple(moves), stay=stay, made_for=policy)
 
     def _store(self, made: plans.Plan) -> None:
         if made.moves:
@@ -217,18 +291,16 @@ def _nodes(target: Target | None) -> tuple[str, ...]:
     return () if target is None else target.nodes
 
 
-def _why(change: Change) -> str:
+def _why(change: Change | None) -> str:
+    if change is None:
+        return ""
     came = f"{', '.join(change.came)} came" if change.came else ""
     gone = f"{', '.join(change.gone)} has been gone for long" if change.gone else ""
     return "; ".join(filter(None, (came, gone)))
 
 
-def _packed(nodes: set[str]) -> bytes:
-    return msgspec.json.encode(Counted(tuple(sorted(nodes))))
-
-
-def _counted(path: str, found: Versioned) -> set[str]:
+def _counted(path: str, found: Versioned) -> Counted:
     try:
-        return set(msgspec.json.decode(found.data, type=Counted).nodes)
+        return msgspec.json.decode(found.data, type=Counted)
     except msgspec.MsgspecError as e:
         raise CoordinatorError(f"znode {path} cannot be read: {e}; delete it to begin anew") from e

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.cli.conftest import wait_until
+from tests.unit.cli.conftest import TOML, Cluster, running, wait_until
 
 Run = Callable[..., Any]
 
@@ -65,6 +66,21 @@ def test_what_cannot_be_is_refused_in_one_line(
     ran = halog("partition", "migrate", *args)
     assert (ran.code, said in ran.err) == (code, True), ran
     assert halog("partition", "show", "p-0", "--format", "json").json["configured"] == before
+
+
+@pytest.mark.feature("X4", "P5")
+def test_a_drain_minds_failure_domains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, halog: Run) -> None:
+    """p-0 is on A and C; B and D are empty, and B is in the rack of A."""
+    toml = TOML.replace('"C"]', '"C", "D"]').replace("partitions = 6", "partitions = 1")
+    toml = toml.replace("async_replicas = 1", "") + '[nodes.D]\ndata_dir = "D"\n'
+    for node, rack in {"A": "r1", "B": "r1", "C": "r2", "D": "r2"}.items():
+        toml = toml.replace(f'data_dir = "{node}"', f'data_dir = "{node}"\nfailure_domain = "{rack}"')
+    with running(Cluster(tmp_path, toml), monkeypatch) as made:
+        made.start("D")
+        (table,) = made.tables()
+        assert table.configured == ("A", "C")
+        ran = halog("drain", "C", "--dry-run", "--format", "json")
+        assert [m["to"] for m in ran.json["moves"]] == [["A", "D"]], ran
 
 
 @pytest.mark.feature("X4", "O1")

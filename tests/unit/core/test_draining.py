@@ -87,3 +87,15 @@ def test_a_node_that_has_disabled_it_gets_no_copy() -> None:
     assert move.target == Target(("D", "B"), 1), "C has fewer"
     (stuck,) = plan([on("a", "A", "B", definitions=off)], "A", ZONES, "ABC", "ABC")
     assert (stuck.target, "but C, where it is disabled" in stuck.why) == (None, True)
+
+
+@pytest.mark.feature("P5", "X4")
+def test_a_copy_goes_to_a_domain_that_has_none_before_all_else() -> None:
+    """B has no copy at all, and is in A's rack; D is a backup node, and fuller."""
+    racks = {"A": "r1", "B": "r1", "C": "r2", "D": "r2"}
+    tables = [on("a", "A", "C"), on("b", "A", "D")]
+    (move,) = plan(tables, "C", ZONES, "ABCD", "ABCD", domains=racks, backup={"q": "D"})
+    assert move.target == Target(("A", "D"), 1)
+    assert "is in a failure domain that has none, and the fewest copies of the backup nodes" in move.why
+    (near,) = plan([on("a", "A", "C")], "C", ZONES, "ABC", "ABC", domains=racks)
+    assert near.target == Target(("A", "B"), 1), "a second copy in the same rack is better than none"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -180,3 +181,35 @@ def test_where_only_such_nodes_are_left_it_stays_as_it_is() -> None:
 def test_a_copy_that_would_go_to_such_a_node_stays_where_it_is() -> None:
     tables = [on(p, "B", "C", definitions=off("A")) for p in "abc"]
     assert all(set(m.target.nodes) == {"B", "C"} for m in rebalance(tables, Shape(2, 1, ABC), "ABC") if m.target)
+
+
+@pytest.mark.feature("P7", "P13")
+def test_plans_come_to_rest_where_a_node_has_disabled_partitions() -> None:
+    """C has disabled them all, and three on A and B are as even as can be."""
+    tables = [on("a", "A", "B", definitions=off("C")), on("b", "B", "A", definitions=off("C"))]
+    tables.append(on("c", "A", "B", definitions=off("C")))
+    assert rebalance(tables, Shape(2, 1, ABC), "ABC") == []
+
+
+@pytest.mark.feature("P7", "P13")
+def test_evenness_minds_where_a_partition_is_disabled() -> None:
+    tables = [on(f"p{i}", *("AB" if i % 2 else "BA"), definitions=off("C") if i == 0 else {}) for i in range(6)]
+    there = {t.name: t.configured for t in tables}
+    there |= {m.partition: m.target.nodes for m in rebalance(tables, Shape(2, 1, ABC), "ABC") if m.target}
+    assert Counter(n for nodes in there.values() for n in nodes) == dict.fromkeys("ABC", 4)
+    assert "C" not in there["p0"]
+
+
+@pytest.mark.feature("Q2")
+def test_a_node_of_priority_never_is_not_preferred_where_another_has_disabled_it() -> None:
+    group = Group(priorities={"A": 0, "C": 0})
+    tables = [on("a", "C", sync=0, group=group, definitions=off("A", "D"))]
+    (move,) = rebalance(tables, Shape(2, 1, Zone("ABCD", "ABCD")), "ABCD")
+    assert move.target == Target(("B", "C"), 1)
+
+
+@pytest.mark.feature("P7", "P13")
+def test_what_no_node_may_get_says_so() -> None:
+    (move,) = rebalance([on("a", "D", "E", definitions=off("A", "B"))], Shape(2, 1, Zone("AB", "AB")), "AB")
+    why = "no node of its zone may get a copy now; A, B disabled it, `halog partition enable a` there"
+    assert (move.target, move.why) == (None, why)

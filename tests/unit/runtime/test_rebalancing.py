@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from halog.adapters.memory import MemoryCoordinator, MemoryLog, MemoryTree
-from halog.config import TimingConfig
+from halog.config import Config, TimingConfig
+from halog.config.static import StaticPartition
 from halog.core.ids import Member
 from halog.core.table import DISABLED, Definition, PartitionTable, Target
 from halog.errors import RefusedError
 from halog.events import REBALANCE, Event
 from halog.ports import TopicPartition
-from halog.runtime import plans, rebalancing
+from halog.runtime import plans, rebalancing, versions
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node
 from tests.unit.core import kit
@@ -67,7 +68,7 @@ def hosts(cluster: Cluster) -> Count[str]:
 
 def counted(cluster: Cluster) -> set[str]:
     found = cluster._tree.get("rebalanced/test")
-    return set() if found is None else rebalancing._counted("rebalanced/test", found)
+    return set() if found is None else set(rebalancing._counted("rebalanced/test", found).nodes)
 
 
 def told(cluster: Cluster) -> list[str]:
@@ -208,7 +209,8 @@ class Alone:
         )
         router: Any = SimpleNamespace(tables=self.tables, nodes=self.nodes, table_seen=self.seen)
         history: Any = SimpleNamespace(tell=lambda kind, cause, more: self.causes.append(cause))
-        self.it = rebalancing.Rebalancing(lambda: self.config, self.tree, router, self.members, history)
+        self.versions: Any = SimpleNamespace(active=0)
+        self.it = rebalancing.Rebalancing(lambda: self.config, self.versions, self.tree, router, self.members, history)
 
     def seen(self, name: str, version: int, table: PartitionTable) -> None:
         self.tables[name] = (version, table)
@@ -233,10 +235,26 @@ class Alone:
         self.it.turn(lambda seconds: False)
         return self.causes
 
+    def by_hand(self, **lists: tuple[str, ...]) -> Config:
+        """The policy is a static one now, with these partitions."""
+        placed = {name: StaticPartition(nodes) for name, nodes in lists.items()}
+        policy = dataclasses.replace(self.config.policies["test"], kind="static", static=placed)
+        self.config = dataclasses.replace(self.config, policies={"test": policy})
+        return self.config
+
+    def copies(self, count: int) -> Config:
+        """The configuration with so many copies of each partition."""
+        policy = dataclasses.replace(self.config.policies["test"], async_replicas=count - 2)
+        return dataclasses.replace(self.config, policies={"test": policy})
+
+    def activate(self, config: Config) -> None:
+        """It is the next version, and this node runs with it."""
+        self.config, self.versions.active = config, self.versions.active + 1
+
     def known(self) -> set[str]:
         found = self.tree.get("rebalanced/test")
         assert found is not None
-        return rebalancing._counted("rebalanced/test", found)
+        return set(rebalancing._counted("rebalanced/test", found).nodes)
 
 
 @pytest.fixture
@@ -352,3 +370,123 @@ def test_an_operators_plan_that_waits_is_not_overtaken(make: Make) -> None:
     with pytest.raises(RefusedError, match="plan mine is not done"):
         plans.store(tree, plans.Plan("nodes", 0, (), made_for="test"), tables)
     plans.store(tree, plans.Plan("better", 0, ()), tables)
+
+
+# --- another configuration is activated ---
+
+
+def activate(cluster: Cluster, **policy: Any) -> Config:
+    """The next version, as `halog config activate` makes it, with another policy."""
+    tree = cluster.node("A").runtime.adapters.coordinator
+    other = dataclasses.replace(cluster.config.policies["test"], **policy)
+    config = dataclasses.replace(cluster.config, policies={"test": other}).validate()
+    versions.activate(tree, versions.read(tree), versions.Draft(0, "me", "file", "", config))
+    return config
+
+
+def test_replicas_come_and_go_when_a_version_with_another_number_is_activated(make: Make) -> None:
+    cluster = make()
+    begun(cluster)
+    activate(cluster, async_replicas=1)
+    wait_until(lambda: hosts(cluster) == dict.fromkeys("ABCD", 6), "nobody makes the third copies", 30)
+    activate(cluster, async_replicas=0, below_quorum="wait")
+    wait_until(lambda: hosts(cluster) == dict.fromkeys("ABCD", 4), "the third copies stay", 30)
+    cluster.settle()
+    assert total(cluster.client()) == sum(range(40))
+    assert told(cluster) == [f"version {n} of the configuration places it otherwise" for n in (1, 2)]
+
+
+@pytest.mark.feature("P3", "P13")
+def test_a_version_that_places_partitions_otherwise_moves_those_of_a_static_policy(alone: Alone) -> None:
+    """Nobody moves them before, nor once more afterwards, whatever an operator does with them."""
+    alone.members.me = SimpleNamespace(name="A")
+    alone.by_hand(p=("A", "B"), q=("B", "C"))
+    alone.put(kit.table(name="p", policy="test", configured=("C", "B")))
+    alone.put(kit.table(name="q", policy="test", configured=("B", "C")))
+    assert alone.look(0, "A", "B", "C") == []
+    assert alone.look(1_000, "A", "B", "C") == []
+    alone.activate(alone.config)
+    assert alone.look(1_010, "A", "B", "C") == [], "it is placed as before"
+    alone.activate(alone.by_hand(p=("A", "B"), q=("C", "A")))
+    assert alone.look(1_020, "A", "B", "C") == ["version 2 of the configuration places it otherwise"]
+    assert alone.wishes() == {"p": ("A", "B"), "q": ("C", "A")}
+    alone.put(kit.table(name="q", policy="test", configured=("B", "A"), config_version=7))
+    assert len(alone.look(1_030, "A", "B", "C")) == 1
+    assert "q" not in alone.wishes()
+
+
+def test_members_that_come_or_go_move_nothing_of_a_static_policy(alone: Alone) -> None:
+    alone.members.me = SimpleNamespace(name="A")
+    alone.by_hand(p=("A", "C"))
+    alone.put(kit.table(name="p", policy="test", configured=("A", "C")))
+    assert alone.look(0, "A", "B") == []
+    assert alone.look(5_000, "A", "B") == []
+    assert alone.look(9_000, "A", "B", "C") == []
+    assert alone.wishes() == {}
+
+
+def test_what_a_version_asks_for_is_done_as_soon_as_it_is_possible(alone: Alone) -> None:
+    """C is down, and gets its copy when it is back; what an operator moves stays until that has ended."""
+    alone.members.me = SimpleNamespace(name="A")
+    alone.put(kit.table(name="p", policy="test", configured=("A", "B")))
+    alone.put(kit.table(name="q", policy="test", configured=("B",), target=Target(("B", "A"), 1), config_version=1))
+    alone.members.registered = {"C": None}
+    alone.tree.create("rebalanced/test", b'{"nodes":["A","B","C"]}')
+    assert alone.look(0, "A", "B") == [], "what an older halog wrote has no mark: it is as it is now"
+    alone.activate(alone.copies(3))
+    assert alone.look(10, "A", "B") == ["version 1 of the configuration places it otherwise"]
+    assert alone.look(20, "A", "B")[1:] == []
+    assert set(alone.look(30, "A", "B", "C")[1:]) == {"version 1 of the configuration goes on"}
+    assert alone.wishes() == {"p": ("A", "B", "C"), "q": ("B", "A")}
+    alone.put(kit.table(name="p", policy="test", configured=("A", "B", "C"), config_version=2))
+    alone.put(kit.table(name="q", policy="test", configured=("B", "A"), config_version=2))
+    alone.look(40, "A", "B", "C")
+    assert alone.wishes() == {"q": ("B", "A", "C")}
+    alone.put(kit.table(name="q", policy="test", configured=("B", "A", "C"), config_version=4))
+    done = len(alone.look(50, "A", "B", "C"))
+    alone.put(kit.table(name="p", policy="test", configured=("A",), sync=0, config_version=5))
+    assert len(alone.look(60, "A", "B", "C")) == done, "an operator's moves are not undone"
+
+
+def test_a_node_that_has_not_heard_of_the_version_does_not_plan_for_the_one_before(alone: Alone) -> None:
+    """It is the first one now, cut off from what was activated."""
+    alone.members.me = SimpleNamespace(name="A")
+    alone.put(kit.table(name="p", policy="test", configured=("A", "B")))
+    before = alone.config
+    alone.look(0, "A", "B", "C")
+    alone.activate(alone.copies(3))
+    assert len(alone.look(10, "A", "B", "C")) == 1
+    alone.put(kit.table(name="p", policy="test", configured=("A", "B", "C"), sync=2, config_version=3))
+    later, alone.config, alone.versions.active = alone.config, before, 0
+    assert len(alone.look(20, "A", "B", "C")) == 1
+    alone.config, alone.versions.active = later, 1
+    assert len(alone.look(30, "A", "B", "C")) == 1
+    assert alone.wishes() == {}
+
+
+def test_an_operators_plan_is_done_before_a_version_is_planned_for(alone: Alone) -> None:
+    alone.members.me = SimpleNamespace(name="A")
+    alone.put(kit.table(name="p", policy="test", configured=("A", "B")))
+    alone.look(0, "A", "B", "C")
+    mine = plans.Plan("mine", 0, (plans.Planned("p", ("A", "B"), Target(("B", "A"), 1), 0, ""),))
+    alone.tree.create("plan", mine.to_bytes())
+    alone.activate(alone.copies(3))
+    assert alone.look(10, "A", "B", "C") == []
+    plans.cancel(alone.tree)
+    assert alone.look(20, "A", "B", "C") == ["version 1 of the configuration places it otherwise"]
+    assert alone.wishes() == {"p": ("A", "B", "C")}
+
+
+@pytest.mark.parametrize("kind", ["zone", "domains", "backup"])
+def test_what_else_of_a_version_says_where_copies_are(alone: Alone, kind: str) -> None:
+    config = alone.config
+    policy, nodes, zone = config.policies["test"], config.nodes, config.zones["test"]
+    other = {
+        "zone": {"zones": {"test": dataclasses.replace(zone, nodes=("A", "B"))}},
+        "domains": {"nodes": {n: dataclasses.replace(c, failure_domain="r1") for n, c in nodes.items()}},
+        "backup": {"policies": {"test": dataclasses.replace(policy, backup=("C",))}},
+    }
+    votes = {n: dataclasses.replace(c, votes=2) for n, c in nodes.items()}
+    mark = rebalancing.placement(config, "test")
+    assert rebalancing.placement(dataclasses.replace(config, **other[kind]), "test") != mark
+    assert rebalancing.placement(dataclasses.replace(config, nodes=votes), "test") == mark
