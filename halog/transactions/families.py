@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from halog.backend import Backend, Found
-from halog.core.mapping import Place
+from halog.core.mapping import LISTED, Place
 from halog.errors import ConflictError, DuplicateKeyError, RefusedError, UnknownTypeError
 from halog.schema.registry import Registry
 from halog.schema.typeinfo import TypeInfo
@@ -91,7 +91,7 @@ def _locate_listed(tx: Reading, route: Route) -> Found | Any | None:
         if found is not None:
             at, version = partition, place.version
             break
-    if found is None and own.listed:
+    if found is None and own.listed == LISTED:
         return UNLISTED
     entry_at(tx, key, at)
     route.partition, route.mapping = at, version
@@ -121,7 +121,7 @@ def entry_at(tx: Reading, key: bytes, partition: str) -> Entry | None:
     entry = tx.entries.get(key)
     if entry is None or entry.partition == partition:
         return entry
-    anywhere = {entry.partition, partition} <= tx.backend.mapped.listed
+    anywhere = {entry.partition, partition} <= tx.backend.mapped.listed.keys()
     if anywhere and entry.image is None and entry.ref is not None:
         raise DuplicateKeyError(f"{tx.space.name_of(key)} exists", key=key, partition=partition)
     if not _is_blank(entry) and (anywhere or tx.mapped is not tx.backend.mapped):
