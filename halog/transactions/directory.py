@@ -18,7 +18,7 @@ from halog.core.directory import Looking, Standing, beside, entries_of, entry_ke
 from halog.core.ids import ABSENT
 from halog.core.mapping import LISTED, Place
 from halog.core.records import DELETE
-from halog.errors import ConflictError, CrossPartitionError, RemappedError
+from halog.errors import ConflictError, CrossPartitionError, RemappedError, UnknownTypeError
 from halog.transactions.entry import Entry
 
 if TYPE_CHECKING:
@@ -139,7 +139,14 @@ def entered(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
 
 
 def _place_of(tx: Reading, partition: str, key: bytes) -> Place:
-    return tx.space.places_of(key, partition)
+    place = tx.space.places_of(key, partition)
+    if not place.listed:
+        raise UnknownTypeError(
+            f"{tx.space.name_of(key)} was created or deleted by a method elsewhere, and its class is not declared here: "
+            "its entry in the key directory cannot be written; import the application's module",
+            key=key,
+        )  # fmt: skip
+    return place
 
 
 def _standing(tx: Reading, partition: str, kind: str, keys: Sequence[bytes]) -> dict[bytes, Standing]:
@@ -153,7 +160,7 @@ def _standing(tx: Reading, partition: str, kind: str, keys: Sequence[bytes]) -> 
 
 
 def _standing_now(tx: Reading, partition: str, kind: str, keys: Sequence[bytes]) -> dict[bytes, Standing]:
-    places = {key: tx.space.places_of(key, partition) for key in keys}
+    places = {key: _place_of(tx, partition, key) for key in keys}
     found = entries_of(places, lambda at, asked, version: tx.backend.fetch(at, asked, mapping=version))
     for key in keys if kind == LISTED else ():
         if key not in found:
