@@ -24,9 +24,9 @@ CORES := $(shell nproc)
 # More than cores: half of the unit tests' time is waiting. A file stays together: its fixtures are played once.
 WORKERS := $(shell echo $$((2 * $$(nproc) + 2)))
 TEST_SEEDS := 20000
-# Partitions that move from node to node; transactions over several partitions.
-MOVING_SEEDS := 2000
-BANK_SEEDS := 1000
+# Partitions that move from node to node; transactions over several partitions; mappings that change; partitions that are
+# defined and disabled; key directories.
+OTHER_SEEDS := moves:2000 banks:1000 shops:1000 lives:1000 markets:1000
 
 .PHONY: setup check test containers compose faults demo features sim mutants bench bench-peers lock clean fresh-outcomes
 
@@ -49,9 +49,7 @@ fresh-outcomes:
 
 # The simulation on all cores: a minute per 4,000 seeds and core.
 test: fresh-outcomes check
-	$(PY) -m tests.sim.run --seeds $(TEST_SEEDS) --processes $(CORES)
-	$(PY) -m tests.sim.run --start 1048576 --seeds $(MOVING_SEEDS) --processes $(CORES)
-	$(PY) -m tests.sim.run --start 2097152 --seeds $(BANK_SEEDS) --processes $(CORES)
+	$(PY) -m tests.sim.run --seeds $(TEST_SEEDS) $(OTHER_SEEDS:%=--also %) --processes $(CORES)
 	$(PYTEST) $(SLOW)
 	$(PYTEST) tests/faults -m quick_fault
 	$(CONTAINERS) -m containers

@@ -13,12 +13,10 @@ import msgspec
 
 from halog.config import Config
 from halog.core.directory import DIRECTORY
-from halog.errors import MapperError, RecordFormatError
-from halog.runtime.mapping import Owner, Places
+from halog.errors import MapperError
+from halog.runtime.mapping import Owner, Places, routing_of
 from halog.schema import Definition
-from halog.schema.codec import decoder
 from halog.schema.definition import ID_BYTES
-from halog.schema.scalars import DECODE_ERRORS
 from mappers import ConsistentHash, MisplacedError, stable_hash
 
 Place = Callable[[bytes], str]
@@ -66,7 +64,7 @@ class Placer:
 
 
 def _place(definition: Definition, owner: Owner) -> Place:
-    routing, names, mapper = _routing(definition), owner.names, owner.mapper
+    routing, names, mapper = routing_of(definition), owner.names, owner.mapper
     if isinstance(mapper, ConsistentHash):  # most objects there are: the ring's table at hand, and no call too many
         ring_size, owners = mapper.ring_size, [names[i] for i in mapper.slots()]
         if definition.partition_by == definition.key:
@@ -81,24 +79,3 @@ def _place(definition: Definition, owner: Owner) -> Place:
             raise MapperError(f"{error}; nothing was done", type=name, policy=owner.policy) from error
 
     return place
-
-
-def _routing(definition: Definition) -> Callable[[bytes], bytes]:
-    """From an index key to the routing key: the encoded `partition_by` values, in their order."""
-    if definition.partition_by == definition.key:
-        return lambda key: key[ID_BYTES:]
-    decoders = [decoder(definition.shape(name), bound=False) for name in definition.key]
-    wanted = [definition.key.index(name) for name in definition.partition_by]
-
-    def routing(key: bytes) -> bytes:
-        parts, at = [], ID_BYTES
-        try:
-            for decode in decoders:
-                begin = at
-                _, at = decode(key, begin)
-                parts.append(key[begin:at])
-        except DECODE_ERRORS as error:
-            raise RecordFormatError(f"{definition.name}: a malformed index key {key.hex()[:100]}") from error
-        return b"".join([parts[i] for i in wanted])
-
-    return routing

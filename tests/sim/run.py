@@ -1,4 +1,4 @@
-"""`python -m tests.sim.run --seeds N [--start S] [--seed S -v]`: run seeds, report the first broken promise.
+"""`python -m tests.sim.run --seeds N [--start S] [--also KIND:N] [--seed S -v]`: seeds, and the first broken promise.
 
 Progress goes to stderr; the last line of stdout is one JSON document. A failing seed prints the line that replays it.
 """
@@ -6,22 +6,32 @@ Progress goes to stderr; the last line of stdout is one JSON document. A failing
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import Progress
 
-from tests.sim import ballots, bank, goods, leases, lives, market, shop, stalls, zones
+from tests.sim import ballots, bank, goods, leases, lives, market, moves, shop, stalls, zones
 from tests.sim.away import log_away
 from tests.sim.faults import FAULTS, regroup
 from tests.sim.world import World, is_away, is_grouped, is_less
+
+OWN_RANGES = {
+    "moves": moves.SEEDS,
+    "banks": bank.SEEDS,
+    "shops": shop.SEEDS,
+    "lives": lives.SEEDS,
+    "markets": market.SEEDS,
+}
+"""Histories of other kinds than those that seeds from 0 on play."""
 
 FAULT_PHASE_MS = (200.0, 900.0)
 LIVENESS_MS = 3_000.0
@@ -134,6 +144,10 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.run", description=__doc__)
     parser.add_argument("--seeds", type=int, default=500)
     parser.add_argument("--start", type=int, default=0)
+    parser.add_argument(
+        "--also", metavar="KIND:N", action="append", default=[], type=_own_range,
+        help=f"and so many of a kind that has seeds of its own: {', '.join(OWN_RANGES)}",
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, help="replay this one")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the story of the seed")
     parser.add_argument("--step", type=int, default=1, help="every so many: 7 with --start 5 is local NO_SYNC only")
@@ -141,13 +155,20 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("-k", "--keep-going", action="store_true", help="go on after a failure")
     args = parser.parse_args(argv)
     first, count = (args.start, args.seeds) if args.seed is None else (args.seed, 1)
-    seeds = range(first, first + count * args.step, args.step)
+    seeds = [*range(first, first + count * args.step, args.step), *itertools.chain(*args.also)]
     if args.verbose and args.seed is not None:
         print("\n".join(run_seed(args.seed, verbose=True).lines))
     return _run(seeds, keep_going=args.keep_going, processes=args.processes)
 
 
-def _run(seeds: range, *, keep_going: bool, processes: int) -> int:
+def _own_range(given: str) -> range:
+    kind, _, count = given.partition(":")
+    if kind not in OWN_RANGES or not count.isdecimal():
+        raise argparse.ArgumentTypeError(f"{given!r} is not one of {', '.join(OWN_RANGES)}, a colon and a number")
+    return OWN_RANGES[kind][: int(count)]
+
+
+def _run(seeds: Sequence[int], *, keep_going: bool, processes: int) -> int:
     began, counts, failed, done, events = time.monotonic(), Counter[str](), 0, 0, 0
     console = Console(stderr=True)
     with Progress(console=console, transient=True) as progress:

@@ -152,6 +152,17 @@ class Cluster:
         wait(lambda: all(self.complete(t) for t in self.tables()), "every node list is complete", limit_s)
         wait(self.client_knows, "the client knows every table", limit_s)
 
+    def lead(self, partition: str, node: str) -> None:
+        """Let this node be the active one: which of them stands first at the start is chance."""
+        if partition not in self.led_by(node):
+            self.client().runtime.operators.hand_over(partition, node)
+
+        def stands() -> bool:
+            table = self.table(partition)
+            return table.active is not None and table.active.node == node and self.complete(table)
+
+        wait(stands, f"{node} is active for {partition}")
+
     def complete(self, table: PartitionTable) -> bool:
         return sorted(table.node_list) == sorted(table.configured) and self._current(table)
 

@@ -27,6 +27,7 @@ def spare(make: Make) -> Cluster:
     cluster = make(partitions=3, async_=0)
     cluster.start()
     cluster.whole()
+    cluster.lead(P, "A")
     assert cluster.table(P).node_list == ("A", "B")
     return cluster
 
@@ -64,6 +65,7 @@ def test_a_migration_survives_its_active_node_and_the_new_one(make: Make) -> Non
     spare = make(partitions=1, async_=0)
     spare.start()
     spare.whole()
+    spare.lead(P, "A")
     operators = spare.client().runtime.operators
     with Load(spare.client(), "half") as load:
         spare.freeze("C")  # it cannot make its copy

@@ -28,8 +28,7 @@ def joined(cluster: Cluster, me: str, kind: str) -> Iterator[Node]:
     """This process as node `me`; A is active, and the whole node list stands."""
     with halog.node(cluster.toml, name=me) as node:
         wait(lambda: cluster.complete(cluster.table(P)), "all three have a copy")
-        if cluster.led_by("A") != [P]:
-            cluster.client().runtime.operators.hand_over(P, "A")
+        cluster.lead(P, "A")
         member = Member(me, node.runtime.incarnation)
         wait(lambda: cluster.table(P).kind_of(member) == kind, f"{me} is {kind}")
         yield node
