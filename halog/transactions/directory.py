@@ -142,8 +142,8 @@ def _place_of(tx: Reading, partition: str, key: bytes) -> Place:
     place = tx.space.places_of(key, partition)
     if not place.listed:
         raise UnknownTypeError(
-            f"{tx.space.name_of(key)} was created or deleted by a method elsewhere, and its class is not declared here: "
-            "its entry in the key directory cannot be written; import the application's module",
+            f"{tx.space.name_of(key)} was created or deleted by a method elsewhere, and its class is not declared "
+            "here, so that its entry in the key directory cannot be written; import the application's module",
             key=key,
         )  # fmt: skip
     return place
