@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from halog.backend import Found, Mapped, Work, Write
 from halog.core.directory import object_key
 from halog.core.ids import ABSENT
-from halog.core.mapping import BY_KEY, UNLISTING, Place
+from halog.core.mapping import BY_KEY, LISTED, LISTING, UNLISTING, Place
 from halog.core.records import CREATE
 from halog.errors import ConflictError, RemappedError
 from halog.transactions import directory
@@ -130,14 +130,20 @@ def routed(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
 
 
 def _check_kinds(tx: Reading, works: Mapping[str, Work], mapped: Mapped) -> None:
-    """What was read and is written rests on whether objects have entries."""
+    """What was read and is written rests on whether objects have entries. What holds whether they do or not holds also
+    once all have, or none."""
     before, now = tx.mapped.listed, mapped.listed
     for partition in works if before != now else ():
-        if partition in tx.mapped.policies and before.get(partition, BY_KEY) != now.get(partition, BY_KEY):
+        kinds = before.get(partition, BY_KEY), now.get(partition, BY_KEY)
+        if partition in tx.mapped.policies and kinds[0] != kinds[1] and kinds not in _ENDS:
             raise ConflictError(
                 f"how objects of partition {partition} are found has changed; run the transaction again",
                 partition=partition, settled_lsn=0,
             )  # fmt: skip
+
+
+_ENDS = frozenset({(LISTING, LISTED), (UNLISTING, BY_KEY)})
+"""Of changes from one kind to the other."""
 
 
 def _check_stays(tx: Reading, key: bytes, partition: str, mapped: Mapped) -> None:

@@ -85,7 +85,8 @@ def test_explain_says_where_the_entry_is_and_where_it_leads(fleet: Cluster, halo
     assert "there is no such object; a new one goes where its turn is" in shown
     assert halog("mapper", "explain", "Aircraft", "N1", "--format", "json").json["entry"] is None
     listed = {p["policy"]: p for p in halog("mapper", "list", "--format", "json").json}
-    assert (listed["round"]["mapper"], listed["round"]["types"]) == ("round_robin", ["Flight", "Seaplane"])
+    assert listed["round"]["mapper"] == "round_robin"
+    assert {"Flight", "Seaplane"} <= set(listed["round"]["types"])
 
 
 def test_the_distribution_is_that_of_the_objects_and_nothing_moves(fleet: Cluster, halog: Run) -> None:

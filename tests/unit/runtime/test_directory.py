@@ -382,6 +382,34 @@ def test_what_began_before_the_mapper_changed_is_run_again(monkeypatch: pytest.M
         assert len(check(cluster)) == 21
 
 
+def test_what_began_while_objects_got_entries_ends_when_all_have_them() -> None:
+    """It has looked for both, so it need not be run again."""
+    with cluster_of(2) as cluster:
+        client = cluster.client()
+        client.load([Counter(f"c{i}", i) for i in range(20)])
+        for version, mapper in ((1, "round_robin"), (2, "consistent_hash")):
+            notes = {}
+            for name in "AB":
+                remapping = cluster.node(name).runtime.remapping
+                notes[name], remapping._note = remapping._note, lambda *_: None
+            begin(cluster, mapper=mapper)
+            wait_until(lambda: client.backend.mapped.changing, "it does not know")
+            with client.transaction():
+                assert client.find(Counter, f"new{version}") is None
+                client.create(Counter(f"new{version}"))
+                client.delete(client.get(Counter, f"c{version}"))
+                for name, note in notes.items():
+                    cluster.node(name).runtime.remapping._note = note
+                wait_done(cluster, version)
+                wait_until(lambda: not client.backend.mapped.changing, "it does not know the end")
+            with client.transaction():
+                assert client.get(Counter, f"new{version}") is not None
+                assert client.find(Counter, f"c{version}") is None
+                assert len(list(client.extent(Counter))) == 20
+        settled(cluster)
+        check_hashed(cluster, cluster.config)
+
+
 def test_loads_meet_objects_with_and_without_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     """While they get them, and while they lose them, keys stay unique."""
     with cluster_of(2) as cluster:
