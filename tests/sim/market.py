@@ -92,6 +92,8 @@ class Sale(Errand):
     """One transaction on goods; what was read of their entry on the way."""
 
     standing: Standing | None = None
+    existed = False
+    """Was the object known to be there when it was first asked for?"""
 
 
 class Trader(Customer):
@@ -112,6 +114,7 @@ class Trader(Customer):
         if not at.listed:
             super().locate(errand, at, turn, done)
             return
+        errand.existed = errand.key in self.shop.exists
         asking: Looking[Shown] = directory.look(errand.key, at)
         self._ask(errand, at, asking, next(asking), done, True)
 
@@ -153,7 +156,7 @@ class Trader(Customer):
     ) -> None:
         partition, what = found
         if what is None:
-            demand(not rightful or sale.key not in self.shop.exists, f"P6: {sale.key!r} was missed")
+            demand(not rightful or not sale.existed, f"P6: {sale.key!r} was missed")
             done(None)
         else:
             done((partition, what.version, what.value))
