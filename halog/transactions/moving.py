@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from halog.backend import Found, Mapped, Work, Write
+from halog.backend import Backend, Found, Mapped, Work, Write
 from halog.core.directory import object_key
 from halog.core.ids import ABSENT
 from halog.core.mapping import BY_KEY, LISTED, LISTING, UNLISTING, Place
@@ -47,6 +47,16 @@ def look_again(tx: Reading, key: bytes, partition: str) -> tuple[str, Found | No
 
 
 # --- methods ---
+
+
+def stale(backend: Backend, home: str) -> RemappedError:
+    """A method looks for an object by a route that somebody found under an older mapping. Elsewhere the partition it
+    leads to would say so; a method does not get there."""
+    mapping = backend.mapped.versions.get(home, 0)
+    return RemappedError(
+        f"a route of an older mapping led out of partition {home}; mapping version {mapping} does not",
+        partition=home, mapping=mapping,
+    )  # fmt: skip
 
 
 def bring_home(tx: Reading, key: bytes, place: Place, home: str) -> None:
