@@ -184,7 +184,7 @@ class Mover:
                 swept.failed(error)
             else:
                 elsewhere += [] if at is None else [at]
-        for to, batch in batches(elsewhere, policy.move_objects, size):
+        for to, batch in _batches(elsewhere, policy.move_objects, size):
             try:
                 if to not in away:
                     self._move(copy, to, batch, mapping, swept)
@@ -292,6 +292,12 @@ def _is_of_the_other_kind(found: Found, copy: Copy, owner: Owner, owned: Owned) 
         return is_entry(found.key)
     at_home = owner.names[owner.mapper.partition(owned.routing_key)] == copy.name
     return not is_entry(found.key) and at_home and copy.objects.find(entry_key(found.key)) is None
+
+
+def _batches(elsewhere: Sequence[tuple[Owned, str]], objects: int, size: int) -> Iterator[tuple[str, list[bytes]]]:
+    """Entries behind all objects: a transaction that carries an object changes its entry, which is there once."""
+    for entries in (False, True):
+        yield from batches([at for at in elsewhere if is_entry(at[0].key) is entries], objects, size)
 
 
 def _found(copy: Copy, keys: Sequence[bytes]) -> list[Found]:

@@ -81,20 +81,20 @@ def create_in(tx: Reading, key: bytes, place: Place, type_name: str) -> str:
     """The partition in which an object is to be created: the new owner, or the one whose turn it is, or a method's;
     unless the transaction has deleted the one of this key elsewhere."""
     entry = tx.entries.get(key)
-    listed: Mapping[str, str] = tx.backend.mapped.listed if place.listed else {}
-    here = entry is not None and (entry.ref is not None or entry.image is not None)
-    if entry is not None and here and (entry.partition in listed or entry.partition in place.owners):
-        return entry.partition
+    if entry is not None and (entry.ref is not None or entry.image is not None):
+        anywhere = place.listed and tx.backend.mapped.one_directory(entry.partition, place.partition)
+        if anywhere or entry.partition in place.owners:
+            return entry.partition
     if place.listed and place.listed != UNLISTING:
-        return _in_turn(tx, type_name, listed)
+        return _in_turn(tx, type_name, place)
     if place.before and tx.home_now == place.before:
         raise _moved_away(tx, place.before)
     return place.partition
 
 
-def _in_turn(tx: Reading, type_name: str, listed: Mapping[str, str]) -> str:
+def _in_turn(tx: Reading, type_name: str, place: Place) -> str:
     home = tx.home_now
-    if home is None or home not in listed:
+    if home is None or not tx.backend.mapped.one_directory(home, place.partition):
         return tx.backend.next_partition(type_name)
     if home in tx.backend.mapped.leaving:
         raise _moved_away(tx, home)
