@@ -88,15 +88,17 @@ class Mapped(msgspec.Struct, frozen=True, eq=False):
     changing: bool = False
     """Is any of them being changed, so that keys have two owners?"""
     listed: Mapping[str, str] = {}
-    """Partitions whose objects have entries in a key directory, since their mapper is no function of the key (P6), each
-    with its policy: there is a directory for each, and it leads to that policy's partitions only."""
+    """Partitions whose objects have entries in a key directory, since their mapper is no function of the key (P6), or
+    get them, or lose them: how they are found (`halog.core.mapping`). There is a directory for each policy, and it
+    leads to that policy's partitions only."""
     leaving: frozenset[str] = frozenset()
     """Those of them that the newest layout does not have: nothing is created there."""
+    policies: Mapping[str, str] = {}
+    """By partition, also of those that no layout has any more: what was routed to them before is refused there."""
 
     def one_directory(self, one: str, other: str) -> bool:
         """Are they partitions of the same policy, and have its objects entries in a key directory?"""
-        policy = self.listed.get(one)
-        return policy is not None and policy == self.listed.get(other)
+        return one in self.listed and other in self.listed and self.policies.get(one) == self.policies.get(other)
 
 
 class Backend(Protocol):

@@ -78,6 +78,6 @@ class Turns:
         for write in writes:
             parts.setdefault(names[self._turns[names].partition(write.key)], []).append(write)
         nothing: dict[bytes, Standing] = {}
-        rows = [row for at, its in parts.items() for row in beside(its, at, lambda key: place, nothing.__getitem__)]
+        rows = [row for at, its in parts.items() for row in beside(its, at, lambda key: place, nothing.get)]
         parts[place.partition].extend(Write(*row) for _, row in rows)
         return {partition: Work((), tuple(its)) for partition, its in parts.items()}

@@ -20,7 +20,7 @@ from halog.cli.distribution import (
 from halog.cli.listed import located
 from halog.cli.values import key_from_plain, parse_key
 from halog.config.mapper import is_custom
-from halog.core.mapping import Place
+from halog.core.mapping import BY_KEY, LISTED, Place
 from halog.errors import ConfigError, HalogError, RefusedError
 from halog.runtime import cluster
 from halog.runtime.mapping import Owner
@@ -184,7 +184,7 @@ def _owner(connection: Connection, asked: Asked) -> Owner:
         raise ConfigError(f"mapper {layout.mapper} of policy {name} is asked by type: give one, before --distribution")
     cluster.check_mapping(connection.coordinator, connection.config, name)
     ring, names = ConsistentHash(layout.partitions, layout.ring_size), layout.partition_names(name)
-    return Owner(name, ring, names, listed=layout.listed)
+    return Owner(name, ring, names, listed=LISTED if layout.listed else BY_KEY)
 
 
 def _ring(owner: Owner) -> ConsistentHash:

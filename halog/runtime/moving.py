@@ -15,8 +15,19 @@ from typing import Final, Protocol
 
 from halog.backend import Found, Work, Write
 from halog.config.mapper import is_custom
-from halog.core.directory import Standing, entries_of, is_entry, moved, object_key, unpacked
-from halog.core.mapping import Layout, Owned, PolicyMapping, batches
+from halog.core.directory import (
+    Standing,
+    entries_of,
+    entry_key,
+    is_entry,
+    listing,
+    moved,
+    object_key,
+    standing,
+    unlisting,
+    unpacked,
+)
+from halog.core.mapping import LISTING, UNLISTING, Layout, Owned, PolicyMapping, batches
 from halog.core.records import CREATE, DELETE
 from halog.errors import (
     ConfigError,
@@ -103,14 +114,18 @@ class Mover:
 
     def misplaced(self, found: Found, copy: Copy, mapping: PolicyMapping) -> tuple[Owned, str] | None:
         """An object of this copy, or an entry of a key directory, that belongs elsewhere by this mapping, and where.
-        An object with an entry belongs where it is, unless that is to be emptied. MapperError, UnknownTypeError."""
+        An object with an entry belongs where it is, unless that is to be emptied. Objects that are to get an entry, and
+        entries that are to go, belong elsewhere until that is done. MapperError, UnknownTypeError."""
         type_name, routing_key = self._route(found)
         owner = self._owner(copy.core.table.policy, type_name, mapping)
+        owned = Owned(found.key, routing_key, len(found.value))
+        if owner.listed in (LISTING, UNLISTING):
+            return (owned, copy.name) if _is_of_the_other_kind(found, copy, owner, owned) else None
         if not owner.listed or is_entry(found.key):
             to = owner.partition(type_name, routing_key)
         else:
             to = copy.name if copy.name in owner.names else self._routing.next_of(owner)
-        return None if to == copy.name else (Owned(found.key, routing_key, len(found.value)), to)
+        return None if to == copy.name else (owned, to)
 
     def _route(self, found: Found) -> tuple[str, bytes]:
         type_id = unpacked(found.value).type_id if is_entry(found.key) else found.value[:ID_BYTES]
@@ -203,19 +218,46 @@ class Mover:
     def _move_once(self, copy: Copy, to: str, keys: Sequence[bytes], mapping: PolicyMapping, swept: Swept) -> int:
         found = _found(copy, keys)
         swept.saw(found)
-        if not found:
+        reads: tuple[tuple[bytes, int], ...] = ()
+        if mapping.kind == LISTING:  # they stay; others may have listed some of them meanwhile
+            found = [f for f in found if copy.objects.find(entry_key(f.key)) is None]
+            writes = [(to, Write(*listing(f.key, f, to))) for f in found]
+            reads = tuple((f.key, f.version) for f in found)
+        elif mapping.kind == UNLISTING:
+            writes = list(self._unlisting(copy, found, mapping))
+        else:
+            writes = list(self._writes(copy, to, found, mapping))
+        if not writes:
             return 0
         parts: dict[str, list[Write]] = {}
-        for partition, write in self._writes(copy, to, found, mapping):
+        for partition, write in writes:
             parts.setdefault(partition, []).append(write)
-        self._commit(self._new_id(), {p: Work((), tuple(w), mapping=mapping.version) for p, w in parts.items()})
+        works = {p: Work(reads, tuple(its), mapping=mapping.version) for p, its in parts.items()}
+        self._commit(self._new_id(), works)
         return len(found)
+
+    def _unlisting(self, copy: Copy, found: Sequence[Found], mapping: PolicyMapping) -> Iterator[tuple[str, Write]]:
+        """What takes these entries away, and brings their objects here. ConflictError if one is not where its entry
+        says: it was changed just now."""
+        entries = {object_key(f.key): standing(copy.name, f) for f in found}
+        away: dict[str, list[bytes]] = {}
+        for key, now in entries.items():
+            if now.said.partition != copy.name:
+                away.setdefault(now.said.partition, []).append(key)
+        objects: dict[bytes, Found] = {}
+        for partition, keys in away.items():
+            there = self._fetch(partition, keys, mapping=mapping.version)
+            objects |= {f.key: f for f in there if f is not None}
+        for key, now in entries.items():
+            if now.said.partition != copy.name and key not in objects:
+                raise ConflictError(f"an object with an entry in {copy.name} was changed just now")
+            yield from ((partition, Write(*row)) for partition, row in unlisting(key, objects.get(key), now))
 
     def _writes(
         self, copy: Copy, to: str, found: Sequence[Found], mapping: PolicyMapping
     ) -> Iterator[tuple[str, Write]]:
         """What carries them to partition `to`, those that have entries together with these."""
-        entries = self._entries(copy, [f for f in found if mapping.newest.listed and not is_entry(f.key)], mapping)
+        entries = self._entries(copy, [f for f in found if mapping.kind and not is_entry(f.key)], mapping)
         for f in found:
             if f.key in entries:
                 yield from ((partition, Write(*row)) for partition, row in moved(f.key, f, entries[f.key], to))
@@ -242,6 +284,14 @@ class Mover:
         if known is None or known.version < copy.core.ledger.mapping:
             known = self._routing.mappings.learn(copy.core.table.policy)
         return known
+
+
+def _is_of_the_other_kind(found: Found, copy: Copy, owner: Owner, owned: Owned) -> bool:
+    """Is it an object without an entry that is to get one, or an entry that is to go?"""
+    if owner.listed == UNLISTING:
+        return is_entry(found.key)
+    at_home = owner.names[owner.mapper.partition(owned.routing_key)] == copy.name
+    return not is_entry(found.key) and at_home and copy.objects.find(entry_key(found.key)) is None
 
 
 def _batches(elsewhere: Sequence[tuple[Owned, str]], objects: int, size: int) -> Iterator[tuple[str, list[bytes]]]:

@@ -140,7 +140,7 @@ def _told(tx: Transaction, presented: Presented, error: HalogError) -> HalogErro
         partition = error.evidence.get("partition", partition)
     if isinstance(error, ConflictError) and error.evidence.get("expected") == ABSENT:
         key = error.evidence.get("key")
-        if presented.works is not None and moving.reserved(presented.works, key, partition):
+        if moving.reserved(presented.works or {partition: presented.work}, key, partition):
             error = DuplicateKeyError(error.message, key=key)
     if isinstance(error, ConflictError | DuplicateKeyError):
         return _named(tx, partition, error)

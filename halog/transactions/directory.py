@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from halog.backend import Found, Work, Write
-from halog.core.directory import Looking, Standing, beside, entries_of, entry_key, is_entry, look
-from halog.core.mapping import Place
+from halog.core.directory import Looking, Standing, beside, entries_of, entry_key, is_entry, look, vouching
+from halog.core.ids import ABSENT
+from halog.core.mapping import LISTED, Place
 from halog.core.records import DELETE
 from halog.errors import ConflictError, CrossPartitionError, RemappedError, UnknownTypeError
 from halog.transactions.entry import Entry
@@ -133,20 +135,25 @@ def entered(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
     entry any more: somebody was faster. UnknownTypeError if a method elsewhere has created one of a type that is not
     declared here."""
     rows: dict[str, list[Write]] = {}
+    absent: dict[str, dict[bytes, int]] = {}
     for partition, its in works.items():
-        if partition in tx.backend.mapped.listed:
-            gone = _standing(tx, partition, [w.key for w in its.writes if w.op == DELETE])
-            places = lambda key, at=partition: _place(tx, key, at)  # noqa: E731
-            for at, row in beside(its.writes, partition, places, gone.__getitem__):
+        kind = tx.backend.mapped.listed.get(partition)
+        if kind is not None:
+            gone = _standing(tx, partition, kind, [w.key for w in its.writes if w.op == DELETE])
+            place_of = partial(_place_of, tx, partition)
+            for at, row in beside(its.writes, partition, place_of, gone.get):
                 rows.setdefault(at, []).append(Write(*row))
+            for at, key in vouching(its.writes, partition, place_of, gone.get) if kind != LISTED else ():
+                absent.setdefault(at, {})[key] = ABSENT
     made = dict(works)
-    for at, writes in rows.items():
+    for at in {**rows, **absent}:
         had = made.get(at, Work((), ()))
-        made[at] = Work(had.reads, (*had.writes, *writes))
+        reads = {**absent.get(at, {}), **dict(had.reads)}
+        made[at] = Work(tuple(reads.items()), (*had.writes, *rows.get(at, ())))
     return made
 
 
-def _place(tx: Reading, key: bytes, partition: str) -> Place:
+def _place_of(tx: Reading, partition: str, key: bytes) -> Place:
     """Where the entry of an object belongs that is in this partition."""
     place = tx.space.places_of(key, partition)
     if not place.listed:
@@ -158,20 +165,20 @@ def _place(tx: Reading, key: bytes, partition: str) -> Place:
     return place
 
 
-def _standing(tx: Reading, partition: str, keys: Sequence[bytes]) -> dict[bytes, Standing]:
+def _standing(tx: Reading, partition: str, kind: str, keys: Sequence[bytes]) -> dict[bytes, Standing]:
     """The entries of objects in this partition."""
     since = 0.0
     while True:
         try:
-            return _standing_now(tx, partition, keys)
+            return _standing_now(tx, partition, kind, keys)
         except RemappedError as error:
             since = tx.space.relearn(error, since)
 
 
-def _standing_now(tx: Reading, partition: str, keys: Sequence[bytes]) -> dict[bytes, Standing]:
-    places = {key: _place(tx, key, partition) for key in keys}
+def _standing_now(tx: Reading, partition: str, kind: str, keys: Sequence[bytes]) -> dict[bytes, Standing]:
+    places = {key: _place_of(tx, partition, key) for key in keys}
     found = entries_of(places, lambda at, asked, version: tx.backend.fetch(at, asked, mapping=version))
-    for key in keys:
+    for key in keys if kind == LISTED else ():
         if key not in found:
             raise ConflictError(
                 f"{tx.space.name_of(key)} was deleted by somebody else; run the transaction again",

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from halog.backend import Backend, Found
-from halog.core.mapping import Place
+from halog.core.mapping import LISTED, Place
 from halog.errors import ConflictError, DuplicateKeyError, RefusedError, UnknownTypeError
 from halog.schema.registry import Registry
 from halog.schema.typeinfo import TypeInfo
@@ -94,7 +94,7 @@ def _locate_listed(tx: Reading, route: Route) -> Found | Any | None:
         if found is not None:
             at, version = partition, place.version
             break
-    if found is None and own.listed:
+    if found is None and own.listed == LISTED:
         return UNLISTED
     entry_at(tx, key, at)
     route.partition, route.mapping = at, version

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from halog.backend import Backend, Found, Mapped, Work, Write
+from halog.core.directory import object_key
 from halog.core.ids import ABSENT
-from halog.core.mapping import Place
+from halog.core.mapping import BY_KEY, LISTED, LISTING, UNLISTING, Place
 from halog.core.records import CREATE
 from halog.errors import ConflictError, RemappedError
 from halog.transactions import directory
@@ -84,7 +85,7 @@ def create_in(tx: Reading, key: bytes, place: Place, type_name: str) -> str:
         anywhere = place.listed and tx.backend.mapped.one_directory(entry.partition, place.partition)
         if anywhere or entry.partition in place.owners:
             return entry.partition
-    if place.listed:
+    if place.listed and place.listed != UNLISTING:
         return _in_turn(tx, type_name, place)
     if place.before and tx.home_now == place.before:
         raise _moved_away(tx, place.before)
@@ -131,10 +132,28 @@ def routed(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
     of its key, and is created in the new one."""
     while True:
         mapped = tx.backend.mapped
+        _check_kinds(tx, works, mapped)
         parts = _placed(tx, works, mapped)
         if mapped is tx.backend.mapped:  # else places of two times may be among them
             tx.mapped = mapped
             return marked(parts, mapped)
+
+
+def _check_kinds(tx: Reading, works: Mapping[str, Work], mapped: Mapped) -> None:
+    """What was read and is written rests on whether objects have entries. What holds whether they do or not holds also
+    once all have, or none."""
+    before, now = tx.mapped.listed, mapped.listed
+    for partition in works if before != now else ():
+        kinds = before.get(partition, BY_KEY), now.get(partition, BY_KEY)
+        if partition in tx.mapped.policies and kinds[0] != kinds[1] and kinds not in _ENDS:
+            raise ConflictError(
+                f"how objects of partition {partition} are found has changed; run the transaction again",
+                partition=partition, settled_lsn=0,
+            )  # fmt: skip
+
+
+_ENDS = frozenset({(LISTING, LISTED), (UNLISTING, BY_KEY)})
+"""Of changes from one kind to the other."""
 
 
 def _check_stays(tx: Reading, key: bytes, partition: str, mapped: Mapped) -> None:
@@ -179,8 +198,9 @@ def reserved(works: Mapping[str, Work], key: object, partition: object) -> bool:
     theirs = works.get(partition) if isinstance(partition, str) else None
     if theirs is None or not any(k == key and version == ABSENT for k, version in theirs.reads):
         return False
-    blind = [w for p, w in works.items() if p != partition and not any(k == key for k, _ in w.reads)]
-    return any(w.key == key and w.op == CREATE for work in blind for w in work.writes)
+    made = object_key(key) if isinstance(key, bytes) else key
+    blind = [w for w in works.values() if not any(k == made for k, _ in w.reads)]
+    return any(w.key == made and w.op == CREATE for work in blind for w in work.writes)
 
 
 def read_only(tx: Reading, parts: Mapping[str, Mapping[bytes, int]]) -> Mapping[str, Mapping[bytes, int]]:

@@ -382,7 +382,8 @@ class Reading:
         """Inside a method only its object's partition can be reached, wherever the method runs."""
         home = self.home_now
         if home is not None and partition != home:
-            if home in self.space.places_of(key, partition).owners:
+            place = self.space.places_of(key, partition)
+            if home in place.owners and not place.listed:
                 raise moving.stale(self.backend, home)
             one = self.pinned or next(iter(self.entries.values()))
             if self.mapped is not self.backend.mapped:
