@@ -11,7 +11,7 @@ This module never decides who is active and never touches the coordinator.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -98,6 +98,8 @@ class Writer:
         """What transactions over several partitions hold, as soon as their `Prepare` was appended."""
         self.mapping = 0
         """The mapping's version that is served as soon as its `MapperChanged` was appended (T8)."""
+        self.vote_sent: Callable[[list[ev.Effect]], None] = lambda out: None
+        """Told behind each record of these that was appended."""
 
     # --- commits ---
 
@@ -176,6 +178,7 @@ class Writer:
         item = self.queue[-1]
         item.vote, item.tokens = True, [token] if token else []
         self.flying_votes += 1
+        self.vote_sent(out)
         return item
 
     def append_nothing(self, now: int, out: list[ev.Effect]) -> None:
