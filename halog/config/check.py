@@ -35,9 +35,8 @@ NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
 NAMED: Final = "1 to 100 of A-Z a-z 0-9 . _ -"
 MAX_PARTITIONS: Final = 4_096
 MAX_MOVE_OBJECTS: Final = 10_000
-MAX_MOVE_PAUSE_MS: Final = 1_000
-"""A node asked to move objects answers within seconds, whatever it pauses; and fewer objects at once is the better
-setting from there on."""
+MAX_MOVE_PAUSE_MS: Final = 100
+"""A Spark job asks a node to move 500 objects and waits for a minute: enough for one a transaction with such pauses."""
 LOCAL_SYNC: Final = ("SYNC", "WRITE_NO_SYNC", "NO_SYNC")
 BELOW_QUORUM: Final = ("refuse", "wait")
 REBALANCE: Final = ("auto", "manual")
