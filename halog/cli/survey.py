@@ -116,6 +116,18 @@ class NodeView(msgspec.Struct, frozen=True):
         return f"{text}, restart for {self.knows}" if self.restart_for else text
 
 
+class PlanView(msgspec.Struct, frozen=True):
+    """A plan that is not done (P13): nodes may hold back their own for it."""
+
+    id: str
+    made_for: str
+    """The policy a node made it for; "": an operator's."""
+    made_ms: int
+    moves: int
+    waiting: int
+    moving: int
+
+
 class Survey(msgspec.Struct, frozen=True):
     """The whole cluster at one moment."""
 
@@ -125,6 +137,8 @@ class Survey(msgspec.Struct, frozen=True):
     partitions: tuple[PartitionView, ...]
     config: int = 0
     """The active version of the configuration; 0: none."""
+    plan: PlanView | None = None
+    """The plan that is not done; None: there is none."""
 
     @property
     def degraded(self) -> list[PartitionView]:
@@ -143,7 +157,23 @@ def survey(connection: Connection) -> Survey:
         tuple(node_views(list(config.nodes), connection.nodes, said)),
         tuple(partition_view(t, connection.nodes, said) for t in connection.tables),
         read(connection.coordinator).number,
+        plan_of(connection),
     )
+
+
+def plan_of(connection: Connection) -> PlanView | None:
+    """The plan, as long as something of it waits or moves; what a cancelled one has not begun does not wait."""
+    from halog.runtime import plans
+
+    stored = plans.read(connection.coordinator)
+    if stored is None:
+        return None
+    states = list(plans.states_of(stored, connection.tables).values())
+    waiting = 0 if stored.cancelled else states.count(plans.WAITING)
+    moving = states.count(plans.MOVING)
+    if not waiting and not moving:
+        return None
+    return PlanView(stored.id, stored.made_for, stored.made_ms, len(stored.moves), waiting, moving)
 
 
 def ask_nodes(connection: Connection) -> dict[str, Said]:

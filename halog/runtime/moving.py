@@ -54,6 +54,9 @@ ATTEMPTS = 20
 NOT_KNOWN: Final[Mapping[bytes, int]] = {}
 """No versions."""
 
+LOOK_S = 0.05
+"""How soon a pause between two transactions ends with the node."""
+
 WAIT_S = 0.5
 """How long what others hold is waited for, each time; an ordinary decision is there within some ms."""
 
@@ -99,6 +102,8 @@ class Mover:
         """By type id: the type's name, and what finds the routing key in an index key."""
         self._owners: dict[tuple[str, str, int], Owner] = {}
         self._version = 0
+        self._moved_at: dict[str, float] = {}
+        """Partition → when its last transaction that moved objects ended."""
 
     # --- where ---
 
@@ -166,8 +171,11 @@ class Mover:
             raise swept.problem
         return frames.Moved(swept.moved, swept.stayed, swept.again)
 
-    def sweep(self, partition: str, keys: Iterable[bytes], versions: Mapping[bytes, int] = NOT_KNOWN) -> Swept:
-        """The same, telling how many have moved also where some could not. NotActiveError, RemappedError."""
+    def sweep(
+        self, partition: str, keys: Iterable[bytes], versions: Mapping[bytes, int] = NOT_KNOWN, *, urgent: bool = True
+    ) -> Swept:
+        """The same, telling how many have moved also where some could not. Not `urgent`: nobody waits for them, so that
+        the policy's pause comes before the first transaction, too. NotActiveError, RemappedError."""
         copy = self._asker.serving(partition)
         if copy is None:
             raise NotActiveError(f"{self._asker.name} is not active for {partition}", partition=partition)
@@ -187,6 +195,8 @@ class Mover:
         for to, batch in _batches(elsewhere, policy.move_objects, size):
             try:
                 if to not in away:
+                    self._rest(partition, 0 if urgent else policy.move_pause_ms)
+                    urgent = False
                     self._move(copy, to, batch, mapping, swept)
             except RemappedError:
                 raise
@@ -195,6 +205,12 @@ class Mover:
                 swept.failed(error)
         swept.stayed = len(found) - swept.moved
         return swept
+
+    def _rest(self, partition: str, pause_ms: int) -> None:
+        """Until so long after the last transaction that moved objects of this partition, or the node closes."""
+        until = self._moved_at.get(partition, 0.0) + pause_ms / 1000
+        while (left := until - time.monotonic()) > 0 and not self._asker.closed:
+            time.sleep(min(left, LOOK_S))
 
     def _move(self, copy: Copy, to: str, keys: Sequence[bytes], mapping: PolicyMapping, swept: Swept) -> None:
         """In one transaction; where one of them is changed meanwhile, the others in transactions of half the size."""
@@ -234,6 +250,7 @@ class Mover:
             parts.setdefault(partition, []).append(write)
         works = {p: Work(reads, tuple(its), mapping=mapping.version) for p, its in parts.items()}
         self._commit(self._new_id(), works)
+        self._moved_at[copy.name] = time.monotonic()
         return len(found)
 
     def _unlisting(self, copy: Copy, found: Sequence[Found], mapping: PolicyMapping) -> Iterator[tuple[str, Write]]:

@@ -209,7 +209,7 @@ class Remapping:
         if not keys:
             return None
         began = time.monotonic()
-        swept = self._runtime.mover.sweep(copy.name, keys)
+        swept = self._runtime.mover.sweep(copy.name, keys, urgent=False)
         by_partition = self._moved.setdefault(policy, {})
         by_partition[copy.name] = by_partition.get(copy.name, 0) + swept.moved
         if swept.moved:

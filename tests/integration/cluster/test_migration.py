@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from halog.core.migrating import left
 from halog.errors import RefusedError
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.harness import Cluster, Make
@@ -54,6 +55,24 @@ def test_a_partition_moves_under_load_and_the_old_node_keeps_nothing(spare: Clus
         wait(lambda: all(spare.complete(t) for t in spare.tables()), "every node list is complete again")
         assert P not in spare.copies("A")
         assert set(spare.copies("A")) == {t.name for t in spare.tables() if "A" in t.configured}
+        load.flows()
+    assert load.errors == []
+    check(spare, load)
+
+
+def test_a_copy_is_made_at_the_rate_that_was_asked_for_until_another_one_is(spare: Cluster) -> None:
+    """At a byte a second C copies for ever; callers notice nothing. Without a limit it is there."""
+    operators = spare.client().runtime.operators
+    with Load(spare.client(), "slow") as load:
+        wait(lambda: len(load.acked) > 1_000, "there is something to copy")
+        operators.migrate(P, ("C", "B"), copy_rate=1)
+        wait(lambda: spare.copies("C").get(P, {}).get("role") == "loading", "C has begun")
+        load.flows()
+        assert spare.copies("C")[P]["role"] == "loading"
+        assert left(spare.table(P))[0] == "C makes its copy at 1 bytes a second at most"
+        operators.migrate(P, ("C", "B"), copy_rate=0, wait_s=60)
+        assert moved(spare, ("C", "B"))
+        wait(lambda: P not in spare.copies("A"), "A lets go of its copy")
         load.flows()
     assert load.errors == []
     check(spare, load)
