@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from halog.backend import Found, Work, Write
 from halog.config.mapper import is_custom
@@ -40,16 +40,27 @@ logger = logging.getLogger("halog.moving")
 ATTEMPTS = 20
 """Of one object that is changed again and again: each fails only if it was changed within a few ms."""
 
+NOT_KNOWN: Final[Mapping[bytes, int]] = {}
+"""No versions."""
+
 WAIT_S = 0.5
 """How long what others hold is waited for, each time; an ordinary decision is there within some ms."""
 
 
 class Swept:
-    """What became of objects that were to move. The first that cannot is told at the end; it holds up no other."""
+    """What became of objects that were to move. The first that cannot is told at the end; it holds up no other.
+    `versions`: by index key, those of the last look, as far as known."""
 
-    def __init__(self) -> None:
-        self.moved = self.stayed = 0
+    def __init__(self, versions: Mapping[bytes, int]) -> None:
+        self.moved = self.stayed = self.again = 0
         self.problem: HalogError | None = None
+        self._versions = dict(versions)
+
+    def saw(self, found: Iterable[Found]) -> None:
+        """They were looked at: how many are others than at the look before?"""
+        for f in found:
+            self.again += self._versions.get(f.key, f.version) != f.version
+            self._versions[f.key] = f.version
 
     def failed(self, error: HalogError) -> None:
         """Some object stays, and why."""
@@ -130,15 +141,17 @@ class Mover:
                 pass
         self._asker.ask(partition, frames.Move(partition, list(keys)))
 
-    def move(self, partition: str, keys: Iterable[bytes]) -> frames.Moved:
-        """Move those of these objects that belong elsewhere; this node is active for the partition. NotActiveError;
-        ConflictError if one was changed all the time, MapperError, AvailabilityError: the others have moved."""
-        swept = self.sweep(partition, keys)
+    def move(self, partition: str, keys: Iterable[bytes], versions: Mapping[bytes, int] = NOT_KNOWN) -> frames.Moved:
+        """Move those of these objects that belong elsewhere; this node is active for the partition. `versions`: by key,
+        when they were found. NotActiveError; ConflictError if one was changed all the time, MapperError,
+        AvailabilityError: the others have moved, `evidence` has how many (`moved`, `again`)."""
+        swept = self.sweep(partition, keys, versions)
         if swept.problem is not None:
+            swept.problem.evidence |= {"moved": swept.moved, "again": swept.again}
             raise swept.problem
-        return frames.Moved(swept.moved, swept.stayed)
+        return frames.Moved(swept.moved, swept.stayed, swept.again)
 
-    def sweep(self, partition: str, keys: Iterable[bytes]) -> Swept:
+    def sweep(self, partition: str, keys: Iterable[bytes], versions: Mapping[bytes, int] = NOT_KNOWN) -> Swept:
         """The same, telling how many have moved also where some could not. NotActiveError, RemappedError."""
         copy = self._asker.serving(partition)
         if copy is None:
@@ -146,7 +159,8 @@ class Mover:
         policy, mapping = self._routing.places.config.policies[copy.core.table.policy], self._mapping(copy)
         size = copy.core.settings.max_record_bytes // 4  # what leaves carries the bytes it had, too
         found = _found(copy, list(keys))
-        swept, away = Swept(), set[str]()
+        swept, away = Swept(versions), set[str]()
+        swept.saw(found)
         elsewhere = []
         for f in found:
             try:
@@ -155,7 +169,7 @@ class Mover:
                 swept.failed(error)
             else:
                 elsewhere += [] if at is None else [at]
-        for to, batch in batches(elsewhere, policy.move_objects, size):
+        for to, batch in _batches(elsewhere, policy.move_objects, size):
             try:
                 if to not in away:
                     self._move(copy, to, batch, mapping, swept)
@@ -171,7 +185,7 @@ class Mover:
         """In one transaction; where one of them is changed meanwhile, the others in transactions of half the size."""
         for left in range(ATTEMPTS, 0, -1):
             try:
-                swept.moved += self._move_once(copy, to, keys, mapping)
+                swept.moved += self._move_once(copy, to, keys, mapping, swept)
                 return
             except RemappedError:
                 raise
@@ -186,8 +200,9 @@ class Mover:
                     return
                 time.sleep(0.001 * (ATTEMPTS - left + 1))
 
-    def _move_once(self, copy: Copy, to: str, keys: Sequence[bytes], mapping: PolicyMapping) -> int:
+    def _move_once(self, copy: Copy, to: str, keys: Sequence[bytes], mapping: PolicyMapping, swept: Swept) -> int:
         found = _found(copy, keys)
+        swept.saw(found)
         if not found:
             return 0
         parts: dict[str, list[Write]] = {}
@@ -227,6 +242,12 @@ class Mover:
         if known is None or known.version < copy.core.ledger.mapping:
             known = self._routing.mappings.learn(copy.core.table.policy)
         return known
+
+
+def _batches(elsewhere: Sequence[tuple[Owned, str]], objects: int, size: int) -> Iterator[tuple[str, list[bytes]]]:
+    """Entries behind all objects: a transaction that carries an object changes its entry, which is there once."""
+    for entries in (False, True):
+        yield from batches([at for at in elsewhere if is_entry(at[0].key) is entries], objects, size)
 
 
 def _found(copy: Copy, keys: Sequence[bytes]) -> list[Found]:
