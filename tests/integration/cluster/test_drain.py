@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from typing import Any
+
 import pytest
 
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.load import DIED_S, MOVED_S, Load
 from tests.integration.cluster.processes import wait
-from tests.integration.cluster.test_zones import halog
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.feature("P12", "X4", "O1")]
 
@@ -17,6 +21,14 @@ REFUSED = 5
 
 def settled(cluster: Cluster) -> bool:
     return all(t.target is None and cluster.complete(t) for t in cluster.tables())
+
+
+def halog(cluster: Cluster, *args: str) -> tuple[int, Any]:
+    """An operator's command, in a process of its own: exit code and document. A drain takes as long as its copies."""
+    argv = [sys.executable, "-m", "halog.cli.main", *args, "--config", str(cluster.toml), "--format", "json"]
+    ran = subprocess.run(argv, capture_output=True, text=True, timeout=150, check=False)
+    assert ran.stdout, ran.stderr
+    return ran.returncode, json.loads(ran.stdout)
 
 
 def speak_against(cluster: Cluster) -> list[str]:
