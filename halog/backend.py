@@ -87,10 +87,16 @@ class Mapped(msgspec.Struct, frozen=True, eq=False):
     """By partition, where it is not 0: what requests carry."""
     changing: bool = False
     """Is any of them being changed, so that keys have two owners?"""
-    listed: frozenset[str] = frozenset()
-    """Partitions whose objects have entries in a key directory, since their mapper is no function of the key (P6)."""
+    listed: Mapping[str, str] = {}
+    """Partitions whose objects have entries in a key directory, since their mapper is no function of the key (P6), each
+    with its policy: there is a directory for each, and it leads to that policy's partitions only."""
     leaving: frozenset[str] = frozenset()
     """Those of them that the newest layout does not have: nothing is created there."""
+
+    def one_directory(self, one: str, other: str) -> bool:
+        """Are they partitions of the same policy, and have its objects entries in a key directory?"""
+        policy = self.listed.get(one)
+        return policy is not None and policy == self.listed.get(other)
 
 
 class Backend(Protocol):

@@ -222,10 +222,6 @@ class Connection:
             self._owners[type_name] = self.places.owner(type_name)
         return self._owners[type_name]
 
-    def place(self, type_name: str, routing_key: bytes) -> str:
-        """The partition a key of this type belongs to, or its entry in a key directory."""
-        return self.owner(type_name).partition(type_name, routing_key)
-
 
 def modules_beside(config: Config) -> None:
     """Application modules may lie in the working directory, as with `python -m`."""

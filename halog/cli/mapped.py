@@ -108,7 +108,7 @@ def explained(connection: Connection, type_name: str, words: Sequence[str]) -> d
         "partition": partition,
         "before": place.before or None,
         "nodes": [] if partition is None else _nodes(connection.table(partition)),
-        "subclasses": _elsewhere(connection, type_name, owner, routing_key),
+        "subclasses": _elsewhere(connection, type_name, owner, (foreign.index_key(key), routing_key)),
     }
 
 
@@ -128,11 +128,14 @@ def _nodes(table: PartitionTable) -> list[dict[str, str]]:
     return [*active, *replicas, *missing]
 
 
-def _elsewhere(connection: Connection, type_name: str, owner: Owner, routing_key: bytes) -> dict[str, str]:
-    """Subclasses with a binding of their own: an object of this key would belong there."""
-    places = connection.places
+def _elsewhere(
+    connection: Connection, type_name: str, owner: Owner, keys: tuple[bytes, bytes]
+) -> dict[str, str | None]:
+    """Subclasses with a binding of their own: an object of these keys (index key, routing key) would belong there; or
+    is there, see `_home`."""
+    places, (index_key, routing_key) = connection.places, keys
     names = [n for n in connection.definitions.family(type_name) if places.policy_of(n) not in (None, owner.policy)]
-    return {name: connection.place(name, routing_key) for name in names}
+    return {n: _home(connection, index_key, connection.owner(n).place(n, routing_key)) for n in names}
 
 
 # --- many keys ---

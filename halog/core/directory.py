@@ -127,7 +127,10 @@ def unpacked(value: bytes) -> Listed:
             break
     if size & 1 or not size or at + size // 2 != len(value):
         raise RecordFormatError(f"a malformed directory entry: {value.hex()[:100]}")
-    return Listed(value[ID_BYTES : 2 * ID_BYTES], value[at:].decode())
+    try:
+        return Listed(value[ID_BYTES : 2 * ID_BYTES], value[at:].decode())
+    except UnicodeDecodeError:
+        raise RecordFormatError(f"a malformed directory entry: {value.hex()[:100]}") from None
 
 
 def _length(size: int) -> bytes:

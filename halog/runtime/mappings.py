@@ -167,8 +167,8 @@ class Mappings:
             policies = {**self.now.policies, **dict.fromkeys(mapping.partition_names(policy), policy)}
             versions = {name: known[p].version for name, p in policies.items() if known[p].version}
             updating = frozenset(name for p, m in known.items() for name in m.updating(p))
-            listed = frozenset(name for name, p in policies.items() if known[p].now.listed)
-            leaving = frozenset(n for n in listed if n not in known[policies[n]].newest.partition_names(policies[n]))
+            listed = {name: p for name, p in policies.items() if known[p].now.listed}
+            leaving = frozenset(n for n, p in listed.items() if n not in known[p].newest.partition_names(p))
             changing = any(m.next is not None for m in known.values())
             self.now = Known(versions, changing, listed, leaving, known, updating, policies)
         self.changed()

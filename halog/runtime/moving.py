@@ -169,7 +169,7 @@ class Mover:
                 swept.failed(error)
             else:
                 elsewhere += [] if at is None else [at]
-        for to, batch in batches(elsewhere, policy.move_objects, size):
+        for to, batch in _batches(elsewhere, policy.move_objects, size):
             try:
                 if to not in away:
                     self._move(copy, to, batch, mapping, swept)
@@ -242,6 +242,12 @@ class Mover:
         if known is None or known.version < copy.core.ledger.mapping:
             known = self._routing.mappings.learn(copy.core.table.policy)
         return known
+
+
+def _batches(elsewhere: Sequence[tuple[Owned, str]], objects: int, size: int) -> Iterator[tuple[str, list[bytes]]]:
+    """Entries behind all objects: a transaction that carries an object changes its entry, which is there once."""
+    for entries in (False, True):
+        yield from batches([at for at in elsewhere if is_entry(at[0].key) is entries], objects, size)
 
 
 def _found(copy: Copy, keys: Sequence[bytes]) -> list[Found]:

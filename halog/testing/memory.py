@@ -170,7 +170,7 @@ class MemoryBackend:
         self.cluster = cluster or MemoryCluster()
         self.active = active
         self.deadline_s = 15.0
-        self.mapped = Mapped(listed=frozenset(self.cluster.names if listed else ()))
+        self.mapped = Mapped(listed=dict.fromkeys(self.cluster.names if listed else (), "memory"))
         """`listed`: objects go round the partitions, and have entries in a key directory."""
         self._turns = itertools.count()
         self.states: dict[str, object] = {}

@@ -134,6 +134,8 @@ def _end(tx: Transaction, error: HalogError) -> None:
 def _told(tx: Transaction, presented: Presented, error: HalogError) -> HalogError:
     """The error, naming what the application knows."""
     partition = presented.partition
+    if isinstance(error, OutcomeUnknownError):
+        error.evidence.setdefault("partition", partition)  # whoever asks what became of it asks there
     if presented.works is not None:
         partition = error.evidence.get("partition", partition)
     if isinstance(error, ConflictError) and error.evidence.get("expected") == ABSENT:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from halog.backend import Found, Mapped, Work, Write
+from halog.backend import Backend, Found, Mapped, Work, Write
 from halog.core.ids import ABSENT
 from halog.core.mapping import Place
 from halog.core.records import CREATE
@@ -48,6 +48,16 @@ def look_again(tx: Reading, key: bytes, partition: str) -> tuple[str, Found | No
 # --- methods ---
 
 
+def stale(backend: Backend, home: str) -> RemappedError:
+    """A method looks for an object by a route that somebody found under an older mapping. Elsewhere the partition it
+    leads to would say so; a method does not get there."""
+    mapping = backend.mapped.versions.get(home, 0)
+    return RemappedError(
+        f"a route of an older mapping led out of partition {home}; mapping version {mapping} does not",
+        partition=home, mapping=mapping,
+    )  # fmt: skip
+
+
 def bring_home(tx: Reading, key: bytes, place: Place, home: str) -> None:
     """A method that runs in partition `home` looks for an object: one that is at its old owner still, while the
     method's is at the new one, is moved there. The other way round the method's object is moved, and ConflictError."""
@@ -70,20 +80,20 @@ def create_in(tx: Reading, key: bytes, place: Place, type_name: str) -> str:
     """The partition in which an object is to be created: the new owner, or the one whose turn it is, or a method's;
     unless the transaction has deleted the one of this key elsewhere."""
     entry = tx.entries.get(key)
-    listed = tx.backend.mapped.listed if place.listed else frozenset()
-    here = entry is not None and (entry.ref is not None or entry.image is not None)
-    if entry is not None and here and (entry.partition in listed or entry.partition in place.owners):
-        return entry.partition
+    if entry is not None and (entry.ref is not None or entry.image is not None):
+        anywhere = place.listed and tx.backend.mapped.one_directory(entry.partition, place.partition)
+        if anywhere or entry.partition in place.owners:
+            return entry.partition
     if place.listed:
-        return _in_turn(tx, type_name, listed)
+        return _in_turn(tx, type_name, place)
     if place.before and tx.home_now == place.before:
         raise _moved_away(tx, place.before)
     return place.partition
 
 
-def _in_turn(tx: Reading, type_name: str, listed: frozenset[str]) -> str:
+def _in_turn(tx: Reading, type_name: str, place: Place) -> str:
     home = tx.home_now
-    if home is None or home not in listed:
+    if home is None or not tx.backend.mapped.one_directory(home, place.partition):
         return tx.backend.next_partition(type_name)
     if home in tx.backend.mapped.leaving:
         raise _moved_away(tx, home)

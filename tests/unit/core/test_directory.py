@@ -94,7 +94,7 @@ def test_keys_of_objects_and_of_their_entries_are_told_apart() -> None:
 @pytest.mark.parametrize(
     "value",
     [b"", TYPE * 3, DIRECTORY, DIRECTORY + TYPE, packed(TYPE, "p-1") + b"x", packed(TYPE, "p-1")[:-1],
-     DIRECTORY + TYPE + b"\x05p-1", DIRECTORY + TYPE + b"\xff\xff"],
+     DIRECTORY + TYPE + b"\x05p-1", DIRECTORY + TYPE + b"\xff\xff", DIRECTORY + TYPE + b"\x02\xff"],
 )  # fmt: skip
 def test_what_is_no_entry_is_refused(value: bytes) -> None:
     with pytest.raises(RecordFormatError, match="directory entry"):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import Counter as Count
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import get_args
 
 import pytest
 
+from halog.backend import Found, Work
 from halog.core.directory import is_entry, object_key, unpacked
 from halog.core.mapping import PolicyMapping
-from halog.errors import ConflictError, DuplicateKeyError, RefusedError
+from halog.errors import ConflictError, DuplicateKeyError, HalogError, RefusedError, RemappedError
 from halog.runtime.copy import Copy
 from halog.runtime.mapping import Places
 from halog.testing.cluster import Cluster, wait_until
@@ -311,3 +313,58 @@ def test_an_object_on_its_way_is_found_and_not_missed(monkeypatch: pytest.Monkey
                 assert client.get(Counter, f"c{i}").value == i
         assert began.is_set()
         check(cluster)
+
+
+def test_entries_and_objects_of_an_emptied_partition_are_not_in_each_others_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A transaction that carries an object changes its entry, so the entry is carried by another one."""
+    with rounds(1, move_objects=100) as cluster:
+        client = cluster.client()
+        client.load([Counter(f"c{i}", i) for i in range(120)])
+        mover = cluster.node("A").runtime.mover
+        refused: list[HalogError] = []
+
+        def commit(tx: bytes, works: Mapping[str, Work]) -> Mapping[str, int]:
+            try:
+                return real(tx, works)
+            except RemappedError:
+                raise
+            except HalogError as error:
+                refused.append(error)
+                raise
+
+        real = mover._commit
+        monkeypatch.setattr(mover, "_commit", commit)
+        configured(cluster, partitions=2)
+        cluster.node("A").runtime.operators.rebalance(POLICY, cluster.config)
+        wait_done(cluster, 1)
+        assert refused == []
+        assert sum(spread(cluster).values()) == 120
+
+
+def test_who_remembers_an_object_in_a_partition_that_is_no_more_does_not_ask_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its nodes may be gone with it."""
+    with rounds(2) as cluster:
+        client = cluster.client()
+        client.load([Counter(f"c{i}", i) for i in range(16)])
+        with client.transaction():
+            assert all(client.get(Counter, f"c{i}").value == i for i in range(16))
+        begin(cluster, partitions=3)
+        wait_done(cluster, 1)
+        wait_until(lambda: not client.backend.mapped.changing, "the client does not know")
+        wait_until(lambda: f"{POLICY}-3" in client.backend.mapped.leaving, "the client does not know")
+        asked: list[str] = []
+        real = client.backend.find
+
+        def find(partition: str, key: bytes, mapping: int = 0) -> Found | None:
+            asked.append(partition)
+            return real(partition, key, mapping)
+
+        monkeypatch.setattr(client.backend, "find", find)
+        with client.transaction():
+            assert all(client.get(Counter, f"c{i}").value == i for i in range(16))
+        assert f"{POLICY}-3" not in asked
+        assert len(asked) > 16
