@@ -53,8 +53,9 @@ SNAPSHOT_MS = 5_000
 """What moves is in the state topics soon, as on a cluster that does this for hours."""
 SAMPLE = 10_000
 """Objects that tell how many are to move, before any is."""
-BATCHES = 20
-"""Micro-batches that the objects come in: the job notes how far it is behind each."""
+BATCHES, FEWEST_ROWS = 10, 2_500
+"""Micro-batches that the objects come in, and their rows at least: the job notes how far it is behind each. What it
+moves is in the state topic once more, so that smaller ones would be many."""
 CALM_S = 5.0
 """Traffic alone, before anything moves."""
 
@@ -157,8 +158,8 @@ def _driven(scene: Scene, new: Path, count: int, share: float) -> Driver:
     checkpoint = scene.directory / "checkpoint"
     command = [
         sys.executable, "-m", "halog.demo.child", str(os.getpid()), "spark_jobs.rebalance", "--config", str(new),
-        "--policy", "kept", "--move", "--checkpoint", str(checkpoint), "--max-offsets", str(max(1, count // BATCHES)),
-        "--timeout", str(MOVE_S), "--format", "json",
+        "--policy", "kept", "--move", "--checkpoint", str(checkpoint),
+        "--max-offsets", str(max(FEWEST_ROWS, count // BATCHES)), "--timeout", str(MOVE_S), "--format", "json",
     ]  # fmt: skip
     half = round(count * share / 2)
     log, began = scene.logs / "driver.log", time.monotonic()

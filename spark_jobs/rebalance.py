@@ -116,7 +116,7 @@ def count(
     **parts: Any,
 ) -> None:
     """Show what would move; `parts` of the mapping are others than in the file."""
-    with connect(config_path) as site, _told() as bar, _scratch() as scratch:
+    with connect(config_path) as site, _told() as bar, _checkpoints(None) as scratch:
         policies = _policies(site, policy, zone)
         wanted = {name: changed(mapping_of(site, name), name, **parts) for name in policies}
         found = []
@@ -161,13 +161,13 @@ def move(
     max_offsets: int = moving.MAX_OFFSETS,
 ) -> None:
     """Change the mapping to what the file says, and show what came of it."""
-    with connect(config_path) as site, _told() as bar, _scratch() as scratch:
+    with connect(config_path) as site, _told() as bar, _checkpoints(checkpoint) as directory:
         policies = _policies(site, policy, zone)
         _check(site, policies)
         found: list[Outcome] = []
         with _session(site, master, policies) as spark:
             for name in policies:
-                there = (checkpoint or scratch) / name if zone is not None or checkpoint is None else checkpoint
+                there = directory if zone is None else directory / name
                 job = Job(site, spark, site.own, name, there, wait_s, max_offsets, tell=bar.tell, seen=bar.seen)
                 found.append(job.run())
     show_moves(found, format_, single=zone is None)
@@ -206,8 +206,11 @@ def _session(site: Site, master: str, policies: Sequence[str]) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    """For the checkpoints of jobs that need none."""
+def _checkpoints(given: Path | None) -> Iterator[Path]:
+    """Where jobs note how far they are: what was given, or a directory for the length of a command."""
+    if given is not None:
+        yield given
+        return
     with tempfile.TemporaryDirectory(prefix="halog-rebalance-") as scratch:
         yield Path(scratch)
 
