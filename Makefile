@@ -5,6 +5,7 @@
 # make containers   the integration suite over three brokers and three ZooKeeper servers in containers (Docker)
 # make compose  the same and three nodes, to stay        make compose ARGS='down -v'
 # make features · sim SEEDS=5000 · mutants · bench · lock · bench-peers (other systems beside halog, 25 min)
+# make bench-rebalance ARGS='--objects 100000'   Spark moves objects under traffic, its driver is killed at half way
 SHELL := /bin/sh
 # Where this is set, as in many images, each of a run's hundred processes compiles everything anew: 4 s for pytest's workers.
 unexport PYTHONDONTWRITEBYTECODE
@@ -28,7 +29,7 @@ TEST_SEEDS := 20000
 # defined and disabled; key directories.
 OTHER_SEEDS := moves:2000 banks:1000 shops:1000 lives:1000 markets:1000
 
-.PHONY: setup check test containers compose faults demo features sim mutants bench bench-peers lock clean fresh-outcomes
+.PHONY: setup check test containers compose faults demo features sim mutants bench bench-peers bench-rebalance lock clean fresh-outcomes
 
 setup:
 	@tools/setup.sh
@@ -83,6 +84,9 @@ bench: setup
 bench-peers: setup
 	@$(PY) -m benchmarks.peers $(ARGS)
 
+bench-rebalance: setup
+	@$(PY) -m benchmarks.rebalance $(ARGS)
+
 # Newest versions that satisfy pyproject.toml, with the hashes of every file of each.
 UV := .venv/bin/uv pip compile --quiet --upgrade --generate-hashes --python-version 3.11 \
 	--python-platform x86_64-manylinux_2_28 --no-header --no-annotate
@@ -91,6 +95,7 @@ lock:
 	$(UV) --allow-unsafe requirements/build.in -o requirements/build.lock
 	$(UV) pyproject.toml -o requirements/node.lock
 	$(UV) pyproject.toml --all-extras -o requirements/dev.lock
+	$(UV) pyproject.toml --extra spark -c requirements/dev.lock -o requirements/spark.lock
 
 clean:
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

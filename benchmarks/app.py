@@ -17,6 +17,8 @@ import halog.aio
 from benchmarks.loop import AsyncOp, Op, closed_loop, closed_loop_of_tasks
 from benchmarks.model import CLASSES, Kept
 from benchmarks.payload import payload
+from halog.config import load_config
+from halog.runtime import wishes
 
 OBJECTS_EACH = 100
 """Objects of each caller: callers never conflict, and every write is an update of an object read before."""
@@ -144,6 +146,38 @@ class App:
 
         return closed_loop_of_tasks(make, clients, seconds)
 
+    def commits_over(self, kind: str, partitions: list[str], seconds: float) -> dict[str, Any]:
+        """Transactions of one client that each change one object in every partition named: of one that is named twice
+        two objects. They are those of `prepare`."""
+        cls, node = CLASSES[kind], self.node
+        there = self._by_partition(kind, len(partitions) * OBJECTS_EACH * 2)
+        chosen = [there[p][i :: len(partitions)] for i, p in enumerate(partitions)]
+
+        def make(_: int) -> Op:
+            def op(k: int) -> None:
+                with node.transaction() as tx:
+                    for numbers in chosen:
+                        tx.get(cls, numbers[k % len(numbers)]).count += 1
+
+            return op
+
+        return closed_loop(make, 1, seconds)
+
+    def commits_again(self, kind: str, clients: int, seconds: float) -> dict[str, Any]:
+        """As `commits`, in the decorated form: what meets an object that is just being moved is run again."""
+        cls, node = CLASSES[kind], self.node
+
+        def make(i: int) -> Op:
+            first = i * OBJECTS_EACH
+
+            def change(number: int) -> None:
+                node.get(cls, number).count += 1
+
+            again = node.transactional(change)
+            return lambda k: again(first + k % OBJECTS_EACH)
+
+        return closed_loop(make, clients, seconds)
+
     def many(self, kind: str, clients: int, count: int) -> dict[str, Any]:
         """Exactly `count` single commits, as fast as `clients` threads make them."""
         from concurrent.futures import ThreadPoolExecutor
@@ -201,6 +235,27 @@ class App:
         self.node.load(objects)
         return {"per_s": count / (time.perf_counter() - begin)}
 
+    # --- placement ---
+
+    def counts(self, kind: str, count: int) -> dict[str, int]:
+        """How many of the first `count` numbers belong to each partition."""
+        return {partition: len(numbers) for partition, numbers in self._by_partition(kind, count).items()}
+
+    def _by_partition(self, kind: str, count: int) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for number in range(count):
+            found.setdefault(_owner(self.node, CLASSES[kind], number), []).append(number)
+        return found
+
+    def rebalance(self, policy: str, config: str) -> dict[str, Any]:
+        """Begin what `halog rebalance` does with this file."""
+        self.runtime.operators.rebalance(policy, load_config(config))
+        return {}
+
+    def rebalanced(self, policy: str) -> dict[str, Any]:
+        """How far that is."""
+        return wishes.progress(self.runtime.adapters.coordinator, policy)._asdict()
+
     # --- a writer that goes on while things are killed ---
 
     def begin_writes(self, kind: str, rate: float, partitions: list[str]) -> dict[str, Any]:
@@ -228,9 +283,14 @@ class App:
 
 def _number_in(node: Any, cls: type[Any], partition: str) -> int:
     """The first key that lives there."""
-    info, owner = node.space.info_of(cls), node.backend.partition_of
-    numbers = range(100_000)
-    return next(n for n in numbers if owner(info.name, info.routing_key(info.check_key((n,)))) == partition)
+    return next(n for n in range(100_000) if _owner(node, cls, n) == partition)
+
+
+def _owner(node: Any, cls: type[Any], number: int) -> str:
+    """The partition a key belongs to."""
+    info = node.space.info_of(cls)
+    found: str = node.backend.partition_of(info.name, info.routing_key(info.check_key((number,))))
+    return found
 
 
 class _Writer:

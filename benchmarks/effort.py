@@ -17,6 +17,7 @@ class Effort:
     restore_objects: int = 100_000
     restores: int = 3  # each takes four seconds
     found_objects: int = 1_000_000  # what Spark looks through: its seconds of beginning weigh little
+    moved_objects: int = 20_000  # they move for longer than the commits beside them are counted
     missed: int = 10_000  # records a node misses while it is away: some seconds of full load
     kills: int = 20
     pauses: int = 5

@@ -19,6 +19,7 @@ from benchmarks import (
     suite_commit,
     suite_failover,
     suite_objects,
+    suite_placement,
     suite_policies,
     suite_restore,
     suite_roles,
@@ -40,6 +41,7 @@ OWN: dict[str, Suite] = {
     "restore": suite_restore.run,
     "failover": suite_failover.failover,
     "pause": suite_failover.pause,
+    "placement": suite_placement.run,
     "transfer": suite_roles.transfer,
     "freeze": suite_roles.freeze,
     "policies": suite_policies.run,
@@ -55,7 +57,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"suites to run: {', '.join([*SHARED, *OWN])}")
-    parser.add_argument("--quick", action="store_true", help="a look in under 90 s instead of a measurement")
+    parser.add_argument("--quick", action="store_true", help="a look in some two minutes instead of a measurement")
     parser.add_argument("--format", choices=("table", "json"), default="table")
     parser.add_argument("--keep", action="store_true", help="keep the logs and data of the run")
     parser.add_argument("--switch-interval-ms", type=float, default=0.0, help="thread switch interval of halog's nodes")

@@ -125,17 +125,18 @@ class Scene:
         path.write_text(config.to_toml())
         return path
 
-    def open(self, config: Path, names: str, client: str = "") -> dict[str, Child]:
-        """Start nodes (and a client), and wait until every partition has its active and all its replicas."""
+    def open(self, config: Path, names: str, client: str = "", copies: int = 0) -> dict[str, Child]:
+        """Start nodes (and a client), and wait until every partition has its active and all its replicas: on every
+        node, or so many copies."""
         children = {n: self.app(config, n) for n in [*names, *([client] if client else [])]}
         for child in children.values():
             child.tell("open")
         for child in children.values():
             child.heard()
-        wait_until("the cluster is complete", lambda: complete(children[names[0]].ask("state"), len(names)))
+        wait_until("the cluster is complete", lambda: complete(children[names[0]].ask("state"), copies or len(names)))
         return children
 
 
-def complete(state: dict[str, Any], nodes: int) -> bool:
-    """Every partition has an active node and all others in its node list."""
-    return all(t["active"] and len(t["replicas"]) == nodes - 1 for t in state.values())
+def complete(state: dict[str, Any], copies: int) -> bool:
+    """Every partition has an active node and so many in its node list with it."""
+    return all(t["active"] and len(t["replicas"]) == copies - 1 for t in state.values())

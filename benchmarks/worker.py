@@ -33,6 +33,10 @@ def role(name: str) -> Callable[..., Any]:
         from benchmarks.app import App
 
         return App
+    if name == "traffic":
+        from benchmarks.traffic import Traffic
+
+        return Traffic
     from benchmarks import raw, raw_push
 
     return {

@@ -192,7 +192,7 @@ class Transaction:
     def _commits_here(self) -> bool:
         partitions = self.sync.partitions()
         backend = self.sync.backend
-        if not backend.mapped.listed.isdisjoint(partitions):  # their directory is asked, wherever that is
+        if not backend.mapped.listed.keys().isdisjoint(partitions):  # their directory is asked, wherever that is
             return False
         return bool(partitions) and all(map(backend.is_active, partitions))
 

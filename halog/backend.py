@@ -87,10 +87,18 @@ class Mapped(msgspec.Struct, frozen=True, eq=False):
     """By partition, where it is not 0: what requests carry."""
     changing: bool = False
     """Is any of them being changed, so that keys have two owners?"""
-    listed: frozenset[str] = frozenset()
-    """Partitions whose objects have entries in a key directory, since their mapper is no function of the key (P6)."""
+    listed: Mapping[str, str] = {}
+    """Partitions whose objects have entries in a key directory, since their mapper is no function of the key (P6), or
+    get them, or lose them: how they are found (`halog.core.mapping`). There is a directory for each policy, and it
+    leads to that policy's partitions only."""
     leaving: frozenset[str] = frozenset()
     """Those of them that the newest layout does not have: nothing is created there."""
+    policies: Mapping[str, str] = {}
+    """By partition, also of those that no layout has any more: what was routed to them before is refused there."""
+
+    def one_directory(self, one: str, other: str) -> bool:
+        """Are they partitions of the same policy, and have its objects entries in a key directory?"""
+        return one in self.listed and other in self.listed and self.policies.get(one) == self.policies.get(other)
 
 
 class Backend(Protocol):

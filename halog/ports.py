@@ -107,9 +107,10 @@ class Log(Protocol):
     def session(self) -> LogSession:
         """A new, warm producer session: idempotent, all replicas, gap-less, without a delivery timeout of its own."""
 
-    def tail(self, *, patient: bool = False) -> LogTail:
+    def tail(self, *, patient: bool = False, slow: bool = False) -> LogTail:
         """A new, warm tail: reads committed entries only, checks CRCs, never resets offsets by itself. `patient`: told
-        every few ms of what came, which costs the log and the reader less; for copies nobody waits for."""
+        every few ms of what came, which costs the log and the reader less; for copies nobody waits for. `slow`: fetches
+        little beyond what was polled; for whoever reads no faster than he may."""
 
     def bounds(self, tp: TopicPartition, timeout_s: float = 5.0) -> tuple[int, int]:
         """(first offset, end offset exclusive) now; UnreachableError if nobody answers."""

@@ -7,7 +7,8 @@ moves meanwhile are written to the log, where they are seen again, at their new 
 
 While it runs, and `hold_ms` longer, the logs are held (`halog log holds`) from where the job stands: killed, it goes on
 from its checkpoint. A checkpoint the log was trimmed beyond is worth nothing: the job starts over, and says so.
-It is over when all of the log is read up to the last snapshot's marker, as the coordinator knows it.
+It is over when all of the log is read up to the last snapshot's marker, as the coordinator knew it when the state
+topic had been read.
 """
 
 from __future__ import annotations
@@ -124,9 +125,17 @@ class Finder:
             self._read_state()
         self._read_log()
         self._holds.release()
+        return self._report(time.monotonic() - began, why)
+
+    def leave(self) -> Report:
+        """Find nothing more, since nothing is left: let go of the logs. What earlier runs from this checkpoint did."""
+        self._progress = saved.load(self._directory, self._progress.job) or self._progress
+        self._holds.release()
+        return self._report(0.0, "")
+
+    def _report(self, seconds: float, why: str) -> Report:
         rows = self._progress.counts.get("rows", 0)
         counts = {name: n for name, n in self._progress.counts.items() if name != "rows"}
-        seconds = time.monotonic() - began
         return Report(rows, counts, self._batches, seconds, dict(sorted(self._lsns().items())), why)
 
     def _resume(self) -> str:
@@ -148,13 +157,14 @@ class Finder:
     # --- the state topic ---
 
     def _read_state(self) -> None:
-        """Until a marker is seen at least as new as the coordinator knows one."""
+        """Until a marker is seen at least as new as the coordinator knows one now: the log behind that is held."""
+        goal = self._goal()
         begin = {place.state: dict.fromkeys(self._places, 0) for place in self._places.values()}
         for _ in range(PASSES):
             stream = kafka.stream(self._spark, self._site.bootstrap, begin, max_offsets=self._max_offsets)
             self._run(stream.where(STATE_ROWS).selectExpr(*STATE_COLUMNS), lambda: FindInState(self._task))
             carried = {index: self._known(place) for index, place in self._places.items()}
-            if hidden := [p.name for i, p in self._places.items() if carried[i].state.lsn < self._marked(p)]:
+            if hidden := [p.name for i, p in self._places.items() if carried[i].state.lsn < goal[p.name]]:
                 logger.info("the state topic of %s does not show its last marker yet", ", ".join(hidden))
                 time.sleep(HIDDEN_S)
                 continue
@@ -183,6 +193,9 @@ class Finder:
         kept = tuple(ledger_rows.rows(ledger))
         return Carried(position.next_offset, position.state, kept, position.settled)
 
+    def _goal(self) -> dict[str, int]:
+        return {place.name: self._marked(place) for place in self._places.values()}
+
     def _marked(self, place: Place) -> int:
         """The lsn of the last snapshot, as the coordinator knows it."""
         found = self._site.coordinator.get(f"snapshots/{place.name}")
@@ -191,16 +204,17 @@ class Finder:
     # --- the log ---
 
     def _read_log(self) -> None:
-        """Until everything up to the last marker is read."""
+        """Until everything up to the last marker is read: the last one now, since what is read meanwhile makes more."""
         topics = {place.log for place in self._places.values()}
+        goal = self._goal()
         for _ in range(PASSES):
-            if self._at_end():
+            if self._at_end() and self._has(goal):
                 return
             self._holds.keep(self._offsets())
             begin = {topic: self._offsets() for topic in topics}
             stream = kafka.stream(self._spark, self._site.bootstrap, begin, max_offsets=self._max_offsets)
             self._run(stream.selectExpr(*LOG_COLUMNS), lambda: FindInLog(self._task, dict(self._progress.carried)))
-            if self._has_markers():
+            if self._has(goal):
                 return
         raise LogError("the log grows faster than it is read; start the job again with the same checkpoint")
 
@@ -208,11 +222,11 @@ class Finder:
         """Is there nothing to read, so that no query need be started?"""
         at = self._offsets()
         ends = {i: self._site.log.bounds(TopicPartition(p.log, p.index))[1] for i, p in self._places.items()}
-        return all(at[index] >= end for index, end in ends.items()) and self._has_markers()
+        return all(at[index] >= end for index, end in ends.items())
 
-    def _has_markers(self) -> bool:
+    def _has(self, goal: Mapping[str, int]) -> bool:
         lsns = self._lsns()
-        return all(lsns[place.name] >= self._marked(place) for place in self._places.values())
+        return all(lsns[name] >= lsn for name, lsn in goal.items())
 
     def _offsets(self) -> dict[int, int]:
         return {index: Carried.unpack(data).next_offset for index, data in self._progress.carried.items()}
@@ -258,13 +272,13 @@ class Finder:
         told = Told(frame.mapInArrow(work, COLUMNS).toArrow())
         progress, counts = self._progress, {"rows": sum(told.column(ROWS, "lsn"))}
         topic = {index: dict(rows) for index, rows in progress.topic.items()}
+        self._hand_over(told, counts)
         for index, place in self._places.items():
-            for found in told.slices(FOUND, index):
-                self._hand_over(place.name, found, counts)
             for gone in told.slices(GONE, index):
                 _add(counts, self._mover.gone(place.name, gone.column("key").to_pylist()))
             for other in told.slices(TOPIC, index):
                 _noted(topic.setdefault(index, {}), other)
+        _add(counts, self._mover.settle())
         carried = {**progress.carried, **dict(zip(told.column(CARRIED, "place"), told.column(CARRIED, "value")))}
         self._save(
             Progress(progress.job, progress.attempt, progress.stage, number, progress.counted(counts), topic, carried)
@@ -272,14 +286,19 @@ class Finder:
         self._batches += 1
         self._tell(progress.stage, len(self._places), self._progress.counts.get("rows", 0))
 
-    def _hand_over(self, partition: str, found: pa.Table, counts: dict[str, int]) -> None:
-        columns = [found.column(name).to_pylist() for name in ("value", "key", "type", "target", "lsn")]
-        objects = list(map(Misplaced._make, zip(*columns)))
-        for at in range(0, len(objects), CHUNK):
-            some = objects[at : at + CHUNK]
-            _add(counts, {"found": len(some)})
-            _add(counts, self._mover.move(partition, some))
-            self._holds.renew()
+    def _hand_over(self, told: Told, counts: dict[str, int]) -> None:
+        """Everything that was found, a chunk of each partition in turn: so a mover can be at several of them."""
+        waiting = {place.name: told.slices(FOUND, index, CHUNK) for index, place in self._places.items()}
+        while waiting:
+            for partition, chunks in list(waiting.items()):
+                found = next(chunks, None)
+                if found is None:
+                    del waiting[partition]
+                    continue
+                columns = [found.column(name).to_pylist() for name in ("value", "key", "type", "target", "lsn")]
+                _add(counts, {"found": found.num_rows})
+                _add(counts, self._mover.move(partition, list(map(Misplaced._make, zip(*columns)))))
+                self._holds.renew()
 
     def _save(self, progress: Progress) -> None:
         saved.save(self._directory, progress)

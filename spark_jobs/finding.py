@@ -253,8 +253,8 @@ class Told:
         found: list[Any] = self._table.filter(pc.field("kind") == kind).column(name).to_pylist()
         return found
 
-    def slices(self, kind: int, place: int) -> Iterator[pa.Table]:
+    def slices(self, kind: int, place: int, rows: int = SLICE) -> Iterator[pa.Table]:
         """The rows of a kind and partition, some at a time: as Python objects they are ten times as large."""
         found = self._table.filter((pc.field("kind") == kind) & (pc.field("place") == place))
-        for at in range(0, found.num_rows, SLICE):
-            yield found.slice(at, SLICE)
+        for at in range(0, found.num_rows, rows):
+            yield found.slice(at, rows)

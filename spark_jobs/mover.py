@@ -25,11 +25,14 @@ class Mover(Protocol):
     that raises ends the job, and comes again when it is restarted."""
 
     def move(self, partition: str, objects: Sequence[Misplaced]) -> Counts:
-        """Move these, which are in `partition`."""
+        """Move these, which are in `partition`; at the latest when `settle` returns."""
 
     def gone(self, partition: str, keys: Sequence[bytes]) -> Counts:
         """The objects under these index keys were deleted since they were written to the topics; some of them may have
         been handed over before."""
+
+    def settle(self) -> Counts:
+        """Called behind each micro-batch: everything that was handed over is done when it returns."""
 
 
 class DryRun:
@@ -47,6 +50,9 @@ class DryRun:
     def gone(self, partition: str, keys: Sequence[bytes]) -> Counts:
         here = self._found.get(partition, {})
         return {"would_move": -sum(here.pop(key, None) is not None for key in keys)}
+
+    def settle(self) -> Counts:
+        return {}
 
     def by_target(self) -> dict[str, dict[str, int]]:
         """Partition → target → how many would move."""

@@ -1,20 +1,20 @@
-"""`python -m spark_jobs.rebalance`: which objects of a policy would belong elsewhere, and how many (S1).
+"""`python -m spark_jobs.rebalance`: which objects would belong elsewhere; with `--move`, they are moved (S1).
 
-Changes nothing: every object is shown to the mapper that the configuration names, with the changes that the options
-make to it, and those it would place elsewhere are counted. Exit codes are those of `halog`: 0 also where objects would
-move, 2 for a wrong call, else those of `halog.errors`.
+The driver program: what `halog rebalance --spark` runs in its own process, a cluster's `spark-submit` can run anywhere.
+Without `--move` it changes nothing: every object is shown to the mapper that the configuration names, with the changes
+that the options make to it, and those it would place elsewhere are counted. Exit codes are those of `halog`: 0 also
+where objects would move, 2 for a wrong call, else those of `halog.errors`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,19 @@ import click
 
 from halog.config import Config
 from halog.errors import ConfigError, HalogError
-from spark_jobs.finder import HOLD_MS, MAX_OFFSETS, Finder, Report, Tell
+from halog.runtime import wishes
+from halog.runtime.wishes import Progress
+from spark_jobs import moving
+from spark_jobs.finder import HOLD_MS, MAX_OFFSETS, Finder
 from spark_jobs.mover import DryRun
+from spark_jobs.moving import Job, Outcome
+from spark_jobs.node_mover import ATTEMPT_S
+from spark_jobs.shown import show_counts, show_moves
 from spark_jobs.site import Site, connect
+
+WAIT_S = 3_600.0
+"""How long a change is waited for: a million objects take some minutes. The nodes go on without the job."""
+LOCAL = "local[*]"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -32,51 +42,92 @@ from spark_jobs.site import Site, connect
     "--config", "config_path", type=click.Path(path_type=Path), envvar="HALOG_CONFIG", default="halog.toml",
     show_default="./halog.toml or $HALOG_CONFIG", help="The cluster, and the mapping as it is to be.",
 )  # fmt: skip
-@click.option("--policy", required=True, help="Whose objects.")
-@click.option("--to-ring-size", type=int, help="As if the ring had so many slots.")
-@click.option("--to-partitions", type=int, help="As if the policy had so many partitions.")
-@click.option("--to-mapper", help='As if this decided: consistent_hash, or "module:callable" of [application] modules.')
-@click.option("--spark-master", default="local[*]", show_default=True, metavar="URL", help="Where it runs.")
+@click.option("--policy", help="Whose objects.")
+@click.option("--zone", help="Those of all its policies whose mapping is another one than the file's.")
+@click.option("--move", "moves", is_flag=True, help="Bring the mapping to what the file says, and move the objects.")
 @click.option(
-    "--max-offsets", type=click.IntRange(min=1), default=MAX_OFFSETS, show_default=True, help="Rows of one micro-batch."
+    "--checkpoint", type=click.Path(path_type=Path), metavar="DIR", show_default="a temporary directory",
+    help="With --move: where a job that was killed goes on from; of a zone, a directory in it for each policy.",
+)  # fmt: skip
+@click.option("--timeout", "wait_s", type=click.FloatRange(min=0.05), default=WAIT_S, show_default=True,
+              metavar="SECONDS", help="With --move: how long the nodes may take; they go on.")  # fmt: skip
+@click.option("--to-ring-size", type=int, help="Count as if the ring had so many slots.")
+@click.option("--to-partitions", type=int, help="Count as if the policy had so many partitions.")
+@click.option("--to-mapper", help='As if this decided: consistent_hash, or "module:callable" of [application] modules.')
+@click.option(
+    "--spark-master", show_default=f"{LOCAL}; under spark-submit, its own", metavar="URL", help="Where it runs."
 )
+@click.option("--max-offsets", type=click.IntRange(min=1), help="Rows of one micro-batch.",
+              show_default=f"{MAX_OFFSETS}; with --move {moving.MAX_OFFSETS}")  # fmt: skip
 @click.option("--format", "format_", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def command(
     config_path: Path,
-    policy: str,
+    policy: str | None,
+    zone: str | None,
+    moves: bool,
+    checkpoint: Path | None,
+    wait_s: float,
     to_ring_size: int | None,
     to_partitions: int | None,
     to_mapper: str | None,
-    spark_master: str,
-    max_offsets: int,
+    spark_master: str | None,
+    max_offsets: int | None,
     format_: str,
 ) -> None:
     """Count the objects of a policy that would belong elsewhere: by the mapper in the file, changed by the options.
+    With --move, change the mapping to what the file says, and have the nodes move them.
 
     \b
     Examples:
       python -m spark_jobs.rebalance --policy fleet --to-ring-size 131072
       python -m spark_jobs.rebalance --policy orders --to-mapper shop:by_region --format json
+      python -m spark_jobs.rebalance --policy fleet --config new.toml --move --checkpoint var/rebalance
     """
-    from spark_jobs.spark import session
-
     parts = {"ring_size": to_ring_size, "partitions": to_partitions, "mapper": to_mapper}
-    with (
-        connect(config_path) as site,
-        _told() as tell,
-        tempfile.TemporaryDirectory(prefix="halog-rebalance-") as checkpoint,
-    ):
-        wanted = changed(mapping_of(site, policy), policy, **parts)
-        spark = session(spark_master, f"halog rebalance {policy}", modules=site.own.application.modules)
-        try:
-            counting = DryRun()
-            finder = Finder(
-                spark, site, wanted, policy, counting, Path(checkpoint),
-                max_offsets=max_offsets, hold_ms=HOLD_MS, tell=tell,
-            )  # fmt: skip
-            _show(site, wanted, policy, finder.run(), counting, format_)
-        finally:
-            spark.stop()
+    given = {key: value for key, value in parts.items() if value is not None}
+    if (policy is None) == (zone is None):
+        raise click.UsageError("give --policy or --zone")
+    if moves and given:
+        raise click.UsageError("--to-… only counts; with --move the file says what is to be")
+    if not moves and checkpoint is not None:
+        raise click.UsageError("--checkpoint is for --move: nothing is lost when a count is made anew")
+    master = default_master() if spark_master is None else spark_master
+    if moves:
+        move(config_path, policy, zone, master, checkpoint, wait_s, format_, max_offsets or moving.MAX_OFFSETS)
+    else:
+        count(config_path, policy, zone, master, format_, max_offsets or MAX_OFFSETS, **given)
+
+
+def default_master() -> str:
+    """This machine; under spark-submit, what that was told."""
+    return "" if "PYSPARK_GATEWAY_PORT" in os.environ else LOCAL
+
+
+# --- counting ---
+
+
+def count(
+    config_path: Path,
+    policy: str | None,
+    zone: str | None,
+    master: str,
+    format_: str,
+    max_offsets: int = MAX_OFFSETS,
+    **parts: Any,
+) -> None:
+    """Show what would move; `parts` of the mapping are others than in the file."""
+    with connect(config_path) as site, _told() as bar, _checkpoints(None) as scratch:
+        policies = _policies(site, policy, zone)
+        wanted = {name: changed(mapping_of(site, name), name, **parts) for name in policies}
+        found = []
+        with _session(site, master, policies) as spark:
+            for name, config in wanted.items():
+                counting, there = DryRun(), scratch / name
+                finder = Finder(
+                    spark, site, config, name, counting, there, max_offsets=max_offsets, hold_ms=HOLD_MS, tell=bar.tell
+                )
+                found.append((name, config, finder.run(), counting))
+        show_counts(site, found, format_, single=zone is None)
 
 
 def mapping_of(site: Site, policy: str) -> Config:
@@ -96,54 +147,100 @@ def changed(config: Config, policy: str, **parts: Any) -> Config:
     return dataclasses.replace(config, policies={**config.policies, policy: new}).validate()
 
 
+# --- moving ---
+
+
+def move(
+    config_path: Path,
+    policy: str | None,
+    zone: str | None,
+    master: str,
+    checkpoint: Path | None,
+    wait_s: float,
+    format_: str,
+    max_offsets: int = moving.MAX_OFFSETS,
+) -> None:
+    """Change the mapping to what the file says, and show what came of it."""
+    with connect(config_path) as site, _told() as bar, _checkpoints(checkpoint) as directory:
+        policies = _policies(site, policy, zone)
+        _check(site, policies)
+        found: list[Outcome] = []
+        with _session(site, master, policies) as spark:
+            for name in policies:
+                there = directory if zone is None else directory / name
+                job = Job(site, spark, site.own, name, there, wait_s, max_offsets, tell=bar.tell, seen=bar.seen)
+                found.append(job.run())
+    show_moves(found, format_, single=zone is None)
+
+
+def _check(site: Site, policies: Sequence[str]) -> None:
+    """All of them, before Spark is started, and before anything is changed."""
+    router = site.router(ATTEMPT_S)
+    for name in policies:
+        wishes.check(site.coordinator, router, site.own, name)
+
+
+# --- both ---
+
+
+def _policies(site: Site, policy: str | None, zone: str | None) -> list[str]:
+    if zone is not None:
+        return wishes.of_zone(site.coordinator, site.own, zone)
+    assert policy is not None
+    return [policy]
+
+
 @contextlib.contextmanager
-def _told() -> Iterator[Tell]:
+def _session(site: Site, master: str, policies: Sequence[str]) -> Iterator[Any]:
+    """For the length of a command."""
+    from spark_jobs.spark import session
+
+    if not policies:  # a zone where nothing differs: nobody will use it
+        yield None
+        return
+    spark = session(master, f"halog rebalance {', '.join(policies)}", modules=site.own.application.modules)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextlib.contextmanager
+def _checkpoints(given: Path | None) -> Iterator[Path]:
+    """Where jobs note how far they are: what was given, or a directory for the length of a command."""
+    if given is not None:
+        yield given
+        return
+    with tempfile.TemporaryDirectory(prefix="halog-rebalance-") as scratch:
+        yield Path(scratch)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Bar:
+    """What is told on stderr."""
+
+    say: Callable[[str], None]
+
+    def tell(self, stage: str, partitions: int, rows: int) -> None:
+        """How far the finder is."""
+        self.say(f"{stage} topic, {partitions} partitions: {rows:,} objects looked at")
+
+    def seen(self, now: Progress) -> None:
+        """How far the change is."""
+        self.say(f"{now.policy} {now.state}, {now.clean} of {now.partitions} partitions are done")
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[_Bar]:
     """Progress on stderr, where that is a terminal."""
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Shown, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("starting Spark")
-
-        def tell(stage: str, partitions: int, rows: int) -> None:
-            bar.update(task, description=f"{stage} topic, {partitions} partitions: {rows:,} objects looked at")
-
-        yield tell
-
-
-def _show(site: Site, wanted: Config, policy: str, report: Report, counting: DryRun, format_: str) -> None:
-    moves = counting.by_target()
-    mapping = wanted.policies[policy]
-    document = {
-        "policy": policy,
-        "to": {"mapper": mapping.mapper, "partitions": mapping.partitions, "ring_size": mapping.ring_size},
-        "rows": report.rows,
-        "would_move": report.counts.get("would_move", 0),
-        "partitions": {
-            place.name: {"lsn": report.lsns[place.name], "would_move_to": moves.get(place.name, {})}
-            for place in site.places_of([policy])
-        },
-        "batches": report.batches,
-        "seconds": round(report.seconds, 1),
-    }
-    if format_ == "json":
-        click.echo(json.dumps(document))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("partition", "read up to lsn", "would move", "to", title=None)
-    for place in site.places_of([policy]):
-        to = moves.get(place.name, {})
-        where = ", ".join(f"{name} {n:,}" for name, n in sorted(to.items()))
-        table.add_row(place.name, f"{report.lsns[place.name]:,}", f"{sum(to.values()):,}", where)
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    console.print(table)
-    console.print(
-        f"{document['would_move']:,} objects would move; {report.rows:,} looked at, in {report.seconds:.1f} s"
-    )
+    with Shown(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
+        task = shown.add_task("starting Spark")
+        yield _Bar(lambda text: shown.update(task, description=text))
 
 
 def main(args: Sequence[str] | None = None) -> int:

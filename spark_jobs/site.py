@@ -1,7 +1,7 @@
 """What the driver must know of a cluster before executors read it: topics, definitions, bindings.
 
-Never joins: reads ZooKeeper and the schemas topic, and imports no module of the application. Everything an executor is
-given is plain values of this module.
+Never joins: reads ZooKeeper and the schemas topic, and imports no module of the application; what a router of it asks
+nodes for is its owner's matter. Everything an executor is given is plain values of this module.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,11 +21,14 @@ from halog.adapters.kafka_read import Readers
 from halog.config import Config, load_config
 from halog.core.table import PartitionTable
 from halog.errors import AvailabilityError, ConfigError, UnknownTypeError
-from halog.ports import Coordinator, Entry, Log, TopicPartition
-from halog.runtime import bindings, cluster
+from halog.ports import Entry, TopicPartition
+from halog.runtime import bindings, cluster, frames
 from halog.runtime.configured import in_force
 from halog.runtime.mapping import Places
+from halog.runtime.node import Adapters
+from halog.runtime.router import Router
 from halog.runtime.schemas import Definitions
+from halog.runtime.watching import watch
 from halog.runtime.wiring import adapters_for, addresses
 from halog.schema import Definition
 from halog.schema.definition import ID_BYTES
@@ -66,9 +70,16 @@ class ReadOnlyLog:
 class Site:
     """A connection of the driver. Use `connect`."""
 
-    def __init__(self, config: Config, own: Config, coordinator: Coordinator, log: Log, bootstrap: str) -> None:
-        self.config, self.own, self.coordinator, self.log, self.bootstrap = config, own, coordinator, log, bootstrap
-        self.definitions = Definitions(log, cluster.schemas_topic(config))
+    def __init__(self, config: Config, own: Config, adapters: Adapters, name: str) -> None:
+        self.config, self.own, self.name, self._channel = config, own, name, adapters.channel
+        self.coordinator, self.log = adapters.coordinator, adapters.log
+        self.bootstrap = addresses(own)[0]
+        self.look()
+
+    def look(self) -> None:
+        """Learn what the cluster has now."""
+        config, coordinator = self.config, self.coordinator
+        self.definitions = Definitions(self.log, cluster.schemas_topic(config))
         self.held = bindings.read(coordinator)
         found = [coordinator.get(f"partitions/{name}") for name in coordinator.children("partitions")]
         tables = [PartitionTable.from_bytes(value.data) for value in found if value is not None]
@@ -79,6 +90,14 @@ class Site:
                 "`halog node start` creates it",
                 cluster=config.cluster.name,
             )
+
+    def router(self, attempt_s: float) -> Router:
+        """Which asks the nodes, each attempt for so long; it knows the partitions there are now."""
+        hello = frames.Hello(self.config.cluster.name, self.name, time.time_ns() // 1_000_000)
+        self._channel.introduce(frames.encode(hello))
+        router = Router(self.name, self._channel, attempt_s)
+        watch(self.coordinator, router, [table.name for table in self.tables])
+        return router
 
     def places_of(self, policies: Sequence[str]) -> list[Place]:
         """The partitions of some policies."""
@@ -163,7 +182,7 @@ def connect(config: str | Path | Config) -> Iterator[Site]:
     try:
         adapters.coordinator.connect(lambda state: None)
         active = in_force(own, adapters.coordinator).config
-        yield Site(active, own, adapters.coordinator, adapters.log, addresses(own)[0])
+        yield Site(active, own, adapters, name)
     finally:
         for part in (adapters.channel, adapters.coordinator, adapters.log):
             part.close()

@@ -51,8 +51,9 @@ def session(
     settings: dict[str, str] | None = None,
     progress: Progress | None = None,
 ) -> SparkSession:
-    """A session that can read halog's topics. `modules`: the application's, made importable on the executors;
-    `settings`: Spark's, which win over ours. Executors need halog and its dependencies installed (`halog[spark]`)."""
+    """A session that can read halog's topics. `master`: where it runs; "": where `spark-submit` says. `modules`: the
+    application's, made importable on the executors; `settings`: Spark's, which win over ours. Executors need halog and
+    its dependencies installed (`halog[spark]`)."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else whatever `python3` is on the path
     from pyspark.sql import SparkSession
 
@@ -63,7 +64,9 @@ def session(
         path = os.pathsep.join(p for p in (str(Path.cwd()), *sys.path) if Path(p).is_dir())
         loopback = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         wanted |= {**loopback, "spark.executorEnv.PYTHONPATH": path, "spark.sql.shuffle.partitions": "8"}
-    builder = SparkSession.builder.master(master).appName(app_name)
+    builder = SparkSession.builder.appName(app_name)
+    if master:
+        wanted["spark.master"] = master
     for key, value in (wanted | (settings or {})).items():
         builder = builder.config(key, value)
     made: SparkSession = builder.getOrCreate()

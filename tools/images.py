@@ -1,4 +1,5 @@
-"""Prepares what the images of `compose/` are built from, in build/images: `python -m tools.images`, then any builder.
+"""Prepares what the images of `compose/` are built from, in build/images: `python -m tools.images [NAME…]`, then any
+builder. Without names: all but Spark's, which is half a gigabyte.
 
 The network is asked here and never in a build: halog.embedded has the servers' jars (fetched, checked, cached), pip the
 wheels of requirements/node.lock. The servers get the settings and the command lines of the embedded ones, so that their
@@ -19,6 +20,7 @@ from halog.embedded import jars, settings
 from halog.embedded.java import find_java
 from halog.embedded.model import Ports, ServerName
 from halog.embedded.progress import LogProgress
+from spark_jobs.spark import CONNECTOR
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 COMPOSE: Final = ROOT / "compose"
@@ -103,6 +105,29 @@ def write_node(target: Path) -> None:
     pip("wheel", "--no-deps", "--no-build-isolation", "-w", str(target / "halog"), str(ROOT))
 
 
+def write_spark(target: Path) -> None:
+    """The context of Spark's image. pyspark comes as source: its wheel is made here, where the network is and the tools
+    are, from an archive that has the lock's hash."""
+    shutil.copytree(COMPOSE / "spark", target, dirs_exist_ok=True)
+    lock = ROOT / "requirements/spark.lock"
+    text = lock.read_text()
+    (target / "spark.pins").write_text(pins(text))
+    stamp, wanted = target.parent / "spark-wheels.of", hashlib.sha256(text.encode()).hexdigest()
+    if not stamp.exists() or stamp.read_text() != wanted:
+        shutil.rmtree(target / "wheels", ignore_errors=True)
+        wheels = str(target / "wheels")
+        pip("wheel", "--require-hashes", "--no-deps", "--no-build-isolation", "-r", str(lock), "-w", wheels)
+        stamp.write_text(wanted)
+    pip("wheel", "--no-deps", "--no-build-isolation", "-w", str(target / "halog"), str(ROOT))
+    where, _ = jars.ensure(find_java(), LogProgress(), CONNECTOR)
+    shutil.copytree(where, target / "cache" / where.name)
+
+
+def pins(lock: str) -> str:
+    """Names and versions of a lock file, without hashes: those of wheels made here are in none."""
+    return "".join(f"{line.split()[0]}\n" for line in lock.splitlines() if "==" in line)
+
+
 def pip(*words: str) -> None:
     """This interpreter's pip: the wheels are for its version and platform."""
     argv = [sys.executable, "-m", "pip", "--disable-pip-version-check", *words, "-q"]
@@ -120,10 +145,12 @@ def prepare(names: tuple[str, ...] = ("kafka", "zookeeper", "node")) -> Path:
         target.mkdir(parents=True, exist_ok=True)
         if name == "node":
             write_node(target)
+        elif name == "spark":
+            write_spark(target)
         else:
             write_server("kafka" if name == "kafka" else "zookeeper", source, target)
     return IMAGES
 
 
 if __name__ == "__main__":
-    print(prepare())
+    print(prepare(tuple(sys.argv[1:])) if sys.argv[1:] else prepare())

@@ -128,6 +128,17 @@ def patient(bootstrap: str) -> dict[str, Any]:
     return {**consumer(bootstrap), "fetch.min.bytes": 1 << 20, "fetch.wait.max.ms": 10}
 
 
+def slow(bootstrap: str) -> dict[str, Any]:
+    """A tail that is polled no faster than somebody allows: what waits here was fetched all the same."""
+    return {
+        **consumer(bootstrap),
+        "queued.min.messages": 1_000,
+        "queued.max.messages.kbytes": 1_024,
+        "fetch.message.max.bytes": 1 << 20,  # a larger record comes whole: the broker's answer has one at least
+        "fetch.max.bytes": MAX_BYTES,
+    }
+
+
 def reader(bootstrap: str) -> dict[str, Any]:
     """A bounded read: told where the end is, and free again soon after (it fetches only while it reads)."""
     return {**consumer(bootstrap), "enable.partition.eof": True, "fetch.wait.max.ms": 5}

@@ -89,8 +89,9 @@ class KafkaLog:
     def _wants_spare(self) -> bool:
         return self._spare is None and not self._closed
 
-    def tail(self, *, patient: bool = False) -> KafkaTail:
-        return KafkaTail(self.bootstrap, patient=patient)
+    def tail(self, *, patient: bool = False, slow: bool = False) -> KafkaTail:
+        conf = kafka_conf.slow if slow else kafka_conf.patient if patient else kafka_conf.consumer
+        return KafkaTail(self.bootstrap, conf(self.bootstrap))
 
     def bounds(self, tp: TopicPartition, timeout_s: float = 5.0) -> tuple[int, int]:
         return self._readers.bounds(tp, timeout_s)

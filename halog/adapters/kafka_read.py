@@ -129,12 +129,12 @@ class Readers:
                     said = f"{tp[0]}/{tp[1]} was read up to {at} of {end} in {timeout_s:g} s"
                     raise DeadlineError(said, topic=tp[0], partition=tp[1], at=at, end=end)
                 batch = _next(consumer)
-                if batch and renew:
-                    deadline = time.monotonic() + timeout_s
                 good = [m for m in batch if m.error() is None]
                 if good:
                     at = good[-1].offset() + 1
                     yield good if at <= end else [m for m in good if m.offset() < end]
+                if batch and renew:  # behind the yield: the time the caller takes is his
+                    deadline = time.monotonic() + timeout_s
                 if len(good) < len(batch):
                     at = max(at, *(_position(m, tp) for m in batch if m.error() is not None))
 

@@ -43,9 +43,8 @@ class _Place:
 class KafkaTail:
     """One thread polls; follow, unfollow and wake come from any."""
 
-    def __init__(self, bootstrap: str, *, patient: bool = False) -> None:
-        self._bootstrap = bootstrap
-        self._conf = (kafka_conf.patient if patient else kafka_conf.consumer)(bootstrap)
+    def __init__(self, bootstrap: str, conf: dict[str, Any] | None = None) -> None:
+        self._bootstrap, self._conf = bootstrap, conf or kafka_conf.consumer(bootstrap)
         self._consumer: Any = Consumer(self._conf)
         self._looked_at = time.monotonic()  # when the consumer last gave something, or was found to reach a broker
         self._known_topics: dict[str, int] = {}  # each with how many partitions it had when it was looked at

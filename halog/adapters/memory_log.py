@@ -34,7 +34,7 @@ class MemoryLog:
     def session(self) -> MemorySession:
         return MemorySession(self.broker)
 
-    def tail(self, *, patient: bool = False) -> MemoryTail:
+    def tail(self, *, patient: bool = False, slow: bool = False) -> MemoryTail:
         return MemoryTail(self.broker)
 
     def bounds(self, tp: TopicPartition, timeout_s: float = 5.0) -> tuple[int, int]:

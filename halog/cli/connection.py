@@ -23,7 +23,7 @@ from halog.config import Config, load_config
 from halog.core.ids import Reference, location_code
 from halog.core.table import PartitionTable
 from halog.errors import AvailabilityError, ConfigError, HalogError, RefusedError, UnknownTypeError
-from halog.ports import Coordinator, Entry, SessionState, TopicPartition, Versioned
+from halog.ports import Coordinator, Entry, SessionState, TopicPartition
 from halog.runtime import bindings, cluster, frames, mappings
 from halog.runtime.asking import Asker
 from halog.runtime.ballots import Ballots
@@ -35,6 +35,7 @@ from halog.runtime.node import Adapters
 from halog.runtime.router import Router
 from halog.runtime.schemas import Definitions
 from halog.runtime.spanning import Spanning
+from halog.runtime.watching import watch
 from halog.runtime.wiring import adapters_for
 from halog.schema import Definition
 
@@ -76,23 +77,11 @@ class Connection:
         self.adapters.channel.introduce(
             frames.encode(frames.Hello(self.config.cluster.name, self.name, time.time_ns() // 1_000_000))
         )
-        for name in names:
-            c.watch(f"partitions/{name}", self._table_changed)
-            self._table_changed(name, c.get(f"partitions/{name}"))
-        c.watch_children("nodes", self._nodes_changed)
-        self._nodes_changed(c.children("nodes"))
+        watch(c, self.router, names)
 
     @property
     def coordinator(self) -> Coordinator:
         return self.adapters.coordinator
-
-    def _table_changed(self, path: str, found: Versioned | None) -> None:
-        if found is not None:
-            table = PartitionTable.from_bytes(found.data)
-            self.router.table_seen(table.name, found.version, table)
-
-    def _nodes_changed(self, names: list[str]) -> None:
-        self.router.nodes_seen(cluster.read_nodes(self.coordinator, names))
 
     def close(self) -> None:
         """Let go of everything."""
@@ -232,10 +221,6 @@ class Connection:
                 cluster.check_mapping(self.coordinator, self.config, policy)
             self._owners[type_name] = self.places.owner(type_name)
         return self._owners[type_name]
-
-    def place(self, type_name: str, routing_key: bytes) -> str:
-        """The partition a key of this type belongs to, or its entry in a key directory."""
-        return self.owner(type_name).partition(type_name, routing_key)
 
 
 def modules_beside(config: Config) -> None:

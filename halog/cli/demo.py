@@ -28,7 +28,7 @@ MIN_ROWS = 100  # below, a fault has no middle to happen in
     help="How many flights, the first ones of the year.",
 )
 @click.option("--all", "all_rows", is_flag=True, help=f"All {MAX_ROWS:,} flights.")
-@click.option("--partitions", type=click.IntRange(3, 256), default=12, show_default=True, help="Of the three nodes.")
+@click.option("--partitions", type=click.IntRange(3, 256), default=12, show_default=True, help="Of all nodes together.")
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
@@ -40,11 +40,12 @@ MIN_ROWS = 100  # below, a fault has no middle to happen in
 def demo(
     rows: int, all_rows: bool, partitions: int, data_dir: Path | None, seed: int, sabotage: str, format_: str
 ) -> int:
-    """Replay real flights while nodes are killed and stopped, and check that nothing is lost.
+    """Replay real flights while nodes join, leave, are killed and stopped, and check that nothing is lost.
 
-    Starts a Kafka, a ZooKeeper and three nodes; a client process replays the flights that left New York in 2013. In the
-    middle one node is killed and started again, another is stopped and woken. At the end every object, every copy and
-    every acknowledged transaction is checked. Exit code 0 only if all of it holds.
+    Starts a Kafka, a ZooKeeper and three nodes; a client process replays the flights that left New York in 2013.
+    Meanwhile a fourth node joins and gets its share, nearly all objects move to other partitions, one node is drained
+    and leaves, one is killed and started again, and one is stopped and woken. At the end every object, where it is,
+    every copy and every acknowledged transaction is checked. Exit code 0 only if all of it holds.
 
     \b
     Examples:

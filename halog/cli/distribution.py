@@ -51,11 +51,13 @@ class Distribution(msgspec.Struct, frozen=True):
 def distribution(
     owner: Owner, counts: Counter[str], tables: Sequence[PartitionTable], growth: Sequence[Growth]
 ) -> Distribution:
-    """Where keys are: `counts` of them in each partition. `tables`: of the policy's partitions."""
+    """Where keys are: `counts` of them in each partition. `tables`: of the policy's partitions; one that nobody has
+    placed yet (P7) has no nodes to count for."""
     leads: Counter[str] = Counter()
     copies: Counter[str] = Counter()
     for table in tables:
-        leads[table.configured[0]] += counts[table.name]
+        if table.configured:
+            leads[table.configured[0]] += counts[table.name]
         for node in table.configured:
             leads[node] += 0
             copies[node] += counts[table.name]

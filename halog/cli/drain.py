@@ -8,27 +8,36 @@ from typing import TYPE_CHECKING
 
 import click
 
-from halog.cli.migrate import ask, patience_option, wait_for, wait_option
+from halog.cli.migrate import ask, patience_option, rate_option, wait_for, wait_option
 from halog.cli.options import config_option
 from halog.cli.output import emit_json, emit_table, format_option
 from halog.cli.safe_to_stop import REFUSED_EXIT, check_known
-from halog.cli.talk import say
+from halog.cli.talk import progress, say
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
     from halog.core.draining import Move
+    from halog.core.table import PartitionTable, Target
 
 
 @click.command()
 @click.argument("node")
 @click.option("--allow-fewer", is_flag=True, help="Where no other node is without a copy, go on with one copy less.")
 @click.option("--dry-run", is_flag=True, help="Show what would move, and why; change nothing.")
+@rate_option
 @wait_option
 @patience_option
 @config_option
 @format_option
 def drain(
-    node: str, allow_fewer: bool, dry_run: bool, wait: bool, timeout_s: float, config_path: Path, format_: str
+    node: str,
+    allow_fewer: bool,
+    dry_run: bool,
+    copy_rate: int | None,
+    wait: bool,
+    timeout_s: float,
+    config_path: Path,
+    format_: str,
 ) -> None:
     """Move every partition's copy off a node, to nodes of the zone that have none.
 
@@ -40,6 +49,7 @@ def drain(
       halog drain A --dry-run
       halog drain A
       halog drain A --allow-fewer --timeout 600
+      halog drain A --copy-rate 5000000
     """
     from halog.cli.connection import connect
 
@@ -49,7 +59,7 @@ def drain(
         stuck = [m for m in moves if m.target is None]
         began, done = time.monotonic(), False
         if not dry_run and not stuck:
-            wishes = [ask(connection, m.partition, m.target.nodes, m.target.sync_replicas) for m in moves if m.target]
+            wishes = _wish(connection, moves, copy_rate)
             if wait:
                 wait_for(connection, wishes, timeout_s)
                 done = True
@@ -60,6 +70,17 @@ def drain(
         raise click.exceptions.Exit(REFUSED_EXIT)
     if done:
         say(f"{node} hosts nothing now, after {ms} ms")
+
+
+def _wish(connection: Connection, moves: list[Move], copy_rate: int | None) -> list[tuple[PartitionTable, Target]]:
+    """Set them one after the other: each is a compare-and-set, and a node may host hundreds."""
+    wishes = []
+    with progress() as bar:
+        for move in bar.track(moves, description="moves asked for"):
+            if move.target is not None:
+                to = move.target
+                wishes.append(ask(connection, move.partition, to.nodes, to.sync_replicas, copy_rate=copy_rate))
+    return wishes
 
 
 def _plan(connection: Connection, node: str, *, allow_fewer: bool) -> list[Move]:

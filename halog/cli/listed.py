@@ -2,35 +2,58 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from halog.backend import Found, Work, Write
-from halog.core.directory import Looking, Standing, beside, entry_key, look
+from halog.core.directory import Looking, Standing, beside, entry_key, is_entry, look
 from halog.core.mapping import Place
+from halog.errors import DeadlineError
 from mappers import RoundRobin, stable_hash
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
 
+AGAIN_S = 0.02
+"""Pause before an object is looked for again that is not where its entry says: it is on its way."""
+
 
 def located(connection: Connection, key: bytes, place: Place) -> tuple[str, Found | None]:
-    """Where an object is, and what it is, asked as `place` says; None, and where a new one's entry belongs."""
+    """Where an object is, and what it is, asked as `place` says; None, and where a new one's entry belongs.
+    DeadlineError if it is not where its entry says for too long."""
     if place.listed:
-        asking: Looking[Found] = look(key, place)
-        asked = next(asking)
-        while True:
-            (found,) = connection.fetch(asked[0], [asked[1]])
-            try:
-                asked = asking.send(found)
-            except StopIteration as end:
-                at, what = end.value
-                return at, what
+        return _by_entry(connection, key, place)
     for partition in place.owners:
         (found,) = connection.fetch(partition, [key])
         if found is not None:
             return partition, found
     return place.partition, None
+
+
+def _by_entry(connection: Connection, key: bytes, place: Place) -> tuple[str, Found | None]:
+    until = time.monotonic() + connection.timeout_s
+    asking: Looking[Found] = look(key, place)
+    partition, wanted = next(asking)
+    while True:
+        (found,) = connection.fetch(partition, [wanted])
+        if found is None and not is_entry(wanted):
+            _pause(connection, partition, place, until)
+        try:
+            partition, wanted = asking.send(found)
+        except StopIteration as end:
+            at, what = end.value
+            return at, what
+
+
+def _pause(connection: Connection, partition: str, place: Place, until: float) -> None:
+    if time.monotonic() >= until:
+        raise DeadlineError(
+            f"the object is not where its entry in {' or '.join(place.owners)} says, which is {partition}, for "
+            f"{connection.timeout_s:g} s by now: is an active node cut off (`halog status`)?",
+            partition=partition,
+        )
+    time.sleep(AGAIN_S)
 
 
 def unique_keys(place: Place, keys: Sequence[bytes]) -> list[bytes]:
@@ -55,6 +78,6 @@ class Turns:
         for write in writes:
             parts.setdefault(names[self._turns[names].partition(write.key)], []).append(write)
         nothing: dict[bytes, Standing] = {}
-        rows = [row for at, its in parts.items() for row in beside(its, at, lambda key: place, nothing.__getitem__)]
+        rows = [row for at, its in parts.items() for row in beside(its, at, lambda key: place, nothing.get)]
         parts[place.partition].extend(Write(*row) for _, row in rows)
         return {partition: Work((), tuple(its)) for partition, its in parts.items()}

@@ -20,7 +20,7 @@ from halog.cli.distribution import (
 from halog.cli.listed import located
 from halog.cli.values import key_from_plain, parse_key
 from halog.config.mapper import is_custom
-from halog.core.mapping import Place
+from halog.core.mapping import BY_KEY, LISTED, Place
 from halog.errors import ConfigError, HalogError, RefusedError
 from halog.runtime import cluster
 from halog.runtime.mapping import Owner
@@ -108,7 +108,7 @@ def explained(connection: Connection, type_name: str, words: Sequence[str]) -> d
         "partition": partition,
         "before": place.before or None,
         "nodes": [] if partition is None else _nodes(connection.table(partition)),
-        "subclasses": _elsewhere(connection, type_name, owner, routing_key),
+        "subclasses": _elsewhere(connection, type_name, owner, (foreign.index_key(key), routing_key)),
     }
 
 
@@ -128,11 +128,14 @@ def _nodes(table: PartitionTable) -> list[dict[str, str]]:
     return [*active, *replicas, *missing]
 
 
-def _elsewhere(connection: Connection, type_name: str, owner: Owner, routing_key: bytes) -> dict[str, str]:
-    """Subclasses with a binding of their own: an object of this key would belong there."""
-    places = connection.places
+def _elsewhere(
+    connection: Connection, type_name: str, owner: Owner, keys: tuple[bytes, bytes]
+) -> dict[str, str | None]:
+    """Subclasses with a binding of their own: an object of these keys (index key, routing key) would belong there; or
+    is there, see `_home`."""
+    places, (index_key, routing_key) = connection.places, keys
     names = [n for n in connection.definitions.family(type_name) if places.policy_of(n) not in (None, owner.policy)]
-    return {name: connection.place(name, routing_key) for name in names}
+    return {n: _home(connection, index_key, connection.owner(n).place(n, routing_key)) for n in names}
 
 
 # --- many keys ---
@@ -181,7 +184,7 @@ def _owner(connection: Connection, asked: Asked) -> Owner:
         raise ConfigError(f"mapper {layout.mapper} of policy {name} is asked by type: give one, before --distribution")
     cluster.check_mapping(connection.coordinator, connection.config, name)
     ring, names = ConsistentHash(layout.partitions, layout.ring_size), layout.partition_names(name)
-    return Owner(name, ring, names, listed=layout.listed)
+    return Owner(name, ring, names, listed=LISTED if layout.listed else BY_KEY)
 
 
 def _ring(owner: Owner) -> ConsistentHash:

@@ -153,7 +153,10 @@ def _show_one(found: dict[str, Any], format_: str) -> None:
     facts += [
         ("partition", found["partition"] or "none: there is no such object; a new one goes where its turn is"),
         ("nodes", ", ".join(f"{n['node']} ({n['role']})" for n in found["nodes"]) or "none"),
-        *((f"  {name}", f"belongs in {partition}") for name, partition in found["subclasses"].items()),
+        *(
+            (f"  {name}", f"belongs in {partition}" if partition else "goes round; there is none of this key")
+            for name, partition in found["subclasses"].items()
+        ),
     ]
     echo_facts(facts)
 

@@ -36,6 +36,13 @@ class Nodes(click.ParamType[tuple[str, ...]]):
 wait_option = click.option(
     "--wait/--no-wait", default=True, show_default=True, help="Wait until it is done, or only until it is set."
 )
+rate_option = click.option(
+    "--copy-rate",
+    type=click.IntRange(min=0),
+    default=None,
+    metavar="BYTES",
+    help="Bytes a second a node reads for a new copy, 0: no limit; else the policy's copy_bytes_per_s.",
+)
 patience_option = timeout_after(TIMEOUT_S, "Wait no longer (exit 6); the nodes go on by themselves.")
 
 
@@ -44,6 +51,7 @@ patience_option = timeout_after(TIMEOUT_S, "Wait no longer (exit 6); the nodes g
 @click.option("--nodes", type=Nodes(), required=True, metavar="C,B", help="Its new nodes, the preferred one first.")
 @click.option("--sync", type=click.IntRange(min=0), default=None, help="Sync replicas; without it as many as now.")
 @click.option("--replace", is_flag=True, help="Give up a migration under way for this one.")
+@rate_option
 @wait_option
 @patience_option
 @config_option
@@ -53,6 +61,7 @@ def migrate_(
     nodes: tuple[str, ...],
     sync: int | None,
     replace: bool,
+    copy_rate: int | None,
     wait: bool,
     timeout_s: float,
     config_path: Path,
@@ -62,31 +71,42 @@ def migrate_(
 
     The new nodes copy it first; then the role goes to the preferred one by a planned hand-over, and nodes that are not
     named delete their copies. What is to be stands in ZooKeeper: whatever node dies, and whether or not this command
-    still waits, the others go on. Refused with exit code 5, and nothing changed, where it could not end well.
+    still waits, the others go on. Refused with exit code 5, and nothing changed, where it could not end well. Given
+    again with another --copy-rate it goes on with that.
 
     \b
     Examples:
       halog partition migrate flights-3 --nodes C,B
       halog partition migrate flights-3 --nodes C,B,A --sync 2
       halog partition migrate flights-3 --nodes A,B --replace --no-wait
+      halog partition migrate flights-3 --nodes C,B --copy-rate 5000000
     """
     from halog.cli.connection import connect
 
     with connect(config_path, timeout_s) as connection:
         was, began = connection.table(name), time.monotonic()
-        wished, target = ask(connection, name, nodes, sync, replace=replace)
+        wished, target = ask(connection, name, nodes, sync, replace=replace, copy_rate=copy_rate)
         table = wait_for(connection, [(wished, target)], timeout_s)[0] if wait else wished
         ms = round((time.monotonic() - began) * 1000)
     _show(was, table, target, ms, format_)
 
 
 def ask(
-    connection: Connection, name: str, nodes: tuple[str, ...], sync: int | None = None, *, replace: bool = False
+    connection: Connection,
+    name: str,
+    nodes: tuple[str, ...],
+    sync: int | None = None,
+    *,
+    replace: bool = False,
+    copy_rate: int | None = None,
 ) -> tuple[PartitionTable, Target]:
     """Set the wish; see `halog.runtime.migration.migrate`."""
     from halog.runtime.migration import migrate
 
-    return migrate(connection.coordinator, connection.config, ask_up(connection), name, nodes, sync, replace=replace)
+    return migrate(
+        connection.coordinator, connection.config, ask_up(connection), name, nodes, sync,
+        replace=replace, copy_rate=copy_rate,
+    )  # fmt: skip
 
 
 def ask_up(connection: Connection) -> list[str]:
@@ -97,9 +117,10 @@ def ask_up(connection: Connection) -> list[str]:
 def wait_for(
     connection: Connection, wishes: list[tuple[PartitionTable, Target]], timeout_s: float
 ) -> list[PartitionTable]:
-    """Wait for all of them, and show what is left to do."""
-    from halog.runtime.migration import wait_until_there
+    """Wait for all of them, and show how many are there and what is left to do for the next one."""
+    from halog.runtime.migration import is_there, wait_until_there
 
+    tables_now = connection.router.tables
     until, said = time.monotonic() + timeout_s, ""
     tables = []
     with progress() as bar:
@@ -108,15 +129,18 @@ def wait_for(
 
             def tell(left: tuple[str, ...], name: str = wished.name) -> None:
                 nonlocal said
+                there = sum(is_there(tables_now[w.name][1], t) for w, t in wishes if w.name in tables_now)
                 note = f"{name}: {'; '.join(left)}" if left else f"{name}: a node becomes active"
-                bar.update(task, note=note)
+                bar.update(task, completed=there, note=note)
+                if len(wishes) > 1:
+                    note = f"{there} of {len(wishes)} moved; {note}"
                 if bar.disable and note != said:
                     say(note)
                 said = note
 
             left_s = max(0.0, until - time.monotonic())
             tables.append(wait_until_there(connection.router, wished, target, left_s, tell))
-            bar.advance(task)
+        bar.update(task, completed=len(wishes), note="")
     return tables
 
 

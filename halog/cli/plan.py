@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.migrate import rate_option
 from halog.cli.options import config_option, timeout_after, timeout_option
 from halog.cli.output import emit_json, emit_table, format_option
 from halog.cli.talk import progress, say
@@ -144,10 +145,11 @@ def status(config_path: Path, format_: str, timeout_s: float) -> None:
 @click.option(
     "--at-once", type=click.IntRange(min=1), default=AT_ONCE, show_default=True, help="Partitions that move together."
 )
+@rate_option
 @config_option
 @format_option
 @timeout_after(APPLY_S, "Wait no longer (exit 6); what was begun goes on by itself.")
-def apply(at_once: int, config_path: Path, format_: str, timeout_s: float) -> None:
+def apply(at_once: int, copy_rate: int | None, config_path: Path, format_: str, timeout_s: float) -> None:
     """Carry out the plan, a few partitions at a time, and wait until all of them are where they shall be.
 
     Under traffic, as `halog partition migrate` does. May be interrupted: the nodes finish what was begun, and the next
@@ -157,7 +159,7 @@ def apply(at_once: int, config_path: Path, format_: str, timeout_s: float) -> No
     \b
     Examples:
       halog plan apply
-      halog plan apply --at-once 1
+      halog plan apply --at-once 1 --copy-rate 5000000
     """
     from halog.cli.connection import connect
     from halog.runtime import plans
@@ -174,15 +176,16 @@ def apply(at_once: int, config_path: Path, format_: str, timeout_s: float) -> No
             nonlocal said
             moving = [p for p, s in states.items() if s == plans.MOVING]
             finished = sum(s not in (plans.MOVING, plans.WAITING) for s in states.values())
-            note = f"moving: {', '.join(moving)}" if moving else ""
+            note = f"moving: {', '.join(f'{p}{_pace(connection, p)}' for p in moving)}" if moving else ""
             bar.update(task, completed=finished, note=note)
             if bar.disable and note and note != said:
                 say(f"{finished} of {len(states)} moved; {note}")
             said = note
 
         states = plans.apply(
-            connection.coordinator, connection.config, connection.router, stored, at_once, timeout_s, tell
-        )
+            connection.coordinator, connection.config, connection.router, stored, at_once, timeout_s, tell,
+            copy_rate=copy_rate,
+        )  # fmt: skip
         _show(connection, stored, format_, states)
     if any(s.startswith(plans.REFUSED) for s in states.values()):
         raise click.exceptions.Exit(REFUSED_EXIT)
@@ -205,6 +208,16 @@ def cancel(config_path: Path, timeout_s: float) -> None:
         cancelled = cancel_plan(connection.coordinator)
         counts = Counter(states_of(cancelled, connection.tables).values())
     click.echo(f"plan {cancelled.id}: cancelled; {counts[MOVING]} partitions are moving, {counts[WAITING]} stay")
+
+
+def _pace(connection: Connection, partition: str) -> str:
+    """At what rate its new copy is read at most, where there is a limit."""
+    from halog.core.migrating import copy_rate
+
+    known = connection.router.tables.get(partition)
+    wanted = () if known is None or known[1].target is None else known[1].target.nodes
+    rate = max((copy_rate(known[1], n) for n in wanted), default=0) if known is not None else 0
+    return f" (its copy at {rate:,} bytes a second at most)" if rate else ""
 
 
 def _tell_static(connection: Connection, named: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""`halog rebalance`: change where a policy has keys, and move the objects there under traffic (P13, T8)."""
+"""`halog rebalance`: change where a policy has keys, and move the objects there under traffic (P13, S1, T8)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from halog.cli.talk import echo_facts, progress, say
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
+    from halog.config import Config
     from halog.core.mapping import Layout
     from halog.runtime.wishes import Progress
 
@@ -21,13 +22,24 @@ WAIT_S = 3_600.0
 
 DEGRADED_EXIT = 4
 
+LOCAL_SPARK = "local[*]"
+NEEDED = ("pyspark", "pyarrow", "pandas")
+"""By Spark jobs, and by nothing else."""
+
 policy_option = click.option("--policy", metavar="NAME", help="The policy; may be left out where there is one only.")
 
 
 @click.group(invoke_without_command=True)
 @policy_option
+@click.option("--zone", metavar="NAME", help="All policies of a zone whose mapping is another one than the file's.")
 @click.option("--dry-run", is_flag=True, help="Count what would move from where to where; change nothing.")
 @click.option("--no-wait", is_flag=True, help="Return once it is begun.")
+@click.option("--spark", is_flag=True, help="A Spark job finds what is to move, and hands it to the nodes.")
+@click.option("--spark-master", metavar="URL", show_default=LOCAL_SPARK, help="Where Spark runs; implies --spark.")
+@click.option(
+    "--checkpoint", type=click.Path(path_type=Path), metavar="DIR",
+    help="Where a job that was killed goes on from; implies --spark. Of a zone, a directory in it for each policy.",
+)  # fmt: skip
 @config_option
 @format_option
 @timeout_after(WAIT_S, "Stop waiting (exit 6) after this long; the nodes go on.")
@@ -35,8 +47,12 @@ policy_option = click.option("--policy", metavar="NAME", help="The policy; may b
 def rebalance(
     ctx: click.Context,
     policy: str | None,
+    zone: str | None,
     dry_run: bool,
     no_wait: bool,
+    spark: bool,
+    spark_master: str | None,
+    checkpoint: Path | None,
     config_path: Path,
     format_: str,
     timeout_s: float,
@@ -47,36 +63,115 @@ def rebalance(
     meanwhile. Partitions that are new are made first. Nodes that do not have the code of a new mapper are named, and
     nothing is changed (exit code 5). Whatever dies, the nodes go on by themselves; `cancel` turns the change back.
 
+    With --spark a job shows all objects to the mapper, on a Spark cluster or here, and the nodes move what it finds. It
+    joins a change that is under way, so a job that was killed is started again with the same command.
+
     \b
     Examples:
       halog rebalance --policy fleet --config new.toml --dry-run
       halog rebalance --policy fleet --config new.toml
+      halog rebalance --zone main --config new.toml --spark --checkpoint var/rebalance
+      halog rebalance --policy fleet --config new.toml --spark-master spark://host:7077
       halog rebalance status
       halog rebalance cancel --policy fleet
     """
     if ctx.invoked_subcommand is not None:
         return
+    if policy is not None and zone is not None:
+        raise click.UsageError("give --policy or --zone")
+    if spark or spark_master is not None or checkpoint is not None:
+        if no_wait or (dry_run and checkpoint is not None):
+            raise click.UsageError(f"{'--no-wait' if no_wait else '--checkpoint'} is of no use to this job")
+        _by_spark(config_path, policy, zone, spark_master or LOCAL_SPARK, checkpoint, dry_run, format_, timeout_s)
+        return
     from halog.cli.connection import connect, modules_beside
 
     with connect(config_path, min(timeout_s, 10.0)) as connection:
         modules_beside(connection.activated.own)
-        name = _policy(connection, policy)
-        if dry_run:
-            _preview(connection, name, format_)
-            return
-        _begin(connection, name, format_, 0.0 if no_wait else timeout_s)
+        wait_s = 0.0 if no_wait else timeout_s
+        if zone is not None:
+            _of_zone(connection, zone, format_, wait_s, dry_run=dry_run)
+        elif dry_run:
+            _preview(connection, [_only_policy(connection.config, policy)], format_, single=True)
+        else:
+            _begin(connection, _only_policy(connection.config, policy), format_, wait_s)
 
 
-def _policy(connection: Connection, given: str | None) -> str:
+def _by_spark(
+    config_path: Path,
+    policy: str | None,
+    zone: str | None,
+    master: str,
+    checkpoint: Path | None,
+    dry_run: bool,
+    format_: str,
+    wait_s: float,
+) -> None:
+    """In this process: what `python -m spark_jobs.rebalance` does."""
+    from importlib.util import find_spec
+
+    from halog.cli.connection import modules_beside
+    from halog.config import load_config
     from halog.errors import ConfigError
 
-    names = list(connection.config.policies)
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"--spark needs {missing[0]}, which is not installed: pip install 'halog[spark]'; without --spark the "
+            "nodes find by themselves what is to move"
+        )
+    import spark_jobs.rebalance as job
+
+    config = load_config(config_path)
+    modules_beside(config)
+    name = None if zone is not None else _only_policy(config, policy)
+    if dry_run:
+        job.count(config_path, name, zone, master, format_)
+    else:
+        job.move(config_path, name, zone, master, checkpoint, wait_s, format_)
+
+
+def _of_zone(connection: Connection, zone: str, format_: str, wait_s: float, *, dry_run: bool) -> None:
+    """All of them are checked before the first is begun."""
+    from halog.runtime import wishes
+
+    config, coordinator, router = connection.activated.own, connection.coordinator, connection.router
+    names = wishes.of_zone(coordinator, config, zone)
+    if dry_run:
+        _preview(connection, names, format_)
+        return
+    for name in names:
+        wishes.check(coordinator, router, config, name)
+    begun = {name: wishes.join(coordinator, router, config, name) for name in names}
+    for name, version in begun.items():
+        if wait_s:
+            _wait(connection, name, version, wait_s)
+    _show([wishes.progress(coordinator, name) for name in names], format_)
+    if not names:
+        say(f"no mapping of zone {zone} is another one than the file's; nothing was changed")
+    elif connection.activated.number and wait_s:
+        _say_number(connection)
+
+
+def _only_policy(config: Config, given: str | None) -> str:
+    """The one that is meant. ConfigError where that is not clear."""
+    from halog.errors import ConfigError
+
+    names = list(config.policies)
     if given is None and len(names) != 1:
-        raise ConfigError(f"name one with --policy; {connection.config.source} has {', '.join(names) or 'none'}")
+        raise ConfigError(f"name one with --policy; {config.source} has {', '.join(names) or 'none'}")
     return given or names[0]
 
 
-def _preview(connection: Connection, policy: str, format_: str) -> None:
+def _preview(connection: Connection, policies: list[str], format_: str, *, single: bool = False) -> None:
+    documents = [_previewed(connection, policy) for policy in policies]
+    rows = [(m["from"], m["to"], m["objects"]) for d in documents for m in d["moves"]]
+    emit(format_, documents[0] if single else {"policies": documents}, ["from", "to", "objects"], rows)
+    moves, objects = (sum(d[name] for d in documents) for name in ("would_move", "objects"))
+    say(f"{moves:,} of {objects:,} objects would move; nothing was changed")
+
+
+def _previewed(connection: Connection, policy: str) -> dict[str, Any]:
     from collections.abc import Iterator
 
     from halog.backend import Found
@@ -99,7 +194,7 @@ def _preview(connection: Connection, policy: str, format_: str) -> None:
             bar.advance(task)
 
         moves = wishes.preview(connection.coordinator, connection.places, connection.activated.own, policy, scan)
-    document = {
+    return {
         "policy": policy,
         "now": _as_json(now.now),
         "wished": _as_json(layout),
@@ -107,26 +202,35 @@ def _preview(connection: Connection, policy: str, format_: str) -> None:
         "would_move": sum(moves.values()),
         "moves": [{"from": a, "to": b, "objects": n} for (a, b), n in moves.items()],
     }
-    emit(format_, document, ["from", "to", "objects"], [(a, b, n) for (a, b), n in moves.items()])
-    say(f"{sum(moves.values()):,} of {counted:,} objects would move; nothing was changed")
 
 
 def _begin(connection: Connection, policy: str, format_: str, wait_s: float) -> None:
     from halog.runtime import wishes
 
-    config = connection.activated.own
-    version = wishes.begin(connection.coordinator, connection.router, config, policy)
+    version = wishes.begin(connection.coordinator, connection.router, connection.activated.own, policy)
     if wait_s:
-        with progress() as bar:
-            task = bar.add_task("partitions", total=None, note="")
-
-            def seen(now: Progress) -> None:
-                bar.update(task, completed=now.clean, total=now.partitions, note=now.state)
-
-            wishes.wait_until_done(connection.coordinator, policy, version, wishes.wished(config, policy), wait_s, seen)
+        _wait(connection, policy, version, wait_s)
     _show([wishes.progress(connection.coordinator, policy)], format_, single=True)
     if connection.activated.number and wait_s:
-        say(f"version {connection.activated.number} of the configuration is active: `halog config activate` this file")
+        _say_number(connection)
+
+
+def _wait(connection: Connection, policy: str, version: int, wait_s: float) -> None:
+    from halog.runtime import wishes
+
+    layout = wishes.wished(connection.activated.own, policy)
+    with progress() as bar:
+        task = bar.add_task("partitions", total=None, note="")
+
+        def seen(now: Progress) -> None:
+            bar.update(task, completed=now.clean, total=now.partitions, note=now.state)
+
+        wishes.wait_until_done(connection.coordinator, policy, version, layout, wait_s, seen)
+
+
+def _say_number(connection: Connection) -> None:
+    """Nodes that start go by the active version, until that is another one, too."""
+    say(f"version {connection.activated.number} of the configuration is active: `halog config activate` this file")
 
 
 @rebalance.command()
@@ -146,29 +250,34 @@ def status(config_path: Path, format_: str, timeout_s: float) -> None:
 
     with connect(config_path, timeout_s) as connection:
         found = [wishes.progress(connection.coordinator, name) for name in connection.coordinator.children("policies")]
-        problems = _problems(connection) if any(p.state != wishes.DONE for p in found) else []
-    _show(found, format_, problems)
+        said = _said(connection) if any(p.state != wishes.DONE for p in found) else ([], {})
+    problems, left_to = said
+    _show(found, format_, problems, left_to)
+    for policy, job in left_to.items():
+        say(f"policy {policy}: {job} finds what is to move, and the nodes leave that to it")
     for problem in problems:
         say(problem)
     if any(p.state != wishes.DONE for p in found):
         raise click.exceptions.Exit(DEGRADED_EXIT)
 
 
-def _problems(connection: Connection) -> list[str]:
-    """What nodes say that keeps objects from moving."""
+def _said(connection: Connection) -> tuple[list[str], dict[str, str]]:
+    """What nodes say that keeps objects from moving; and by policy the job that they leave the search to."""
     from halog.errors import HalogError
     from halog.runtime import frames
 
-    said = []
+    problems: list[str] = []
+    left_to: dict[str, str] = {}
     for node in sorted(n.name for n in connection.nodes.values() if n.hosts):
         try:
             reply = connection.router.request(node, frames.Status(), connection.timeout_s)
         except HalogError as error:
-            said.append(f"node {node}: {error.message}")
+            problems.append(f"node {node}: {error.message}")
             continue
         view: Any = reply.status.get("rebalance", {}) if isinstance(reply, frames.StatusIs) else {}
-        said += [f"node {node}: {problem}" for problem in view.get("problems", [])]
-    return said
+        problems += [f"node {node}: {problem}" for problem in view.get("problems", [])]
+        left_to |= view.get("left_to", {})
+    return problems, left_to
 
 
 @rebalance.command()
@@ -187,19 +296,26 @@ def cancel(policy: str | None, config_path: Path, format_: str, timeout_s: float
     from halog.runtime import wishes
 
     with connect(config_path, timeout_s) as connection:
-        name = _policy(connection, policy)
+        name = _only_policy(connection.config, policy)
         wishes.turn_back(connection.coordinator, name)
         _show([wishes.progress(connection.coordinator, name)], format_, single=True)
 
 
-def _show(found: list[Progress], format_: str, problems: list[str] | None = None, *, single: bool = False) -> None:
+def _show(
+    found: list[Progress],
+    format_: str,
+    problems: list[str] | None = None,
+    left_to: dict[str, str] | None = None,
+    *,
+    single: bool = False,
+) -> None:
     documents = [p._asdict() for p in found]
     if single and format_ == "json":
         emit_json(documents[0])
     elif single:
         echo_facts((name, value) for name, value in documents[0].items())
     else:
-        document = {"policies": documents, "problems": problems or []}
+        document = {"policies": documents, "problems": problems or [], "left_to": left_to or {}}
         columns = ["policy", "version", "state", "clean", "partitions"]
         emit(format_, document, columns, [[d[c] for c in columns] for d in documents])
 

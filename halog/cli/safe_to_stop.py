@@ -77,7 +77,8 @@ def judge_all(connection: Connection, stopping: set[str]) -> list[Verdict]:
     gone = stopping | falling.keys()
     views = {v.partition: v for v in survey(connection).partitions}
     hosted = [t for t in connection.tables if gone & {*t.hosts, *t.node_list}]
-    verdicts = [judge(t, gone, _facts(views[t.name])) for t in hosted]
+    unlogged = {name for name, policy in connection.config.policies.items() if policy.unlogged}
+    verdicts = [judge(t, gone, _facts(views[t.name]), unlogged=t.policy in unlogged) for t in hosted]
     if not falling:
         return verdicts
     said = "; ".join(f"{node} would be offline, {why}" for node, why in sorted(falling.items()))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from halog.cli.options import config_option, timeout_option
 from halog.cli.output import emit_json, emit_table, format_option
@@ -58,13 +58,23 @@ def as_json(seen: Survey) -> dict[str, Any]:
         "nodes": {n.node: n.state for n in seen.nodes},
         "zones": zones_of(seen),
         "config": {"version": seen.config or None, "behind": behind(seen)},
-        "plan": None if seen.plan is None else msgspec.structs.asdict(seen.plan),
+        "plan": plan_json(seen.plan),
         "partitions": len(seen.partitions),
         "without_active": [p.partition for p in seen.partitions if p.active is None],
         "replicas": {"configured": configured_replicas(seen), "present": present_replicas(seen)},
         "replicas_missing": {p.partition: list(p.missing) for p in seen.degraded if p.missing},
         "worst_lag": worst,
     }
+
+
+def plan_json(plan: PlanView | None) -> dict[str, Any] | None:
+    """The plan that is not done."""
+    if plan is None:
+        return None
+    return {
+        "id": plan.id, "made_for": plan.made_for or None, "made_ms": plan.made_ms, "moves": plan.moves,
+        "waiting": plan.waiting, "moving": plan.moving,
+    }  # fmt: skip
 
 
 def worst_of(seen: Survey) -> dict[str, Any] | None:
@@ -111,7 +121,7 @@ def show(seen: Survey) -> None:
             ("nodes", f"{up} of {len(hosting)} up" + (f", clients: {clients}" if clients else "")),
             *[(f"zone {name}", state) for name, state in zones_of(seen).items() if state == "disabled"],
             *([("config", _config_text(seen))] if seen.config else []),
-            *([("plan", _plan_text(seen.plan))] if seen.plan else []),
+            *([("plan", _plan_text(seen.plan))] if seen.plan is not None else []),
             ("partitions", f"{active} of {len(seen.partitions)} with an active node"),
             ("replicas", f"{present_replicas(seen)} of {configured_replicas(seen)}"),
             ("worst lag", _lag_text(worst_of(seen))),
@@ -128,8 +138,12 @@ def _config_text(seen: Survey) -> str:
 
 
 def _plan_text(plan: PlanView) -> str:
-    whose = f"a node's for policy {plan.made_for}" if plan.made_for else "an operator's"
-    return f"{plan.plan}: {plan.waiting} partitions wait, {plan.moving} move; {whose}, see `halog plan show`"
+    made = datetime.fromtimestamp(plan.made_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    whose = f"a node's, for policy {plan.made_for}" if plan.made_for else "an operator's"
+    said = f"{plan.id}, {whose}, of {made}: {plan.waiting} of {plan.moves} partitions wait, {plan.moving} move"
+    if plan.made_for:
+        return said
+    return f"{said}; nodes may hold back their own for it: `halog plan apply` or `halog plan cancel` it"
 
 
 def _show_nodes(seen: Survey) -> None:

@@ -6,7 +6,6 @@ very run of it is registered, and it says so itself; a replica counts only if it
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from halog.core.life import State
 from halog.core.roles import LEADING, Role
 from halog.core.table import PartitionTable
 from halog.errors import HalogError
-from halog.runtime import frames, plans
+from halog.runtime import frames
 from halog.runtime.members import NodeInfo
 from halog.runtime.versions import read
 
@@ -118,11 +117,13 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 class PlanView(msgspec.Struct, frozen=True):
-    """A plan that is not done (`halog plan show`). `made_for`: the policy for which a node made it; "": an
-    operator's."""
+    """A plan that is not done (P13): nodes may hold back their own for it."""
 
-    plan: str
+    id: str
     made_for: str
+    """The policy a node made it for; "": an operator's."""
+    made_ms: int
+    moves: int
     waiting: int
     moving: int
 
@@ -137,6 +138,7 @@ class Survey(msgspec.Struct, frozen=True):
     config: int = 0
     """The active version of the configuration; 0: none."""
     plan: PlanView | None = None
+    """The plan that is not done; None: there is none."""
 
     @property
     def degraded(self) -> list[PartitionView]:
@@ -155,18 +157,23 @@ def survey(connection: Connection) -> Survey:
         tuple(node_views(list(config.nodes), connection.nodes, said)),
         tuple(partition_view(t, connection.nodes, said) for t in connection.tables),
         read(connection.coordinator).number,
-        _plan(connection),
+        plan_of(connection),
     )
 
 
-def _plan(connection: Connection) -> PlanView | None:
-    """None: there is none, or nothing of it is still to be done."""
-    plan = plans.read(connection.coordinator)
-    if plan is None:
+def plan_of(connection: Connection) -> PlanView | None:
+    """The plan, as long as something of it waits or moves; what a cancelled one has not begun does not wait."""
+    from halog.runtime import plans
+
+    stored = plans.read(connection.coordinator)
+    if stored is None:
         return None
-    counts = Counter(plans.states_of(plan, connection.tables).values())
-    waiting = 0 if plan.cancelled else counts[plans.WAITING]
-    return PlanView(plan.id, plan.made_for, waiting, counts[plans.MOVING]) if waiting or counts[plans.MOVING] else None
+    states = list(plans.states_of(stored, connection.tables).values())
+    waiting = 0 if stored.cancelled else states.count(plans.WAITING)
+    moving = states.count(plans.MOVING)
+    if not waiting and not moving:
+        return None
+    return PlanView(stored.id, stored.made_for, stored.made_ms, len(stored.moves), waiting, moving)
 
 
 def ask_nodes(connection: Connection) -> dict[str, Said]:

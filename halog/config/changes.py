@@ -78,6 +78,8 @@ RULES: Final[Mapping[str, Rule]] = {
     "policies.*.mapper": _MAPPED,
     "policies.*.ring_size": _MAPPED,
     "policies.*.move_objects": _NEW,
+    "policies.*.move_pause_ms": _NEW,
+    "policies.*.copy_bytes_per_s": Rule(AT_ONCE, "for migrations that are asked for from then on"),
     "policies.*.before_images": Rule(RESTART, "each node writes them while it is active"),
     "bindings.*": Rule(RESTART, "of every process that uses the type"),
     "nodes.*": Rule(AT_ONCE, ""),

@@ -35,6 +35,8 @@ NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
 NAMED: Final = "1 to 100 of A-Z a-z 0-9 . _ -"
 MAX_PARTITIONS: Final = 4_096
 MAX_MOVE_OBJECTS: Final = 10_000
+MAX_MOVE_PAUSE_MS: Final = 100
+"""A Spark job asks a node to move 500 objects and waits for a minute: enough for one a transaction with such pauses."""
 LOCAL_SYNC: Final = ("SYNC", "WRITE_NO_SYNC", "NO_SYNC")
 BELOW_QUORUM: Final = ("refuse", "wait")
 REBALANCE: Final = ("auto", "manual")
@@ -208,6 +210,10 @@ def _policy(config: Config, key: str, policy: PolicyConfig) -> Problems:
         yield f"{key}.partitions", f"must be 1 to {MAX_PARTITIONS}"
     if not 1 <= policy.move_objects <= MAX_MOVE_OBJECTS:
         yield f"{key}.move_objects", f"must be 1 to {MAX_MOVE_OBJECTS}: they are held until they have moved"
+    if not 0 <= policy.move_pause_ms <= MAX_MOVE_PAUSE_MS:
+        yield f"{key}.move_pause_ms", f"must be 0 (no pause) to {MAX_MOVE_PAUSE_MS}"
+    if policy.copy_bytes_per_s < 0:
+        yield f"{key}.copy_bytes_per_s", f"must be 0 (no limit) or more, is {policy.copy_bytes_per_s}"
     yield from mapper_problems(config, key, policy)
 
 

@@ -1,8 +1,9 @@
-"""The bytes of a `Commit`, written and read by hand: the record of every transaction, so its cost is everybody's.
+"""The bytes of a `Commit`, a `Prepare` and an `Outcome`, written and read by hand: the records of every transaction, so
+their cost is everybody's.
 
-Avro, byte for byte what fastavro makes of the schema in `records` (a test holds them equal), at a third of its price.
-`read` gives None for anything it does not recognise as the plain form; `records` then asks fastavro, which judges.
-Never looks inside object values.
+Avro, byte for byte what fastavro makes of the schemas in `records` (a test holds them equal), at a third of its price
+and less. Reading gives None for anything that is not recognised as the plain form; `records` then asks fastavro, which
+judges. Never looks inside object values.
 """
 
 from __future__ import annotations
@@ -58,6 +59,12 @@ def _beginning(prefix: bytes, log_id: bytes, epoch: EpochId) -> bytes:
 def write(prefix: bytes, log_id: bytes, epoch: EpochId, lsn: int, prev: bytes, tx: bytes, changes: Any) -> bytes:
     """A commit without origin. `changes` have the fields of `records.Change`."""
     parts = [_beginning(prefix, log_id, epoch), _long(lsn), _fixed(prev, HASH_BYTES), _fixed(tx, TX_BYTES)]
+    _add_changes(parts, changes)
+    parts.append(b"\0")  # no origin
+    return b"".join(parts)
+
+
+def _add_changes(parts: list[bytes], changes: Any) -> None:
     if changes:
         parts.append(_long(len(changes)))
         for c in changes:
@@ -66,8 +73,37 @@ def write(prefix: bytes, log_id: bytes, epoch: EpochId, lsn: int, prev: bytes, t
             parts += (b"\0",) if value is None else (b"\2", _long(len(value)), value)
             parts.append(_long(replaced))
             parts += (b"\0",) if before is None else (b"\2", _long(len(before)), before)
-    parts.append(b"\0\0")  # the end of the changes; no origin
+    parts.append(b"\0")
+
+
+def write_prepare(prefix: bytes, header: Any, record: Any) -> bytes:
+    """A vote; `header` and `record` have the fields of `records.Header` and `records.Prepare`."""
+    parts = [_beginning(prefix, header.log_id, header.epoch), _long(header.lsn), _fixed(header.prev, HASH_BYTES)]
+    parts += (_fixed(header.tx, TX_BYTES), _text(record.first))
+    if record.participants:
+        parts.append(_long(len(record.participants)))
+        parts += map(_text, record.participants)
+    parts += (b"\0", _long(record.mapper_version), _long(len(record.digest)), record.digest)
+    _add_changes(parts, record.changes)
+    if record.reads:
+        parts.append(_long(len(record.reads)))
+        for key, version in record.reads:
+            parts += (_long(len(key)), key, _long(version))
+    parts.append(b"\0")
     return b"".join(parts)
+
+
+def write_outcome(prefix: bytes, header: Any, commit: bool) -> bytes:
+    """A decision."""
+    beginning = _beginning(prefix, header.log_id, header.epoch)
+    head = (beginning, _long(header.lsn), _fixed(header.prev, HASH_BYTES), _fixed(header.tx, TX_BYTES))
+    return b"".join((*head, b"\1" if commit else b"\0"))
+
+
+@lru_cache(maxsize=1_024)  # names of partitions, the same again and again
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return _long(len(data)) + data
 
 
 def _read_long(data: bytes, at: int) -> tuple[int, int]:
@@ -160,3 +196,66 @@ def _read_changes(data: bytes, at: int) -> tuple[list[RawChange], int]:
     if data[at] != 0:
         raise ValueError("more than one block")
     return changes, at + 1
+
+
+Named = tuple[str, tuple[str, ...], int, bytes]
+RawReads = tuple[tuple[bytes, int], ...]
+
+
+def read_prepare(data: bytes) -> tuple[Head, Named, list[RawChange], RawReads] | None:
+    """((log id, epoch, lsn, prev, tx), (first, participants, mapper version, digest), changes, reads) of a vote; None:
+    not the plain form."""
+    try:
+        head, at = _read_head(data)
+        first, at = _read_bytes(data, at)
+        participants, at = _read_texts(data, at)
+        mapper_version, at = _read_long(data, at)
+        digest, at = _read_bytes(data, at)
+        changes, at = _read_changes(data, at)
+        reads, at = _read_reads(data, at)
+        named = (first.decode(), participants, mapper_version, digest)
+        return (head, named, changes, reads) if at == len(data) else None
+    except (IndexError, ValueError):
+        return None
+
+
+def read_outcome(data: bytes) -> tuple[Head, bool] | None:
+    """((log id, epoch, lsn, prev, tx), commit) of a decision; None: not the plain form."""
+    try:
+        head, at = _read_head(data)
+        return (head, data[at] == 1) if data[at] <= 1 and at + 1 == len(data) else None
+    except (IndexError, ValueError):
+        return None
+
+
+def _read_texts(data: bytes, at: int) -> tuple[tuple[str, ...], int]:
+    count, at = _read_count(data, at)
+    found = []
+    for _ in range(count):
+        text, at = _read_bytes(data, at)
+        found.append(text.decode())
+    return tuple(found), _past(data, at) if count else at
+
+
+def _read_reads(data: bytes, at: int) -> tuple[RawReads, int]:
+    count, at = _read_count(data, at)
+    found = []
+    for _ in range(count):
+        key, at = _read_bytes(data, at)
+        version, at = _read_long(data, at)
+        found.append((key, version))
+    return tuple(found), _past(data, at) if count else at
+
+
+def _read_count(data: bytes, at: int) -> tuple[int, int]:
+    count, at = _read_long(data, at)
+    if count < 0 or count > len(data):
+        raise ValueError("not one plain block")
+    return count, at
+
+
+def _past(data: bytes, at: int) -> int:
+    """Behind the end of a block's array."""
+    if data[at] != 0:
+        raise ValueError("more than one block")
+    return at + 1

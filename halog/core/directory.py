@@ -5,6 +5,7 @@ key's *entry* is, and the entry says where its object is. An entry is a row like
 and restores know nothing of it: its key is `DIRECTORY` and the object's index key, its reference is the object's, its
 value names the object's type and partition. Law: at the end of every transaction an object of such a policy has one
 entry, where its key hashes to, and the entry names the partition where the object is; no entry is without its object.
+(While a policy goes over to such a mapper, or away from one, an object without an entry is where its key hashes to.)
 Hence a key is unique because its entry is, an object that is changed needs no look at its entry, and whoever finds an
 object where it once was has found it. Nothing here asks anybody: `look` says what to ask next.
 """
@@ -16,7 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from halog.core.ids import ABSENT
-from halog.core.mapping import Place
+from halog.core.mapping import LISTED, UNLISTING, Place
 from halog.core.records import CREATE, DELETE, UPDATE
 from halog.errors import RecordFormatError
 
@@ -127,7 +128,10 @@ def unpacked(value: bytes) -> Listed:
             break
     if size & 1 or not size or at + size // 2 != len(value):
         raise RecordFormatError(f"a malformed directory entry: {value.hex()[:100]}")
-    return Listed(value[ID_BYTES : 2 * ID_BYTES], value[at:].decode())
+    try:
+        return Listed(value[ID_BYTES : 2 * ID_BYTES], value[at:].decode())
+    except UnicodeDecodeError:
+        raise RecordFormatError(f"a malformed directory entry: {value.hex()[:100]}") from None
 
 
 def _length(size: int) -> bytes:
@@ -161,7 +165,8 @@ def look(key: bytes, place: Place) -> Looking[S]:
             if entry is not None:
                 break
         if entry is None:
-            return place.partition, None
+            unlisted = None if place.listed == LISTED else (yield place.partition, key)
+            return place.partition, unlisted
         home = unpacked(entry.value).partition
         found = yield home, key
         if found is not None:
@@ -192,26 +197,75 @@ def beside(
     changes: Iterable[Change],
     home: str,
     place_of: Callable[[bytes], Place],
-    standing_of: Callable[[bytes], Standing],
+    standing_of: Callable[[bytes], Standing | None],
 ) -> Iterator[tuple[str, Row]]:
     """What changes in the directory together with these objects of partition `home`: (partition, row). `place_of`:
-    where an object's entry belongs; `standing_of`: the entry that an object has.
+    where an object's entry belongs; `standing_of`: the entry that an object has, None if it has none (yet, or any
+    more).
 
     An object that is deleted and created anew keeps its entry where it is, so that owners cannot contradict each other.
     """
-    gone: dict[bytes, str] = {}
+    gone: dict[bytes, Standing | None] = {}
     for change in changes:
         if change.op == UPDATE or is_entry(change.key):
             continue
         key = entry_key(change.key)
         if change.op == DELETE:
-            now = standing_of(change.key)
-            gone[key] = now.at
-            yield now.at, Row(DELETE, now.ref, key, None, now.version)
-        else:
+            now = gone[key] = standing_of(change.key)
+            if now is not None:
+                yield now.at, Row(DELETE, now.ref, key, None, now.version)
+        elif (at := _listed_at(key, gone, place_of(change.key))) is not None:
             assert change.value is not None
-            at = gone.get(key) or place_of(change.key).partition
             yield at, Row(CREATE, change.ref, key, packed(change.value[:ID_BYTES], home), ABSENT)
+
+
+def _listed_at(key: bytes, gone: Mapping[bytes, Standing | None], place: Place) -> str | None:
+    """Where a new object's entry is to be; None: it gets none."""
+    if key in gone:
+        was = gone[key]
+        return None if was is None else was.at
+    return None if place.listed == UNLISTING else place.partition
+
+
+def vouching(
+    changes: Iterable[Change],
+    home: str,
+    place_of: Callable[[bytes], Place],
+    standing_of: Callable[[bytes], Standing | None],
+) -> Iterator[tuple[str, bytes]]:
+    """What must be absent for these changes to be right while objects get entries, or lose them: (partition, key). Of
+    what is created there is neither entry nor object where its key hashes to; what is deleted without an entry has got
+    none meanwhile."""
+    gone = set[bytes]()
+    for change in changes:
+        if change.op == UPDATE or is_entry(change.key):
+            continue
+        at, _, _, kind = place_of(change.key)
+        if change.op == DELETE:
+            gone.add(change.key)
+            if standing_of(change.key) is None:
+                yield at, entry_key(change.key)
+        elif change.key not in gone and kind == UNLISTING:
+            yield at, entry_key(change.key)
+        elif change.key not in gone and at != home:
+            yield at, change.key
+
+
+def listing(key: bytes, found: Stored, partition: str) -> Row:
+    """What gives an object of this partition an entry there, where both belong; its version counts as read."""
+    return Row(CREATE, found.ref, entry_key(key), packed(found.value[:ID_BYTES], partition), ABSENT)
+
+
+def unlisting(key: bytes, found: Stored | None, now: Standing) -> tuple[tuple[str, Row], ...]:
+    """What takes an entry away: its object comes where the entry was, or is there (None)."""
+    entry = (now.at, Row(DELETE, now.ref, entry_key(key), None, now.version))
+    if found is None:
+        return (entry,)
+    return (
+        entry,
+        (now.said.partition, Row(DELETE, found.ref, key, None, found.version)),
+        (now.at, Row(CREATE, found.ref, key, found.value, ABSENT)),
+    )
 
 
 def moved(key: bytes, found: Stored, now: Standing, to: str) -> tuple[tuple[str, Row], ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from halog.core import events as ev
+from halog.core import events as ev, records
 from halog.core.ids import EpochId, Member
 from halog.core.roles import OUT, Role
 from halog.core.settings import Sync
@@ -35,8 +35,9 @@ class Following:
         self._asked: tuple[int, int] | None = None
         """The first and the last lsn that is to be on the disk, and is not."""
         self._told_at = self._asked_at = now - RECENTLY_MS
-        """When it last told what it holds; when it was last asked for its disk, or read a vote."""
+        """When it last told what it holds; when it was last asked for its disk, or read a vote nobody pushes."""
         self._votes = 0
+        self._vote_held_at = now - RECENTLY_MS
 
     @property
     def is_async(self) -> bool:
@@ -50,16 +51,25 @@ class Following:
         if self.is_async:
             return True
         p = self.p
-        if p.chain.state.epoch.number <= p.held.sealed or p.now - self._asked_at < RECENTLY_MS or p.ledger.undecided:
+        if p.chain.state.epoch.number <= p.held.sealed or p.now - self._asked_at < RECENTLY_MS:
+            return False
+        if p.ledger.undecided and not self._holds_votes:
             return False
         return p.now - self._told_at < RECENTLY_MS
+
+    @property
+    def _holds_votes(self) -> bool:
+        """Are votes and decisions pushed to it, so that nobody waits until it has read them?"""
+        return self.p.now - self._vote_held_at < RECENTLY_MS
 
     def taken(self, e: ev.Taken) -> None:
         """A batch of the log was taken."""
         p = self.p
         votes = len(p.ledger.undecided) + len(p.ledger.decided)
-        if votes != self._votes:  # others are expected behind, and they are acknowledged when they are read
-            self._votes, self._asked_at = votes, p.now
+        if votes != self._votes:
+            self._votes = votes
+            if not self._holds_votes:  # others are expected behind, and they are acknowledged when they are read
+                self._asked_at = p.now
         self._tell_held()
         self._flush()
         waited_for = not self.is_async and p.chain.state.lsn > p.held.told
@@ -71,7 +81,9 @@ class Following:
         p = self.p
         if p.role is Role.FOLLOWING and e.member == self._listener() and e.epoch == p.chain.state.epoch:
             for data in e.records:
-                p.held.offer(data, p.chain.state)
+                held = p.held.offer(data, p.chain.state)
+                if held is not None and type(held) is not records.Commit:
+                    self._vote_held_at = p.now
             self._tell_held()
 
     def _tell_held(self) -> None:

@@ -17,6 +17,9 @@ from halog.core.chain import ChainState
 from halog.core.ids import digest
 from halog.errors import RecordFormatError
 
+PUSHED = (records.Commit, records.Prepare, records.Outcome, records.MapperChanged, records.Horizon)
+"""What may be held: what an epoch writes between its first record and its last, which are read in the log."""
+
 MAX_RECORDS = 4_096
 """As many as an active has in flight; a replica that far behind its log is acknowledged by what it reads."""
 
@@ -53,24 +56,25 @@ class Held:
         """A position was published: from now on nothing of this epoch or a lower one is held."""
         self.sealed = max(self.sealed, epoch)
 
-    def offer(self, data: bytes, state: ChainState) -> None:
-        """Hold a pushed record, if it is of the open epoch and continues the run, or the history."""
+    def offer(self, data: bytes, state: ChainState) -> records.Record | None:
+        """Hold a pushed record, if it is of the open epoch and continues the run, or the history; None: it does not."""
         try:
             record = records.decode(data)
         except RecordFormatError:
-            return
+            return None
         h = record.header
-        if type(record) is not records.Commit or h.log_id != state.log_id or not self._open(state, h.epoch.number):
-            return
+        if type(record) not in PUSHED or h.log_id != state.log_id or not self._open(state, h.epoch.number):
+            return None
         if h.epoch != state.epoch or h.lsn <= state.lsn or not self._room(len(data)):
-            return
+            return None
         if self.run and not self._continues(h):
             if self.joined(state):
-                return
+                return None
             self.clear()  # nothing was promised of it
         self.run.append(HeldRecord(data, record, digest(data)))
         self._bytes += len(data)
         self._check(state)
+        return record
 
     def _open(self, state: ChainState, epoch: int) -> bool:
         return state.opened and not state.void and epoch > self.sealed

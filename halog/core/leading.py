@@ -21,6 +21,7 @@ from halog.core.ids import EpochId, Member
 from halog.core.lease import Lease
 from halog.core.migrating import Migrating
 from halog.core.nodelist import NodeList, migration_told
+from halog.core.pushing import Pushing
 from halog.core.returning import Returning
 from halog.core.roles import Role
 from halog.core.settings import Sync
@@ -40,6 +41,7 @@ class Leading:
     def __init__(self, p: Partition, epoch: EpochId, group: NodeList) -> None:
         self.p, self.epoch, self.node_list = p, epoch, group
         self.writer = Writer(p.chain, p.outcomes, p.settings, p.next_offset, p.tag)
+        self.pushing = Pushing(self)
         self.votes = Voting(self.writer, p.ledger, p.table.name, p.now)
         self.sync = SyncSet(p.table)
         self.cas_round, self.calm = 0, False
@@ -101,17 +103,9 @@ class Leading:
         self.sent()
 
     def sent(self) -> None:
-        """The commit just appended goes to those it waits for, too, if they follow closely."""
+        """The commit just appended is pushed, too."""
         self.p.tag = self.writer.tag
-        if not self.writer.wait_set or self.p.settings.remote_sync is not Sync.NO_SYNC:
-            return
-        acks, alive, out = self.writer.acks, self.p.alive, self.p.out
-        near = self.writer.last_lsn - self.p.settings.ready_lag
-        to = [m.node for m in self.writer.wait_set if m in alive and m in acks and acks[m] >= near]
-        if to:
-            append = out[-1]
-            assert isinstance(append, ev.Append)
-            out.append(ev.Push(tuple(sorted(to)), self.epoch, append.data))
+        self.pushing.sent(self.p.out)
 
     def appended(self, e: ev.Appended) -> None:
         """An acknowledgement: believed for the head of the queue at the expected offset, else verified or fatal."""

@@ -18,7 +18,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from halog.config.mapper import is_listed
+from halog.config.mapper import is_custom, is_listed
+
+BY_KEY, LISTED, LISTING, UNLISTING = "", "listed", "listing", "unlisting"
+"""How a policy's objects are found: by their keys alone; by entries in a key directory (P6); by entries where they have
+any, else by their keys, while all get entries, or lose them."""
 
 
 class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -75,6 +79,14 @@ class PolicyMapping(msgspec.Struct, frozen=True):
         """Where new objects belong."""
         return self.next or self.now
 
+    @property
+    def kind(self) -> str:
+        """How objects are found now."""
+        now, newest = self.now.listed, self.newest.listed
+        if now == newest:
+            return LISTED if now else BY_KEY
+        return LISTING if newest else UNLISTING
+
     def partition_names(self, policy: str) -> tuple[str, ...]:
         """Every partition there is, or is about to be, by index."""
         return max((layout.partition_names(policy) for layout in self.layouts), key=len)
@@ -100,11 +112,17 @@ def why_not(mapping: PolicyMapping, wished: Layout) -> str | None:
     if wished.names != now.names:
         return "partitions named by hand are neither added, removed nor renamed"
     if wished.listed != now.listed:
-        return (
-            f"{now.mapper} and {wished.mapper} cannot be changed one into the other: with one of them all objects have "
-            "entries in a key directory, with the other none has; make another policy, and import into it what `halog "
-            "export` wrote"
-        )
+        return _why_not_another_kind(now, wished)
+    return None
+
+
+def _why_not_another_kind(now: Layout, wished: Layout) -> str | None:
+    """While objects get entries, or lose them, a key and its entry have one and the same owner: so this is right."""
+    both = f"{now.mapper} and {wished.mapper}"
+    if is_custom(now.mapper) or is_custom(wished.mapper):
+        return f"{both} cannot be changed one into the other at once: go by way of consistent_hash"
+    if (now.partitions, now.ring_size) != (wished.partitions, wished.ring_size):
+        return f"{both}: change the mapper alone, and partitions or ring_size when that is done"
     return None
 
 
@@ -153,8 +171,8 @@ class Place(NamedTuple):
     partition: str
     version: int = 0
     before: str = ""
-    listed: bool = False
-    """Is it the key's entry in the directory that belongs there, which says where the object is?"""
+    listed: str = BY_KEY
+    """Else it is the key's entry in the directory that belongs there, which says where the object is."""
 
     @property
     def owners(self) -> tuple[str, ...]:

@@ -65,11 +65,25 @@ def no_list(name: str, target: Target) -> str | None:
     return None
 
 
-def moving(table: PartitionTable, target: Target) -> PartitionTable:
-    """The table with that wish; unchanged if it stands there, or is fulfilled."""
-    wished = _with(table, target)
+def moving(table: PartitionTable, target: Target, rate: int = 0) -> PartitionTable:
+    """The table with that wish; unchanged if it stands there, or is fulfilled. `rate`: see `copy_rate`."""
+    wished = msgspec.structs.replace(_with(table, target), copy_rate=rate)
     as_it_is = table.target is None and table.sync_replicas == target.sync_replicas and _fulfilled(wished)
     return table if as_it_is or target == table.target else wished
+
+
+def paced(table: PartitionTable, rate: int) -> PartitionTable:
+    """The table with another rate for the copies of the migration under way; no other wish."""
+    return table if table.target is None else msgspec.structs.replace(table, copy_rate=rate)
+
+
+def copy_rate(table: PartitionTable, node: str) -> int:
+    """Bytes a second that `node` may read to make its copy; 0: as fast as it can. Only a copy that a migration alone
+    asks for may take its time: not that of a member, nor one made while a member is missing from the node list."""
+    target = table.target
+    if target is None or node in table.configured or not all(n in table.node_list for n in table.configured):
+        return 0
+    return table.copy_rate
 
 
 def assigned(table: PartitionTable, target: Target) -> PartitionTable:
@@ -114,7 +128,12 @@ def _with(table: PartitionTable, target: Target) -> PartitionTable:
         if d.said == ENABLED or (d.said == DEFINED and node not in d.nodes):
             known[node] = msgspec.structs.replace(d, nodes=target.nodes, sync_replicas=target.sync_replicas)
     return msgspec.structs.replace(
-        table, target=target, config_version=table.config_version + 1, definitions=known, resync=resync.begun(table)
+        table,
+        target=target,
+        config_version=table.config_version + 1,
+        definitions=known,
+        resync=resync.begun(table),
+        copy_rate=0,
     )
 
 
@@ -142,7 +161,7 @@ def next_table(table: PartitionTable, ready: Collection[str]) -> PartitionTable 
         members.remove(min(leaving, key=lambda n: n in table.node_list))
     after = _placed(table, members, target)
     if _fulfilled(after):
-        return msgspec.structs.replace(after, target=None, sync_replicas=target.sync_replicas)
+        return msgspec.structs.replace(after, target=None, sync_replicas=target.sync_replicas, copy_rate=0)
     return None if after == table else after
 
 
@@ -202,7 +221,7 @@ def left(table: PartitionTable) -> tuple[str, ...]:
         return ()
     if held := overridden(table):
         return (f"it stands still while {held}",)
-    steps = [f"{n} makes its copy" for n in target.nodes if n not in table.configured]
+    steps = [f"{n} makes its copy{_at_most(table, n)}" for n in target.nodes if n not in table.configured]
     steps += [f"{n} catches up" for n in target.nodes if n in table.configured and n not in table.node_list]
     if table.active is None:
         steps.append("a node becomes active")
@@ -210,6 +229,11 @@ def left(table: PartitionTable) -> tuple[str, ...]:
         steps.append(f"{table.active.node} hands over to {best}")
     steps += [f"{n} leaves" for n in table.configured if n not in target.nodes]
     return tuple(steps) or ("the last step is confirmed",)
+
+
+def _at_most(table: PartitionTable, node: str) -> str:
+    rate = copy_rate(table, node)
+    return f" at {rate:,} bytes a second at most" if rate else ""
 
 
 # --- who does them ---

@@ -232,6 +232,10 @@ def encode(record: Record) -> bytes:
     h = record.header
     if type(record) is Commit and record.origin is None:
         return commit_bytes.write(_PREFIX[Commit], h.log_id, h.epoch, h.lsn, h.prev, h.tx, record.changes)
+    if type(record) is Prepare:
+        return commit_bytes.write_prepare(_PREFIX[Prepare], h, record)
+    if type(record) is Outcome:
+        return commit_bytes.write_outcome(_PREFIX[Outcome], h, record.commit)
     return _encode(record)
 
 
@@ -284,6 +288,11 @@ def decode(data: bytes) -> Record:
     cls = _BY_KIND[data[1]]
     if cls is Commit and (plain := commit_bytes.read(data)) is not None:
         return Commit(Header(*plain[0]), tuple(Change(*c) for c in plain[1]))
+    if cls is Prepare and (vote := commit_bytes.read_prepare(data)) is not None:
+        head, named, changes, reads = vote
+        return Prepare(Header(*head), *named, tuple(Change(*c) for c in changes), reads)
+    if cls is Outcome and (decision := commit_bytes.read_outcome(data)) is not None:
+        return Outcome(Header(*decision[0]), decision[1])
     return _decode(cls, data)
 
 

@@ -1,8 +1,10 @@
 """May these nodes stop now (X4)? For each partition they host: who serves it afterwards, and has all it needs.
 
-A partition survives the stop if a node is left that may be active, has everything that was acknowledged (it is active
-now, or a sync replica that is close behind), and finds the quorum its policy asks for. Arithmetic only; what copies are
-really like is told by whoever asked them.
+A partition survives the stop if a node is left that may be active, gets everything that was acknowledged (it is active
+now, a sync replica that is close behind, or an async one where no sync replica is asked for: then the log has it), and
+finds the quorum its policy asks for. Where commits do not wait for the log it may lack what only the active node and
+the sync replicas hold (E2): an async one follows only where the table names no sync replica, since then commits wait
+for the log. Arithmetic only; what copies are really like is told by whoever asked them.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from halog.core.election import NEVER
 from halog.core.group import counts, priority
 from halog.core.settings import Settings
 from halog.core.table import ASYNC, SYNC, PartitionTable
+from halog.core.tail import holders
 
 ACTIVE = "active"
 
@@ -40,13 +43,15 @@ class Verdict(NamedTuple):
     why: str
 
 
-def judge(table: PartitionTable, stopping: Collection[str], copies: Iterable[CopyFact]) -> Verdict:
-    """What becomes of a partition when `stopping` stop."""
+def judge(
+    table: PartitionTable, stopping: Collection[str], copies: Iterable[CopyFact], *, unlogged: bool = False
+) -> Verdict:
+    """What becomes of a partition when `stopping` stop. `unlogged`: commits of its policy do not wait for the log."""
     copies = list(copies)
     left = [c for c in copies if c.node not in stopping and c.node in table.configured]
     if not any(c.kind == ACTIVE for c in copies):
         return Verdict(table.name, False, "", "it has no active node now")
-    heir, why = _heir(table, left)
+    heir, why = _heir(table, left, unlogged=unlogged)
     if heir is None:
         return Verdict(table.name, False, "", why)
     have, need = _quorum(table, left, heir.node)
@@ -54,20 +59,29 @@ def judge(table: PartitionTable, stopping: Collection[str], copies: Iterable[Cop
         return Verdict(table.name, False, "", f"{have} nodes would be left, commits and elections need {need}")
     backed = any(c.kind == SYNC and c.node != heir.node for c in left)
     alone = "" if backed or not table.sync_replicas else ", without a sync replica until one is back"
-    stays = "stays active" if heir.kind == ACTIVE else "takes over, it has everything"
-    return Verdict(table.name, True, heir.node, f"{heir.node} {stays}{alone}")
+    return Verdict(table.name, True, heir.node, f"{heir.node} {_becomes(heir)}{alone}")
 
 
-def _heir(table: PartitionTable, left: Sequence[CopyFact]) -> tuple[CopyFact | None, str]:
+def _becomes(heir: CopyFact) -> str:
+    if heir.kind == ACTIVE:
+        return "stays active"
+    if heir.kind == SYNC or not heir.lag:
+        return "takes over, it has everything"
+    return f"takes over when it has read {heir.lag:,} records more from the log"
+
+
+def _heir(table: PartitionTable, left: Sequence[CopyFact], *, unlogged: bool) -> tuple[CopyFact | None, str]:
     """The active node if it stays, else the first that could follow it; or None, and what is missing."""
-    kinds = (ACTIVE, SYNC) if table.sync_replicas else (ACTIVE, SYNC, ASYNC)
+    held = unlogged and bool(holders(table))
+    kinds = (ACTIVE, SYNC) if table.sync_replicas or held else (ACTIVE, SYNC, ASYNC)
     whole = [c for c in left if c.kind in kinds]
     able = [c for c in whole if priority(table, c.node) != NEVER]
     close = [c for c in able if c.lag <= CLOSE]
     if not left:
         return None, "no copy would be left"
     if not whole:
-        return None, f"only {_names(left)} would be left, and no commit waits for an async replica"
+        lacks = ", and the log may lack what the others hold" if held else ""
+        return None, f"only {_names(left)} would be left, and no commit waits for an async replica{lacks}"
     if not able:
         return None, f"only {_names(whole)} would be left, with priority never"
     if not close:

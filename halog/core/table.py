@@ -120,6 +120,9 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The replicas that are being copied anew; None: none is."""
     passed_over: tuple[str, ...] = ()
     """Of the replicas that were to be copied anew last, those whose turn ended before they dropped their copy."""
+    copy_rate: int = 0
+    """Bytes a second that a node which gets a copy for `target` reads, as long as no redundancy waits for it; 0: as
+    fast as it can."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -172,7 +175,7 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name in ("target", "admitted", "resync"):
             if fields[name] is None:
                 del fields[name]
-        for name in ("definitions", "passed_over"):
+        for name in ("definitions", "passed_over", "copy_rate"):
             if not fields[name]:
                 del fields[name]
         return msgspec.json.encode(fields)

@@ -53,7 +53,7 @@ class Voting:
         return set(d.participants) - {self.name} if d.commit and d.first == self.name else set()
 
     def asked(self, e: ev.PrepareAsked | ev.DecideAsked | ev.MappingAsked, now: int, out: list[ev.Effect]) -> None:
-        """Its records are not pushed: replicas hold commits only."""
+        """Each is answered through `Writer.settle`, once the log and the replicas have its record."""
         if isinstance(e, ev.PrepareAsked):
             self.prepare(e, now, out)
         elif isinstance(e, ev.DecideAsked):

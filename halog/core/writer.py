@@ -11,7 +11,7 @@ This module never decides who is active and never touches the coordinator.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -90,7 +90,7 @@ class Writer:
         self.short: ev.TooFew | None = None
         """What a new commit is told while too few are there."""
         self.closed: ev.Result | None = None
-        """The same, or that the partition is disabled on its only node (P7)."""
+        """One that changes something is told that, or that the partition is disabled on its only node (P7)."""
         self.votes: Voting | None = None
         self.flying_votes = 0
         """So many of `queue` are no commits of one partition."""
@@ -98,12 +98,14 @@ class Writer:
         """What transactions over several partitions hold, as soon as their `Prepare` was appended."""
         self.mapping = 0
         """The mapping's version that is served as soon as its `MapperChanged` was appended (T8)."""
+        self.vote_sent: Callable[[list[ev.Effect]], None] = lambda out: None
+        """Told behind each record of these that was appended."""
 
     # --- commits ---
 
     def submit(self, e: ev.Submitted, now: int, out: list[ev.Effect]) -> None:
         """Validate and append, or answer at once."""
-        refusal = self._known(e) or self.closed or self._conflict(e)
+        refusal = self._known(e) or self._closed_to(e) or self._conflict(e)
         if type(refusal) is ev.Conflicted and refusal.expected >= EARLY:
             e = self.as_read(e)
             refusal = self._conflict(e)
@@ -146,7 +148,10 @@ class Writer:
     def refused(self, e: ev.PrepareAsked) -> ev.Result | None:
         """Why these objects cannot be locked now."""
         e = self.as_read(e)
-        return self.closed or self._conflict(e) or self.locks.against(e.reads, e.changes) or self.full()
+        return self._closed_to(e) or self._conflict(e) or self.locks.against(e.reads, e.changes) or self.full()
+
+    def _closed_to(self, e: Asks) -> ev.Result | None:
+        return self.closed if e.changes else self.short  # what is disabled can be read, also by who writes elsewhere
 
     def as_read(self, e: Asks) -> Asks:
         """It read what the log did not have then: versions of this epoch are lsns now, or in flight."""
@@ -173,6 +178,7 @@ class Writer:
         item = self.queue[-1]
         item.vote, item.tokens = True, [token] if token else []
         self.flying_votes += 1
+        self.vote_sent(out)
         return item
 
     def append_nothing(self, now: int, out: list[ev.Effect]) -> None:

@@ -53,8 +53,12 @@ def main() -> int:
 
 def _replay(node: Node, order: Order) -> None:
     tables = node.runtime.router.tables
+
+    def epochs() -> dict[str, int]:
+        return {name: table.epoch.number for name, (_, table) in tables.items()}
+
     journal = Journal(Path(order.journal))
-    replay = Replay(node, node.runtime.operators, lambda p: tables[p][1].epoch.number, journal, order.sabotaged)
+    replay = Replay(node, node.runtime.operators, epochs, journal, order.sabotaged)
     gate = Gate(order.allowed)
     ended = threading.Event()
     for target in (lambda: _obey(gate), lambda: _report(replay, ended)):

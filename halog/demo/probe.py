@@ -1,4 +1,5 @@
-"""How long a fault is felt: the time to the first write, begun after the fault, that each partition acknowledges.
+"""How long a fault is felt: the time to the first write, begun after the fault, that each partition acknowledges; and
+how long a write takes at worst while something is changed on purpose.
 
 One object per partition, one thread per partition, each blocked in an ordinary transaction until somebody serves it.
 Runs in the demo's own process, which has little else to do. Its writes are noted in a journal like the client's.
@@ -18,28 +19,31 @@ from halog.transactions import Node, Transaction
 
 GIVE_UP_S = 30.0
 """No answer by then is a partition that did not fail over; it is missing from the count."""
+EVERY_S = 0.1
+"""Between two writes to a partition while something is changed: more of them would be load of their own."""
 
 
 class Prober:
     """Knows one object per partition."""
 
     def __init__(self, node: Node, journal: Journal, partitions: Collection[str]) -> None:
-        self.node, self.journal = node, journal
-        self.names = self._names(set(partitions))
+        self.node, self.journal, self._partitions = node, journal, set(partitions)
+        self.names: dict[str, str] = {}
         self._began = 0.0
         self._again = node.transactional(self._write)
 
-    def _names(self, wanted: set[str]) -> dict[str, str]:
+    def _names(self) -> dict[str, str]:
         found: dict[str, str] = {}
         for number in itertools.count():
-            if wanted <= found.keys():
+            if self._partitions <= found.keys():
                 break
             name = f"probe-{number}"
             found.setdefault(self.node.space.route(Probe, (name,)).partition, name)
         return found
 
     def prepare(self) -> None:
-        """Create the objects, and so see that every partition takes writes."""
+        """Find names that belong to each partition now, create the objects, and so see that every one takes writes."""
+        self.names = self._names()
         for partition, name in self.names.items():
             self._note(partition, self._again(name))
 
@@ -55,6 +59,32 @@ class Prober:
         for thread in threads:
             thread.join(GIVE_UP_S + 1)
         return dict(done)
+
+    def through(self, change: Callable[[], None]) -> dict[str, float]:
+        """Write to every partition again and again while the change is made; partition → ms of its slowest write."""
+        done, slowest = threading.Event(), dict[str, float]()
+        threads = [threading.Thread(target=self._go_on, args=(p, done, slowest), daemon=True) for p in self.names]
+        for thread in threads:
+            thread.start()
+        try:
+            change()
+        finally:
+            done.set()
+            for thread in threads:
+                thread.join(GIVE_UP_S + 1)
+        return dict(slowest)
+
+    def _go_on(self, partition: str, done: threading.Event, slowest: dict[str, float]) -> None:
+        began = time.monotonic()
+        while not done.is_set():
+            try:
+                tx = self._again(self.names[partition])
+            except HalogError:  # it goes on being late
+                continue
+            slowest[partition] = max(slowest.get(partition, 0.0), (time.monotonic() - began) * 1000)
+            self._note(partition, tx)
+            done.wait(EVERY_S)
+            began = time.monotonic()
 
     def _wait(self, partition: str, ready: threading.Event, done: dict[str, float]) -> None:
         ready.wait(GIVE_UP_S)

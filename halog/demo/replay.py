@@ -12,7 +12,7 @@ import functools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -130,15 +130,19 @@ class Replay:
     """One client's work. `run` returns when every row is done; the first error of a thread ends it."""
 
     def __init__(
-        self, node: Node, outcomes: Outcomes, epoch_of: Callable[[str], int], journal: Journal, sabotaged: int = -1
+        self,
+        node: Node,
+        outcomes: Outcomes,
+        epochs: Callable[[], Mapping[str, int]],
+        journal: Journal,
+        sabotaged: int = -1,
     ) -> None:
-        self.node, self.outcomes, self.epoch_of = node, outcomes, epoch_of
+        self.node, self.outcomes, self.epochs = node, outcomes, epochs
         self.journal, self.sabotaged = journal, sabotaged
         self.tally = Tally()
         self.error: BaseException | None = None
         self._lock = threading.Lock()
         self._open = threading.local()
-        self._partitions: dict[tuple[str, str], str] = {}
         self._runs = {kind: node.transactional(retries=RETRIES)(f) for kind, f in self._bodies().items()}
 
     # --- rows ---
@@ -206,32 +210,32 @@ class Replay:
 
     def _transact(self, row: Row, kind: str) -> None:
         """Exactly once, whatever happens to the nodes meanwhile."""
-        partition = self._partition(row, kind)
         until = time.monotonic() + GIVE_UP_S
         self._open.runs = 0
         if row.number == self.sabotaged and kind == FLIGHT:
-            self._pretend(row, partition)
+            self._pretend(row)
         else:
-            while not self._attempt(row, kind, partition, time.monotonic() >= until):
+            while not self._attempt(row, kind, time.monotonic() >= until):
                 pass
         with self._lock:
             self.tally.transactions += 1
             self.tally.repeated += max(0, self._open.runs - 1)
 
-    def _attempt(self, row: Row, kind: str, partition: str, last: bool) -> bool:
+    def _attempt(self, row: Row, kind: str, last: bool) -> bool:
         """True: settled, one way or the other."""
-        epoch = self.epoch_of(partition)
+        epochs = self.epochs()
         try:
             self._runs[kind](row)
-        except OutcomeUnknownError:
+        except OutcomeUnknownError as error:
             if self._open.tx.id is None:  # a read or a call was not answered; nothing was committed
                 return False
-            return self._settle(row, kind, partition, epoch)
+            partition: str = error.evidence["partition"]
+            return self._settle(row, kind, partition, epochs[partition])
         except (ConflictError, AvailabilityError):
             if last:
                 raise
             return False
-        self._note(row, kind, partition, ACKNOWLEDGED)
+        self._note(row, kind, self._open.tx.home, ACKNOWLEDGED)
         return True
 
     def _settle(self, row: Row, kind: str, partition: str, epoch: int) -> bool:
@@ -254,13 +258,13 @@ class Replay:
         self._note(row, kind, partition, ACKNOWLEDGED if happened else DENIED)
         return happened
 
-    def _pretend(self, row: Row, partition: str) -> None:
+    def _pretend(self, row: Row) -> None:
         """Sabotage: all the work, an id, a note of success, and no commit."""
         with self.node.transaction() as tx:
             self._flight(row)
             tx.id = self.node.backend.new_transaction_id()
             tx.rollback()
-        self._note(row, FLIGHT, partition, ACKNOWLEDGED)
+        self._note(row, FLIGHT, self.node.space.route(Flight, row.key).partition, ACKNOWLEDGED)
 
     def _tx_id(self) -> bytes:
         tx: Transaction = self._open.tx
@@ -272,12 +276,3 @@ class Replay:
         with self._lock:
             self.tally.acknowledged += outcome == ACKNOWLEDGED
             self.tally.unknown += outcome == UNKNOWN
-
-    def _partition(self, row: Row, kind: str) -> str:
-        """Where the transaction is to happen; remembered by what decides it."""
-        name = row.tail if kind == FLIGHT else row.destination
-        found = self._partitions.get((kind, name))
-        if found is None:
-            key = (Flight, row.key) if kind == FLIGHT else (Airport, (name,))
-            found = self._partitions[kind, name] = self.node.space.route(*key).partition
-        return found

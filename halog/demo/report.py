@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from halog.demo.result import Result, Spread
+from halog.demo.result import Change, Result, Spread
 from halog.demo.scene import Scene
 
 WIDTH = 120
@@ -41,17 +41,34 @@ def lines(r: Result) -> Iterator[tuple[str, str, str]]:
     total = rows.landed + rows.cancelled + rows.diverted
     ends = f"{rows.landed:,} landed, {rows.cancelled:,} cancelled, {rows.diverted:,} diverted"
     held = f"{r.copies.objects:,} objects in every copy of {r.copies.partitions} partitions"
+    moved = f"{r.rebalance.objects:,} objects to other partitions"
     yield "flights", f"{total:,}", f"{ends}; {rows.no_tail:,} without a tail number"
     yield "transactions", f"{r.transactions:,}", f"{r.acknowledged:,} acknowledged, {r.unknown:,} of unknown outcome"
     yield "lost", f"{r.lost:,}", "acknowledged, but not in the log"
     yield "doubled", f"{r.doubled:,}", "in the log more than once"
     yield "copies", "equal" if r.copies_equal else "NOT equal", f"{held}, {r.copies.mismatches:,} differ"
+    yield (
+        "misplaced",
+        f"{r.copies.misplaced:,}",
+        "in another partition than the mapper says, asked again for every object",
+    )
+    yield "join", *_change(r.join, f"a fourth node took {r.join.partitions} partitions")
+    yield "rebalance", *_change(r.rebalance, moved)
+    yield "leave", *_change(r.leave, f"a node was drained of {r.leave.partitions} partitions, and ended")
     yield "failover", _spread(r.failover_ms), "from kill -9 to the first new acknowledged write, per partition"
     yield "frozen", _spread(r.frozen_ms), "the same for the node that was stopped (SIGSTOP)"
     yield "restart", _ms(r.restart_ms), "until the killed node answered again"
     yield "catch-up", _ms(r.catch_up_ms), "until it was level, in every node list"
     yield "throughput", f"{r.throughput:,.0f}/s", "acknowledged transactions while the client ran, faults included"
     yield "seconds", f"{r.seconds:,.1f}", "all in all"
+
+
+def _change(change: Change, what: str) -> tuple[str, str]:
+    """How long it took, and what it was; what of it a writer noticed."""
+    if change.seconds is None:
+        return "-", what
+    pause = f"slowest write of a partition {_spread(change.pause_ms)}"
+    return f"{change.seconds:,.1f} s", f"at {change.at_s:,.1f} s: {what}; {pause}"
 
 
 def _ms(value: int | None) -> str:

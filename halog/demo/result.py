@@ -15,11 +15,13 @@ class Copies:
     partitions: int = 0
     objects: int = 0
     mismatches: int = 0
+    misplaced: int = 0
+    """Objects in another partition than the mapper says, asked in plain Python."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Milliseconds from a fault to the first newly begun acknowledged write, over `count` partitions."""
+    """Milliseconds of `count` partitions: from a fault to the first newly begun acknowledged write, or of a write."""
 
     median: float | None = None
     worst: float | None = None
@@ -30,6 +32,19 @@ class Spread:
         """Of one value per partition."""
         ms = sorted(values)
         return Spread(round(statistics.median(ms), 1), round(ms[-1], 1), len(ms)) if ms else Spread()
+
+
+@dataclass(frozen=True)
+class Change:
+    """What was changed on purpose while the client went on. `at_s`: seconds after the demo's beginning; `seconds`: how
+    long it took; `partitions`: that moved to other nodes; `objects`: that moved to other partitions; `pause_ms`: the
+    slowest write of each partition meanwhile."""
+
+    at_s: float | None = None
+    seconds: float | None = None
+    partitions: int = 0
+    objects: int = 0
+    pause_ms: Spread = field(default_factory=Spread)
 
 
 @dataclass(frozen=True)
@@ -59,6 +74,9 @@ class Result:
     frozen_ms: Spread = field(default_factory=Spread)
     restart_ms: int | None = None
     catch_up_ms: int | None = None
+    join: Change = field(default_factory=Change)
+    rebalance: Change = field(default_factory=Change)
+    leave: Change = field(default_factory=Change)
     throughput: float = 0.0
     rows: RowCounts = field(default_factory=RowCounts)
     seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""The play: start, replay, kill, restart, stop, wake, and three questions at the end.
+"""The play: start, replay, join, move, leave, kill, restart, stop, wake, and three questions at the end.
 
 `play` returns the result or raises one HalogError. The verdict is made of everything that was found wrong; each of it
 is told in the scene, so that a failed run says why.
@@ -13,9 +13,10 @@ from pathlib import Path
 
 from halog.adapters.kafka_log import KafkaLog
 from halog.demo import cluster, dataset, journal, totals, verify_copies, verify_log, verify_objects
+from halog.demo.moves import Moves
 from halog.demo.options import DROP_COMMIT, Options
 from halog.demo.probe import Prober
-from halog.demo.result import Copies, Result, RowCounts, Spread
+from halog.demo.result import Change, Copies, Result, RowCounts, Spread
 from halog.demo.scene import Scene
 from halog.demo.schedule import Schedule, plan, sabotaged_row
 from halog.demo.stage import Stage
@@ -41,6 +42,9 @@ class Findings:
     frozen: dict[str, float] = field(default_factory=dict)
     restart_ms: int | None = None
     catch_up_ms: int | None = None
+    join: Change = field(default_factory=Change)
+    ring: Change = field(default_factory=Change)
+    leave: Change = field(default_factory=Change)
 
 
 class Play:
@@ -54,7 +58,7 @@ class Play:
     # --- the replay and its faults ---
 
     def replay(self) -> None:
-        """All rows, with a kill, a restart and a freeze on the way."""
+        """All rows, with all that is done to the nodes on the way."""
         stage = self.stage
         notes = journal.Journal(stage.journal("probe"))
         self.prober = Prober(stage.node, notes, list(stage.watch.tables))
@@ -62,26 +66,40 @@ class Play:
         sabotaged = -1
         if self.options.sabotage == DROP_COMMIT:
             sabotaged = sabotaged_row(self.options.rows, self.options.seed)
-        stage.start_client(self.flights, self.schedule.gate_restart, sabotaged)
+        stage.start_client(self.flights, self.schedule.gate_join, sabotaged)
         self.scene.tell(f"a client process replays {self.options.rows:,} flights")
-        self._reach(self.schedule.kill_at)
-        victim = self._kill()
-        self._reach(self.schedule.restart_at)
-        self._restart(victim)
-        stage.allow(self.schedule.gate_freeze)
-        self._reach(self.schedule.freeze_at)
-        self._freeze(victim)
+        self._change_and_hurt(Moves(stage, self.scene, self.prober))
         stage.allow(self.options.rows)
         self.scene.phase = "replaying"
         stage.wait("the client", lambda: stage.reports is not None and stage.reports.done is not None)
         notes.close()
+
+    def _change_and_hurt(self, moves: Moves) -> None:
+        """Each at its row; the client stops at a gate until it is over."""
+        stage, at, found = self.stage, self.schedule, self.findings
+        self._reach(at.join_at)
+        found.join = moves.join()
+        stage.allow(at.gate_ring)
+        self._reach(at.ring_at)
+        found.ring = moves.another_ring()
+        stage.allow(at.gate_leave)
+        self._reach(at.leave_at)
+        found.leave = moves.leave(cluster.NODES[0])
+        stage.allow(at.gate_restart)
+        self._reach(at.kill_at)
+        victim = self._kill()
+        self._reach(at.restart_at)
+        self._restart(victim)
+        stage.allow(at.gate_freeze)
+        self._reach(at.freeze_at)
+        self._freeze(victim)
 
     def _reach(self, row: int) -> None:
         self.scene.phase = "replaying"
         self.stage.wait("the client", lambda: self.scene.done >= row)
 
     def _most_active(self, but: str = "") -> tuple[str, list[str]]:
-        led = {n: self.stage.watch.led_by(n) for n in cluster.NODES if n != but}
+        led = {n: self.stage.watch.led_by(n) for n in self.stage.watch.latest if n != but}
         name = max(led, key=lambda n: len(led[n]))
         return name, led[name]
 
@@ -160,6 +178,9 @@ class Play:
             result,
             copies=copies,
             copies_equal=copies.mismatches == 0 and copies.partitions == self.options.partitions,
+            join=self.findings.join,
+            rebalance=replace(self.findings.ring, objects=result.rebalance.objects),
+            leave=self.findings.leave,
             failover_ms=Spread.of(self.findings.failover.values()),
             frozen_ms=Spread.of(self.findings.frozen.values()),
             restart_ms=self.findings.restart_ms,
@@ -208,11 +229,14 @@ class Play:
         self.scene.phase = "comparing every copy with every other"
         router = self.stage.node.runtime.router
         placed = {name: table.configured for name, table in self.stage.watch.tables.items()}
-        copies = verify_copies.compare(placed, lambda n, p: verify_copies.read_store(router.request, n, p))
+        belongs = verify_copies.placed_by(self.stage.config, cluster.POLICY)
+        copies = verify_copies.compare(placed, lambda n, p: verify_copies.read_store(router.request, n, p), belongs)
         self.scene.tell(
             f"{copies.objects:,} objects compared in every copy of {copies.partitions} partitions, "
-            f"{copies.mismatches:,} differ"
+            f"{copies.mismatches:,} differ, {copies.misplaced:,} are misplaced"
         )
+        if copies.misplaced:
+            self._blame(f"{copies.misplaced:,} objects are in another partition than the mapper says")
         if copies.mismatches:
             self._blame(f"{copies.mismatches:,} objects are not the same in every copy")
         return copies
@@ -224,18 +248,21 @@ class Play:
         claims = journal.claims(notes)
         log = KafkaLog(stage.site.info.bootstrap)
         try:
-            found = verify_log.read_all(log, cluster.SITE, stage.watch.tables.values())
+            logged = verify_log.read_all(log, cluster.SITE, stage.watch.tables.values())
         finally:
             log.close()
-        verdict = verify_log.judge(claims, found)
+        verdict = verify_log.judge(claims, logged.commits)
         self.scene.tell(
             f"{len(claims.acknowledged):,} acknowledged transactions: {verdict.lost:,} lost, {verdict.doubled:,} "
             f"doubled; {len(claims.unknown):,} of unknown outcome, of which {verdict.happened_after_all:,} happened"
         )
         if verdict.lost or verdict.doubled:
             self._blame(f"{verdict.lost:,} acknowledged transactions are lost, {verdict.doubled:,} doubled")
+        if logged.torn:
+            self._blame(f"{logged.torn:,} transactions happened in some of their partitions only")
         return replace(
             result,
+            rebalance=Change(objects=logged.moved),
             acknowledged=claims.acknowledged_rows,
             unknown=len(claims.unknown),
             lost=verdict.lost,

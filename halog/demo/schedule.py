@@ -1,7 +1,8 @@
-"""At which rows the nodes are hurt. Pure: a function of the number of rows and the seed.
+"""At which rows nodes are hurt, join and leave, and objects move. Pure: a function of the number of rows and the seed.
 
-The client stops at a gate until the fault before it is over, so that a short run has its faults in the middle, too; a
-long one never notices. The jitter makes runs with different seeds hit different moments.
+The client stops at a gate until what comes before it is over, so that a short run has all of it in the middle, too; a
+long one never notices. The jitter makes runs with different seeds hit different moments. What copies or moves objects
+comes early, while there are few of them.
 """
 
 from __future__ import annotations
@@ -14,9 +15,18 @@ from dataclasses import dataclass
 class Schedule:
     """Numbers of finished rows at which something happens, and rows the client must not pass before it is over."""
 
+    join_at: int
+    ring_at: int
+    leave_at: int
     kill_at: int
     restart_at: int
     freeze_at: int
+    gate_join: int
+    """Not passed before the new node has its share."""
+    gate_ring: int
+    """Not passed before every object is where the other ring has it."""
+    gate_leave: int
+    """Not passed before the node that leaves is gone."""
     gate_restart: int
     """Not passed before the killed node is back."""
     gate_freeze: int
@@ -24,16 +34,23 @@ class Schedule:
 
 
 def plan(rows: int, seed: int) -> Schedule:
-    """Kill in the first third, restart a little later, freeze behind the middle."""
+    """Join, move and leave at the beginning, kill in the first third, restart a little later, freeze behind the
+    middle."""
     chance = random.Random(seed)
     kill = 0.22 + 0.08 * chance.random()
     freeze = 0.58 + 0.08 * chance.random()
     return Schedule(
+        join_at=int(rows * (0.02 + 0.02 * chance.random())),
+        ring_at=int(rows * 0.09),
+        leave_at=int(rows * 0.15),
         kill_at=int(rows * kill),
         restart_at=int(rows * (kill + 0.12)),
         freeze_at=int(rows * freeze),
+        gate_join=int(rows * 0.08),
+        gate_ring=int(rows * 0.14),
+        gate_leave=int(rows * 0.21),
         gate_restart=max(1, int(rows * 0.55)),
-        gate_freeze=max(1, int(rows * 0.92)),
+        gate_freeze=int(rows * 0.92),
     )
 
 

@@ -1,4 +1,4 @@
-"""Everything that runs during the demo: the site, three node processes, the client, and the demo's own node.
+"""Everything that runs during the demo: the site, the node processes, the client, and the demo's own node.
 
 A with-block that leaves nothing behind. `wait` is the only loop: whatever the demo waits for, it notices a child that
 ended unasked, and keeps the scene up to date. Knows nothing of faults and verdicts.
@@ -23,6 +23,7 @@ from typing import Any, Self
 import msgspec
 
 import halog
+from halog.config import Config
 from halog.demo import cluster
 from halog.demo.client import Order
 from halog.demo.options import Options
@@ -32,6 +33,8 @@ from halog.demo.watch import Watch, is_up
 from halog.embedded import EmbeddedSite
 from halog.embedded.progress import Progress
 from halog.errors import DeadlineError, HalogError, SiteError
+from halog.ports import Coordinator
+from halog.runtime import versions
 from halog.runtime.open import Node
 
 LOOK_S = 0.02
@@ -130,8 +133,9 @@ class Stage:
         for name in cluster.NODES:
             self.start_node(name)
         self.node = halog.node(self.config, name="demo")
-        self.watch = Watch(self.node.runtime.router, cluster.NODES)
-        self.watch.start()
+        self.watch = Watch(self.node.runtime.router)
+        for name in cluster.NODES:
+            self.watch.add(name)
         self.wait("all partitions to be active with all replicas", self._complete, UP_S)
         self.scene.tell(f"three nodes serve {self.options.partitions} partitions, each active, sync and async replica")
 
@@ -157,7 +161,22 @@ class Stage:
         with _undivided():
             child = self.nodes[name] = Child(name, [*argv, "--log-level", "info"], self.run_dir)
         self.scene.nodes[name] = NodeScene("starting", child.pid)
+        if hasattr(self, "watch") and name not in self.watch.latest:
+            self.watch.add(name)
         return child
+
+    def end_node(self, name: str, limit_s: float) -> None:
+        """SIGTERM to a node that hosts nothing; it is gone, in order, when this returns. HalogError otherwise."""
+        child = self.nodes[name]
+        self.wounded.add(name)
+        self.scene.nodes[name].state = "left"
+        self.watch.forget(name)
+        child.terminate()
+        self.wait(f"node {name} to end", lambda: not child.alive, limit_s)
+        if child.exit_code != 0:
+            raise HalogError(
+                f"node {name} ended with exit code {child.exit_code}: {child.last_words()}; see {child.log}"
+            )
 
     def start_client(self, flights: Path, allowed: int, sabotaged: int) -> None:
         """Start the client process."""
@@ -172,6 +191,18 @@ class Stage:
         argv = ["halog.demo.client", msgspec.json.encode(order).decode()]
         with _undivided():
             self.reports = ClientReports(Child("client", argv, self.run_dir, pipes=True), self.scene)
+
+    def activate(self, config: Config, why: str) -> None:
+        """Make it the cluster's configuration, as `halog config activate` does, and the file of nodes to be started."""
+        draft = versions.Draft(time.time_ns() // 1_000_000, "the demo", str(self.config_path), why, config)
+        versions.activate(self.coordinator, versions.read(self.coordinator), draft)
+        self.config = config
+        cluster.write_config(config, self.config_path)
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """The site's."""
+        return self.node.runtime.adapters.coordinator
 
     def journal(self, name: str) -> Path:
         """Where a journal is kept."""
@@ -224,18 +255,21 @@ class Stage:
     # --- conditions ---
 
     def _complete(self) -> bool:
+        return self.is_whole() and all(self.is_up(n) for n in self.nodes)
+
+    def is_whole(self) -> bool:
+        """Whether every partition is where it is to be, with all its copies in the node list."""
         tables = self.watch.tables.values()
-        placed = bool(tables) and all(len(t.node_list) == len(t.configured) for t in tables)
-        return placed and all(self.is_up(n) for n in self.nodes)
+        return bool(tables) and all(t.target is None and len(t.node_list) == len(t.configured) for t in tables)
 
     def is_up(self, name: str) -> bool:
         """Whether this very process answers, with all its copies."""
-        return is_up(self.watch.latest[name], self.nodes[name].pid, self.options.partitions)
+        return is_up(self.watch.latest[name], self.nodes[name].pid, self.watch.hosted(name))
 
     def answers_up(self, name: str) -> bool:
         """The same, asked now."""
         self.watch.latest[name] = status = self.watch.ask(name)
-        return is_up(status, self.nodes[name].pid, self.options.partitions)
+        return is_up(status, self.nodes[name].pid, self.watch.hosted(name))
 
     def is_back(self, name: str) -> bool:
         """Up, in every node list, level, and active for nothing but what the tables give it."""

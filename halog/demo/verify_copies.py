@@ -1,7 +1,8 @@
 """The second question: is every copy equal to every other, object by object?
 
 Each copy is read from its own node's store, not through the active one. Equal means reference, version, key and value;
-a copy that lacks an object, or has one too many, differs. Never trusts a hash a node computed about itself.
+a copy that lacks an object, or has one too many, differs. Never trusts a hash a node computed about itself. Is each
+object where it belongs? The mapper is asked anew, here, of every key.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from halog.backend import Found
+from halog.config import Config
 from halog.demo.result import Copies
 from halog.errors import HalogError
 from halog.runtime import frames
+from halog.schema.registry import DEFAULT, Registry
+from mappers import ConsistentHash
 
 PAGE = 1_000
 """Objects per frame: about 200 kB."""
@@ -21,6 +25,8 @@ READ_S = 20.0
 
 ReadCopy = Callable[[str, str], Iterable[Found]]
 """(node, partition) → its objects."""
+Belongs = Callable[[bytes], str]
+"""Index key → the partition it belongs to."""
 Ask = Callable[[str, frames.Request, float], frames.Reply]
 
 
@@ -39,21 +45,40 @@ def read_store(ask: Ask, node: str, partition: str) -> Iterator[Found]:
             return
 
 
-def compare(
-    placed: Mapping[str, Sequence[str]], read: ReadCopy, compared: Callable[[str], None] = lambda partition: None
-) -> Copies:
-    """Compare the copies of each partition (name → nodes that must hold one)."""
-    objects = mismatches = 0
+def placed_by(config: Config, policy: str, registry: Registry = DEFAULT) -> Belongs:
+    """What the mapper of this configuration says. The returned function raises HalogError for a key of no known
+    type."""
+    settings = config.policies[policy]
+    ring = ConsistentHash(settings.partitions, settings.ring_size)
+
+    def belongs(key: bytes) -> str:
+        info = next((i for i in registry.by_name.values() if key.startswith(i.family_id)), None)
+        if info is None:
+            raise HalogError(f"object {key.hex()} is of no type of this application")
+        return f"{policy}-{ring.partition(info.routing_key(info.decode_index_key(key)))}"
+
+    return belongs
+
+
+def compare(placed: Mapping[str, Sequence[str]], read: ReadCopy, belongs: Belongs | None = None) -> Copies:
+    """Compare the copies of each partition (name → nodes that must hold one), and its objects with where each of them
+    `belongs`."""
+    objects = mismatches = misplaced = 0
     for partition, nodes in placed.items():
-        count, differing = compare_one([read(node, partition) for node in nodes])
-        objects += count
-        mismatches += differing
-        compared(partition)
-    return Copies(len(placed), objects, mismatches)
+        seen, differing = _gathered([read(node, partition) for node in nodes])
+        objects += len(seen)
+        mismatches += len(differing)
+        misplaced += belongs is not None and sum(belongs(key) != partition for key in seen)
+    return Copies(len(placed), objects, mismatches, misplaced)
 
 
 def compare_one(copies: Sequence[Iterable[Found]]) -> tuple[int, int]:
     """(distinct objects, those not the same everywhere). A key that one copy holds twice is a mismatch, too."""
+    seen, differing = _gathered(copies)
+    return len(seen), len(differing)
+
+
+def _gathered(copies: Sequence[Iterable[Found]]) -> tuple[dict[bytes, Found], set[bytes]]:
     seen: dict[bytes, Found] = {}
     held: dict[bytes, int] = defaultdict(int)
     differing: set[bytes] = set()
@@ -63,4 +88,4 @@ def compare_one(copies: Sequence[Iterable[Found]]) -> tuple[int, int]:
             if seen.setdefault(found.key, found) != found:
                 differing.add(found.key)
     differing.update(key for key, times in held.items() if times != len(copies))
-    return len(seen), len(differing)
+    return seen, differing

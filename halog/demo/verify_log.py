@@ -1,18 +1,20 @@
 """The third question: is every acknowledged transaction in the log exactly once?
 
 Reads the log topics from their beginning with the automaton every reader runs, and counts transaction ids among the
-records that automaton accepts. The client's journal is the only other thing it knows.
+records that automaton accepts. A transaction over several partitions has happened where each of them has its vote and
+the commit; in some of them only, it is torn. The client's journal is the only other thing it knows.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from halog.core import records
 from halog.core.chain import Chain, ChainState, Verdict
 from halog.core.ids import digest
+from halog.core.ledger import Decided, Ledger
 from halog.core.table import PartitionTable
 from halog.demo.journal import Claims
 from halog.errors import HalogError
@@ -31,31 +33,73 @@ class Findings(NamedTuple):
     happened_after_all: int
 
 
+class Logged(NamedTuple):
+    """What the logs of all partitions hold. `commits`: how often each transaction happened; `torn`: those that happened
+    in some of their partitions only, and are not among these; `moved`: objects that came to another partition."""
+
+    commits: Counter[bytes]
+    torn: int
+    moved: int
+
+
+class Found:
+    """What is found in one log after the other."""
+
+    def __init__(self) -> None:
+        self._commits: Counter[bytes] = Counter()
+        self._spanning: dict[bytes, Counter[str]] = {}
+        """Committed over several partitions: how often in which."""
+        self._participants: dict[bytes, tuple[str, ...]] = {}
+        self._created: set[bytes] = set()
+        """References; an object keeps its own where it moves to."""
+        self._moved = 0
+
+    def read(self, partition: str, entries: Iterable[Entry], start: ChainState) -> None:
+        """The whole log of a partition."""
+        chain, ledger = Chain(start), Ledger()
+        for entry in entries:
+            record = records.decode(entry.value)
+            if chain.read(record, digest(entry.value)) is not Verdict.ACCEPTED:
+                continue
+            if type(record) is records.Commit:
+                self._commits[record.header.tx] += 1
+                self._count(record)
+            elif type(meant := ledger.accepted(record, entry.offset)) is Decided and meant.commit is not None:
+                tx = meant.header.tx
+                self._spanning.setdefault(tx, Counter())[partition] += 1
+                self._participants[tx] = meant.decision.participants
+                self._count(meant.commit)
+
+    def _count(self, commit: records.Commit) -> None:
+        for change in commit.changes:
+            if change.op == records.CREATE:
+                self._moved += change.ref in self._created
+                self._created.add(change.ref)
+
+    def logged(self) -> Logged:
+        """All of it."""
+        whole = {tx: at for tx, at in self._spanning.items() if at.keys() == set(self._participants[tx])}
+        commits = self._commits + Counter({tx: max(at.values()) for tx, at in whole.items()})
+        return Logged(commits, len(self._spanning) - len(whole), self._moved)
+
+
 def accepted_ids(entries: Iterable[Entry], start: ChainState) -> Counter[bytes]:
-    """Transaction ids of accepted commits."""
-    chain = Chain(start)
-    found: Counter[bytes] = Counter()
-    for entry in entries:
-        record = records.decode(entry.value)
-        verdict = chain.read(record, digest(entry.value))
-        if verdict is Verdict.ACCEPTED and type(record) is records.Commit:
-            found[record.header.tx] += 1
-    return found
+    """Transaction ids of a partition's accepted commits."""
+    found = Found()
+    found.read("", entries, start)
+    return found.logged().commits
 
 
-def read_all(
-    log: Log, site: str, tables: Iterable[PartitionTable], read: Callable[[str], None] = lambda partition: None
-) -> Counter[bytes]:
+def read_all(log: Log, site: str, tables: Iterable[PartitionTable]) -> Logged:
     """Transaction ids of every partition's accepted commits, over the whole log."""
-    found: Counter[bytes] = Counter()
+    found = Found()
     for table in tables:
         tp = TopicPartition(table.topic, table.index)
         start, end = log.bounds(tp)
         if start > 0:
             raise HalogError(f"the log of {table.name} begins at offset {start}: it was trimmed and cannot be judged")
-        found.update(accepted_ids(log.read(tp, start, end, READ_S), ChainState(bytes.fromhex(table.log_id), site)))
-        read(table.name)
-    return found
+        found.read(table.name, log.read(tp, start, end, READ_S), ChainState(bytes.fromhex(table.log_id), site))
+    return found.logged()
 
 
 def judge(claims: Claims, found: Counter[bytes]) -> Findings:

@@ -62,16 +62,24 @@ LEADING = frozenset(role.value for role in roles.LEADING)
 class Watch:
     """Asks all nodes again and again; `latest` holds the answers."""
 
-    def __init__(self, router: Router, nodes: Iterable[str]) -> None:
-        self.router, self.nodes = router, tuple(nodes)
-        self.latest: dict[str, NodeStatus | None] = dict.fromkeys(self.nodes)
+    def __init__(self, router: Router) -> None:
+        self.router = router
+        self.latest: dict[str, NodeStatus | None] = {}
+        self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._threads = [threading.Thread(target=self._ask_on, args=(n,), daemon=True) for n in self.nodes]
+        self._threads: list[threading.Thread] = []
 
-    def start(self) -> None:
+    def add(self, node: str) -> None:
         """Begin to ask; one thread per node, so that a silent one hides no other."""
-        for thread in self._threads:
-            thread.start()
+        self.latest[node] = None
+        thread = threading.Thread(target=self._ask_on, args=(node,), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def forget(self, node: str) -> None:
+        """It has left: its status is nobody's any more."""
+        with self._lock:
+            del self.latest[node]
 
     def close(self) -> None:
         """No more questions."""
@@ -81,7 +89,11 @@ class Watch:
 
     def _ask_on(self, node: str) -> None:
         while not self._closing.wait(PAUSE_S):
-            self.latest[node] = self.ask(node)
+            status = self.ask(node)
+            with self._lock:
+                if node not in self.latest:
+                    return
+                self.latest[node] = status
 
     def ask(self, node: str) -> NodeStatus | None:
         """The node's answer now, or None."""
@@ -99,6 +111,10 @@ class Watch:
     def led_by(self, node: str) -> list[str]:
         """The partitions a node is active for."""
         return [n for n, t in self.tables.items() if t.active is not None and t.active.node == node]
+
+    def hosted(self, node: str) -> int:
+        """How many partitions it is to have a copy of."""
+        return sum(node in t.configured for t in self.tables.values())
 
     def in_every_list(self, node: str) -> bool:
         """Whether the node is back in the node list of every partition it is configured for, in this incarnation."""

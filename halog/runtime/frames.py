@@ -229,6 +229,10 @@ class Move(_Frame):
 
     partition: str
     keys: list[bytes]
+    mapping: int = 0
+    """Only by this version of the mapping; 0: by whichever is served."""
+    versions: list[int] = []
+    """Those of the objects when they were found, in the order of the keys; none: not known."""
 
 
 class CanMap(_Frame):
@@ -255,10 +259,12 @@ class Objects(_Frame):
 
 
 class Moved(_Frame):
-    """Reply to Move: how many moved, and how many belong where they are, or are there no more."""
+    """Reply to Move: how many moved, how many of those that are there did not, and how many looks at an object found it
+    changed since the look before, so that it was mapped again."""
 
     moved: int
     stayed: int
+    again: int = 0
 
 
 class Unleased(_Frame):

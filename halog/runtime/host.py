@@ -28,6 +28,7 @@ from halog.runtime.flushing import FlushedStore
 from halog.runtime.groups import Overrides
 from halog.runtime.leasing import Leasing
 from halog.runtime.members import Membership
+from halog.runtime.pacing import Pacing
 from halog.runtime.placing import Placing
 from halog.runtime.pushes import Pushes
 from halog.runtime.reader import LogReader
@@ -86,6 +87,7 @@ class Host:
         self.settling = Settling()
         self.spread, self.ask_decision = self.settling.spread, self.settling.ask_decision
         self.members: Membership
+        self.pacing = Pacing(self)
         self.placing = Placing(self)
         self._executor = ThreadPoolExecutor(8, thread_name_prefix="halog-work")
         self._on_disk = ThreadPoolExecutor(1, thread_name_prefix="halog-disk")  # slow: it keeps no claim waiting
@@ -121,11 +123,11 @@ class Host:
         """Behind `prepare`: start the threads, once the topics exist; copies are added one by one."""
         self.members = members
         self._session, self._tail = self.log.session(), Tails(*(made.result() for made in self._tails_made))
-        prompt = LogReader(self._tail.prompt, self.by_tp.get, self._flush_acks)
+        prompt = LogReader(self._tail.prompt, self.by_tp.get, self.flush_acks)
         self.spawn("tail", lambda: self._forever(prompt.turn))
         for name, turn in (
             ("deliveries", lambda: self.deliveries.run(self._closing)),
-            ("patient-tail", LogReader(self._tail.patient, self.by_tp.get, self._flush_acks).turn),
+            ("patient-tail", LogReader(self._tail.patient, self.by_tp.get, self.flush_acks).turn),
             ("members", lambda: members.turn(self._closing, TICK_S)),
             ("ticks", self._tick),
             ("snapshots", self._take_snapshots),
@@ -211,7 +213,7 @@ class Host:
                         copy.save()
                 except Exception:  # of this copy only
                     logger.exception("partition %s goes on after an error", copy.name)
-            self._flush_acks()
+            self.flush_acks()
 
     # --- what copies ask ---
 
@@ -251,6 +253,11 @@ class Host:
         for copy in list(self.copies.values()):
             if copy.session is session:
                 copy.post(ev.AppendFailed(-1, why))
+
+    @property
+    def followed(self) -> Tails:
+        """What tells its copies of the log."""
+        return self._tail
 
     def follow(self, tp: TopicPartition, offset: int) -> None:
         self._tail.follow(tp, offset)
@@ -315,7 +322,8 @@ class Host:
         for node in effect.to:
             self.members.send(node, frame)
 
-    def _flush_acks(self) -> None:
+    def flush_acks(self) -> None:
+        """Send what a thread found while it read a batch."""
         due: dict[str, list[Ack]] = getattr(self._collecting, "acks", {})
         self._collecting.acks = {}
         for to, items in due.items():

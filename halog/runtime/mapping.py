@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from halog.config import Config
 from halog.config.mapper import is_custom
-from halog.core.mapping import Layout, Place, PolicyMapping
+from halog.core.mapping import BY_KEY, Layout, Place, PolicyMapping
 from halog.errors import ConfigError, MapperError, RecordFormatError, UnknownTypeError
 from halog.schema import Definition
 from halog.schema.codec import decoder
@@ -56,8 +56,8 @@ class Owner(NamedTuple):
     """Of the mapping."""
     before: Decider | None = None
     """Objects may still be where this one has them."""
-    listed: bool = False
-    """Does the mapper say only where a key's entry in the directory is, which names the object's partition?"""
+    listed: str = BY_KEY
+    """Else the mapper says only where a key's entry in the directory is, which names the object's partition."""
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -239,7 +239,7 @@ class Places:
         """Who would decide for a type of this policy by that mapping. ConfigError, UnknownTypeError as `owner`."""
         new = self._decider(policy, type_name, mapping.newest)
         before = None if mapping.next is None else self._decider(policy, type_name, mapping.now)
-        return Owner(policy, *new, mapping.version, before, mapping.newest.listed)
+        return Owner(policy, *new, mapping.version, before, mapping.kind)
 
     def mapping(self, policy: str) -> PolicyMapping:
         """As the cluster holds it, else as configured."""

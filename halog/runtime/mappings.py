@@ -116,8 +116,6 @@ class Known(Mapped, frozen=True, eq=False):
     mappings: Mapping[str, PolicyMapping] = {}
     updating: frozenset[str] = frozenset()
     """Partitions whose objects change partition, until all that are left belong there (P8)."""
-    policies: Mapping[str, str] = {}
-    """By partition, also of those that no layout has any more: what was routed to them before is refused there."""
     owners: dict[str, Owner] = msgspec.field(default_factory=dict)
     """By type, as they are asked for."""
 
@@ -167,8 +165,8 @@ class Mappings:
             policies = {**self.now.policies, **dict.fromkeys(mapping.partition_names(policy), policy)}
             versions = {name: known[p].version for name, p in policies.items() if known[p].version}
             updating = frozenset(name for p, m in known.items() for name in m.updating(p))
-            listed = frozenset(name for name, p in policies.items() if known[p].now.listed)
+            listed = {name: known[p].kind for name, p in policies.items() if known[p].kind}
             leaving = frozenset(n for n in listed if n not in known[policies[n]].newest.partition_names(policies[n]))
             changing = any(m.next is not None for m in known.values())
-            self.now = Known(versions, changing, listed, leaving, known, updating, policies)
+            self.now = Known(versions, changing, listed, leaving, policies, known, updating)
         self.changed()

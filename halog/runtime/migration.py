@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from halog.config import Config
 from halog.core.defining import admitting
-from halog.core.migrating import assigned, left, moving, why_not, why_not_assigned
+from halog.core.migrating import assigned, left, moving, paced, why_not, why_not_assigned
 from halog.core.table import PartitionTable, Target
 from halog.errors import DeadlineError, RefusedError
 from halog.ports import Coordinator
@@ -32,16 +32,19 @@ def migrate(
     sync_replicas: int | None = None,
     *,
     replace: bool = False,
+    copy_rate: int | None = None,
 ) -> tuple[PartitionTable, Target]:
     """Have `partition` move to `nodes`, the preferred one first (P12). `up`: the registered nodes. Without
-    `sync_replicas` as many as now, if there are nodes enough. Returns the table as set, and what was asked for.
+    `sync_replicas` as many as now, if there are nodes enough. `copy_rate`: bytes a second that a node reads for a copy
+    no redundancy waits for, 0 for no limit, without it as the policy says; asked for again with another rate, a
+    migration under way goes on with that. Returns the table as set, and what was asked for.
 
     RefusedError names what speaks against it, ConfigError a partition that does not exist; then nothing was changed.
     """
 
     def change(table: PartitionTable) -> PartitionTable:
         target = target_of(table, nodes, sync_replicas)
-        after = going(config, table, target, up, replace=replace, stood=table)
+        after = going(config, table, target, up, replace=replace, stood=table, copy_rate=copy_rate)
         return table if after is table else admitting(after, nodes, up)
 
     table = change_table(coordinator, partition, change)
@@ -56,14 +59,18 @@ def going(
     *,
     replace: bool,
     stood: PartitionTable,
+    copy_rate: int | None = None,
 ) -> PartitionTable:
     """`table` with that wish; placed at once where nobody hosts it who could move it. `stood`: as the coordinator has
     it: who may host it now is not changed by the wish itself. RefusedError."""
     refuse(table, why_not_nodes(config, table, target.nodes) or _why_nobody(target.nodes, up))
     refuse(table, why_not(table, target, replace=replace))
+    policy = config.policies[table.policy]
     if any(n in up for n in stood.present):
-        return moving(table, target)
-    refuse(table, why_not_assigned(stood, unlogged=config.policies[table.policy].unlogged))
+        if copy_rate is not None and table.target == target:
+            return paced(table, copy_rate)
+        return moving(table, target, policy.copy_bytes_per_s if copy_rate is None else copy_rate)
+    refuse(table, why_not_assigned(stood, unlogged=policy.unlogged))
     return assigned(table, target)
 
 

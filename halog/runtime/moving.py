@@ -11,12 +11,23 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from halog.backend import Found, Work, Write
 from halog.config.mapper import is_custom
-from halog.core.directory import Standing, entries_of, is_entry, moved, object_key, unpacked
-from halog.core.mapping import Layout, Owned, PolicyMapping, batches
+from halog.core.directory import (
+    Standing,
+    entries_of,
+    entry_key,
+    is_entry,
+    listing,
+    moved,
+    object_key,
+    standing,
+    unlisting,
+    unpacked,
+)
+from halog.core.mapping import LISTING, UNLISTING, Layout, Owned, PolicyMapping, batches
 from halog.core.records import CREATE, DELETE
 from halog.errors import (
     ConfigError,
@@ -40,16 +51,30 @@ logger = logging.getLogger("halog.moving")
 ATTEMPTS = 20
 """Of one object that is changed again and again: each fails only if it was changed within a few ms."""
 
+NOT_KNOWN: Final[Mapping[bytes, int]] = {}
+"""No versions."""
+
+LOOK_S = 0.05
+"""How soon a pause between two transactions ends with the node."""
+
 WAIT_S = 0.5
 """How long what others hold is waited for, each time; an ordinary decision is there within some ms."""
 
 
 class Swept:
-    """What became of objects that were to move. The first that cannot is told at the end; it holds up no other."""
+    """What became of objects that were to move. The first that cannot is told at the end; it holds up no other.
+    `versions`: by index key, those of the last look, as far as known."""
 
-    def __init__(self) -> None:
-        self.moved = self.stayed = 0
+    def __init__(self, versions: Mapping[bytes, int]) -> None:
+        self.moved = self.stayed = self.again = 0
         self.problem: HalogError | None = None
+        self._versions = dict(versions)
+
+    def saw(self, found: Iterable[Found]) -> None:
+        """They were looked at: how many are others than at the look before?"""
+        for f in found:
+            self.again += self._versions.get(f.key, f.version) != f.version
+            self._versions[f.key] = f.version
 
     def failed(self, error: HalogError) -> None:
         """Some object stays, and why."""
@@ -77,6 +102,8 @@ class Mover:
         """By type id: the type's name, and what finds the routing key in an index key."""
         self._owners: dict[tuple[str, str, int], Owner] = {}
         self._version = 0
+        self._moved_at: dict[str, float] = {}
+        """Partition → when its last transaction that moved objects ended."""
 
     # --- where ---
 
@@ -92,14 +119,18 @@ class Mover:
 
     def misplaced(self, found: Found, copy: Copy, mapping: PolicyMapping) -> tuple[Owned, str] | None:
         """An object of this copy, or an entry of a key directory, that belongs elsewhere by this mapping, and where.
-        An object with an entry belongs where it is, unless that is to be emptied. MapperError, UnknownTypeError."""
+        An object with an entry belongs where it is, unless that is to be emptied. Objects that are to get an entry, and
+        entries that are to go, belong elsewhere until that is done. MapperError, UnknownTypeError."""
         type_name, routing_key = self._route(found)
         owner = self._owner(copy.core.table.policy, type_name, mapping)
+        owned = Owned(found.key, routing_key, len(found.value))
+        if owner.listed in (LISTING, UNLISTING):
+            return (owned, copy.name) if _is_of_the_other_kind(found, copy, owner, owned) else None
         if not owner.listed or is_entry(found.key):
             to = owner.partition(type_name, routing_key)
         else:
             to = copy.name if copy.name in owner.names else self._routing.next_of(owner)
-        return None if to == copy.name else (Owned(found.key, routing_key, len(found.value)), to)
+        return None if to == copy.name else (owned, to)
 
     def _route(self, found: Found) -> tuple[str, bytes]:
         type_id = unpacked(found.value).type_id if is_entry(found.key) else found.value[:ID_BYTES]
@@ -130,23 +161,29 @@ class Mover:
                 pass
         self._asker.ask(partition, frames.Move(partition, list(keys)))
 
-    def move(self, partition: str, keys: Iterable[bytes]) -> frames.Moved:
-        """Move those of these objects that belong elsewhere; this node is active for the partition. NotActiveError;
-        ConflictError if one was changed all the time, MapperError, AvailabilityError: the others have moved."""
-        swept = self.sweep(partition, keys)
+    def move(self, partition: str, keys: Iterable[bytes], versions: Mapping[bytes, int] = NOT_KNOWN) -> frames.Moved:
+        """Move those of these objects that belong elsewhere; this node is active for the partition. `versions`: by key,
+        when they were found. NotActiveError; ConflictError if one was changed all the time, MapperError,
+        AvailabilityError: the others have moved, `evidence` has how many (`moved`, `again`)."""
+        swept = self.sweep(partition, keys, versions)
         if swept.problem is not None:
+            swept.problem.evidence |= {"moved": swept.moved, "again": swept.again}
             raise swept.problem
-        return frames.Moved(swept.moved, swept.stayed)
+        return frames.Moved(swept.moved, swept.stayed, swept.again)
 
-    def sweep(self, partition: str, keys: Iterable[bytes]) -> Swept:
-        """The same, telling how many have moved also where some could not. NotActiveError, RemappedError."""
+    def sweep(
+        self, partition: str, keys: Iterable[bytes], versions: Mapping[bytes, int] = NOT_KNOWN, *, urgent: bool = True
+    ) -> Swept:
+        """The same, telling how many have moved also where some could not. Not `urgent`: nobody waits for them, so that
+        the policy's pause comes before the first transaction, too. NotActiveError, RemappedError."""
         copy = self._asker.serving(partition)
         if copy is None:
             raise NotActiveError(f"{self._asker.name} is not active for {partition}", partition=partition)
         policy, mapping = self._routing.places.config.policies[copy.core.table.policy], self._mapping(copy)
         size = copy.core.settings.max_record_bytes // 4  # what leaves carries the bytes it had, too
         found = _found(copy, list(keys))
-        swept, away = Swept(), set[str]()
+        swept, away = Swept(versions), set[str]()
+        swept.saw(found)
         elsewhere = []
         for f in found:
             try:
@@ -155,9 +192,11 @@ class Mover:
                 swept.failed(error)
             else:
                 elsewhere += [] if at is None else [at]
-        for to, batch in batches(elsewhere, policy.move_objects, size):
+        for to, batch in _batches(elsewhere, policy.move_objects, size):
             try:
                 if to not in away:
+                    self._rest(partition, 0 if urgent else policy.move_pause_ms)
+                    urgent = False
                     self._move(copy, to, batch, mapping, swept)
             except RemappedError:
                 raise
@@ -167,11 +206,17 @@ class Mover:
         swept.stayed = len(found) - swept.moved
         return swept
 
+    def _rest(self, partition: str, pause_ms: int) -> None:
+        """Until so long after the last transaction that moved objects of this partition, or the node closes."""
+        until = self._moved_at.get(partition, 0.0) + pause_ms / 1000
+        while (left := until - time.monotonic()) > 0 and not self._asker.closed:
+            time.sleep(min(left, LOOK_S))
+
     def _move(self, copy: Copy, to: str, keys: Sequence[bytes], mapping: PolicyMapping, swept: Swept) -> None:
         """In one transaction; where one of them is changed meanwhile, the others in transactions of half the size."""
         for left in range(ATTEMPTS, 0, -1):
             try:
-                swept.moved += self._move_once(copy, to, keys, mapping)
+                swept.moved += self._move_once(copy, to, keys, mapping, swept)
                 return
             except RemappedError:
                 raise
@@ -186,21 +231,50 @@ class Mover:
                     return
                 time.sleep(0.001 * (ATTEMPTS - left + 1))
 
-    def _move_once(self, copy: Copy, to: str, keys: Sequence[bytes], mapping: PolicyMapping) -> int:
+    def _move_once(self, copy: Copy, to: str, keys: Sequence[bytes], mapping: PolicyMapping, swept: Swept) -> int:
         found = _found(copy, keys)
-        if not found:
+        swept.saw(found)
+        reads: tuple[tuple[bytes, int], ...] = ()
+        if mapping.kind == LISTING:  # they stay; others may have listed some of them meanwhile
+            found = [f for f in found if copy.objects.find(entry_key(f.key)) is None]
+            writes = [(to, Write(*listing(f.key, f, to))) for f in found]
+            reads = tuple((f.key, f.version) for f in found)
+        elif mapping.kind == UNLISTING:
+            writes = list(self._unlisting(copy, found, mapping))
+        else:
+            writes = list(self._writes(copy, to, found, mapping))
+        if not writes:
             return 0
         parts: dict[str, list[Write]] = {}
-        for partition, write in self._writes(copy, to, found, mapping):
+        for partition, write in writes:
             parts.setdefault(partition, []).append(write)
-        self._commit(self._new_id(), {p: Work((), tuple(w), mapping=mapping.version) for p, w in parts.items()})
+        works = {p: Work(reads, tuple(its), mapping=mapping.version) for p, its in parts.items()}
+        self._commit(self._new_id(), works)
+        self._moved_at[copy.name] = time.monotonic()
         return len(found)
+
+    def _unlisting(self, copy: Copy, found: Sequence[Found], mapping: PolicyMapping) -> Iterator[tuple[str, Write]]:
+        """What takes these entries away, and brings their objects here. ConflictError if one is not where its entry
+        says: it was changed just now."""
+        entries = {object_key(f.key): standing(copy.name, f) for f in found}
+        away: dict[str, list[bytes]] = {}
+        for key, now in entries.items():
+            if now.said.partition != copy.name:
+                away.setdefault(now.said.partition, []).append(key)
+        objects: dict[bytes, Found] = {}
+        for partition, keys in away.items():
+            there = self._fetch(partition, keys, mapping=mapping.version)
+            objects |= {f.key: f for f in there if f is not None}
+        for key, now in entries.items():
+            if now.said.partition != copy.name and key not in objects:
+                raise ConflictError(f"an object with an entry in {copy.name} was changed just now")
+            yield from ((partition, Write(*row)) for partition, row in unlisting(key, objects.get(key), now))
 
     def _writes(
         self, copy: Copy, to: str, found: Sequence[Found], mapping: PolicyMapping
     ) -> Iterator[tuple[str, Write]]:
         """What carries them to partition `to`, those that have entries together with these."""
-        entries = self._entries(copy, [f for f in found if mapping.newest.listed and not is_entry(f.key)], mapping)
+        entries = self._entries(copy, [f for f in found if mapping.kind and not is_entry(f.key)], mapping)
         for f in found:
             if f.key in entries:
                 yield from ((partition, Write(*row)) for partition, row in moved(f.key, f, entries[f.key], to))
@@ -227,6 +301,20 @@ class Mover:
         if known is None or known.version < copy.core.ledger.mapping:
             known = self._routing.mappings.learn(copy.core.table.policy)
         return known
+
+
+def _is_of_the_other_kind(found: Found, copy: Copy, owner: Owner, owned: Owned) -> bool:
+    """Is it an object without an entry that is to get one, or an entry that is to go?"""
+    if owner.listed == UNLISTING:
+        return is_entry(found.key)
+    at_home = owner.names[owner.mapper.partition(owned.routing_key)] == copy.name
+    return not is_entry(found.key) and at_home and copy.objects.find(entry_key(found.key)) is None
+
+
+def _batches(elsewhere: Sequence[tuple[Owned, str]], objects: int, size: int) -> Iterator[tuple[str, list[bytes]]]:
+    """Entries behind all objects: a transaction that carries an object changes its entry, which is there once."""
+    for entries in (False, True):
+        yield from batches([at for at in elsewhere if is_entry(at[0].key) is entries], objects, size)
 
 
 def _found(copy: Copy, keys: Sequence[bytes]) -> list[Found]:

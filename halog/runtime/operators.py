@@ -93,17 +93,20 @@ class Operators:
         sync_replicas: int | None = None,
         *,
         replace: bool = False,
+        copy_rate: int | None = None,
         wait_s: float = 0.0,
     ) -> None:
         """Move a partition to `nodes`, the preferred one first, while it works (P12). Without `sync_replicas` as many
-        as now, if there are nodes enough; `replace` gives up a migration under way for this one.
+        as now, if there are nodes enough; `replace` gives up a migration under way for this one. `copy_rate`: bytes a
+        second that a new node reads to make its copy, 0 for no limit, without it as the policy says.
 
         Returns once the wish is set; the nodes do the rest by themselves. With `wait_s`, seconds, once it is done:
         DeadlineError if it is not by then. RefusedError names what speaks against it, and changes nothing.
         """
         self._asker.check_open()
         wished, target = migrate(
-            self._coordinator, self.config, self.up, partition, nodes, sync_replicas, replace=replace
-        )
+            self._coordinator, self.config, self.up, partition, nodes, sync_replicas,
+            replace=replace, copy_rate=copy_rate,
+        )  # fmt: skip
         if wait_s > 0:
             wait_until_there(self._asker.router, wished, target, wait_s)

@@ -12,10 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from halog.core import events as ev, resync
 from halog.core.chain import ChainState
+from halog.core.migrating import copy_rate
 from halog.core.outcomes import Outcomes
 from halog.core.roles import CLAIMANT, Role
 from halog.core.table import PartitionTable
@@ -23,6 +25,7 @@ from halog.errors import DivergedError, LogError
 from halog.runtime.copy import Copy
 from halog.runtime.groups import change_table
 from halog.runtime.objects import StoredPosition
+from halog.runtime.pacing import NotWantedError
 from halog.runtime.position import ahead, confirmed
 
 if TYPE_CHECKING:
@@ -69,7 +72,7 @@ class Placing:
         self._let_go_at: dict[str, float] = {}
         """Partition → when its copy was dropped, because it moved away."""
         self._rebuilt: set[str] = set()
-        """Partitions whose copy is being rebuilt, on a thread of its own."""
+        """Partitions whose copy is being rebuilt, or made slowly, on a thread of its own."""
 
     # --- all of them ---
 
@@ -83,9 +86,31 @@ class Placing:
         self._begun.set()
 
     def _open_all(self, tables: Sequence[tuple[int, PartitionTable]]) -> None:
-        """Several at a time: each waits for the log's answers more than it works."""
+        """Several at a time: each waits for the log's answers more than it works. One that may take its time keeps none
+        of the others waiting."""
+        slow = [vt for vt in tables if copy_rate(vt[1], self._host.me.node)]
+        for version, table in slow:
+            self._rebuilt.add(table.name)
+            self._host.spawn(f"copy-{table.name}", partial(self._open_slowly, version, table))
         with ThreadPoolExecutor(HOSTED_AT_ONCE, thread_name_prefix="halog-host") as pool:
-            list(pool.map(lambda vt: self._open(*vt), tables))
+            list(pool.map(lambda vt: self._open(*vt), [vt for vt in tables if vt not in slow]))
+
+    def _open_slowly(self, version: int, table: PartitionTable) -> None:
+        """On a thread of its own, until the copy follows the log like any other. What fails is begun anew later."""
+        host = self._host
+        try:
+            with host.pacing.held(table, Copy(host, version, table)):
+                copy = self._open(version, table, slowly=True)
+                self._rebuilt.discard(table.name)  # from here on it is hosted, and may be let go of
+                if copy is not None:
+                    host.pacing.wait_until_fast(copy)
+        except NotWantedError as e:
+            logger.info("partition %s: %s", table.name, e)
+        except Exception as e:
+            logger.warning("partition %s cannot be copied yet: %s", table.name, e)
+            host.pause(REBUILD_S)
+        finally:
+            self._rebuilt.discard(table.name)
 
     def _delete_left(self, version: int, table: PartitionTable) -> None:
         """The partition moved away while this node was down."""
@@ -124,16 +149,19 @@ class Placing:
 
     # --- one of them ---
 
-    def _open(self, version: int, table: PartitionTable) -> None:
-        """Begin to host a partition: warm from the store, else from the state topic, then the log."""
+    def _open(self, version: int, table: PartitionTable, *, slowly: bool = False) -> Copy | None:
+        """Begin to host a partition: warm from the store, else from the state topic, then the log. None: it is kept as
+        it is."""
         host = self._host
         copy = Copy(host, version, table)
         stored = copy.objects.load_position()
         if stored is not None and (error := ahead(host.log, copy, stored)) is not None:
             self._keep_as_it_is(copy, stored, error)
-            return
+            return None
         state, next_offset, outcomes, last_offset = self._position(copy, table)
         end = host.log.bounds(copy.tp)[1]
+        if slowly:
+            host.pacing.follow_slowly(copy)
         host.by_tp[copy.tp] = copy
         copy.start(state, next_offset, outcomes, last_offset, end)
         host.copies[copy.name] = copy
@@ -142,6 +170,7 @@ class Placing:
         known = host.router.tables.get(copy.name)
         if known is not None:
             copy.post(ev.TableSeen(*known))
+        return copy
 
     def _keep_as_it_is(self, copy: Copy, stored: StoredPosition, error: LogError) -> None:
         """Hosted, but taking no part in anything, with the reason in its status."""
@@ -158,7 +187,7 @@ class Placing:
             logger.warning("partition %s: the local store is not of this log; rebuilding it", copy.name)
         copy.objects.drop()
         empty = ChainState(bytes.fromhex(table.log_id), host.site)
-        return host.snapshots.restore(copy, table.policy, empty)
+        return host.snapshots.restore(copy, table.policy, empty, partial(host.pacing.rows, copy.name))
 
     def _let_go(self, copy: Copy, version: int) -> None:
         """The table names this node no more."""

@@ -205,9 +205,12 @@ def apply(
     at_once: int,
     timeout_s: float,
     progress: Progress = lambda states: None,
+    *,
+    copy_rate: int | None = None,
 ) -> dict[str, str]:
     """Move what waits, `at_once` partitions at a time, until nothing waits or moves; returns how far each one is.
-    `progress` is told that whenever it looks. Partitions that somebody else moved since are left alone.
+    `progress` is told that whenever it looks; `copy_rate` as for `migrate`. Partitions that somebody else moved since
+    are left alone.
 
     RefusedError if the plan was cancelled or replaced meanwhile, DeadlineError (exit code 6) after `timeout_s` seconds:
     moves that were begun go on by themselves, and the next `apply` goes on with the rest.
@@ -225,13 +228,20 @@ def apply(
                 f"plan {plan.id}: {counts[MOVING]} partitions are still moving and {counts[WAITING]} wait after "
                 f"{timeout_s:g} s; what was begun goes on by itself, `halog plan apply` goes on with the rest"
             )
-        refused |= begin_some(coordinator, config, router, plan, states, at_once)
+        refused |= begin_some(coordinator, config, router, plan, states, at_once, copy_rate=copy_rate)
         with router.changed:
             router.changed.wait(min(LOOK_S, max(0.0, until - time.monotonic())))
 
 
 def begin_some(
-    coordinator: Coordinator, config: Config, router: Router, plan: Plan, states: dict[str, str], at_once: int
+    coordinator: Coordinator,
+    config: Config,
+    router: Router,
+    plan: Plan,
+    states: dict[str, str],
+    at_once: int,
+    *,
+    copy_rate: int | None = None,
 ) -> dict[str, str]:
     """Begin as many of the moves that wait that `at_once` are under way; returns those that were refused, and why.
     RefusedError if the plan was cancelled or replaced meanwhile."""
@@ -241,7 +251,7 @@ def begin_some(
     for move in waiting[: max(0, at_once - moving)]:
         _check_current(coordinator, plan)
         try:
-            _begin(coordinator, config, router, move)
+            _begin(coordinator, config, router, move, copy_rate)
         except HalogError as e:
             refused[move.partition] = f"{REFUSED}: {e}"
     return refused
@@ -254,12 +264,12 @@ def _check_current(coordinator: Coordinator, plan: Plan) -> None:
         raise RefusedError(f"plan {plan.id} {what}: partitions that are moving go on by themselves, no other is begun")
 
 
-def _begin(coordinator: Coordinator, config: Config, router: Router, move: Planned) -> None:
+def _begin(coordinator: Coordinator, config: Config, router: Router, move: Planned, copy_rate: int | None) -> None:
     running = [n.name for n in router.nodes.values() if n.hosts]
     version, table = router.tables[move.partition]
     set_, _ = migrate(
         coordinator, config, running, move.partition, move.target.nodes, move.target.sync_replicas,
-        replace=move.given_up is not None,
+        replace=move.given_up is not None, copy_rate=copy_rate,
     )  # fmt: skip
     if set_.config_version > table.config_version:
         router.table_seen(move.partition, version, set_)

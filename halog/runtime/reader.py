@@ -8,7 +8,8 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 from halog.core import events as ev
 from halog.errors import HalogError, LogError
@@ -20,6 +21,9 @@ logger = logging.getLogger("halog.host")
 WAIT_S = 0.1
 """One wait for entries; the thread looks at what else there is that often."""
 
+AT_ONCE = 2_000
+"""Entries a reader that is in no way held back takes at once."""
+
 RETRY_S = 0.05
 """Pause after an error that is nobody's in particular."""
 
@@ -27,20 +31,24 @@ Run = list[Entry | OutOfRange]
 
 
 class LogReader:
-    """`flush` is called after every batch: acknowledgements found meanwhile leave together."""
+    """`flush` is called after every batch: acknowledgements found meanwhile leave together. Then `took` is told of each
+    copy, and how many bytes it was given; it may take its time: nothing of the batch is left by then."""
 
     def __init__(
         self,
         tail: LogTail,
         copy_at: Callable[[TopicPartition], Copy | None],
         flush: Callable[[], None] = lambda: None,
+        took: Callable[[Copy, int], None] | None = None,
+        at_once: int = AT_ONCE,
     ) -> None:
         self._tail, self._copy_at, self._flush = tail, copy_at, flush
+        self._took, self._at_once = took, at_once
 
     def turn(self) -> None:
         """Wait for entries, and hand them out."""
         try:
-            batch = self._tail.poll(WAIT_S)
+            batch = self._tail.poll(WAIT_S, self._at_once)
         except HalogError as e:
             self._unreadable(e)
             return
@@ -49,6 +57,17 @@ class LogReader:
             if copy is not None:
                 _deliver(copy, list(run))
         self._flush()
+        if self._took is not None:
+            self._tell(batch, self._took)
+
+    def _tell(self, batch: Sequence[Entry | OutOfRange], took: Callable[[Copy, int], None]) -> None:
+        sizes: Counter[TopicPartition] = Counter()
+        for item in batch:
+            sizes[item.tp] += len(item.value) if isinstance(item, Entry) else 0
+        for tp, size in sizes.items():
+            copy = self._copy_at(tp)
+            if copy is not None:
+                took(copy, size)
 
     def _unreadable(self, error: HalogError) -> None:
         """A damaged entry stops the copy it belongs to; anything else is tried again."""

@@ -3,8 +3,9 @@
 Each node looks after the partitions it is active for: has their logs say that they serve the new version, looks at all
 their objects, moves those that belong elsewhere, and looks again until there are none; then it notes the partition as
 clean. The first node by name also makes the partitions that a change adds, and opens it. All of it is in the log and
-in one znode (`mappings.py`), so whoever becomes active goes on, whatever died. Nothing is decided here that is not
-decided in `halog.core.mapping`.
+in one znode (`mappings.py`), so whoever becomes active goes on, whatever died. While a job says that it moves the
+objects (`jobs.py`), nodes look at theirs when it has ended. Nothing is decided here that is not decided in
+`halog.core.mapping`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from halog.events import REMAPPED, REMAPPING
 from halog.ports import UnknownResult
 from halog.runtime import cluster, mappings
 from halog.runtime.copy import Copy
+from halog.runtime.jobs import Jobs
 
 if TYPE_CHECKING:
     from halog.runtime.host import Host
@@ -48,6 +50,9 @@ class Remapping:
     def __init__(self, runtime: Runtime, host: Host) -> None:
         self._runtime, self._host = runtime, host
         self._mappings = runtime.routing.mappings
+        self._jobs = Jobs(runtime.adapters.coordinator)
+        self._left_to: dict[str, str] = {}
+        """By policy, the job that moves the objects of its change."""
         self._said: dict[str, tuple[str, int]] = {}
         """By policy, what is in the way of its change, and at how many looks it was."""
         self._moved: dict[str, dict[str, int]] = {}
@@ -61,6 +66,7 @@ class Remapping:
             if mapping.changing is None:
                 self._said.pop(policy, None)
                 self._moved.pop(policy, None)
+                self._left_to.pop(policy, None)
             elif mapping.changing.open:
                 self._try(policy, "objects do not move yet", partial(self._carry_on, policy, mapping))
             elif self._is_first(policy):
@@ -69,9 +75,10 @@ class Remapping:
                 self._said.pop(policy, None)
 
     def view(self) -> dict[str, object]:
-        """Plain values: what moved, and what is in the way."""
+        """Plain values: what moved, what is in the way, and, where there are any, the jobs that objects are left to."""
         moved = {name: n for of in list(self._moved.values()) for name, n in list(of.items())}
-        return {"moved": moved, "problems": [said for said, _ in list(self._said.values())]}
+        shown: dict[str, object] = {"moved": moved, "problems": [said for said, _ in list(self._said.values())]}
+        return {**shown, "left_to": dict(self._left_to)} if self._left_to else shown
 
     def _try(self, policy: str, what: str, work: Callable[[], None]) -> None:
         try:
@@ -123,6 +130,7 @@ class Remapping:
     def _carry_on(self, policy: str, mapping: PolicyMapping) -> None:
         """With the partitions this node is active for."""
         assert mapping.changing is not None
+        self._look_for_a_job(policy, mapping.version)
         clean = []
         left = [name for name in mapping.partition_names(policy) if name not in mapping.changing.clean]
         problem: Exception | None = self._unserved(left) if self._is_first(policy) else None
@@ -140,6 +148,17 @@ class Remapping:
         if problem is not None:
             raise problem
 
+    def _look_for_a_job(self, policy: str, version: int) -> None:
+        by, before = self._jobs.at_work(policy, version), self._left_to.get(policy)
+        if by == before:
+            return
+        if by is None:
+            del self._left_to[policy]
+            logger.info("policy %s: what is to move is not left to %s any more", policy, before)
+        else:
+            self._left_to[policy] = by
+            logger.info("policy %s: what is to move is left to %s", policy, by)
+
     def _note(self, policy: str, mapping: PolicyMapping, clean: list[str]) -> None:
         def taken(now: PolicyMapping) -> PolicyMapping:
             return cleaned(now, policy, mapping.version, clean)
@@ -151,12 +170,15 @@ class Remapping:
 
     def _is_clean(self, policy: str, copy: Copy, mapping: PolicyMapping) -> bool:
         """Look at all objects of a partition that serves this mapping, and move what belongs elsewhere: nothing did,
-        and nobody is in doubt who may still bring some? What cannot be moved is told at the end: HalogError."""
+        and nobody is in doubt who may still bring some? What cannot be moved is told at the end: HalogError. Not known
+        while they are left to a job."""
         version = mapping.version
         if not copy.maps_by(version, WAIT_S):
             raise HalogError(f"partition {copy.name} does not serve mapping version {version} yet", partition=copy.name)
         if copy.core.ledger.mapping != version:
             self._runtime.routing.relearn(copy.name, copy.core.ledger.mapping)
+            return False
+        if policy in self._left_to:
             return False
         with copy.lock:
             doubtful = copy.core.ledger.older(version)
@@ -187,7 +209,7 @@ class Remapping:
         if not keys:
             return None
         began = time.monotonic()
-        swept = self._runtime.mover.sweep(copy.name, keys)
+        swept = self._runtime.mover.sweep(copy.name, keys, urgent=False)
         by_partition = self._moved.setdefault(policy, {})
         by_partition[copy.name] = by_partition.get(copy.name, 0) + swept.moved
         if swept.moved:

@@ -253,9 +253,11 @@ class Service:
 
     def _move(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.Move)
-        self._active(r.partition)
+        copy = self._active(r.partition, mapping=r.mapping)
         assert self.mover is not None
-        return self.mover.move(r.partition, r.keys)
+        if r.mapping:
+            copy.check_mapping(r.mapping)
+        return self.mover.move(r.partition, r.keys, dict(zip(r.keys, r.versions)))
 
     def _can_map(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.CanMap)

@@ -65,6 +65,7 @@ _PAIR = struct.Struct(">Q16s")
 _BLOCK = struct.Struct(">Q")
 
 Keyed = tuple[bytes, bytes | None, dict[str, bytes]]
+Rows = Iterator[tuple[bytes, bytes | None]]
 
 
 class Marker(msgspec.Struct, frozen=True):
@@ -290,18 +291,23 @@ class Snapshots:
 
     # --- restoring ---
 
-    def restore(self, copy: Copy, policy: str, empty: ChainState) -> tuple[ChainState, int, Outcomes, int]:
-        """(state, next offset, outcomes, last offset) a new copy begins with; its objects are in the store."""
+    def restore(
+        self, copy: Copy, policy: str, empty: ChainState, pace: Callable[[Rows], Rows] = lambda rows: rows
+    ) -> tuple[ChainState, int, Outcomes, int]:
+        """(state, next offset, outcomes, last offset) a new copy begins with; its objects are in the store. `pace`: the
+        same rows, in the time they may take."""
         name = f"restore-{copy.node.me.node}"
         retention.hold_the_rest(self.coordinator, copy.name, name, self.log.bounds(copy.tp)[0], "a copy is restored")
         try:
-            return self._restore(copy, TopicPartition(self._state_topic(policy), copy.tp.partition), empty)
+            return self._restore(copy, TopicPartition(self._state_topic(policy), copy.tp.partition), empty, pace)
         finally:
             with suppress(HalogError, UnknownResult):  # gone with our session, or it will be: what was restored stands
                 retention.release(self.coordinator, copy.name, name)
 
-    def _restore(self, copy: Copy, tp: TopicPartition, empty: ChainState) -> tuple[ChainState, int, Outcomes, int]:
-        found = load(self.log, copy.name, copy.tp, tp, empty)
+    def _restore(
+        self, copy: Copy, tp: TopicPartition, empty: ChainState, pace: Callable[[Rows], Rows]
+    ) -> tuple[ChainState, int, Outcomes, int]:
+        found = load(self.log, copy.name, copy.tp, tp, empty, pace=pace)
         if found is None:
             return empty, 0, Outcomes(), -1
         position = found.position
@@ -327,12 +333,18 @@ class Loaded(NamedTuple):
 
 
 def load(
-    log: KeyedLog, name: str, at: TopicPartition, tp: TopicPartition, empty: ChainState, family: bytes = b""
+    log: KeyedLog,
+    name: str,
+    at: TopicPartition,
+    tp: TopicPartition,
+    empty: ChainState,
+    family: bytes = b"",
+    pace: Callable[[Rows], Rows] = lambda rows: rows,
 ) -> Loaded | None:
     """The state topic `tp` of partition `name`, whose log is at `at`; None where the log alone holds everything.
     `family`: only objects whose index keys begin with it. LogError if neither has what was trimmed."""
     start, _ = log.bounds(at)
-    rows = log.read_keyed(tp)
+    rows = pace(log.read_keyed(tp))
     wanted = b"k" + family
     latest = dict(rows if not family else (row for row in rows if row[0][:1] != b"k" or row[0].startswith(wanted)))
     marker = latest.pop(MARKER, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import NamedTuple
 
 from halog.backend import Found
@@ -54,6 +54,55 @@ def begin(coordinator: Coordinator, router: Router, config: Config, policy: str)
 
     after = mappings.step(coordinator, policy, taken)
     return after.version if after.changing is None or after.changing.open else after.version + 1
+
+
+def join(coordinator: Coordinator, router: Router, config: Config, policy: str) -> int:
+    """Begin the change, unless it is under way or done already; the version it has. RefusedError, and nothing was
+    changed: another one is under way, or this is where one is being turned back to."""
+    mapping, layout = mappings.read(coordinator, policy).mapping, wished(config, policy)
+    if is_joined(mapping, layout):
+        return version_of(mapping)
+    return begin(coordinator, router, config, policy)
+
+
+def check(coordinator: Coordinator, router: Router, config: Config, policy: str) -> None:
+    """RefusedError for whatever `join` would refuse now."""
+    mapping, layout = mappings.read(coordinator, policy).mapping, wished(config, policy)
+    if not is_joined(mapping, layout):
+        _check(mapping, policy, layout)
+        _ask_nodes(router, policy, layout)
+
+
+def of_zone(coordinator: Coordinator, config: Config, zone: str) -> list[str]:
+    """The policies of a zone whose mapping is another one than the configuration's, or just changes. Those that the
+    cluster does not have yet have no objects. ConfigError for an unknown zone."""
+    if zone not in config.zones:
+        names = ", ".join(config.zones) or "none"
+        raise ConfigError(f"{config.source}: there is no zone {zone}; it has {names}", zone=zone)
+    there = set(coordinator.children("policies"))
+    found = []
+    for name, policy in config.policies.items():
+        if zone in policy.spans and name in there:
+            mapping = mappings.read(coordinator, name).mapping
+            if mapping.changing is not None or mapping.now != wished(config, name):
+                found.append(name)
+    return found
+
+
+def is_joined(mapping: PolicyMapping, layout: Layout) -> bool:
+    """Is what is wished under way, or all there is? One that is turned back to `layout` goes the other way."""
+    changing = mapping.changing
+    return mapping.now == layout if changing is None else changing.to == layout and not changing.back
+
+
+def version_of(mapping: PolicyMapping) -> int:
+    """Of the change under way, or the last one."""
+    return mapping.version + (mapping.changing is not None and not mapping.changing.open)
+
+
+def version_to_be(mapping: PolicyMapping, layout: Layout) -> int:
+    """The version that `join` would answer, unless others are there first."""
+    return version_of(mapping) if is_joined(mapping, layout) else mapping.version + 1
 
 
 def _is_begun(mapping: PolicyMapping, first: PolicyMapping, layout: Layout) -> bool:
@@ -164,9 +213,11 @@ def wait_until_done(
     to: Layout,
     wait_s: float,
     seen: Callable[[Progress], None] = lambda progress: None,
+    states: Container[str] = (DONE,),
 ) -> None:
     """Wait for the change that led to `version` and layout `to` (one that is turned back before anything moves leaves
-    its version to the next); `seen` is told how far it is. DeadlineError; RefusedError if it was turned back."""
+    its version to the next) to be done, or in one of `states`; `seen` is told how far it is. DeadlineError;
+    RefusedError if it was turned back."""
     until = time.monotonic() + wait_s
     while True:
         mapping = mappings.read(coordinator, policy).mapping
@@ -174,7 +225,7 @@ def wait_until_done(
         seen(now)
         if now.version != version or _to(mapping) != to:
             raise RefusedError(f"policy {policy}: the change was turned back: version {now.version} is served now")
-        if now.state == DONE:
+        if now.state in states:
             return
         if time.monotonic() >= until:
             raise DeadlineError(

@@ -23,7 +23,7 @@ from halog.core.chain import Chain, ChainState
 from halog.core.durability import Durability, why_not
 from halog.core.ids import ABSENT, EpochId, Reference, location_code
 from halog.core.ledger import Applied, Decided, Ledger
-from halog.core.mapping import Place
+from halog.core.mapping import BY_KEY, LISTED, Place
 from halog.core.outcomes import Outcomes
 from halog.core.settings import Settings
 from halog.core.table import PartitionTable
@@ -170,7 +170,8 @@ class MemoryBackend:
         self.cluster = cluster or MemoryCluster()
         self.active = active
         self.deadline_s = 15.0
-        self.mapped = Mapped(listed=frozenset(self.cluster.names if listed else ()))
+        names = self.cluster.names if listed else ()
+        self.mapped = Mapped(listed=dict.fromkeys(names, LISTED), policies=dict.fromkeys(names, "memory"))
         """`listed`: objects go round the partitions, and have entries in a key directory."""
         self._turns = itertools.count()
         self.states: dict[str, object] = {}
@@ -205,7 +206,7 @@ class MemoryBackend:
 
     def place_of(self, type_name: str, routing_key: bytes) -> Place:
         """See Backend."""
-        return Place(self.partition_of(type_name, routing_key), listed=bool(self.mapped.listed))
+        return Place(self.partition_of(type_name, routing_key), listed=LISTED if self.mapped.listed else BY_KEY)
 
     def next_partition(self, type_name: str) -> str:
         """See Backend."""

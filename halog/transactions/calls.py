@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from halog.backend import Invocation, Work
-from halog.errors import RemoteCallError
+import msgspec
+
+from halog.backend import Invocation, Invoked, Work
+from halog.core.records import CREATE
+from halog.errors import RemappedError, RemoteCallError
 from halog.schema.methods import MethodInfo
 from halog.schema.typeinfo import TypeInfo
 from halog.transactions import failures, work
@@ -55,11 +58,8 @@ def _there(
 ) -> Any:
     data = method.encode_args(args, kwargs)
     now = work.work_in(tx, entry.partition)
-    if version := tx.backend.mapped.versions.get(entry.partition, 0):
-        now = Work(now.reads, now.writes, mapping=version)
     work.check_size(tx.space, now.writes)
-    invocation = Invocation(info.type_id, entry.key, method.name, data, now, tx.least_of(entry.partition))
-    invoked = tx.backend.invoke(entry.partition, invocation)
+    invoked = _invoked(tx, entry, now, Invocation(info.type_id, entry.key, method.name, data, now))
     work.learn(tx, entry.partition, invoked.work.reads, invoked.found)
     if invoked.error is not None:
         raise failures.from_wire(invoked.error, tx.space.application_modules)
@@ -68,6 +68,24 @@ def _there(
     result = method.decode_result(invoked.result)
     work.take_over(tx, entry.partition, work.by_key(now.writes), invoked.work.writes)
     return result
+
+
+def _invoked(tx: Reading, entry: Entry, now: Work, invocation: Invocation) -> Invoked:
+    """The active node's answer, by the mapping this was routed by (T8): what the transaction creates by the one it
+    began under, and all of it is done again where that is served no more; the rest by the newest."""
+    created = any(w.op == CREATE for w in now.writes)
+    since = 0.0
+    while True:
+        mapped = tx.mapped if created else tx.backend.mapped
+        version = mapped.versions.get(entry.partition, 0)
+        its = Work(now.reads, now.writes, mapping=version) if version else now
+        asked = msgspec.structs.replace(invocation, work=its, least=tx.least_of(entry.partition))
+        try:
+            return tx.backend.invoke(entry.partition, asked)
+        except RemappedError as error:
+            since = tx.space.relearn(error, since)
+            if created:
+                raise
 
 
 class Saved:

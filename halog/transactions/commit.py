@@ -134,11 +134,13 @@ def _end(tx: Transaction, error: HalogError) -> None:
 def _told(tx: Transaction, presented: Presented, error: HalogError) -> HalogError:
     """The error, naming what the application knows."""
     partition = presented.partition
+    if isinstance(error, OutcomeUnknownError):
+        error.evidence.setdefault("partition", partition)  # whoever asks what became of it asks there
     if presented.works is not None:
         partition = error.evidence.get("partition", partition)
     if isinstance(error, ConflictError) and error.evidence.get("expected") == ABSENT:
         key = error.evidence.get("key")
-        if presented.works is not None and moving.reserved(presented.works, key, partition):
+        if moving.reserved(presented.works or {partition: presented.work}, key, partition):
             error = DuplicateKeyError(error.message, key=key)
     if isinstance(error, ConflictError | DuplicateKeyError):
         return _named(tx, partition, error)

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from halog.backend import Found, Work, Write
-from halog.core.directory import Looking, Standing, beside, entries_of, entry_key, is_entry, look
-from halog.core.mapping import Place
+from halog.core.directory import Looking, Standing, beside, entries_of, entry_key, is_entry, look, vouching
+from halog.core.ids import ABSENT
+from halog.core.mapping import LISTED, Place
 from halog.core.records import DELETE
-from halog.errors import ConflictError, CrossPartitionError, RemappedError
+from halog.errors import ConflictError, CrossPartitionError, RemappedError, UnknownTypeError
 from halog.transactions.entry import Entry
 
 if TYPE_CHECKING:
@@ -35,29 +37,35 @@ def look_up(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
     method, unless it is in the partition which that reaches."""
     home = tx.home_now
     if home is not None:
-        return home, _within(tx, key, home)
+        return home, _within(tx, key, place, home)
     known = tx.held.get(entry_key(key))
     if known is not None and known.partition in place.owners:
         return known.partition, None
-    at, found = _where_it_was(tx, key) or _asked(tx, key, place)
+    at, found = _where_it_was(tx, key, place) or _asked(tx, key, place)
     if found is None:
         tx.seen = None
-        tx.held[entry_key(key)] = Entry(tx, entry_key(key), at)
+        if known is None or tx.backend.mapped.one_directory(known.partition, at):  # else of the class's own policy
+            tx.held[entry_key(key)] = Entry(tx, entry_key(key), at)
     return at, found
 
 
-def _where_it_was(tx: Reading, key: bytes) -> tuple[str, Found] | None:
+def _where_it_was(tx: Reading, key: bytes, place: Place) -> tuple[str, Found] | None:
     """An object that is still where this process has seen it: it is nowhere else, so nobody need be asked where."""
+    if _in_session(tx):
+        return None
     mapped, known = tx.backend.mapped, tx.space.images.get(key)
-    if known is None or known.partition not in mapped.listed:
+    if known is None or not mapped.one_directory(known.partition, place.partition):
+        return None
+    if known.partition in mapped.leaving:  # it is empty, or will be; nodes need not keep it for ever
         return None
     found = tx.fetch_at(key, known.partition, mapped.versions.get(known.partition, 0))
     return None if found is None else (known.partition, found)
 
 
-def is_absent(tx: Reading, key: bytes) -> bool:
-    """Has the transaction found that there is no such object?"""
-    return entry_key(key) in tx.held
+def is_absent(tx: Reading, key: bytes, partition: str) -> bool:
+    """Has the transaction found that there is no such object in the policy of this partition?"""
+    known = tx.held.get(entry_key(key))
+    return known is not None and tx.backend.mapped.one_directory(known.partition, partition)
 
 
 def _asked(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
@@ -80,9 +88,16 @@ def _asked(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
 
 def _read(tx: Reading, key: bytes, partition: str, mapping: int, *, active: bool) -> Found | None:
     """As the transaction reads. Copies of this node's own may be behind each other: then the active nodes are asked."""
-    if active and tx.local:
+    if tx.local and (active or _in_session(tx)):
+        tx.catch_up(partition)
         return tx.backend.find(partition, key, mapping)
     return tx.fetch_at(key, partition, mapping)
+
+
+def _in_session(tx: Reading) -> bool:
+    """Are its reads to be no older than tokens say, and otherwise as they come? A token names the partition in which an
+    object was seen: neither that of its entry, nor those in which it was before, so copies of these may be older."""
+    return tx.after is not None and tx.least is None and (bool(tx.after) or not tx.local)
 
 
 def _pause(tx: Reading, key: bytes, partition: str, until: float) -> None:
@@ -95,10 +110,11 @@ def _pause(tx: Reading, key: bytes, partition: str, until: float) -> None:
     time.sleep(AGAIN_S)
 
 
-def _within(tx: Reading, key: bytes, home: str) -> Found:
+def _within(tx: Reading, key: bytes, place: Place, home: str) -> Found:
     """An object that a method looks for: what it reaches has no directory, so it cannot say that there is none."""
     mapped = tx.backend.mapped
-    found = tx.fetch_at(key, home, mapped.versions.get(home, 0)) if home in mapped.listed else None
+    here = mapped.one_directory(home, place.partition)
+    found = tx.fetch_at(key, home, mapped.versions.get(home, 0)) if here else None
     if found is None:
         one = tx.pinned or next(iter(tx.entries.values()))
         this, that = tx.space.name_of(one.key), tx.space.name_of(key)
@@ -116,35 +132,53 @@ def _within(tx: Reading, key: bytes, home: str) -> Found:
 
 def entered(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
     """The transaction's state with what it changes in the directory. ConflictError if an object that it deletes has no
-    entry any more: somebody was faster."""
+    entry any more: somebody was faster. UnknownTypeError if a method elsewhere has created one of a type that is not
+    declared here."""
     rows: dict[str, list[Write]] = {}
+    absent: dict[str, dict[bytes, int]] = {}
     for partition, its in works.items():
-        if partition in tx.backend.mapped.listed:
-            gone = _standing(tx, partition, [w.key for w in its.writes if w.op == DELETE])
-            places = lambda key, at=partition: tx.space.places_of(key, at)  # noqa: E731
-            for at, row in beside(its.writes, partition, places, gone.__getitem__):
+        kind = tx.backend.mapped.listed.get(partition)
+        if kind is not None:
+            gone = _standing(tx, partition, kind, [w.key for w in its.writes if w.op == DELETE])
+            place_of = partial(_place_of, tx, partition)
+            for at, row in beside(its.writes, partition, place_of, gone.get):
                 rows.setdefault(at, []).append(Write(*row))
+            for at, key in vouching(its.writes, partition, place_of, gone.get) if kind != LISTED else ():
+                absent.setdefault(at, {})[key] = ABSENT
     made = dict(works)
-    for at, writes in rows.items():
+    for at in {**rows, **absent}:
         had = made.get(at, Work((), ()))
-        made[at] = Work(had.reads, (*had.writes, *writes))
+        reads = {**absent.get(at, {}), **dict(had.reads)}
+        made[at] = Work(tuple(reads.items()), (*had.writes, *rows.get(at, ())))
     return made
 
 
-def _standing(tx: Reading, partition: str, keys: Sequence[bytes]) -> dict[bytes, Standing]:
+def _place_of(tx: Reading, partition: str, key: bytes) -> Place:
+    """Where the entry of an object belongs that is in this partition."""
+    place = tx.space.places_of(key, partition)
+    if not place.listed:
+        raise UnknownTypeError(
+            f"a method has created {tx.space.name_of(key)} in partition {partition}; its type is not declared here, so "
+            "that nobody can say where its entry in the key directory belongs: declare it (import its module)",
+            partition=partition, key=key,
+        )  # fmt: skip
+    return place
+
+
+def _standing(tx: Reading, partition: str, kind: str, keys: Sequence[bytes]) -> dict[bytes, Standing]:
     """The entries of objects in this partition."""
     since = 0.0
     while True:
         try:
-            return _standing_now(tx, partition, keys)
+            return _standing_now(tx, partition, kind, keys)
         except RemappedError as error:
             since = tx.space.relearn(error, since)
 
 
-def _standing_now(tx: Reading, partition: str, keys: Sequence[bytes]) -> dict[bytes, Standing]:
-    places = {key: tx.space.places_of(key, partition) for key in keys}
+def _standing_now(tx: Reading, partition: str, kind: str, keys: Sequence[bytes]) -> dict[bytes, Standing]:
+    places = {key: _place_of(tx, partition, key) for key in keys}
     found = entries_of(places, lambda at, asked, version: tx.backend.fetch(at, asked, mapping=version))
-    for key in keys:
+    for key in keys if kind == LISTED else ():
         if key not in found:
             raise ConflictError(
                 f"{tx.space.name_of(key)} was deleted by somebody else; run the transaction again",

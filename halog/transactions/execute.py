@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from halog.backend import Backend, Found, Invocation, Invoked, Work
 from halog.core.ids import ABSENT
-from halog.errors import NotActiveError, NotFoundError, RemoteCallError
+from halog.errors import NotActiveError, NotFoundError, RemappedError, RemoteCallError
 from halog.schema.registry import Registry
 from halog.transactions import failures, work
 from halog.transactions.context import CURRENT
@@ -24,7 +24,9 @@ class Executor:
         self.space = space
 
     def __call__(self, partition: str, invocation: Invocation) -> Invoked:
-        """Run the method (R5). NotActiveError if this node ceases to be active."""
+        """Run the method (R5). NotActiveError if this node ceases to be active; RemappedError if the caller has routed
+        by an older mapping than this node would."""
+        self._agree(partition, invocation.work.mapping)
         tx = Transaction.special_one(self.space, serving=partition)
         token = CURRENT.set(tx)
         try:
@@ -32,6 +34,19 @@ class Executor:
         finally:
             CURRENT.reset(token)
             tx.rollback()
+
+    def _agree(self, partition: str, version: int) -> None:
+        """The method routes by the mapping its object was routed by, or they would not meet in one partition (T8)."""
+        known = self.space.backend.mapped.versions.get(partition, 0)
+        if known < version:
+            self.space.backend.relearn(partition, version)
+            self.space.forget_routes()
+        elif known > version:
+            raise RemappedError(
+                f"a method of partition {partition} was called by mapping version {version}, and {known} is served; "
+                "nothing was done: run the transaction again",
+                partition=partition, mapping=known,
+            )  # fmt: skip
 
 
 def execute(partition: str, invocation: Invocation, backend: Backend, registry: Registry) -> Invoked:

@@ -49,9 +49,9 @@ def _one(tx: Reading, cls: type[T], partition: str, family: bytes, mapped: Mappe
     anywhere = mapped.changing or partition in mapped.listed
     for found in _scanned(tx, partition, family, mapped):
         tx.check_open()
-        if found.key in seen or (anywhere and is_absent(tx, found.key)):
+        if found.key in seen or (anywhere and is_absent(tx, found.key, partition)):
             continue
-        entry = _met(tx, found.key) if anywhere else entry_at(tx, found.key, partition)
+        entry = _met(tx, found.key, partition, mapped) if anywhere else entry_at(tx, found.key, partition)
         if entry is None:
             if not issubclass(tx.space.reader_of(found.value[:ID_BYTES])[0].cls, cls):
                 continue
@@ -68,14 +68,16 @@ def _one(tx: Reading, cls: type[T], partition: str, family: bytes, mapped: Mappe
                 yield obj
 
 
-def _met(tx: Reading, key: bytes) -> Entry | None:
+def _met(tx: Reading, key: bytes, partition: str, mapped: Mapped) -> Entry | None:
     """The transaction's entry, at whichever owner it has met the object, or wherever it creates it; one that says that
     there is none makes way. What has moved since then is a conflict when the transaction ends."""
     entry = tx.entries.get(key)
     if entry is not None and entry.ref is None and entry.image is None:
         del tx.held[key]
         return None
-    return entry
+    if entry is None or mapped.changing or mapped.one_directory(entry.partition, partition):
+        return entry
+    return entry_at(tx, key, partition)
 
 
 def _scanned(tx: Reading, partition: str, family: bytes, mapped: Mapped) -> Iterator[Found]:

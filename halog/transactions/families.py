@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from halog.backend import Backend, Found
-from halog.core.mapping import Place
+from halog.core.mapping import LISTED, Place
 from halog.errors import ConflictError, DuplicateKeyError, RefusedError, UnknownTypeError
 from halog.schema.registry import Registry
 from halog.schema.typeinfo import TypeInfo
@@ -63,11 +63,12 @@ def locate(tx: Reading, route: Route) -> Found | Any | None:
     may be still and where it belongs, and those of subclasses. The route says so then; where it belongs if it is
     nowhere. What was found there, or None; `NOTHING` if nobody was asked; `UNLISTED`. RefusedError if the transaction
     has another object of this key; ConflictError if objects that a method reaches are being moved apart."""
-    if any(place.listed for place in route.places):
+    own, home = route.places[0], tx.home_now
+    if (own.listed or home not in own.owners) and any(place.listed for place in route.places):
         return _locate_listed(tx, route)
-    key, own = route.key, route.places[0]
+    key = route.key
     entry = tx.entries.get(key)
-    places = [Place(partition, p.version) for p in route.places for partition in p.owners]
+    places = [Place(partition, p.version) for p in route.places if not p.listed for partition in p.owners]
     at = next((p for p in places if entry is not None and p.partition == entry.partition), None)
     found: Any = NOTHING
     if at is None or entry is None or (_is_blank(entry) and (len(route.places) > 1 or not entry.known)):
@@ -81,17 +82,19 @@ def _locate_listed(tx: Reading, route: Route) -> Found | Any | None:
     """The same where the object of one of the classes may be anywhere, and has an entry in a key directory."""
     key, own, entry = route.key, route.places[0], tx.entries.get(route.key)
     if entry is not None and not _is_blank(entry):
-        there = (*(p for place in route.places for p in place.owners), *tx.backend.mapped.listed)
-        if entry.partition in there:
+        mapped, at = tx.backend.mapped, entry.partition
+        if any(at in place.owners or mapped.one_directory(at, place.partition) for place in route.places):
             tx.check_reach(key, entry.partition)
             return NOTHING
     at, version, found = own.partition, own.version, None
     for place in route.places:
+        if not place.listed and _is_known_absent(entry, place):
+            continue
         partition, found = moving.look(tx, key, place)
         if found is not None:
             at, version = partition, place.version
             break
-    if found is None and own.listed:
+    if found is None and own.listed == LISTED:
         return UNLISTED
     entry_at(tx, key, at)
     route.partition, route.mapping = at, version
@@ -121,7 +124,7 @@ def entry_at(tx: Reading, key: bytes, partition: str) -> Entry | None:
     entry = tx.entries.get(key)
     if entry is None or entry.partition == partition:
         return entry
-    anywhere = {entry.partition, partition} <= tx.backend.mapped.listed
+    anywhere = tx.backend.mapped.one_directory(entry.partition, partition)
     if anywhere and entry.image is None and entry.ref is not None:
         raise DuplicateKeyError(f"{tx.space.name_of(key)} exists", key=key, partition=partition)
     if not _is_blank(entry) and (anywhere or tx.mapped is not tx.backend.mapped):
@@ -140,6 +143,11 @@ def entry_at(tx: Reading, key: bytes, partition: str) -> Entry | None:
     tx.seen = None
     del tx.held[key]
     return None
+
+
+def _is_known_absent(entry: Entry | None, place: Place) -> bool:
+    """Was it found that nothing is there? Then it is so for the whole transaction, and checked at its end."""
+    return entry is not None and entry.known and entry.partition in place.owners
 
 
 def _is_blank(entry: Entry) -> bool:

@@ -16,9 +16,9 @@ from typing import Any, Final, Literal
 import msgspec
 
 from halog.backend import Mapped, Work, Write
-from halog.core.directory import Standing, beside, entry_key
+from halog.core.directory import Standing, beside, entry_key, object_key, vouching
 from halog.core.ids import ABSENT
-from halog.core.mapping import Place
+from halog.core.mapping import LISTED, LISTING, UNLISTING, Place
 from halog.core.records import CREATE
 from halog.errors import ConflictError, DuplicateKeyError, FieldTypeError, HalogError, RemappedError
 from halog.transactions import work
@@ -176,51 +176,64 @@ class _Loader:
         for _ in range(MAX_ATTEMPTS):
             if self.error is not None or not chunk.writes:
                 return
-            writes = tuple(chunk.writes.values())
-            work.check_size(self.space, writes)
             try:
-                if chunk.mapped is self.space.backend.mapped:  # else some of it was routed by another mapping
-                    self._commit(chunk.place, chunk.type_name, writes)
-                else:
-                    self._store_anew(chunk)
-                    return
+                if chunk.mapped is self.space.backend.mapped:
+                    if self._presented(chunk):
+                        return
+                    continue
             except RemappedError as error:
                 chunk.since = self.space.relearn(error, chunk.since)
-                self._store_anew(chunk)
-                return
-            except (DuplicateKeyError, ConflictError) as error:
-                self._drop_existing(chunk, error)
-            else:
-                self._count(len(writes))
-                return
+            self._store_anew(chunk)  # some of it was routed by another mapping
+            return
         partition = chunk.place.partition
         raise ConflictError(f"others keep creating the same objects in {partition}", partition=partition)
+
+    def _presented(self, chunk: _Chunk) -> bool:
+        """Is it committed? If not, what exists is dropped from it."""
+        writes = tuple(chunk.writes.values())
+        work.check_size(self.space, writes)
+        try:
+            self._commit(chunk.place, chunk.type_name, writes)
+        except (DuplicateKeyError, ConflictError) as error:
+            self._drop_existing(chunk, error)
+            return False
+        self._count(len(writes))
+        return True
 
     def _commit(self, place: Place, type_name: str, writes: tuple[Write, ...]) -> None:
         """Where a key may have an object at its old owner still, that one vouches for it (T8)."""
         backend, parts = self.space.backend, {place.partition: list(writes)}
-        unique = [w.key for w in writes]
+        none: dict[str, list[bytes]] = {}
         if place.listed:
-            parts, unique = self._spread(place, type_name, writes), [*map(entry_key, unique)]
-        works = {p: Work((), tuple(its), mapping=place.version) for p, its in parts.items()}
+            parts, none = self._spread(place, type_name, writes)
         if place.before:
-            had = works.get(place.before, Work((), ()))
-            none = tuple((key, ABSENT) for key in unique)
-            works[place.before] = Work(none, had.writes, mapping=place.version)
+            none[place.before] = [entry_key(w.key) if place.listed else w.key for w in writes]
+        works = {
+            p: Work(tuple((key, ABSENT) for key in none.get(p, ())), tuple(parts.get(p, ())), mapping=place.version)
+            for p in {**parts, **none}
+        }
         if len(works) == 1:
             backend.commit(place.partition, backend.new_transaction_id(), works[place.partition])
         else:
             backend.commit_over(backend.new_transaction_id(), works)
 
-    def _spread(self, place: Place, type_name: str, writes: tuple[Write, ...]) -> dict[str, list[Write]]:
-        """Each object in the partition whose turn it is, with all their entries at `place` (P6)."""
+    def _spread(
+        self, place: Place, type_name: str, writes: tuple[Write, ...]
+    ) -> tuple[dict[str, list[Write]], dict[str, list[bytes]]]:
+        """Each object in the partition whose turn it is, with all their entries at `place` (P6); and what must be
+        absent where."""
         parts: dict[str, list[Write]] = {}
         for write in writes:
-            parts.setdefault(self.space.backend.next_partition(type_name), []).append(write)
+            turn = place.partition if place.listed == UNLISTING else self.space.backend.next_partition(type_name)
+            parts.setdefault(turn, []).append(write)
         nothing: dict[bytes, Standing] = {}
-        rows = [r for at, its in parts.items() for r in beside(its, at, lambda key: place, nothing.__getitem__)]
+        rows = [r for at, its in parts.items() for r in beside(its, at, lambda key: place, nothing.get)]
+        none: dict[str, list[bytes]] = {}
+        for at, its in parts.items() if place.listed != LISTED else ():
+            for where, key in vouching(its, at, lambda key: place, nothing.get):
+                none.setdefault(where, []).append(key)
         parts.setdefault(place.partition, []).extend(Write(*row) for _, row in rows)
-        return parts
+        return parts, none
 
     def _store_anew(self, chunk: _Chunk) -> None:
         """By the mapping as it is now."""
@@ -237,12 +250,12 @@ class _Loader:
         settled, place = error.evidence.get("settled_lsn", 0), chunk.place
         for partition in place.owners:
             keys = list(chunk.writes)
-            asked = [*map(entry_key, keys)] if place.listed else keys
-            found = self.space.backend.fetch(partition, asked, settled=settled, mapping=place.version)
-            for key, there in zip(keys, found, strict=True):
-                if there is not None:
-                    del chunk.writes[key]
-                    self._duplicate(key)
+            entries = [*map(entry_key, keys)] if place.listed else keys
+            for asked in (entries, keys) if place.listed in (LISTING, UNLISTING) else (entries,):
+                found = self.space.backend.fetch(partition, asked, settled=settled, mapping=place.version)
+                for key in [object_key(k) for k, there in zip(asked, found, strict=True) if there is not None]:
+                    if chunk.writes.pop(key, None) is not None:
+                        self._duplicate(key)
 
     def _count(self, objects: int) -> None:
         with self._lock:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from halog.backend import Found, Mapped, Work, Write
+from halog.backend import Backend, Found, Mapped, Work, Write
+from halog.core.directory import object_key
 from halog.core.ids import ABSENT
-from halog.core.mapping import Place
+from halog.core.mapping import BY_KEY, LISTED, LISTING, UNLISTING, Place
 from halog.core.records import CREATE
 from halog.errors import ConflictError, RemappedError
 from halog.transactions import directory
@@ -48,6 +49,16 @@ def look_again(tx: Reading, key: bytes, partition: str) -> tuple[str, Found | No
 # --- methods ---
 
 
+def stale(backend: Backend, home: str) -> RemappedError:
+    """A method looks for an object by a route that somebody found under an older mapping. Elsewhere the partition it
+    leads to would say so; a method does not get there."""
+    mapping = backend.mapped.versions.get(home, 0)
+    return RemappedError(
+        f"a route of an older mapping led out of partition {home}; mapping version {mapping} does not",
+        partition=home, mapping=mapping,
+    )  # fmt: skip
+
+
 def bring_home(tx: Reading, key: bytes, place: Place, home: str) -> None:
     """A method that runs in partition `home` looks for an object: one that is at its old owner still, while the
     method's is at the new one, is moved there. The other way round the method's object is moved, and ConflictError."""
@@ -70,20 +81,20 @@ def create_in(tx: Reading, key: bytes, place: Place, type_name: str) -> str:
     """The partition in which an object is to be created: the new owner, or the one whose turn it is, or a method's;
     unless the transaction has deleted the one of this key elsewhere."""
     entry = tx.entries.get(key)
-    listed = tx.backend.mapped.listed if place.listed else frozenset()
-    here = entry is not None and (entry.ref is not None or entry.image is not None)
-    if entry is not None and here and (entry.partition in listed or entry.partition in place.owners):
-        return entry.partition
-    if place.listed:
-        return _in_turn(tx, type_name, listed)
+    if entry is not None and (entry.ref is not None or entry.image is not None):
+        anywhere = place.listed and tx.backend.mapped.one_directory(entry.partition, place.partition)
+        if anywhere or entry.partition in place.owners:
+            return entry.partition
+    if place.listed and place.listed != UNLISTING:
+        return _in_turn(tx, type_name, place)
     if place.before and tx.home_now == place.before:
         raise _moved_away(tx, place.before)
     return place.partition
 
 
-def _in_turn(tx: Reading, type_name: str, listed: frozenset[str]) -> str:
+def _in_turn(tx: Reading, type_name: str, place: Place) -> str:
     home = tx.home_now
-    if home is None or home not in listed:
+    if home is None or not tx.backend.mapped.one_directory(home, place.partition):
         return tx.backend.next_partition(type_name)
     if home in tx.backend.mapped.leaving:
         raise _moved_away(tx, home)
@@ -121,10 +132,28 @@ def routed(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
     of its key, and is created in the new one."""
     while True:
         mapped = tx.backend.mapped
+        _check_kinds(tx, works, mapped)
         parts = _placed(tx, works, mapped)
         if mapped is tx.backend.mapped:  # else places of two times may be among them
             tx.mapped = mapped
             return marked(parts, mapped)
+
+
+def _check_kinds(tx: Reading, works: Mapping[str, Work], mapped: Mapped) -> None:
+    """What was read and is written rests on whether objects have entries. What holds whether they do or not holds also
+    once all have, or none."""
+    before, now = tx.mapped.listed, mapped.listed
+    for partition in works if before != now else ():
+        kinds = before.get(partition, BY_KEY), now.get(partition, BY_KEY)
+        if partition in tx.mapped.policies and kinds[0] != kinds[1] and kinds not in _ENDS:
+            raise ConflictError(
+                f"how objects of partition {partition} are found has changed; run the transaction again",
+                partition=partition, settled_lsn=0,
+            )  # fmt: skip
+
+
+_ENDS = frozenset({(LISTING, LISTED), (UNLISTING, BY_KEY)})
+"""Of changes from one kind to the other."""
 
 
 def _check_stays(tx: Reading, key: bytes, partition: str, mapped: Mapped) -> None:
@@ -169,8 +198,9 @@ def reserved(works: Mapping[str, Work], key: object, partition: object) -> bool:
     theirs = works.get(partition) if isinstance(partition, str) else None
     if theirs is None or not any(k == key and version == ABSENT for k, version in theirs.reads):
         return False
-    blind = [w for p, w in works.items() if p != partition and not any(k == key for k, _ in w.reads)]
-    return any(w.key == key and w.op == CREATE for work in blind for w in work.writes)
+    made = object_key(key) if isinstance(key, bytes) else key
+    blind = [w for w in works.values() if not any(k == made for k, _ in w.reads)]
+    return any(w.key == made and w.op == CREATE for work in blind for w in work.writes)
 
 
 def read_only(tx: Reading, parts: Mapping[str, Mapping[bytes, int]]) -> Mapping[str, Mapping[bytes, int]]:

@@ -382,5 +382,14 @@ class Reading:
         """Inside a method only its object's partition can be reached, wherever the method runs."""
         home = self.home_now
         if home is not None and partition != home:
+            place = self.space.places_of(key, partition)
+            if home in place.owners and not place.listed:
+                raise moving.stale(self.backend, home)
             one = self.pinned or next(iter(self.entries.values()))
+            if self.mapped is not self.backend.mapped:
+                raise ConflictError(
+                    f"{self.space.name_of(one.key)} and {self.space.name_of(key)} were in one partition when the "
+                    "transaction began, perhaps, and the mapping has changed since; run the transaction again",
+                    key=one.key, partition=home, settled_lsn=0,
+                )  # fmt: skip
             raise cross_partition(self.space, one, key, partition)

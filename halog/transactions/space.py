@@ -19,7 +19,7 @@ from halog.backend import Backend, Found
 from halog.core.caches import make_room
 from halog.core.directory import is_entry, object_key
 from halog.core.ids import ABSENT
-from halog.core.mapping import Place
+from halog.core.mapping import BY_KEY, Place
 from halog.errors import DeadlineError, RecordFormatError, RemappedError, UnknownTypeError
 from halog.schema.definition import ID_BYTES, Definition
 from halog.schema.methods import BINDING
@@ -272,7 +272,7 @@ class Space:
         for info in self.registry.by_name.values():
             if its.startswith(info.family_id) and self.backend.had(info.name, partition):
                 place = self.backend.place_of(info.name, info.routing_key(info.decode_index_key(its)))
-                return place._replace(listed=False) if is_entry(key) else place
+                return place._replace(listed=BY_KEY) if is_entry(key) else place
         return Place(partition, self.backend.mapped.versions.get(partition, 0))
 
     # --- words ---

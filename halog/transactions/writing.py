@@ -185,7 +185,7 @@ class Transaction(Reading):
         if place.before or place.listed:
             partition = moving.create_in(self, index_key, place, info.name)
         entry = self._entry_to_create(index_key, partition)
-        if place.listed and is_absent(self, index_key):  # who has looked and is too late meets a conflict
+        if place.listed and is_absent(self, index_key, partition):  # who has looked and is too late meets a conflict
             entry.known = True
         if bound is not None:
             revive(obj)

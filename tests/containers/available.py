@@ -12,14 +12,17 @@ from docker.errors import DockerException, ImageNotFound
 
 LOCAL_BASE = "halog-base"
 """What `tools/docker.sh` makes where no registry is reachable: Java, Python and bash."""
-PUBLIC_BASES = {"kafka": "eclipse-temurin:17-jre", "zookeeper": "eclipse-temurin:17-jre", "node": "python:3.11-slim"}
+PUBLIC_BASES = {
+    "kafka": "eclipse-temurin:17-jre", "zookeeper": "eclipse-temurin:17-jre",
+    "node": "python:3.11-slim", "spark": "python:3.11-slim",
+}  # fmt: skip
 LABEL = "halog.site"
 """On everything a run makes: the process id of the run."""
 
 
 def base(name: str) -> str | None:
     """The image to build `name` on, of those that are here."""
-    said = os.environ.get("HALOG_PYTHON_IMAGE" if name == "node" else "HALOG_JRE_IMAGE")
+    said = os.environ.get("HALOG_PYTHON_IMAGE" if name in ("node", "spark") else "HALOG_JRE_IMAGE")
     with closing(docker.from_env()) as client:
         for image in [said] if said else [PUBLIC_BASES[name], LOCAL_BASE]:
             try:

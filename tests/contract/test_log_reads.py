@@ -24,6 +24,24 @@ def test_a_topic_is_made_once_and_checked_after(logs: LogRig) -> None:
         log.ensure_topic(tp.topic, 2, compacted=True)
 
 
+@pytest.mark.feature("P12")
+def test_a_tail_that_fetches_little_ahead_delivers_everything_however_slowly_it_is_asked(logs: LogRig) -> None:
+    """Records larger than what it fetches ahead, and more of them than it keeps."""
+    log = logs.log()
+    tp, session, tail = new_topic(log), log.session(), log.tail(slow=True)
+    wanted = [bytes([i % 256]) * (3_000_000 if i % 20 == 10 else 2_000) for i in range(60)]
+    for value in wanted:
+        appended(session, tp, value)
+    tail.follow(tp, 0)
+    found: list[bytes] = []
+    until = time.monotonic() + 60
+    while len(found) < len(wanted) and time.monotonic() < until:
+        some = values(tail.poll(1.0, 3))
+        assert len(some) <= 3
+        found += some
+    assert found == wanted
+
+
 def test_a_topic_grows_under_sessions_and_tails_that_know_it(logs: LogRig) -> None:
     """What was there stays; the new partitions are written and read at once, by whoever has used the others before."""
     log = logs.log()

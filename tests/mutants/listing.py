@@ -7,7 +7,7 @@ from typing import Any
 
 from halog.core import directory
 from halog.core.directory import Row
-from halog.core.mapping import Place
+from halog.core.mapping import LISTED, Place
 from halog.core.records import CREATE, DELETE, UPDATE
 from tests.mutants.registry import mutant, patch
 from tests.sim import market
@@ -111,3 +111,29 @@ def a_create_asks_one_owner_of_its_entry() -> None:
 
     placed = market.place
     real = patch(market.Trader, "create", created)
+
+
+@mutant("P6", SEEDS)
+def a_create_asks_for_an_entry_only_while_objects_get_theirs() -> None:
+    """There may be an object of its key that has none yet."""
+    patch(directory, "vouching", lambda *args: iter(()))
+
+
+@mutant("P6", SEEDS)
+def a_look_up_finds_only_what_has_an_entry_while_objects_get_theirs() -> None:
+    """What has none yet is where its key hashes to."""
+
+    def look(key: bytes, place: Place) -> Looking:
+        return (yield from real(key, place._replace(listed=LISTED)))
+
+    real = patch(directory, "look", look)
+
+
+@mutant("P6", SEEDS)
+def an_entry_goes_and_its_object_stays() -> None:
+    """Nobody looks for it there."""
+
+    def unlisting(*args: Any) -> tuple[tuple[str, Row], ...]:
+        return real(*args)[:1]
+
+    real = patch(directory, "unlisting", unlisting)

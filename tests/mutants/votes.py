@@ -8,9 +8,11 @@ from halog.core import events as ev, records
 from halog.core.ledger import Applied, Decided, Decision, Ledger, Locks, Prepared, Undecided
 from halog.core.voting import Voting
 from tests.mutants.registry import mutant, patch
-from tests.sim import bank
+from tests.sim import bank, belated
 
 SEEDS = bank.SEEDS[:2_000]
+FORGETFUL = belated.SEEDS[:2_000]
+"""Of these, those in which what is decided and confirmed is forgotten at once."""
 
 
 @mutant("T1", SEEDS)
@@ -172,6 +174,32 @@ def forgotten_taken_for_never_seen() -> None:
         return meant
 
     real = patch(Ledger, "_forgotten", forgotten)
+
+
+@mutant("T2", FORGETFUL)
+def an_outcome_behind_the_horizon_counts() -> None:
+    """Trace 30: whoever reads it remembers a decision that was taken, and forgotten."""
+
+    def decided(self: Ledger, record: records.Outcome, offset: int) -> Applied:
+        horizon, self.horizon = self.horizon, b""
+        try:
+            return real(self, record, offset)
+        finally:
+            self.horizon = horizon
+
+    real = patch(Ledger, "_decided", decided)
+
+
+@mutant("T6", FORGETFUL)
+def a_commit_confirmed_without_a_record() -> None:
+    """Trace 28: a participant that does not know it, or replaced does not know it yet, says that it has it."""
+
+    def undecidable(self: Voting, e: ev.DecideAsked) -> ev.Result | None:
+        refusal = real(self, e)
+        unknown = e.commit and not e.decides and e.tx not in self.ledger.undecided
+        return ev.Happened(0) if unknown and refusal is not None else refusal
+
+    real = patch(Voting, "_undecidable", undecidable)
 
 
 @mutant("T6", SEEDS)

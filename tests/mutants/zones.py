@@ -1,10 +1,13 @@
-"""Mutants of the node quorum (Q1): what a copy does while its node is offline, and what it goes on from."""
+"""Mutants of the node quorum (Q1): who has one, what a copy does without it, and what it goes on from afterwards."""
 
 from __future__ import annotations
 
-from halog.core import events as ev, roles
+import msgspec
+
+from halog.core import events as ev, roles, zones as module
 from halog.core.partition import Partition
 from halog.core.roles import Role
+from halog.core.zones import Count, Sight, Zone
 from tests.mutants.registry import handlers, mutant, patch
 from tests.sim import zones
 
@@ -27,3 +30,41 @@ def an_offline_node_goes_on() -> None:
 def a_copy_comes_back_as_it_was() -> None:
     """It takes part at once, and reads what it missed beside that."""
     roles.TRANSITIONS[Role.OFFLINE]["restored"] = Role.FOLLOWING
+
+
+@mutant("Q1", SEEDS)
+def whoever_was_once_known_counts() -> None:
+    """A node that hears nobody has the votes of all whose addresses it knows."""
+
+    def counted(zone: Zone, me: str, sight: Sight) -> Count:
+        return real(zone, me, msgspec.structs.replace(sight, reached=sight.discovered))
+
+    real = patch(zones, "count", counted)
+
+
+@mutant("Q1", SEEDS)
+def who_is_offline_has_no_vote() -> None:
+    """Nodes that lost each other wait for each other."""
+
+    def counted(zone: Zone, me: str, sight: Sight) -> Count:
+        return real(zone, me, msgspec.structs.replace(sight, reached=sight.up))
+
+    real = patch(zones, "count", counted)
+
+
+@mutant("Q1", SEEDS)
+def one_vote_less_is_enough() -> None:
+    """Half of the votes is a quorum."""
+    patch(Count, "holds", property(lambda self: self.have + 1 >= self.needed))
+
+
+@mutant("Q1", SEEDS)
+def a_node_that_is_back_is_not_seen() -> None:
+    """Partial is for ever."""
+    del module.TRANSITIONS[module.State.PARTIAL]["all nodes up"]
+
+    def happening(state: module.State, counted: Count, *, off: bool) -> str | None:
+        what = real(state, counted, off=off)
+        return what if what in module.TRANSITIONS[state] else None
+
+    real = patch(zones, "happening", happening)

@@ -6,14 +6,26 @@ from halog.core import events as ev
 from halog.core.durability import Durability
 from halog.core.ids import ABSENT
 from halog.core.roles import Role
-from tests.sim import leases
+from tests.sim import leases, moves
 from tests.sim.client import KEYS, Client, Request, Transaction
 from tests.sim.node import Process
 from tests.sim.twin import Accepted, history
-from tests.sim.world import UNLOGGED_SEEDS, World
+from tests.sim.world import UNLOGGED_SEEDS, World, is_asking, is_grouped, is_unlogged
 
 EPOCH_MS = 400.0
 """Longer than any deadline of the simulated settings."""
+
+
+def _moving_seed() -> int:
+    """Of a world in which nodes follow the table, and the partition is on two of three to begin with; no more."""
+    for seed in moves.SEEDS:
+        plain = not (is_grouped(seed) or is_unlogged(seed) or is_asking(seed) or leases.given(seed))
+        if plain and seed % 4 == 1 and moves.first_home(seed, "ABC") == ("A", "B"):
+            return seed
+    raise AssertionError
+
+
+MOVING = _moving_seed()
 
 
 class Talk(Request):
@@ -33,14 +45,25 @@ class Narrator(Client):
 
 
 class Cluster:
-    """Verbs to tell a story with. `A` is active and `B` its sync replica once `started`."""
+    """Verbs to tell a story with. `A` is active and `B` its sync replica once `started`; `moving`: C has no copy then,
+    and nodes make and drop theirs as the table says."""
 
-    def __init__(self, names: str = "ABC", *, sync: int = 1, unlogged: bool = False, leased: bool = False) -> None:
-        seed = UNLOGGED_SEEDS[0] if unlogged else leases.SEEDS[0] if leased else 1
+    def __init__(
+        self,
+        names: str = "ABC",
+        *,
+        sync: int = 1,
+        unlogged: bool = False,
+        leased: bool = False,
+        moving: bool = False,
+    ) -> None:
+        seed = UNLOGGED_SEEDS[0] if unlogged else leases.SEEDS[0] if leased else MOVING if moving else 1
         self.world = World(seed, names=tuple(names), sync_replicas=sync, calm=True, clients=0)
         self.world.nature.abandoned_lost = 0.0
         self.teller = Narrator(self.world, "teller", quota=0)
         self.world.clients.append(self.teller)
+        if moving:
+            self.world.engine.at(moves.LOOK_MS, moves.look, self.world)
 
     def started(self) -> Cluster:
         for name in self.world.nodes:

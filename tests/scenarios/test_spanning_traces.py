@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from halog.core import events as ev
+from halog.core.ledger import Decision
 from halog.core.records import UPDATE, Change
 from tests.sim.ballots import finish
 from tests.sim.bank import ACCOUNTS, REF, SEEDS, Bank
+from tests.sim.belated import reappend
 from tests.sim.node import Process
 from tests.sim.teller import Deal, Teller
 
@@ -93,6 +95,28 @@ class Story:
         assert p.leading is not None
         return bool(p.ledger.locks or p.leading.writer.locks)
 
+    def forget(self, deal: Deal) -> None:
+        """Others come and go, until the first partition's horizon has passed it."""
+        while not self.active(FIRST).partition.ledger.expired(deal.id):
+            other = self.deal()
+            assert happened(self.prepare(other, FIRST))
+            assert happened(self.decide(other, FIRST, commit=False, ms=50))
+            other.told = False
+
+    def append_again(self, deal: Deal, at: str) -> None:
+        """What E5 is for: the active appends the abort as its own, and the log has it."""
+        p = self.active(at)
+        assert p.partition.leading is not None
+        lsn = p.partition.chain.state.lsn
+        reappend(p, deal.id)
+        self.run()
+        assert p.partition.chain.state.lsn > lsn
+
+    def remembered(self, at: str) -> list[tuple[dict[bytes, Decision], bytes]]:
+        """The decisions and the horizon that each copy knows, the active one's first."""
+        processes = sorted(self.bank.worlds[at].processes(), key=lambda p: not p.partition.is_leading)
+        return [(dict(p.partition.ledger.decided), p.partition.ledger.horizon) for p in processes]
+
     def well(self) -> None:
         """Everything is decided in the end, the same everywhere."""
         self.bank.heal()
@@ -173,6 +197,38 @@ def test_trace_29_what_is_forgotten_is_not_taken_for_never_seen() -> None:
     assert [type(r) for r in story.prepare(old, FIRST)] == [ev.Expired]
     assert not story.locked(FIRST)
     assert [type(r) for r in story.decide(old, FIRST, commit=True)] == [ev.Expired]
+    story.well()
+
+
+def test_trace_30_an_outcome_that_comes_behind_the_horizon_means_nothing() -> None:
+    """An abort is held on its way to the log, and its writer replaced. What it would have ended is committed, confirmed
+    and forgotten. Nobody says "aborted" then: not when the held record lands, nor when it is appended again."""
+    story = Story(keep=3)
+    deal = story.deal()
+    assert happened(story.prepare(deal, FIRST))
+    assert happened(story.prepare(deal, OTHER))
+    world, replaced = story.bank.worlds[FIRST], story.active(FIRST)
+    held = replaced.session
+    assert held is not None
+    held.freeze()
+    assert story.decide(deal, FIRST, commit=False) == []
+    world.members.everybody_doubts(replaced.name)
+    while (active := world.active()) is None or active is replaced:
+        story.run(1.0)
+    world.members.everybody_trusts(replaced.name)
+    assert happened(story.decide(deal, FIRST, commit=True, ms=60))
+    deal.told = True
+    story.forget(deal)
+    landed, kept = len(world.log.entries), story.remembered(FIRST)
+    held.thaw()
+    story.run(50)
+    assert len(world.log.entries) > landed
+    assert story.remembered(FIRST) == kept
+    assert [type(r) for r in story.decide(deal, FIRST, commit=False)] == [ev.Expired]
+    story.append_again(deal, FIRST)
+    assert story.remembered(FIRST) == kept
+    assert [type(r) for r in story.decide(deal, FIRST, commit=False)] == [ev.Expired]
+    assert not story.locked(FIRST)
     story.well()
 
 

@@ -84,7 +84,7 @@ def finish(bank: Bank) -> None:
     lost = any(w.checks.lost for w in bank.worlds.values())
     for deal in [d for t in bank.tellers for d in t.done]:
         _told_the_truth(deal, done.get(deal.id), lost=lost)
-    _copies_know_the_same(bank)
+    _copies_know_the_same(bank, logs)
     values = _values(done, logs)
     _same_money(bank, values)
     _serialisable(bank, done, lost=lost)
@@ -117,11 +117,13 @@ def _told_the_truth(deal: Deal, done: dict[str, Happened] | None, *, lost: bool)
         demand(done is None, f"P5: {deal.name} was said not to have happened, and did")
 
 
-def _copies_know_the_same(bank: Bank) -> None:
+def _copies_know_the_same(bank: Bank, logs: dict[str, Told]) -> None:
     for name, world in bank.worlds.items():
         active = world.active()
         assert active is not None
-        mine = active.partition.ledger
+        mine, log = active.partition.ledger, logs[name]
+        kept = {tx: o.commit for tx, o in log.outcomes.items() if int.from_bytes(tx[:8], "big") > log.horizon}
+        demand({tx: d.commit for tx, d in mine.decided.items()} == kept, f"T2: {name} remembers other decisions")
         for p in world.processes():
             its = p.partition.ledger
             same = (its.decided, its.horizon, dict(its.locks)) == (mine.decided, mine.horizon, dict(mine.locks))

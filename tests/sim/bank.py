@@ -17,6 +17,7 @@ import msgspec
 
 from halog.core import events as ev
 from halog.core.ids import digest
+from tests.sim import belated
 from tests.sim.coverage import Coverage
 from tests.sim.engine import Engine
 from tests.sim.faults import FAULTS
@@ -48,6 +49,8 @@ class Bank:
         chance = random.Random(seed * 7919 + 3)
         self.seed, self.engine, self.cover = seed, Engine(seed, verbose=verbose), Coverage()
         self.keep = chance.choice((3, 10_000, 10_000))
+        if belated.given(seed):
+            self.keep = belated.KEEP
         """Decisions remembered."""
         self.names = tuple(f"p{i}" for i in range(worlds or chance.choice((2, 2, 3))))
         calm = calm or chance.random() < 0.3
@@ -174,6 +177,8 @@ def make(seed: int, *, verbose: bool = False) -> Bank:
     bank.tellers = [Teller(bank, f"teller{i}", quota=12) for i in range(chance.choice((1, 2, 4)))]
     for teller in bank.tellers:
         bank.engine.at(30.0 + 60.0 * chance.random(), teller.begin)
+    if belated.given(seed):
+        belated.prepare(bank, length)
     bank.engine.at(length, bank.heal)
     bank.length = length
     return bank

@@ -2,7 +2,8 @@
 
 As the shop (`tests.sim.shop`), with goods that are put into any partition and have an entry where their key hashes to.
 What traders and movers ask and write is what `halog.core.directory` says, through all faults; operators change the
-ring, and how many partitions there are. Histories of their own, from 5 * 2^20 on.
+ring, and how many partitions there are. In every second history they also change the mapper to one that needs no
+directory, and back. Histories of their own, from 5 * 2^20 on.
 """
 
 from __future__ import annotations
@@ -15,10 +16,22 @@ import msgspec
 from halog.core import directory
 from halog.core.directory import Looking, Standing, entry_key, is_entry, object_key
 from halog.core.ids import ABSENT
-from halog.core.mapping import Layout, Place, PolicyMapping, begun, opened, turned_back
+from halog.core.mapping import (
+    BY_KEY,
+    LISTED,
+    LISTING,
+    UNLISTING,
+    Layout,
+    Place,
+    PolicyMapping,
+    begun,
+    opened,
+    turned_back,
+    why_not,
+)
 from halog.core.records import CREATE, DELETE, UPDATE, Change
 from tests.sim.bank import MARKET_SEEDS, REF
-from tests.sim.shop import STEP_MS, Customer, Errand, Located, Mover, Shop, owner, place, staffed
+from tests.sim.shop import STEP_MS, Customer, Errand, Located, Mover, Shop, owner, place as place_by_ring, staffed
 from tests.sim.violation import demand
 
 if TYPE_CHECKING:
@@ -41,17 +54,29 @@ class Shown(NamedTuple):
     value: bytes
 
 
+def place(key: bytes, mapping: PolicyMapping) -> Place:
+    """As `halog.runtime.mapping.Owner.place`."""
+    return place_by_ring(key, mapping)._replace(listed=mapping.kind)
+
+
 class Market(Shop):
     """Several partitions in one world, and what the coordinator holds of their mapping."""
 
     def __init__(self, seed: int, *, verbose: bool = False) -> None:
         super().__init__(seed, verbose=verbose)
-        self.mapping = PolicyMapping(Layout("round_robin", len(self.names), 0, names=self.names))
+        self.changes_kind = bool(seed % 2)
+        mapper = "consistent_hash" if seed % 4 == 3 else "round_robin"
+        self.mapping = PolicyMapping(Layout(mapper, len(self.names), 0, names=self.names))
 
     def change(self) -> None:
         """Another ring, partitions more or less, or back to what was before."""
         now, chance = self.mapping.now, self.engine.rng
-        if self.mapping.changing is None:
+        if self.mapping.changing is None and self.changes_kind and chance.random() < 0.6:
+            wished = msgspec.structs.replace(now, mapper="consistent_hash" if now.listed else "round_robin")
+            assert why_not(self.mapping, wished) is None
+            self.mapping = opened(begun(self.mapping, wished))
+            self.cover.hit("entries are made" if wished.listed else "entries go")
+        elif self.mapping.changing is None:
             count = chance.choice((len(now.names), len(self.names), len(self.names) - 1))
             wished = msgspec.structs.replace(
                 now, partitions=count, names=self.names[:count], ring_size=now.ring_size + 1
@@ -67,6 +92,8 @@ class Sale(Errand):
     """One transaction on goods; what was read of their entry on the way."""
 
     standing: Standing | None = None
+    existed = False
+    """Was the object known to be there when it was first asked for?"""
 
 
 class Trader(Customer):
@@ -83,7 +110,12 @@ class Trader(Customer):
     def locate(self, errand: Errand, at: Place, turn: int, done: Callable[[Located], None]) -> None:
         """As the directory says what to ask, some time apart."""
         assert isinstance(errand, Sale)
-        asking: Looking[Shown] = directory.look(errand.key, at._replace(listed=True))
+        at = at._replace(listed=self.known.kind)
+        if not at.listed:
+            super().locate(errand, at, turn, done)
+            return
+        errand.existed = errand.key in self.shop.exists
+        asking: Looking[Shown] = directory.look(errand.key, at)
         self._ask(errand, at, asking, next(asking), done, True)
 
     def _ask(
@@ -124,7 +156,7 @@ class Trader(Customer):
     ) -> None:
         partition, what = found
         if what is None:
-            demand(not rightful or sale.key not in self.shop.exists, f"P6: {sale.key!r} was missed")
+            demand(not rightful or not sale.existed, f"P6: {sale.key!r} was missed")
             done(None)
         else:
             done((partition, what.version, what.value))
@@ -146,8 +178,8 @@ class Trader(Customer):
         at = place(errand.key, self.known)
         errand.mapping = at.version
         if at.before:
-            errand.reads[at.before] = [(entry_key(errand.key), ABSENT)]
-        home = self.rng.choice(self.known.newest.names)
+            errand.reads[at.before] = [(entry_key(errand.key) if at.listed else errand.key, ABSENT)]
+        home = self.rng.choice(self.known.newest.names) if at.listed in (LISTED, LISTING) else at.partition
         self._written(errand, home, Change(CREATE, REF, errand.key, TYPE + b"0", ABSENT))
 
     def _written(self, errand: Errand, home: str, change: Change) -> None:
@@ -155,8 +187,12 @@ class Trader(Customer):
         assert isinstance(errand, Sale)
         standing = {errand.key: errand.standing} if errand.standing is not None else {}
         errand.changes[home] = [change]
-        for at, row in directory.beside([change], home, lambda key: place(key, self.known), standing.__getitem__):
+        kind, known = self.known.kind, self.known
+        for at, row in directory.beside([change], home, lambda key: place(key, known), standing.get) if kind else ():
             errand.changes.setdefault(at, []).append(Change(*row))
+        if kind in (LISTING, UNLISTING):
+            for at, key in directory.vouching([change], home, lambda key: place(key, known), standing.get):
+                errand.reads.setdefault(at, []).append((key, ABSENT))
         self.present(errand)
 
 
@@ -164,16 +200,31 @@ class Carrier(Trader, Mover):
     """Carries entries to their new owners, and goods out of partitions that are emptied."""
 
     def elsewhere(self, name: str, p: Process) -> list[bytes]:
-        newest = self.known.newest
+        newest, kind = self.known.newest, self.known.kind
+        if kind == BY_KEY:
+            return super().elsewhere(name, p)
+        if kind == UNLISTING:
+            return sorted(k for k in p.copy.objects if is_entry(k))
+        if kind == LISTING:
+            bare = [k for k in p.copy.objects if not is_entry(k) and entry_key(k) not in p.copy.objects]
+            return sorted(k for k in bare if owner(k, newest) == name)
         goods = [k for k in p.copy.objects if not is_entry(k) and name not in newest.names]
         entries = [k for k in p.copy.objects if is_entry(k) and owner(object_key(k), newest) != name]
         return sorted(goods) or sorted(entries)
 
     def carry(self, name: str, p: Process, elsewhere: list[bytes]) -> bool:
+        if self.known.kind == BY_KEY:
+            return super().carry(name, p, elsewhere)
         key = self.rng.choice(elsewhere)
         version, value = p.copy.objects[key]
         sale = self.errand("move", b"")
-        if is_entry(key):
+        if self.known.kind == LISTING:
+            row = directory.listing(key, Shown(REF, version, value), name)
+            sale.changes[name], sale.reads[name] = [Change(*row)], [(key, version)]
+        elif self.known.kind == UNLISTING:
+            if not self._without_entry(sale, name, object_key(key), Shown(REF, version, value)):
+                return False
+        elif is_entry(key):
             to = owner(object_key(key), self.known.newest)
             sale.changes[name] = [Change(DELETE, REF, key, None, version)]
             sale.changes[to] = [Change(CREATE, REF, key, value, ABSENT)]
@@ -189,6 +240,19 @@ class Carrier(Trader, Mover):
         if now is None or now.said.partition != name:
             return False
         for at, row in directory.moved(key, found, now, self.rng.choice(self.known.newest.names)):
+            sale.changes.setdefault(at, []).append(Change(*row))
+        return True
+
+    def _without_entry(self, sale: Sale, name: str, key: bytes, entry: Shown) -> bool:
+        """Its object comes along, if it is to be had just now."""
+        now, found = directory.standing(name, entry), None
+        if now.said.partition != name:
+            p = self.bank.target(now.said.partition)
+            shown = None if p is None else self.shown(p, key, self.known.version)
+            if shown is None or shown[1] is None:
+                return False
+            found = Shown(REF, shown[0], shown[1])
+        for at, row in directory.unlisting(key, found, now):
             sale.changes.setdefault(at, []).append(Change(*row))
         return True
 

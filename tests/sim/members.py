@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from halog.core import events as ev
 from halog.core.ids import Member
+from tests.sim import zones
 
 if TYPE_CHECKING:
     from tests.sim.node import Process
@@ -22,6 +23,8 @@ class Members:
         self.world = world
         self.doubts: set[tuple[str, str]] = set()
         """(who, whom): `who` takes `whom` for dead, rightly or not."""
+        self.zoning: zones.Zoning | None = None
+        """Where nodes need a quorum of their zone."""
         self.offline: set[Member] = set()
         """Who has no quorum in a zone, and says so (Q1)."""
         self.owes: dict[Member, int] = {}
@@ -65,8 +68,29 @@ class Members:
         """Whom it believes to be up, from now on."""
         if not p.alive:
             return
-        up = frozenset(q.me for q in self.world.processes() if q is p or (p.name, q.name) not in self.doubts)
-        up -= self.offline
+        offline = p.me in self.offline
+        hears = frozenset(q.me for q in self.world.processes() if q is p or self._hears(p, q))
+        if self.zoning is not None:
+            self.zoning.judge(p, hears)
+        up = hears - self.offline
         if self.views.get(p.me) != up:
             self.views[p.me] = up
             p.deliver(ev.AliveChanged(up, "view"))
+        zones.judged(self.world, p, offline)
+
+    def _hears(self, p: Process, q: Process) -> bool:
+        deaf = self.zoning is not None and p.me in self.zoning.deaf
+        return not deaf and (p.name, q.name) not in self.doubts
+
+    def started(self, p: Process) -> None:
+        """It has not looked yet: it believes that it alone is up, or in a zone with a quorum not even that."""
+        if self.zoning is not None:
+            self.zoning.started(p)
+        self.world.engine.at(0.0, self._first, p)
+
+    def _first(self, p: Process) -> None:
+        if p.me not in self.views:
+            alone = frozenset({p.me}) - self.offline
+            if self.zoning is not None:
+                self.views[p.me] = alone
+            p.deliver(ev.AliveChanged(alone, "start"))

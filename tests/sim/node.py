@@ -105,7 +105,7 @@ class Process:
     def begin(self) -> None:
         self.reader.follow(self.node.disk.next_offset)
         self.world.members.changed(self.me.node)
-        self.world.engine.at(0.0, self.deliver, ev.AliveChanged(frozenset({self.me}), "start"))
+        self.world.members.started(self)
         self.world.engine.at(self.world.engine.rng.random() * TICK_MS, self._tick)
         if self.reader.position >= self.end_at_start:
             self.world.engine.at(0.1, self._end_reached)

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from halog.core import life
+from halog.core import life, zones as core_zones
 from halog.core.roles import TRANSITIONS
 from tests.sim import bank, leases, lives, market, moves, reader, shop, zones
 from tests.sim.coverage import edge_name
@@ -79,7 +79,7 @@ INTERESTING = [
     "answer TooFew", "acknowledged by a quorum", "group changed", "no quorum",
     "told under a lease", "active cut off", "handed over under a lease", "heir killed under a lease",
     "lease awaited",
-    "offline", "restored behind another active",
+    "offline", "restored behind another active", "quorum switched off", "quorum switched on",
     "barrier Happened", "barrier NotServing", "a plain read would be old",
     "answer Conflicted", "answer Duplicated", "answer NotHappened", "answer Expired",
     "migration wished", "migrated", "migration refused", "placed anew", "copy dropped", "a node left",
@@ -88,7 +88,7 @@ INTERESTING = [
     "bank: spread True", "bank: spread False", "bank: within True", "bank: audit True", "bank: audit False",
     "bank: initiator died preparing", "bank: initiator died deciding", "bank: asked the first partition",
     "bank: first partition said Happened", "bank: first partition said Otherwise",
-    "bank: vote Conflicted", "bank: vote Locked", "bank: single Locked",
+    "bank: vote Conflicted", "bank: vote Locked", "bank: single Locked", "bank: outcome behind the horizon",
     "shop: a change is turned back", "shop: a look-up is refused", "shop: single Remapped", "shop: vote Remapped",
     "shop: move False", "shop: move None", "shop: come and go True", "shop: race False",
     "market: a partition is emptied", "market: a change is turned back", "market: not where its entry says",
@@ -103,6 +103,9 @@ LIFE = [
     for happening in ways
     if state is not None and state is not life.State.UPDATING and happening != "objects change partition"
 ]
+
+
+ZONE = [f"{state.value}, {happening}" for state, ways in core_zones.TRANSITIONS.items() for happening in ways]
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +144,12 @@ def test_replicas_are_copied_anew_through_every_fault(seen: Counter[str]) -> Non
 def test_every_row_of_the_state_table_is_taken(seen: Counter[str], row: str) -> None:
     """But for those of objects that change partition: here is one partition."""
     assert seen[f"life: {row}"]
+
+
+@pytest.mark.feature("Q1")
+@pytest.mark.parametrize("row", ZONE)
+def test_every_row_of_the_node_quorum_is_taken(seen: Counter[str], row: str) -> None:
+    assert seen[f"zone: {row}"]
 
 
 @pytest.mark.feature("D4", "D5")

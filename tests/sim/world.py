@@ -316,7 +316,7 @@ class World:
                 return f"{p.name} is at {p.partition.chain.state.lsn}, not {active.partition.chain.state.lsn}"
             if p.shown:
                 return f"{p.name} shows what the log does not have: {p.shown}"
-        return lives.unwell(self) or self._not_returned(table)
+        return lives.unwell(self) or zones.unwell(self) or self._not_returned(table)
 
     def _not_returned(self, table: PartitionTable) -> str:
         able = [n for n in table.node_list if priority(table, n) != NEVER]

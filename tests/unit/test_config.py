@@ -241,6 +241,8 @@ WRONG: list[tuple[str, str, str, str]] = [
         "policies.default.remote_sync",
         "'sync' must be one of SYNC, WRITE_NO_SYNC, NO_SYNC",
     ),
+    ("before_images = true", "move_pause_ms = 101", "policies.default.move_pause_ms", "must be 0 (no pause) to 100"),
+    ("before_images = true", "copy_bytes_per_s = -1", "policies.default.copy_bytes_per_s", "0 (no limit) or more"),
     ("before_images = true", "lease_ttl_ms = 299", "policies.default.lease_ttl_ms", "0 (no leases) or 300 to 60000"),
     ("before_images = true", "lease_ttl_ms = -1", "policies.default.lease_ttl_ms", "0 (no leases) or 300 to 60000"),
     (

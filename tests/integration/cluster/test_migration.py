@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from halog.core.migrating import left
 from halog.errors import RefusedError
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.harness import Cluster, Make
-from tests.integration.cluster.load import Load
+from tests.integration.cluster.load import DIED_S, MOVED_S, Load
 from tests.integration.cluster.processes import wait
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.feature("P12")]
@@ -56,6 +57,25 @@ def test_a_partition_moves_under_load_and_the_old_node_keeps_nothing(spare: Clus
         assert set(spare.copies("A")) == {t.name for t in spare.tables() if "A" in t.configured}
         load.flows()
     assert load.errors == []
+    load.check_pauses(DIED_S)
+    check(spare, load)
+
+
+def test_a_copy_is_made_at_the_rate_that_was_asked_for_until_another_one_is(spare: Cluster) -> None:
+    """At a byte a second C copies for ever; callers notice nothing. Without a limit it is there."""
+    operators = spare.client().runtime.operators
+    with Load(spare.client(), "slow") as load:
+        wait(lambda: len(load.acked) > 1_000, "there is something to copy")
+        operators.migrate(P, ("C", "B"), copy_rate=1)
+        wait(lambda: spare.copies("C").get(P, {}).get("role") == "loading", "C has begun")
+        load.flows()
+        assert spare.copies("C")[P]["role"] == "loading"
+        assert left(spare.table(P))[0] == "C makes its copy at 1 bytes a second at most"
+        operators.migrate(P, ("C", "B"), copy_rate=0, wait_s=60)
+        assert moved(spare, ("C", "B"))
+        wait(lambda: P not in spare.copies("A"), "A lets go of its copy")
+        load.flows()
+    assert load.errors == []
     check(spare, load)
 
 
@@ -83,6 +103,7 @@ def test_a_migration_survives_its_active_node_and_the_new_one(make: Make) -> Non
         wait(lambda: P not in spare.copies("A"), "A lets go of its copy")
         load.flows()
     assert load.errors == []
+    load.check_pauses(DIED_S)
     check(spare, load)
 
 
@@ -99,6 +120,7 @@ def test_there_and_back_with_a_quorum(make: Make) -> None:
             assert cluster.table(P).quorum == 2
             load.flows()
     assert load.errors == []
+    load.check_pauses(MOVED_S)
     check(cluster, load)
 
 
@@ -123,6 +145,7 @@ def test_a_plan_is_carried_out_though_the_command_is_killed(make: Make) -> None:
     assert hosted == dict.fromkeys("ABC", 4)
     assert Counter(t.configured[0] for t in cluster.tables()) == dict.fromkeys("ABC", 2)
     assert load.errors == []
+    load.check_pauses(MOVED_S)
     check(cluster, load)
 
 

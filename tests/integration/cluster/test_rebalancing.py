@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.harness import Cluster, Make
-from tests.integration.cluster.load import Load
+from tests.integration.cluster.load import DIED_S, Load
 from tests.integration.cluster.processes import wait
 from tests.integration.cluster.test_activation import begun
 from tests.integration.cluster.test_zones import halog
@@ -43,6 +43,7 @@ def test_a_node_joins_and_another_is_gone_for_good(make: Make) -> None:
         wait(lambda: spread(cluster) == dict.fromkeys("ACD", 4), "B's copies are on the others", PATIENCE_S)
         load.flows()
     assert load.errors == []
+    load.check_pauses(DIED_S)
     check(cluster, load)
 
 

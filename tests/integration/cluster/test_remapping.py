@@ -17,7 +17,7 @@ from halog.runtime.mapping import Places
 from halog.schema.registry import DEFAULT
 from tests.integration.cluster.fleet import Aircraft, Flight
 from tests.integration.cluster.harness import Cluster, Make
-from tests.integration.cluster.load import Load
+from tests.integration.cluster.load import DIED_S, Load
 from tests.integration.cluster.processes import wait
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.feature("P6", "P13")]
@@ -120,6 +120,7 @@ def test_the_ring_changes_while_a_node_dies_then_partitions_are_added(make: Make
         load.flows()
     assert done(cluster, 2)
     assert (load.errors, looker.missed[:3], looker.looks > 50) == ([], [], True)
+    load.check_pauses(DIED_S)
     cluster.whole(PATIENCE_S)
     check_places(cluster, more)
     check_objects(load, cluster)

@@ -18,6 +18,7 @@ from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.processes import Process, wait
 from tests.integration.cluster.rounds import STEADY
+from tests.integration.cluster.test_remapping import check_places
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.feature("P6", "P13")]
 
@@ -122,6 +123,44 @@ def _unanswered(process: Process) -> set[str]:
     return set(at)
 
 
+def ended(workers: list[Process]) -> None:
+    """They met nothing that must not be."""
+    for process in workers:
+        assert process.running, process.last_words()
+        process.kill()
+        assert said(process, "problem") == []
+
+
+def test_objects_get_entries_and_lose_them_while_two_processes_use_them(make: Make) -> None:
+    """From hashing to round robin, while the active node of some partitions is killed, and back."""
+    cluster = make(every=2_000, keep=500)
+    cluster.start()
+    client = cluster.client()
+    client.load([Aircraft(f"steady{i}", landings=1) for i in range(STEADY)])
+    workers = [worker(cluster, name) for name in ("one", "two")]
+    flow(workers)
+    rounds = round_robin(cluster.configuration("rounds.toml"), move_objects=5)
+    client.runtime.operators.rebalance("p", load_config(rounds))
+    wait(lambda: mapping(cluster).get("changing", {}).get("open"), "objects begin to get entries", PATIENCE_S)
+    victim = cluster.table("p-0").active
+    assert victim is not None
+    cluster.kill(victim.node)
+    wait(lambda: "changing" not in mapping(cluster), "every object has an entry", PATIENCE_S)
+    cluster.start([victim.node])
+    flow(workers)
+    back = cluster.configuration("back.toml")
+    client.runtime.operators.rebalance("p", load_config(back), wait_s=PATIENCE_S)
+    flow(workers)
+    ended(workers)
+    cluster.whole(PATIENCE_S)
+    wait(lambda: undecided(cluster) == 0, "something is in doubt", PATIENCE_S)
+    check_places(cluster, back)
+    with client.transaction():
+        there = [a.tail for a in client.extent(Aircraft)]
+    assert len(set(there)) == len(there)
+    judge(workers, set(there))
+
+
 def test_a_node_dies_and_the_ring_changes_while_two_processes_create_find_and_delete(make: Make) -> None:
     """The active node of some partitions is killed, then the ring changes and another node is killed in the middle of
     that. Nothing is lost or doubled, every key is found, and objects are spread evenly."""
@@ -147,10 +186,7 @@ def test_a_node_dies_and_the_ring_changes_while_two_processes_create_find_and_de
     wait(lambda: "changing" not in mapping(cluster), "every entry is where the new ring has it", PATIENCE_S)
     cluster.start([second.node])
     flow(workers)
-    for process in workers:
-        assert process.running, process.last_words()
-        process.kill()
-        assert said(process, "problem") == []
+    ended(workers)
     cluster.whole(PATIENCE_S)
     wait(lambda: undecided(cluster) == 0, "something is in doubt", PATIENCE_S)
     homes = listed(cluster, ring)

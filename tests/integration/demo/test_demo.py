@@ -8,19 +8,27 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cluster.processes import wait
-from tests.integration.demo.support import ROWS, await_none, interrupt, processes_of, read_until, run, start
+from tests.integration.demo.support import ROWS, Ran, await_none, interrupt, processes_of, read_until, run, start
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 KEYS = {
     *("ok", "transactions", "acknowledged", "lost", "doubled", "unknown", "copies_equal", "copies", "failover_ms"),
-    *("frozen_ms", "restart_ms", "catch_up_ms", "throughput", "rows", "seconds"),
+    *("frozen_ms", "restart_ms", "catch_up_ms", "join", "rebalance", "leave", "throughput", "rows", "seconds"),
 }
 
 
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """One run, and nothing of it left."""
+    directory = tmp_path_factory.mktemp("demo")
+    found = run("--rows", str(ROWS), "--data-dir", str(directory / "demo"), "--format", "json")
+    assert not await_none(directory, 5)
+    return found
+
+
 @pytest.mark.feature("P10", "R1", "R5")
-def test_nothing_is_lost_while_nodes_are_killed_stopped_and_woken(tmp_path: Path) -> None:
+def test_nothing_is_lost_while_nodes_are_killed_stopped_and_woken(ran: Ran) -> None:
     """Every object adds up, every copy is equal, every acknowledged transaction is in the log exactly once."""
-    ran = run("--rows", str(ROWS), "--data-dir", str(tmp_path / "demo"), "--format", "json")
     assert ran.code == 0, ran.err
     result = ran.result
     assert result.keys() == KEYS
@@ -34,7 +42,19 @@ def test_nothing_is_lost_while_nodes_are_killed_stopped_and_woken(tmp_path: Path
     assert result["failover_ms"]["count"] >= 4  # 12 partitions: one of three nodes is active for four or more
     assert result["frozen_ms"]["count"] >= 4
     assert result["restart_ms"] < result["catch_up_ms"]
-    assert not await_none(tmp_path, 5)
+
+
+@pytest.mark.feature("P2", "P12", "P13")
+def test_a_node_joins_objects_move_and_a_node_leaves_meanwhile(ran: Ran) -> None:
+    """One after the other, each under traffic; in the end every object is where the mapper says."""
+    result = ran.result
+    assert result["copies"]["misplaced"] == 0
+    assert result["join"]["partitions"] == 9  # of 12 with 3 copies each, over 4 nodes
+    assert result["leave"]["partitions"] >= 9
+    assert result["rebalance"]["objects"] > 100  # of those of the first tenth of the flights
+    changes = [result[name] for name in ("join", "rebalance", "leave")]
+    assert [change["pause_ms"]["count"] for change in changes] == [12, 12, 12]
+    assert sorted(change["at_s"] for change in changes) == [change["at_s"] for change in changes]
 
 
 @pytest.mark.feature("R1")

@@ -34,6 +34,9 @@ class Hanging:
     def gone(self, partition: str, keys: Sequence[bytes]) -> Counts:
         return {}
 
+    def settle(self) -> Counts:
+        return {}
+
 
 def main(config: str, checkpoint: str, file: str, stop_after: str) -> None:
     spark = spark_jobs.session("local[1]", "halog-killed")

@@ -139,8 +139,8 @@ class Cluster:
         self.nodes.pop(name).close()
 
     def settle(self) -> Cluster:
-        """Until every partition has its active node and all its replicas."""
-        wait_until(lambda: all(t.active and len(t.node_list) == len(t.configured) for t in self.tables()))
+        """Until every partition that is placed has its active node and all its replicas."""
+        wait_until(lambda: all(_is_whole(t) for t in self.tables()))
         return self
 
     def tables(self) -> list[Any]:
@@ -162,6 +162,10 @@ class Cluster:
         for obj in objects:
             with some.transaction():
                 some.create(obj)
+
+
+def _is_whole(table: PartitionTable) -> bool:
+    return len(table.node_list) == len(table.configured) and bool(table.active or not table.configured)
 
 
 BUSY_S = 10.0

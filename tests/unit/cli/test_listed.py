@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from halog.backend import Work, Write
+from halog.core.directory import DIRECTORY, ID_BYTES, packed
+from halog.core.records import UPDATE
 from halog.errors import DuplicateKeyError
-from tests.unit.cli.conftest import TOML, Aircraft, Cluster, Flight, Seaplane, running
+from tests.unit.cli.conftest import FLEET, TOML, Aircraft, Cluster, Flight, Seaplane, running
 
 pytestmark = pytest.mark.feature("P6", "O1")
 
@@ -83,9 +86,15 @@ def test_explain_says_where_the_entry_is_and_where_it_leads(fleet: Cluster, halo
     assert (none["partition"], none["nodes"], none["entry"]) == (None, [], fleet.partition_of(Seaplane("S99")))
     shown = halog("mapper", "explain", "Seaplane", "S99").out
     assert "there is no such object; a new one goes where its turn is" in shown
-    assert halog("mapper", "explain", "Aircraft", "N1", "--format", "json").json["entry"] is None
+    base = halog("mapper", "explain", "Aircraft", "S2", "--format", "json").json
+    assert (base["entry"], base["subclasses"]["Seaplane"]) == (None, at(halog, "S2")), "not where its entry is"
+    assert halog("mapper", "explain", "Aircraft", "N1", "--format", "json").json["subclasses"]["Seaplane"] is None
+    assert "goes round; there is none of this key" in halog("mapper", "explain", "Aircraft", "N1").out
     listed = {p["policy"]: p for p in halog("mapper", "list", "--format", "json").json}
-    assert (listed["round"]["mapper"], listed["round"]["types"]) == ("round_robin", ["Flight", "Seaplane"])
+    types = sorted(
+        i.name for i in FLEET.by_name.values() if issubclass(i.cls, Flight | Seaplane)
+    )  # of other tests, too
+    assert (listed["round"]["mapper"], listed["round"]["types"]) == ("round_robin", types)
 
 
 def test_the_distribution_is_that_of_the_objects_and_nothing_moves(fleet: Cluster, halog: Run) -> None:
@@ -149,7 +158,7 @@ def test_a_dry_run_counts_objects_only(fleet: Cluster, halog: Run) -> None:
     more, fewer, other = (fleet.directory / name for name in ("more.toml", "fewer.toml", "other.toml"))
     more.write_text(text.replace("partitions = 4", "partitions = 9"))
     fewer.write_text(text.replace("partitions = 4", "partitions = 3"))
-    other.write_text(text.replace('"round_robin"', '"consistent_hash"'))
+    other.write_text(text.replace('"round_robin"', '"consistent_hash"').replace("partitions = 4", "partitions = 3"))
     args = ("rebalance", "--policy", "round", "--config")
     dry = halog(*args, more, "--dry-run", "--format", "json").json
     assert (dry["objects"], dry["would_move"]) == (8, 0)
@@ -158,5 +167,25 @@ def test_a_dry_run_counts_objects_only(fleet: Cluster, halog: Run) -> None:
     ran = halog(*args, fewer, "--timeout", 60, "--format", "json")
     assert (ran.code, ran.json["state"]) == (0, "done"), ran
     assert {at(halog, f"S{i}") for i in range(8)} == {"round-0", "round-1", "round-2"}
-    kind = halog(*args, other)
-    assert (kind.code, "round_robin and consistent_hash cannot be changed" in kind.err) == (5, True), kind
+    dry = halog(*args, other, "--dry-run", "--format", "json").json
+    ran = halog(*args, other, "--timeout", 60, "--format", "json")
+    assert (ran.code, ran.json["state"]) == (0, "done"), ran
+    assert {at(halog, f"S{i}") for i in range(8)} == {fleet.partition_of(Seaplane(f"S{i}")) for i in range(8)}
+    assert 0 < dry["would_move"] <= 8
+    both = halog(*args, more)
+    assert (both.code, "change the mapper alone" in both.err) == (5, True), both
+
+
+def test_an_object_that_is_never_where_its_entry_says_is_not_looked_for_for_ever(fleet: Cluster, halog: Run) -> None:
+    """What should not be: its entry names another partition."""
+    fill(fleet, 1)
+    home, entry = at(halog, "S0"), fleet.partition_of(Seaplane("S0"))
+    runtime = fleet.nodes["A"].runtime
+    (now,) = list(runtime.scan(entry, DIRECTORY))
+    wrong = packed(now.value[ID_BYTES : 2 * ID_BYTES], next(f"round-{i}" for i in range(4) if f"round-{i}" != home))
+    runtime.commit(
+        entry, runtime.new_transaction_id(), Work((), (Write(UPDATE, now.ref, now.key, wrong, now.version),))
+    )
+    for command in (("get",), ("mapper", "explain")):
+        lost = halog(*command, "Seaplane", "S0", "--timeout", 1)
+        assert (lost.code, "is not where its entry" in lost.err) == (6, True), lost

@@ -304,6 +304,22 @@ def test_the_distribution_of_objects_and_of_files(mapped: Cluster, halog: Run, t
     assert halog(*args).json["keys"] == 2
 
 
+@pytest.mark.feature("P7")
+def test_a_partition_nobody_has_placed_has_keys_and_no_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, halog: Run
+) -> None:
+    toml = TOML.replace('mapper = "tests.unit.cli.placing:by_region"', "").replace(
+        "[bindings]", "asia = []\n[bindings]"
+    )
+    with running(Cluster(tmp_path, toml), monkeypatch):
+        ran = halog("mapper", "explain", "--distribution", "--policy", "fixed", "--sample", 900, "--format", "json")
+        assert ran.code == 0, ran
+        keys = {s["name"]: s["keys"] for s in ran.json["partitions"]}
+        assert (keys.keys(), sum(keys.values())) == ({"eu", "us", "asia"}, 900)
+        assert {s["name"]: s["keys"] for s in ran.json["leads"]} == {"A": keys["eu"], "B": 0, "C": keys["us"]}
+        assert sum(s["keys"] for s in ran.json["copies"]) == 2 * keys["eu"] + 3 * keys["us"]
+
+
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [

@@ -27,6 +27,21 @@ def test_a_partition_is_moved_and_shown_where_it_is(cluster: Any, halog: Run) ->
 
 
 @pytest.mark.feature("P12", "O1")
+def test_a_copy_is_made_at_the_rate_that_is_asked_for(cluster: Any, halog: Run) -> None:
+    cluster.nodes["A"].load([cluster.Aircraft(f"N{i}") for i in range(900)], batch=1)
+    assert halog("partition", "migrate", "p-1", "--nodes", "A,B", "--sync", 1).code == 0
+    wait_until(lambda: "p-1" not in cluster.nodes["C"].runtime.copies)
+    to = ("partition", "migrate", "p-1", "--nodes", "A,C", "--sync", 1)
+    ran = halog(*to, "--copy-rate", 1, "--no-wait")
+    assert "C makes its copy at 1 bytes a second at most" in ran.err, ran
+    shown = halog("partition", "show", "p-1", "--format", "json").json
+    assert shown["still_to_do"][0] == "C makes its copy at 1 bytes a second at most"
+    assert halog(*to, "--timeout", 0.2).code == 6, "nobody has said otherwise"
+    ran = halog(*to, "--copy-rate", 0, "--timeout", 30)
+    assert ran.code == 0, ran
+
+
+@pytest.mark.feature("P12", "O1")
 def test_without_waiting_the_nodes_go_on_by_themselves(cluster: Any, halog: Run) -> None:
     ran = halog("partition", "migrate", "p-1", "--nodes", "A, B", "--sync", 1, "--no-wait")
     assert ran.code == 0, ran
@@ -97,6 +112,7 @@ def test_a_node_is_drained_as_the_dry_run_said(cluster: Any, halog: Run) -> None
     assert next(t for t in cluster.tables() if t.name == "p-0").configured == ("A", "B"), "nothing was changed"
     ran = halog("drain", "A", "--allow-fewer", "--timeout", 60, "--format", "json")
     assert ran.code == 0, ran
+    assert f" of {len(dry['moves'])} moved; p-" in ran.err, "progress is talk"
     assert [(m["partition"], m["to"]) for m in ran.json["moves"]] == [(m["partition"], m["to"]) for m in dry["moves"]]
     wait_until(lambda: all("A" not in t.hosts for t in cluster.tables()), 30)  # another node is asked than the command
     wait_until(lambda: not cluster.nodes["A"].runtime.copies, 30)

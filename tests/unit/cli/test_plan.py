@@ -33,6 +33,11 @@ def test_an_emptied_node_is_filled_again(cluster: Any, halog: Run) -> None:
     assert "3 copies instead of 2" in made.out
     assert "6 partitions are to move" in made.err
     assert halog("plan", "status").code == 4, "it waits"
+    plan = halog("status", "--format", "json").json["plan"]
+    assert (plan["made_for"], plan["moves"], plan["waiting"], plan["moving"]) == (None, 6, 6, 0)
+    shown = halog("status")
+    assert f"plan        {plan['id']}, an operator's, of " in shown.out, shown
+    assert "6 of 6 partitions wait, 0 move; nodes may hold back their own" in shown.out
     assert hosts(cluster)["C"] == 0, "nothing moves before it is applied"
     applied = halog("plan", "apply", "--at-once", 3, "--timeout", 60, "--format", "json")
     assert applied.code == 0, applied
@@ -40,18 +45,7 @@ def test_an_emptied_node_is_filled_again(cluster: Any, halog: Run) -> None:
     assert hosts(cluster) == dict.fromkeys("ABC", 6)
     assert Counter(t.configured[0] for t in cluster.tables()) == dict.fromkeys("ABC", 2), "roles are even, too"
     assert halog("plan", "status").code == 0
-
-
-def test_the_status_of_the_cluster_names_a_plan_that_is_not_done(cluster: Any, halog: Run) -> None:
-    assert halog("status", "--format", "json").json["plan"] is None
-    assert halog("partition", "migrate", "p-0", "--nodes", "A,B", "--timeout", 30).code == 0
-    assert halog("plan", "create").code == 0
-    said = halog("status", "--format", "json").json["plan"]
-    assert (said["made_for"], said["waiting"], said["moving"]) == ("", 1, 0)
-    line = f"{said['plan']}: 1 partitions wait, 0 move; an operator's, see `halog plan show`"
-    assert line in halog("status").out
-    assert halog("plan", "cancel").code == 0
-    assert halog("status", "--format", "json").json["plan"] is None
+    assert halog("status", "--format", "json").json["plan"] is None, "it is done"
 
 
 def test_a_dry_run_is_no_plan(cluster: Any, halog: Run) -> None:
@@ -77,6 +71,7 @@ def test_a_plan_that_is_half_done_is_finished_or_cancelled_first(cluster: Any, h
     refused = halog("plan", "apply")
     assert (refused.code, "was cancelled" in refused.err) == (5, True)
     assert halog("plan", "status").code == 0, "nothing of it is to come"
+    assert halog("status", "--format", "json").json["plan"] is None
     assert halog("plan", "create").code == 0
 
 

@@ -73,6 +73,13 @@ class Script:
     def commit(self, e: EpochId, number: int, *changes: Change) -> bytes:
         return self._add(records.Commit(self._next(e, tx(number)), changes or (create(),)))
 
+    def vote(self, e: EpochId, number: int, *changes: Change) -> bytes:
+        header = self._next(e, tx(number))
+        return self._add(records.Prepare(header, "p", ("p", "q"), 0, b"d" * 16, changes or (create(),)))
+
+    def outcome(self, e: EpochId, number: int) -> bytes:
+        return self._add(records.Outcome(self._next(e, tx(number)), True))
+
     def handed_over(self, e: EpochId, to: str) -> bytes:
         return self._add(records.HandedOver(self._next(e), to))
 

@@ -35,6 +35,18 @@ headers = st.builds(
     fixed(TX_BYTES),
 )
 commits = st.builds(records.Commit, headers, st.lists(changes, max_size=4).map(tuple))
+votes = st.builds(
+    records.Prepare,
+    headers,
+    st.text(max_size=20),
+    st.lists(st.text(max_size=20), max_size=4).map(tuple),
+    longs,
+    st.binary(max_size=20),
+    st.lists(changes, max_size=4).map(tuple),
+    st.lists(st.tuples(st.binary(max_size=100), longs), max_size=4).map(tuple),
+)
+outcomes = st.builds(records.Outcome, headers, st.booleans())
+written = st.one_of(commits, votes, outcomes)
 
 
 @given(commits)
@@ -46,15 +58,31 @@ def test_the_bytes_are_fastavros(commit: records.Commit) -> None:
     assert commit_bytes.read(data) is not None
 
 
-@given(commits, st.data())
-def test_damaged_bytes_are_judged_as_fastavro_judges_them(commit: records.Commit, data: st.DataObject) -> None:
-    raw = bytearray(records.encode(commit))
+@given(votes)
+def test_the_bytes_of_a_vote_are_fastavros(vote: records.Prepare) -> None:
+    data = records.encode(vote)
+    assert data == records._encode(vote)
+    assert records._decode(records.Prepare, data) == records.decode(data) == vote
+    assert commit_bytes.read_prepare(data) is not None
+
+
+@given(outcomes)
+def test_the_bytes_of_a_decision_are_fastavros(outcome: records.Outcome) -> None:
+    data = records.encode(outcome)
+    assert data == records._encode(outcome)
+    assert records._decode(records.Outcome, data) == records.decode(data) == outcome
+    assert commit_bytes.read_outcome(data) is not None
+
+
+@given(written, st.data())
+def test_damaged_bytes_are_judged_as_fastavro_judges_them(record: records.Record, data: st.DataObject) -> None:
+    raw = bytearray(records.encode(record))
     if data.draw(st.booleans()):
         raw[data.draw(st.integers(2, len(raw) - 1))] = data.draw(st.integers(0, 255))
     else:
         del raw[data.draw(st.integers(2, len(raw) - 1)) :]
     try:
-        slow = records._decode(records.Commit, bytes(raw))
+        slow = records._decode(type(record), bytes(raw))
     except RecordFormatError:
         with pytest.raises(RecordFormatError):
             records.decode(bytes(raw))

@@ -25,7 +25,7 @@ from halog.core.defining import (
 )
 from halog.core.migrating import assigned, moving, why_not, why_not_assigned
 from halog.core.table import DEFINED, DISABLED, ENABLED, SYNC, Definition, PartitionTable, Replica, Target
-from tests.unit.core.kit import A, B, Core, create, epoch, table
+from tests.unit.core.kit import A, B, Core, create, epoch, table, tx, update
 
 AB, CB = Target(("A", "B"), 1), Target(("C", "B"), 1)
 
@@ -279,6 +279,28 @@ def test_disabled_on_its_only_node_it_takes_nothing_new_and_answers_what_it_took
     core.step(ev.TableSeen(10, enabled(core.p.table, "A", "A")[0]))
     core.submit(3, create(b"third"))
     assert core.of(ev.Append)
+
+
+@pytest.mark.feature("P7")
+def test_disabled_on_its_only_node_it_votes_for_whoever_only_reads_it() -> None:
+    core = Core(configured=("A",), sync=0)
+    core.loaded()
+    core.cas_ok()
+    core.land()
+    core.land()
+    core.submit(1)
+    core.acknowledge()
+    core.step(ev.TableSeen(9, disabled(core.p.table, "A")[0]))
+    found, both = {b"k": 2}, ("p", "q")
+    core.step(ev.PrepareAsked(51, tx(51), "q", both, b"d", (), (update(b"k", 2),), found))
+    (refused,) = core.replies()
+    assert isinstance(refused, ev.Refused), "it would change"
+    core.step(ev.PrepareAsked(52, tx(52), "q", both, b"d", ((b"k", 7),), (), found))
+    (refused,) = core.replies()
+    assert isinstance(refused, ev.Conflicted), "what it read is still checked"
+    core.step(ev.PrepareAsked(53, tx(53), "q", both, b"d", ((b"k", 2),), (), found))
+    core.acknowledge()
+    assert core.replies() == [ev.Happened(3)]
 
 
 # --- elections and the znode ---

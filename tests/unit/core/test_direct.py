@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from halog.core import events as ev, held
@@ -9,9 +10,10 @@ from halog.core.chain import ChainState
 from halog.core.following import RECENTLY_MS
 from halog.core.held import Held
 from halog.core.roles import Role
+from halog.core.settings import Sync
 from halog.core.table import ASYNC, SYNC, Replica
 from halog.events import REMOVED
-from tests.unit.core.kit import LOG_ID, SETTINGS, SITE, A, B, C, Core, Script, create, epoch, replica, table
+from tests.unit.core.kit import LOG_ID, SETTINGS, SITE, A, B, C, Core, Script, create, epoch, replica, table, tx
 
 TICK = 20
 
@@ -170,6 +172,41 @@ def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not run.run
 
 
+@pytest.mark.feature("D4", "R1")
+def test_a_pushed_vote_is_held_and_locks_nothing_before_the_log_brings_it() -> None:
+    """As a commit: memory proves memory, the log says what happened."""
+    core, script = replica()
+    data = [script.vote(epoch(1), 1), script.commit(epoch(1), 2, create(b"other")), script.outcome(epoch(1), 1)]
+    assert push(core, *data) == [(4, False)]
+    assert not core.p.ledger.locks
+    core.land(data[0])
+    assert list(core.p.ledger.locks) == [b"k"]
+    core.land(data[1])
+    core.land(data[2])
+    assert not core.p.ledger.locks
+    assert core.p.chain.state.lsn == 4
+    assert not core.p.held.run
+
+
+@pytest.mark.feature("D4")
+def test_the_first_and_the_last_record_of_an_epoch_are_never_held() -> None:
+    core, script = replica()
+    assert not push(core, script.handed_over(epoch(1), "B"))
+    assert not core.p.held.run
+
+
+@pytest.mark.feature("D4", "R1")
+def test_nobody_waits_for_the_votes_a_replica_reads_while_they_are_pushed_to_it() -> None:
+    core, script = replica()
+    data = script.vote(epoch(1), 1)
+    push(core, data)
+    core.land(data)
+    core.step(ev.Taken())
+    assert core.p.following.is_patient
+    core.step(ev.Ticked(), after_ms=RECENTLY_MS)
+    assert not core.p.following.is_patient, "it is in doubt, and nothing was pushed since"
+
+
 # --- the active ---
 
 
@@ -265,3 +302,46 @@ def test_nobody_waits_for_an_async_replica() -> None:
     assert not core.p.following.is_patient
     core.step(ev.TableSeen(9, table(epoch=epoch(1), active=A, replicas=(Replica("B", 2, ASYNC),))))
     assert core.p.following.is_patient
+
+
+def vote(core: Core, mapping: int = 0) -> None:
+    core.step(ev.PrepareAsked(50, tx(5), "p", ("p", "q"), b"d" * 16, (), (create(),), {}, mapping=mapping))
+
+
+@pytest.mark.feature("D4", "R1")
+def test_votes_and_decisions_are_pushed_and_answered_when_log_and_replica_have_them() -> None:
+    core = Core().with_sync_replica()
+    vote(core)
+    append, sent = core.effects
+    assert isinstance(append, ev.Append)
+    assert sent == ev.Push(("B",), core.p.chain.state.epoch, append.data)
+    core.step(ev.ReplicaAck(B, sent.epoch, 2, applied=False))
+    assert not core.replies()
+    core.acknowledge()
+    assert core.replies() == [ev.Happened(2)]
+    core.step(ev.DecideAsked(51, tx(5), commit=True, decides=True, participants=("p", "q")))
+    assert core.one(ev.Push).data == core.one(ev.Append).data
+    core.acknowledge()
+    assert not core.replies()
+    core.step(ev.ReplicaAck(B, sent.epoch, 3, applied=False))
+    assert core.replies() == [ev.Happened(3)]
+
+
+@pytest.mark.feature("D4", "P6")
+def test_what_goes_before_a_vote_is_pushed_before_it() -> None:
+    """A vote of a newer mapping: without the record that says so it could not be held."""
+    core = Core().with_sync_replica()
+    vote(core, mapping=1)
+    assert [type(e) for e in core.effects] == [ev.Append, ev.Push, ev.Append, ev.Push]
+    assert [e.data for e in core.of(ev.Push)] == [e.data for e in core.of(ev.Append)]
+
+
+@pytest.mark.feature("D4", "R6")
+def test_votes_are_not_pushed_where_a_successor_appends_again_what_it_held() -> None:
+    """It would have to leave out the commits behind a vote that the log does not have."""
+    core = Core(settings=msgspec.structs.replace(SETTINGS, local_sync=Sync.NO_SYNC)).with_sync_replica()
+    vote(core)
+    assert core.of(ev.Append)
+    assert not core.of(ev.Push)
+    core.submit(1, create(b"other"))
+    assert core.of(ev.Push)

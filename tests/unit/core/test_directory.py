@@ -16,15 +16,30 @@ from halog.core.directory import (
     entries_of,
     entry_key,
     is_entry,
+    listing,
     look,
     moved,
     object_key,
     packed,
     standing,
+    unlisting,
     unpacked,
+    vouching,
 )
 from halog.core.ids import ABSENT
-from halog.core.mapping import Layout, Place, PolicyMapping, why_not
+from halog.core.mapping import (
+    BY_KEY,
+    LISTED,
+    LISTING,
+    UNLISTING,
+    Layout,
+    Place,
+    PolicyMapping,
+    begun,
+    opened,
+    turned_back,
+    why_not,
+)
 from halog.core.records import CREATE, DELETE, UPDATE
 from halog.errors import RecordFormatError
 from halog.schema.definition import short_id
@@ -94,7 +109,7 @@ def test_keys_of_objects_and_of_their_entries_are_told_apart() -> None:
 @pytest.mark.parametrize(
     "value",
     [b"", TYPE * 3, DIRECTORY, DIRECTORY + TYPE, packed(TYPE, "p-1") + b"x", packed(TYPE, "p-1")[:-1],
-     DIRECTORY + TYPE + b"\x05p-1", DIRECTORY + TYPE + b"\xff\xff"],
+     DIRECTORY + TYPE + b"\x05p-1", DIRECTORY + TYPE + b"\xff\xff", DIRECTORY + TYPE + b"\x02\xff"],
 )  # fmt: skip
 def test_what_is_no_entry_is_refused(value: bytes) -> None:
     with pytest.raises(RecordFormatError, match="directory entry"):
@@ -107,20 +122,20 @@ def test_what_is_no_entry_is_refused(value: bytes) -> None:
 def test_an_object_is_found_where_its_entry_says() -> None:
     there = Stored(REF, 9, b"value")
     world = World({("p1", entry_key(KEY)): entry("p3"), ("p3", KEY): there})
-    assert world.find(Place("p1")) == ("p3", there)
+    assert world.find(Place("p1", listed=LISTED)) == ("p3", there)
     assert world.asked == [("p1", entry_key(KEY)), ("p3", KEY)]
 
 
 def test_without_an_entry_there_is_no_object() -> None:
     world = World({})
-    assert world.find(Place("p1")) == ("p1", None)
+    assert world.find(Place("p1", listed=LISTED)) == ("p1", None)
     assert world.asked == [("p1", entry_key(KEY))]
 
 
 def test_the_old_owner_of_an_entry_is_asked_first() -> None:
     there = Stored(REF, 9, b"value")
     world = World({("p1", entry_key(KEY)): entry("p3"), ("p3", KEY): there})
-    assert world.find(Place("p1", 4, before="p0")) == ("p3", there)
+    assert world.find(Place("p1", 4, "p0", LISTED)) == ("p3", there)
     assert [partition for partition, _ in world.asked] == ["p0", "p1", "p3"]
 
 
@@ -133,7 +148,7 @@ def test_an_object_that_moved_meanwhile_is_looked_for_again() -> None:
                 self.rows = {("p1", entry_key(KEY)): entry("p4", 8), ("p4", KEY): there}
 
     world = Moving({("p1", entry_key(KEY)): entry("p3"), ("p3", KEY): there})
-    assert world.find(Place("p1")) == ("p4", there)
+    assert world.find(Place("p1", listed=LISTED)) == ("p4", there)
     assert world.asked == [("p1", entry_key(KEY)), ("p3", KEY), ("p1", entry_key(KEY)), ("p4", KEY)]
 
 
@@ -142,7 +157,7 @@ def test_an_object_that_was_deleted_meanwhile_does_not_exist() -> None:
         def happens(self, looks: int) -> None:
             self.rows = {}
 
-    assert Vanishing({("p1", entry_key(KEY)): entry("p3")}).find(Place("p1")) == ("p1", None)
+    assert Vanishing({("p1", entry_key(KEY)): entry("p3")}).find(Place("p1", listed=LISTED)) == ("p1", None)
 
 
 def test_many_entries_are_asked_for_partition_by_partition() -> None:
@@ -169,7 +184,7 @@ def test_many_entries_are_asked_for_partition_by_partition() -> None:
 
 def changes(*rows: Row) -> list[tuple[str, Row]]:
     now = standing("old", entry("home"))
-    return list(beside(rows, "home", lambda key: Place("new", 3, "old"), {KEY: now}.__getitem__))
+    return list(beside(rows, "home", lambda key: Place("new", 3, "old", LISTED), {KEY: now}.__getitem__))
 
 
 CREATED = Row(CREATE, REF, KEY, TYPE + b"x", ABSENT)
@@ -206,10 +221,90 @@ def test_an_object_moves_together_with_what_its_entry_says() -> None:
     )
 
 
-def test_a_mapper_with_a_directory_and_one_without_are_not_changed_one_into_the_other() -> None:
+def test_mappers_with_and_without_a_directory_are_changed_one_into_the_other_alone() -> None:
+    """A key and its entry have one owner then; what may come in between is named."""
     ring, rounds = Layout("consistent_hash", 4, 4096), Layout("round_robin", 4, 4096)
-    for now, wished in ((ring, rounds), (rounds, ring)):
+    assert why_not(PolicyMapping(ring), rounds) is None
+    assert why_not(PolicyMapping(rounds), ring) is None
+    assert why_not(PolicyMapping(rounds), Layout("round_robin", 6, 4096)) is None
+    for wished in (Layout("round_robin", 6, 4096), Layout("round_robin", 4, 999)):
+        why = why_not(PolicyMapping(ring), wished)
+        assert why is not None
+        assert "change the mapper alone, and partitions or ring_size when that is done" in why
+    for now, wished in ((Layout("shop:by", 4, 4096, 1), rounds), (rounds, Layout("shop:by", 4, 4096, 1))):
         why = why_not(PolicyMapping(now), wished)
         assert why is not None
-        assert f"{now.mapper} and {wished.mapper} cannot be changed" in why
-    assert why_not(PolicyMapping(rounds), Layout("round_robin", 6, 4096)) is None
+        assert "go by way of consistent_hash" in why
+
+
+def test_how_objects_are_found_follows_the_change() -> None:
+    ring, rounds = Layout("consistent_hash", 4, 4096), Layout("round_robin", 4, 4096)
+    assert PolicyMapping(ring).kind == begun(PolicyMapping(ring), rounds).kind == BY_KEY
+    coming = opened(begun(PolicyMapping(ring), rounds))
+    assert (coming.kind, turned_back(coming).kind) == (LISTING, UNLISTING)
+    going = opened(begun(PolicyMapping(rounds), ring))
+    assert (going.kind, turned_back(going).kind) == (UNLISTING, LISTING)
+    assert opened(begun(PolicyMapping(rounds), Layout("round_robin", 4, 999))).kind == LISTED
+
+
+# --- while objects get entries, or lose them ---
+
+
+@pytest.mark.parametrize("kind", [LISTING, UNLISTING])
+def test_an_object_without_an_entry_is_where_its_key_hashes_to(kind: str) -> None:
+    there = Stored(REF, 9, b"value")
+    world = World({("p1", KEY): there})
+    assert world.find(Place("p1", 2, listed=kind)) == ("p1", there)
+    assert world.asked == [("p1", entry_key(KEY)), ("p1", KEY)]
+    assert World({}).find(Place("p1", 2, listed=kind)) == ("p1", None)
+    assert World({("p1", entry_key(KEY)): entry("p3"), ("p3", KEY): there}).find(Place("p1", 2, listed=kind)) == (
+        "p3",
+        there,
+    )
+
+
+def both(kind: str, home: str, now: Standing | None, *rows: Row) -> tuple[list[Any], list[Any]]:
+    """What is written beside it, and what must be absent."""
+    place = Place("ring", 3, listed=kind)
+    known = {} if now is None else {KEY: now}
+    return (
+        list(beside(rows, home, lambda key: place, known.get)),
+        list(vouching(rows, home, lambda key: place, known.get)),
+    )
+
+
+def test_what_is_created_meanwhile_has_neither_entry_nor_namesake() -> None:
+    rows, absent = both(LISTING, "home", None, CREATED)
+    assert rows == [("ring", Row(CREATE, REF, entry_key(KEY), packed(TYPE, "home"), ABSENT))]
+    assert absent == [("ring", KEY)], "that there is no entry is seen when it is created"
+    assert both(LISTING, "ring", None, CREATED)[1] == []
+    assert both(UNLISTING, "ring", None, CREATED) == ([], [("ring", entry_key(KEY))])
+
+
+@pytest.mark.parametrize("kind", [LISTING, UNLISTING])
+def test_what_is_deleted_meanwhile_takes_its_entry_or_has_none(kind: str) -> None:
+    now = standing("ring", entry("home"))
+    assert both(kind, "home", now, DELETED) == ([("ring", Row(DELETE, REF, entry_key(KEY), None, 7))], [])
+    assert both(kind, "ring", None, DELETED) == ([], [("ring", entry_key(KEY))])
+
+
+@pytest.mark.parametrize("kind", [LISTING, UNLISTING])
+def test_what_is_made_anew_meanwhile_keeps_its_kind(kind: str) -> None:
+    now = standing("ring", entry("home"))
+    rows, absent = both(kind, "home", now, DELETED, CREATED)
+    assert [(at, row.op) for at, row in rows] == [("ring", DELETE), ("ring", CREATE)]
+    assert absent == []
+    assert both(kind, "ring", None, DELETED, CREATED) == ([], [("ring", entry_key(KEY))])
+
+
+def test_an_entry_comes_and_goes_with_its_object() -> None:
+    found = Stored(REF, 5, TYPE + b"x")
+    assert listing(KEY, found, "ring") == Row(CREATE, REF, entry_key(KEY), packed(TYPE, "ring"), ABSENT)
+    now = standing("ring", entry("home"))
+    gone = ("ring", Row(DELETE, REF, entry_key(KEY), None, 7))
+    assert unlisting(KEY, None, now) == (gone,)
+    assert unlisting(KEY, found, now) == (
+        gone,
+        ("home", Row(DELETE, REF, KEY, None, 5)),
+        ("ring", Row(CREATE, REF, KEY, TYPE + b"x", ABSENT)),
+    )

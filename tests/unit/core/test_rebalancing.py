@@ -33,6 +33,7 @@ def test_an_empty_node_gets_its_share() -> None:
     assert all("has 3 copies, C 0" in m.why for m in moves)
 
 
+@pytest.mark.feature("P4", "P2", "P13")
 def test_another_number_of_copies_and_of_sync_replicas() -> None:
     (more,) = rebalance([on("a", "A", "B")], Shape(3, 2, ABC), "ABC")
     assert more == Move(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from halog.core.stopping import ACTIVE, CLOSE, CopyFact, judge
-from halog.core.table import ASYNC, SYNC, Group
-from tests.unit.core.kit import table
+from halog.core.table import ASYNC, SYNC, Group, Replica
+from tests.unit.core.kit import A, table
 
 pytestmark = pytest.mark.feature("X4")
 
@@ -44,3 +44,31 @@ def test_it_is_safe_if_somebody_is_left_who_has_everything_and_a_quorum(
     verdict = judge(table(**changes), stopping, copies)
     assert (verdict.safe, verdict.heir) == (bool(heir), heir), verdict
     assert why in verdict.why
+
+
+@pytest.mark.parametrize(
+    ("unlogged", "replicas", "lag", "safe", "why"),
+    [
+        (False, (), 0, True, "C takes over, it has everything"),
+        (False, (), 900, True, "C takes over when it has read 900 records more from the log"),
+        (True, (), 900, True, "C takes over when it has read 900 records more from the log"),
+        (False, (Replica("B", 2, SYNC),), 900, True, "C takes over when it has read 900 records more from the log"),
+        (True, (Replica("B", 2, SYNC),), 0, False, "and the log may lack what the others hold"),
+        (True, (Replica("B", 2, SYNC),), 900, False, "and the log may lack what the others hold"),
+    ],
+)
+@pytest.mark.feature("R6")
+def test_an_async_replica_follows_where_the_log_has_what_was_acknowledged(
+    unlogged: bool, replicas: tuple[Replica, ...], lag: int, safe: bool, why: str
+) -> None:
+    """No sync replica is asked for (any more). One that the table still names may hold what the log lacks."""
+    t = table(sync=0, active=A, replicas=replicas)
+    verdict = judge(t, "AB", (CopyFact("A", ACTIVE, 0), CopyFact("C", ASYNC, lag)), unlogged=unlogged)
+    assert verdict.safe is safe
+    assert why in verdict.why
+
+
+@pytest.mark.feature("R6")
+def test_a_sync_replica_follows_whether_or_not_the_log_is_waited_for() -> None:
+    t = table(active=A, replicas=(Replica("B", 2, SYNC),))
+    assert judge(t, "A", LEVEL, unlogged=True).heir == "B"

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from halog.backend import Found
-from halog.demo import verify_copies
+from halog.demo import cluster, verify_copies
+from halog.demo.model import Flight, Probe
 from halog.demo.result import Copies
+from halog.embedded.model import SiteInfo
 from halog.errors import HalogError
 from halog.runtime import frames
+from halog.runtime.mapping import Places
+from halog.schema.registry import DEFAULT
 
 
 def obj(key: bytes, version: int = 1, value: bytes = b"v", ref: bytes = b"r") -> Found:
@@ -60,3 +66,25 @@ def test_a_store_is_read_page_by_page_from_the_named_node(monkeypatch: pytest.Mo
 def test_an_answer_that_is_no_page_is_an_error() -> None:
     with pytest.raises(HalogError, match="node B"):
         list(verify_copies.read_store(lambda n, f, t: frames.Valid(), "B", "p-0"))
+
+
+@pytest.mark.feature("P6")
+def test_an_object_in_another_partition_than_the_mapper_says_is_misplaced() -> None:
+    """Counted once for all copies; equal copies of a misplaced object are equal all the same."""
+    found = verify_copies.compare({"p-0": "AB", "p-1": "AB"}, lambda n, p: SAME, lambda key: f"p-{key == b'b':d}")
+    assert found == Copies(2, 6, 0, 1 + 2)
+
+
+@pytest.mark.feature("P6")
+def test_the_mapper_of_the_configuration_says_where_a_key_belongs(tmp_path: Path) -> None:
+    """The very partition that a node of the same configuration routes it to; of another ring another one."""
+    config = cluster.make_config(SiteInfo("localhost:1", "localhost:2", ""), tmp_path, "demo", 12)
+    departure = (dt.datetime(2013, 1, 1, 5, tzinfo=dt.UTC), "UA", 1545, "N14228")
+    for cls, key in ((Flight, departure), (Probe, ("probe-1",))):
+        info = DEFAULT.info(cls)
+        for named in (config, cluster.with_ring(config, cluster.RING)):
+            owner = Places(named, lambda name: DEFAULT.info(name).parsed).owner(info.name)
+            want = owner.partition(info.name, info.routing_key(key))
+            assert verify_copies.placed_by(named, cluster.POLICY)(info.index_key(key)) == want
+    with pytest.raises(HalogError, match="no type"):
+        verify_copies.placed_by(config, cluster.POLICY)(b"none of ours")

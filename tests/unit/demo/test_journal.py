@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+
+import msgspec
+import pytest
 
 from halog.core import records
 from halog.core.chain import ChainState
 from halog.core.ids import EpochId, digest
+from halog.core.records import CREATE, DELETE, Change
 from halog.demo.journal import ACKNOWLEDGED, DENIED, UNKNOWN, Journal, Note, claims, read
-from halog.demo.verify_log import accepted_ids, judge
+from halog.demo.verify_log import Found, Logged, accepted_ids, judge
 from halog.ports import Entry, TopicPartition
 
 A, B, C = (bytes([n]) * 16 for n in (1, 2, 3))
+Written = Callable[[Callable[[bytes], records.Header]], records.Record]
+"""A record, made of its header once its transaction is known."""
 
 
 def note(tx: bytes, outcome: str = ACKNOWLEDGED, row: int = 7) -> Note:
@@ -51,10 +59,11 @@ def test_the_judge_counts_lost_doubled_and_unknown_ones_that_happened() -> None:
 
 
 LOG_ID, EPOCH = b"L" * 16, EpochId(1, "home", 1)
+OBJECT = Change(CREATE, b"1" * 24, b"key", b"value", -1)
 
 
-def log_of(*txs: bytes) -> list[Entry]:
-    """An epoch's records, chained as a writer would."""
+def log_of(*txs: bytes | Written) -> list[Entry]:
+    """An epoch's records, chained as a writer would: commits of these ids, or what they write."""
     tp, entries = TopicPartition("t", 0), []
 
     def add(record: records.Record) -> bytes:
@@ -65,8 +74,28 @@ def log_of(*txs: bytes) -> list[Entry]:
     add(records.EpochStarted(records.Header(LOG_ID, EPOCH), EpochId(0, "", 0), 0))
     prev = add(records.EpochOpened(records.Header(LOG_ID, EPOCH, 1), ()))
     for lsn, tx in enumerate(txs, 2):
-        prev = add(records.Commit(records.Header(LOG_ID, EPOCH, lsn, prev, tx), ()))
+        write = tx if callable(tx) else commit(tx)
+        prev = add(write(partial(records.Header, LOG_ID, EPOCH, lsn, prev)))
     return entries
+
+
+def commit(tx: bytes, *changes: Change) -> Written:
+    return lambda header: records.Commit(header(tx), changes)
+
+
+def vote(tx: bytes, *changes: Change) -> Written:
+    return lambda header: records.Prepare(header(tx), "p", ("p", "q"), 0, b"", changes)
+
+
+def outcome(tx: bytes, *, happened: bool = True) -> Written:
+    return lambda header: records.Outcome(header(tx), happened)
+
+
+def found_in(**logs: list[Entry]) -> Logged:
+    found = Found()
+    for partition, entries in logs.items():
+        found.read(partition, entries, ChainState(LOG_ID, "home"))
+    return found.logged()
 
 
 def test_only_accepted_records_count() -> None:
@@ -81,3 +110,33 @@ def test_a_record_written_twice_counts_once_because_readers_skip_the_second() ->
     start = ChainState(LOG_ID, "home")
     entries = log_of(A)
     assert accepted_ids([*entries, entries[-1]], start) == {A: 1}
+
+
+@pytest.mark.feature("D4")
+def test_a_transaction_over_two_partitions_counts_once_where_both_have_its_commit() -> None:
+    both = found_in(p=log_of(A, vote(B), outcome(B)), q=log_of(vote(B), outcome(B)))
+    assert both == ({A: 1, B: 1}, 0, 0)
+
+
+@pytest.mark.feature("D4")
+@pytest.mark.parametrize("there", [(), (vote(B),), (vote(B), outcome(B, happened=False)), (outcome(B),)])
+def test_one_that_one_of_its_partitions_lacks_is_torn_and_lost(there: tuple[Written, ...]) -> None:
+    found = found_in(p=log_of(vote(B), outcome(B)), q=log_of(*there))
+    assert found == ({}, 1, 0)
+    assert judge(claims([note(B)]), found.commits).lost == 1
+
+
+@pytest.mark.feature("D4")
+def test_an_aborted_one_has_not_happened() -> None:
+    aborted = outcome(B, happened=False)
+    assert found_in(p=log_of(vote(B), aborted), q=log_of(vote(B), aborted)) == ({}, 0, 0)
+    assert found_in(p=log_of(vote(B), outcome(B), outcome(B)), q=log_of(vote(B), outcome(B))) == ({B: 1}, 0, 0)
+
+
+@pytest.mark.feature("P13")
+def test_an_object_that_came_to_another_partition_has_moved_there() -> None:
+    """It keeps its reference; a new object of the same key has one of its own."""
+    leaves = msgspec.structs.replace(OBJECT, op=DELETE, value=None, replaced=2)
+    other = msgspec.structs.replace(OBJECT, ref=b"2" * 24)
+    p = log_of(commit(A, OBJECT), vote(B, leaves), outcome(B), commit(C, other))
+    assert found_in(p=p, q=log_of(vote(B, OBJECT), outcome(B))) == ({A: 1, B: 1, C: 1}, 0, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,7 +79,7 @@ def replayed(cluster: MemoryCluster, path: Path, sabotaged: int = -1) -> tuple[N
     backend = Forgetful(cluster)
     node = Node(backend)
     notes = journal.Journal(path)
-    replay = Replay(node, backend, lambda partition: 1, notes, sabotaged)
+    replay = Replay(node, backend, lambda: defaultdict(lambda: 1), notes, sabotaged)
     gate = Gate(10)
     gate.open_to(ROWS)
     try:

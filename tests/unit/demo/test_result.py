@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
 from halog.demo.report import report
-from halog.demo.result import Copies, Result, RowCounts, Spread
+from halog.demo.result import Change, Copies, Result, RowCounts, Spread
 from halog.demo.scene import Rate, Scene
 from halog.demo.view import View, draw
 
@@ -24,6 +25,9 @@ KEYS = [
     "frozen_ms",
     "restart_ms",
     "catch_up_ms",
+    "join",
+    "rebalance",
+    "leave",
     "throughput",
     "rows",
     "seconds",
@@ -33,7 +37,10 @@ KEYS = [
 def test_the_document_has_exactly_the_agreed_keys() -> None:
     document = Result().to_dict()
     assert list(document) == KEYS
-    assert list(document["copies"]) == ["partitions", "objects", "mismatches"]
+    assert list(document["copies"]) == ["partitions", "objects", "mismatches", "misplaced"]
+    for change in ("join", "rebalance", "leave"):
+        assert list(document[change]) == ["at_s", "seconds", "partitions", "objects", "pause_ms"]
+        assert list(document[change]["pause_ms"]) == ["median", "worst", "count"]
     assert list(document["failover_ms"]) == list(document["frozen_ms"]) == ["median", "worst", "count"]
     assert list(document["rows"]) == ["landed", "cancelled", "diverted", "no_tail"]
 
@@ -60,8 +67,11 @@ def test_the_table_says_what_was_found_wrong() -> None:
 
 def test_the_table_of_a_good_run() -> None:
     good = Result(ok=True, copies_equal=True, copies=Copies(12, 5, 0), failover_ms=Spread(80.0, 120.0, 4), restart_ms=9)
-    text = printed(good, Scene(10))
+    moved = Change(7.0, 2.5, 0, 900, Spread(20.0, 45.0, 12))
+    text = " ".join(printed(replace(good, rebalance=moved), Scene(10)).split())
     assert "80 ms (worst 120, of 4)" in text
+    assert "rebalance 2.5 s at 7.0 s: 900 objects" in text
+    assert "20 ms (worst 45, of 12)" in text
     assert "nothing was lost" in text
 
 

@@ -14,6 +14,7 @@ SEEDS = st.integers(-(2**40), 2**40)
 def test_every_fault_comes_before_the_gate_that_waits_for_it(rows: int, seed: int) -> None:
     s = plan(rows, seed)
     assert 0 < s.kill_at < s.restart_at < s.gate_restart < s.freeze_at < s.gate_freeze < rows
+    assert 0 < s.join_at < s.gate_join < s.ring_at < s.gate_ring < s.leave_at < s.gate_leave < s.kill_at
 
 
 @given(ROWS, SEEDS)

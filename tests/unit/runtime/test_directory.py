@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import Counter as Count
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import get_args
 
 import pytest
 
+from halog.backend import Found, Work
 from halog.core.directory import is_entry, object_key, unpacked
 from halog.core.mapping import PolicyMapping
-from halog.errors import ConflictError, DuplicateKeyError, RefusedError
+from halog.errors import ConflictError, DuplicateKeyError, HalogError, RefusedError, RemappedError
 from halog.runtime.copy import Copy
 from halog.runtime.mapping import Places
 from halog.testing.cluster import Cluster, wait_until
@@ -24,10 +26,12 @@ from tests.unit.runtime.remapped import (
     Order,
     Traffic,
     changed,
+    check as check_hashed,
     cluster_of,
     configured,
     mapping,
     wait_done,
+    where,
 )
 
 pytestmark = pytest.mark.feature("P6", "P13")
@@ -52,12 +56,35 @@ def active(cluster: Cluster) -> dict[str, Copy]:
     return found
 
 
+def settled(cluster: Cluster) -> None:
+    """Nothing is in doubt any more."""
+    wait_until(lambda: not any(c.core.ledger.undecided for c in active(cluster).values()), "something is in doubt")
+
+
+def never_done(cluster: Cluster, names: str) -> None:
+    """The first change goes on until it is turned back."""
+    for name in names:
+        remapping = cluster.node(name).runtime.remapping
+        note = remapping._note
+        remapping._note = lambda policy, mapping, clean, note=note: (
+            None if mapping.version == 1 else note(policy, mapping, clean)
+        )
+
+
+def check_now(cluster: Cluster) -> dict[bytes, str]:
+    """Where objects are, while they are used."""
+    found = {}
+    for name, copy in active(cluster).items():
+        found.update({f.key: name for f in copy.objects.scan(b"") if not is_entry(f.key)})
+    return found
+
+
 def check(cluster: Cluster) -> dict[bytes, str]:
     """Every object has one entry, which says where it is and is where the ring has it; key → partition."""
     places = Places(cluster.config, lambda name: TYPES.info(name).parsed)
     homes: dict[bytes, tuple[str, bytes]] = {}
     listed: dict[bytes, tuple[str, bytes]] = {}
-    wait_until(lambda: not any(c.core.ledger.undecided for c in active(cluster).values()), "something is in doubt")
+    settled(cluster)
     for name, copy in active(cluster).items():
         for f in copy.objects.scan(b""):
             known, says = (listed, unpacked(f.value).partition) if is_entry(f.key) else (homes, name)
@@ -193,6 +220,7 @@ def test_a_change_is_turned_back_and_all_is_where_it_says() -> None:
         traffic = Traffic(cluster.client(), 80)
         traffic.fill()
         old = cluster.config
+        never_done(cluster, "AB")
         with traffic.running(3):
             begin(cluster, partitions=2)
             wait_until(lambda: mapping(cluster).next is not None, "the change is not open")
@@ -263,11 +291,156 @@ def test_every_way_to_read_finds_objects_by_their_entries() -> None:
                         assert tx.find(Counter, f"none{i}") is None
 
 
-def test_the_kind_of_mapper_is_not_changed() -> None:
+def test_the_mapper_is_changed_alone() -> None:
     with cluster_of(2) as cluster:
-        with pytest.raises(RefusedError, match="consistent_hash and round_robin cannot be changed one into the other"):
-            cluster.node("A").runtime.operators.rebalance(POLICY, changed(cluster.config, mapper="round_robin"))
+        wished = changed(cluster.config, mapper="round_robin", ring_size=999)
+        with pytest.raises(RefusedError, match="change the mapper alone, and partitions or ring_size when that is"):
+            cluster.node("A").runtime.operators.rebalance(POLICY, wished)
         assert mapping(cluster).changing is None
+
+
+def test_objects_get_entries_and_lose_them_under_traffic() -> None:
+    """From hashing to going round and back: no object moves there, all go home on the way back."""
+    with cluster_of(2, move_objects=7) as cluster:
+        traffic = Traffic(cluster.client(), 80)
+        traffic.fill()
+        steady = [TYPES.info(Counter).index_key((name,)).hex() for name in traffic.names]
+        before = {key: at for key, at in where(cluster).items() if key in steady}
+        with traffic.running():
+            wait_until(lambda: len(traffic.done) == 5, "no traffic")
+            begin(cluster, mapper="round_robin")
+            wait_done(cluster, 1)
+            homes = check_now(cluster)
+            assert {key: homes[bytes.fromhex(key)] for key in steady} == {k: at[0][0] for k, at in before.items()}
+            done = dict(traffic.done)
+            wait_until(lambda: all(traffic.done[w] > n for w, n in done.items()), "traffic stopped")
+            begin(cluster, mapper="consistent_hash")
+            wait_done(cluster, 2)
+            done = dict(traffic.done)
+            wait_until(lambda: all(traffic.done[w] > n for w, n in done.items()), "traffic stopped")
+        traffic.finished()
+        settled(cluster)
+        check_hashed(cluster, cluster.config)
+        assert {key: at for key, at in where(cluster).items() if key in steady} == before
+
+
+def test_what_went_round_goes_home() -> None:
+    with rounds(2) as cluster:
+        client = cluster.client()
+        client.load([Counter(f"c{i}", i) for i in range(60)])
+        expected = cluster.node("A").runtime.operators.moves(POLICY, changed(cluster.config, mapper="consistent_hash"))
+        assert 30 <= sum(expected.values()) <= 60
+        begin(cluster, mapper="consistent_hash")
+        wait_done(cluster, 1)
+        settled(cluster)
+        check_hashed(cluster, cluster.config)
+        with client.transaction():
+            assert [client.get(Counter, f"c{i}").value for i in range(60)] == list(range(60))
+            assert client.find(Counter, "none") is None
+
+
+def test_a_change_of_the_mapper_is_turned_back_while_a_node_dies() -> None:
+    with cluster_of(3, move_objects=3) as cluster:
+        traffic = Traffic(cluster.client(), 100)
+        traffic.fill()
+        old = cluster.config
+        never_done(cluster, "ABC")
+        with traffic.running(4):
+            begin(cluster, mapper="round_robin")
+            wait_until(lambda: mapping(cluster).next is not None, "the change is not open")
+            cluster.kill("A")
+            cluster.node("B").runtime.operators.turn_back(POLICY)
+            wait_done(cluster, 2, 30)
+        traffic.finished()
+        cluster.settle()
+        settled(cluster)
+        check_hashed(cluster, old)
+
+
+def test_what_began_before_the_mapper_changed_is_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It rests on whether objects have entries: what it has found absent, what it creates, what it deletes."""
+    with cluster_of(2) as cluster:
+        client, rival = cluster.client(), cluster.client()
+        client.load([Counter(f"c{i}", i) for i in range(20)])
+
+        def change(version: int, mapper: str) -> None:
+            begin(cluster, mapper=mapper)
+            wait_done(cluster, version)
+            wait_until(lambda: all(n.backend.mapped.versions for n in (client, rival)), "they do not know")
+
+        with pytest.raises(ConflictError, match="how objects of partition"), client.transaction():
+            client.create(Counter("new"))
+            change(1, "round_robin")
+        with rival.transaction():
+            assert rival.find(Counter, "new") is None
+            rival.create(Counter("new"))
+        with pytest.raises(ConflictError, match="how objects of partition"), client.transaction():
+            assert client.find(Counter, "later") is None
+            client.get(Counter, "c1").value += 1
+            change(2, "consistent_hash")
+        with pytest.raises(ConflictError), client.transaction():
+            client.delete(client.get(Counter, "c2"))
+            change(3, "round_robin")
+        assert len(check(cluster)) == 21
+
+
+def test_what_began_while_objects_got_entries_ends_when_all_have_them() -> None:
+    """It has looked for both, so it need not be run again."""
+    with cluster_of(2) as cluster:
+        client = cluster.client()
+        client.load([Counter(f"c{i}", i) for i in range(20)])
+        for version, mapper in ((1, "round_robin"), (2, "consistent_hash")):
+            notes = {}
+            for name in "AB":
+                remapping = cluster.node(name).runtime.remapping
+                notes[name], remapping._note = remapping._note, lambda *_: None
+            begin(cluster, mapper=mapper)
+            wait_until(lambda: client.backend.mapped.changing, "it does not know")
+            with client.transaction():
+                assert client.find(Counter, f"new{version}") is None
+                client.create(Counter(f"new{version}"))
+                client.delete(client.get(Counter, f"c{version}"))
+                for name, note in notes.items():
+                    cluster.node(name).runtime.remapping._note = note
+                wait_done(cluster, version)
+                wait_until(lambda: not client.backend.mapped.changing, "it does not know the end")
+            with client.transaction():
+                assert client.get(Counter, f"new{version}") is not None
+                assert client.find(Counter, f"c{version}") is None
+                assert len(list(client.extent(Counter))) == 20
+        settled(cluster)
+        check_hashed(cluster, cluster.config)
+
+
+def test_loads_meet_objects_with_and_without_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While they get them, and while they lose them, keys stay unique."""
+    with cluster_of(2) as cluster:
+        client = cluster.client()
+        client.load([Counter(f"a{i}") for i in range(20)])
+        for version, mapper in ((1, "round_robin"), (2, "consistent_hash")):
+            with monkeypatch.context() as still:
+                for name in "AB":  # so that nothing gets an entry, or loses it
+                    still.setattr(cluster.node(name).runtime.remapping, "_carry_on", lambda *_: None)
+                begin(cluster, mapper=mapper)
+                wait_until(lambda: client.backend.mapped.changing, "it does not know")
+                made = [Counter(f"{kind}{i}") for kind in ("a", f"new{version}-") for i in range(20)]
+                with pytest.raises(DuplicateKeyError, match="20 objects were not loaded"):
+                    client.load(made)
+                with pytest.raises(DuplicateKeyError, match="40 objects were not loaded"):
+                    client.load(made)
+                for key in ("a3", f"new{version}-3"):
+                    with client.transaction():
+                        client.delete(client.get(Counter, key))
+                    with client.transaction():
+                        assert client.find(Counter, key) is None
+                        client.create(Counter(key, 1))
+                    with pytest.raises(DuplicateKeyError), client.transaction():
+                        client.create(Counter(key, 2))
+                with client.transaction():
+                    assert len(list(client.extent(Counter))) == 20 + 20 * version
+            wait_done(cluster, version)
+        settled(cluster)
+        check_hashed(cluster, cluster.config)
 
 
 def test_a_create_for_a_partition_that_is_being_emptied_is_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,3 +484,58 @@ def test_an_object_on_its_way_is_found_and_not_missed(monkeypatch: pytest.Monkey
                 assert client.get(Counter, f"c{i}").value == i
         assert began.is_set()
         check(cluster)
+
+
+def test_entries_and_objects_of_an_emptied_partition_are_not_in_each_others_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A transaction that carries an object changes its entry, so the entry is carried by another one."""
+    with rounds(1, move_objects=100) as cluster:
+        client = cluster.client()
+        client.load([Counter(f"c{i}", i) for i in range(120)])
+        mover = cluster.node("A").runtime.mover
+        refused: list[HalogError] = []
+
+        def commit(tx: bytes, works: Mapping[str, Work]) -> Mapping[str, int]:
+            try:
+                return real(tx, works)
+            except RemappedError:
+                raise
+            except HalogError as error:
+                refused.append(error)
+                raise
+
+        real = mover._commit
+        monkeypatch.setattr(mover, "_commit", commit)
+        configured(cluster, partitions=2)
+        cluster.node("A").runtime.operators.rebalance(POLICY, cluster.config)
+        wait_done(cluster, 1)
+        assert refused == []
+        assert sum(spread(cluster).values()) == 120
+
+
+def test_who_remembers_an_object_in_a_partition_that_is_no_more_does_not_ask_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its nodes may be gone with it."""
+    with rounds(2) as cluster:
+        client = cluster.client()
+        client.load([Counter(f"c{i}", i) for i in range(16)])
+        with client.transaction():
+            assert all(client.get(Counter, f"c{i}").value == i for i in range(16))
+        begin(cluster, partitions=3)
+        wait_done(cluster, 1)
+        wait_until(lambda: not client.backend.mapped.changing, "the client does not know")
+        wait_until(lambda: f"{POLICY}-3" in client.backend.mapped.leaving, "the client does not know")
+        asked: list[str] = []
+        real = client.backend.find
+
+        def find(partition: str, key: bytes, mapping: int = 0) -> Found | None:
+            asked.append(partition)
+            return real(partition, key, mapping)
+
+        monkeypatch.setattr(client.backend, "find", find)
+        with client.transaction():
+            assert all(client.get(Counter, f"c{i}").value == i for i in range(16))
+        assert f"{POLICY}-3" not in asked
+        assert len(asked) > 16

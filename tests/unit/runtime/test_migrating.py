@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from halog.core import events as ev
+from halog.core.migrating import left
+from halog.core.roles import Role
 from halog.errors import ConfigError, DeadlineError, RefusedError
 from halog.schema import Registry, managed
 from halog.testing.cluster import Cluster, wait_until
@@ -209,3 +211,60 @@ def test_who_asks_a_copy_that_is_gone_is_told_at_once(cluster: Cluster) -> None:
     told: list[ev.Result] = []
     copy.barrier(told.append)
     assert told == [ev.NotServing(None)]
+
+
+# --- copies that may take their time ---
+
+
+def held(cluster: Cluster) -> bool:
+    """Is the log held for the copy that C makes?"""
+    return "copy-C" in cluster.node("A").runtime.adapters.coordinator.children(f"holders/{P}")
+
+
+def loaded(cluster: Cluster) -> bool:
+    """Does C have all that was in the log when it began to copy?"""
+    copy = copies(cluster, "C").get(P)
+    return copy is not None and copy.core.role is not Role.LOADING
+
+
+@pytest.fixture(params=["its log", "its snapshot"])
+def filled(cluster: Cluster, request: pytest.FixtureRequest) -> Cluster:
+    """A thousand objects in 200 records, or in a snapshot: at a byte a second nobody sees the end of it."""
+    cluster.client().load([Thing(name=f"t{i}") for i in range(1_000)], batch=5)
+    if request.param == "its snapshot":
+        copy = copies(cluster, "A")[P]
+        cluster.node("A").runtime.host.snapshots.take(copy)  # type: ignore[union-attr]
+    return cluster
+
+
+def begin(cluster: Cluster, to: tuple[str, ...]) -> None:
+    """At a byte a second, until C has begun."""
+    move(cluster, to, wait_s=0, copy_rate=1)
+    wait_until(lambda: held(cluster), "C has begun to copy")
+    host: Any = cluster.node("C").runtime.host
+    ticks = host._ticks
+    wait_until(lambda: host._ticks > ticks + 25, "C goes on")
+    assert not loaded(cluster), "half a second is enough where nothing is in the way"
+    assert left(cluster.tables()[P])[0] == "C makes its copy at 1 bytes a second at most"
+
+
+def test_a_copy_for_a_migration_is_made_no_faster_than_asked_for_until_another_rate_is(filled: Cluster) -> None:
+    begin(filled, ("C", "B"))
+    move(filled, ("C", "B"), copy_rate=0)
+    table = filled.tables()[P]
+    assert (table.node_list, table.copy_rate) == (("C", "B"), 0)
+    assert loaded(filled)
+    wait_until(lambda: not held(filled), "the log is not held any more")
+
+
+def test_a_copy_that_redundancy_waits_for_is_made_as_fast_as_it_can_be(filled: Cluster) -> None:
+    begin(filled, ("A", "C"))
+    filled.kill("B")
+    wait_until(lambda: filled.tables()[P].node_list == ("A", "C"), "C takes the place of B", 30)
+    wait_until(lambda: filled.tables()[P].target is None, "it is there", 30)
+
+
+def test_a_copy_that_is_wished_for_no_more_is_given_up(filled: Cluster) -> None:
+    begin(filled, ("C", "B"))
+    move(filled, ("A", "B"), replace=True)
+    wait_until(lambda: P not in copies(filled, "C") and not held(filled), "C does not copy on")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import msgspec
 import pytest
 
 from halog.adapters.memory import MemoryDisk
+from halog.backend import Work
 from halog.config import SnapshotConfig
 from halog.core.mapping import begun, opened
+from halog.core.records import DELETE
 from halog.errors import ConflictError, DuplicateKeyError, RefusedError, RemappedError
 from halog.ports import TopicPartition
 from halog.runtime import frames, mappings
@@ -317,3 +322,26 @@ def test_what_is_under_way_outlives_a_change_that_drops_its_partition() -> None:
         assert ended == {"blind": None, "absent": None, "load": 1}
         check(cluster, cluster.config)
         assert len(where(cluster)) == 3
+
+
+def test_between_two_batches_of_a_partition_is_the_pause_its_policy_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches: dict[str, list[tuple[float, float]]] = {}
+    with configured(cluster_of(1, move_objects=5, sync_replicas=0), move_pause_ms=20) as cluster:
+        cluster.client().load([Counter(f"c{i}", i) for i in range(100)])
+        mover: Any = cluster.node("A").runtime.mover
+        commit = mover._commit
+
+        def noted(tx: bytes, works: Mapping[str, Work]) -> Any:
+            began = time.monotonic()
+            done = commit(tx, works)
+            away = next(p for p, work in works.items() if work.writes[0].op == DELETE)
+            batches.setdefault(away, []).append((began, time.monotonic()))
+            return done
+
+        monkeypatch.setattr(mover, "_commit", noted)
+        begin(cluster, ring_size=999)
+        wait_done(cluster, 1)
+        check(cluster, cluster.config)
+    pairs = [pair for of in batches.values() for pair in itertools.pairwise(of)]
+    assert len(pairs) > 2
+    assert all(later[0] - earlier[1] >= 0.02 for earlier, later in pairs)

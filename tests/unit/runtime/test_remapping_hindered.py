@@ -10,7 +10,7 @@ import pytest
 
 from halog.backend import Work
 from halog.core.mapping import Changing
-from halog.errors import HalogError, MapperError, RecordTooLargeError
+from halog.errors import HalogError, MapperError, RecordTooLargeError, RefusedError
 from halog.runtime.moving import Mover
 from halog.runtime.remapping import Remapping
 from halog.testing.cluster import Cluster, wait_until
@@ -121,3 +121,28 @@ def test_only_the_change_whose_partitions_were_made_is_opened(monkeypatch: pytes
         assert mapping(cluster) == begun
         monkeypatch.undo()
         wait_done(cluster, 1)
+
+
+@pytest.mark.feature("P7")
+def test_a_partition_disabled_on_its_only_node_can_be_read_meanwhile_and_is_named() -> None:
+    """Its objects cannot leave before it is enabled again; who writes elsewhere may read it in the same transaction."""
+    with cluster_of(1, sync_replicas=0) as cluster:
+        client, shut = cluster.client(), cluster.node("A").partitions["test-3"]
+        client.load([Counter(f"c{i}", i) for i in range(60)])
+        by: dict[str, str] = {client.space.route(Counter, (f"c{i}",)).partition: f"c{i}" for i in range(60)}
+        shut.disable(wait_s=10)
+        begin(cluster, partitions=2)
+        wait_until(lambda: any("test-3 is disabled on A" in said for said in problems(cluster)), "nobody says why")
+        assert mapping(cluster).next is not None
+        with client.transaction():
+            client.get(Counter, by["test-0"]).value = client.get(Counter, by["test-3"]).value + 100
+        with client.transaction():
+            assert client.get(Counter, by["test-0"]).value == int(by["test-3"][1:]) + 100
+        with client.transaction():
+            for i in range(20):
+                client.create(Counter(f"new{i}", i))
+        with pytest.raises(RefusedError, match="takes nothing new"), client.transaction():
+            client.get(Counter, by["test-3"]).value += 1
+        shut.enable()
+        wait_done(cluster, 1)
+        check(cluster, cluster.config)

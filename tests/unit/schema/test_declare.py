@@ -278,7 +278,7 @@ def test_what_can_be_a_key(annotation: Any) -> None:
         ({"version": "1"}, "version must be an int"),
     ],
 )
-@pytest.mark.feature("P4")
+@pytest.mark.feature("D1", "P6")
 def test_refused_options(options: dict[str, Any], why: str) -> None:
     """Key, partition_by, name and version are checked at declaration."""
     with pytest.raises(DeclarationError, match=why):

@@ -48,7 +48,7 @@ def test_a_servers_context_is_all_its_build_needs(tmp_path: Path) -> None:
         assert str(Path.home()) not in (target / "command").read_text()
 
 
-@pytest.mark.feature("O3", "P4")
+@pytest.mark.feature("O3")
 def test_the_example_cluster_is_a_valid_configuration(tmp_path: Path) -> None:
     """One sync and one async replica, three copies of every topic, addresses other containers reach."""
     shutil.copy(ROOT / "compose/halog.toml", tmp_path)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from halog import aio
-from halog.backend import Work
+from halog.backend import Found, Lag, Work
 from halog.core.directory import entry_key, is_entry, object_key, unpacked
 from halog.core.records import UPDATE
 from halog.errors import ConflictError, CrossPartitionError, DuplicateKeyError, NotFoundError
 from halog.testing.memory import MemoryCluster
 from halog.testing.nodes import MemoryNode
+from halog.transactions.token import Token
+from halog.transactions.writing import Read
 from tests.unit.transactions.model import REGISTRY, Account, Aircraft, Glider, Plain
 
 pytestmark = pytest.mark.feature("P6")
@@ -320,6 +322,62 @@ def test_a_method_finds_what_is_in_its_partition(node: MemoryNode) -> None:
         tx.get(Account, "ann", one).transfer(other, 30)
     with node.transaction() as tx:
         assert [tx.get(Account, "ann", i).balance for i in (one, other)] == [70, 130]
+
+
+# --- sessions ---
+
+
+def lagging(node: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its copies stay as they are now, but for those that a session's position waits for."""
+    then = {name: dict(partition.objects) for name, partition in node.cluster.partitions.items()}
+
+    def fetch_local(
+        partition: str, keys: Sequence[bytes], *, after: int = 0, mapping: int = 0
+    ) -> tuple[Sequence[Found | None], Lag]:
+        objects = node.cluster.partitions[partition].objects if after else then[partition]
+        return [objects.get(key) for key in keys], Lag(0, 0.0)
+
+    monkeypatch.setattr(node.backend, "fetch_local", fetch_local)
+
+
+def made_anew(node: MemoryNode, text: str) -> Token:
+    """What the create has written; the delete is another session's."""
+    node.load([Plain(2)])  # it takes the turn of the partition where the other one was
+    with node.transaction() as tx:
+        tx.delete(tx.get(Plain, 1))
+    with node.transaction() as tx:
+        tx.create(Plain(1, text))
+    return tx.token
+
+
+def test_a_session_reads_its_own_object_from_copies_that_lag(
+    node: MemoryNode, rival: MemoryNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the old one was, which this process remembers, the session has seen nothing."""
+    node.load([Plain(1, "first")])
+    with node.transaction() as tx:
+        tx.get(Plain, 1)
+    lagging(node, monkeypatch)
+    token = made_anew(rival, "second")
+    sessions: tuple[Read, ...] = ("local", "active")
+    for read in sessions:
+        with node.transaction(read=read, after=token) as tx:
+            assert tx.get(Plain, 1).text == "second"
+    with node.transaction(read="local") as tx:
+        assert tx.get(Plain, 1).text == "first", "it may be old"
+
+
+def test_a_session_finds_what_it_changed_though_the_entry_is_in_a_copy_that_lags(
+    node: MemoryNode, rival: MemoryNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its position does not name the partition of the entry."""
+    lagging(node, monkeypatch)
+    rival.load(Plain(i, "first") for i in range(8))
+    for i in range(8):
+        with rival.transaction() as tx:
+            tx.get(Plain, i).text = "changed"
+        with node.transaction(read="local", after=tx.token) as tx:
+            assert tx.get(Plain, i).text == "changed"
 
 
 # --- asyncio ---

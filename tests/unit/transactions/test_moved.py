@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+import zlib
+from collections.abc import Iterator
 
 import pytest
 
+import halog
 from halog.backend import Found, Mapped
 from halog.errors import ConflictError, DeadlineError, RemappedError
 from halog.schema import Registry, managed
-from halog.testing.memory import MemoryBackend
+from halog.testing.memory import MemoryBackend, MemoryCluster
 from halog.transactions.families import entry_at
 from halog.transactions.node import Node as MemoryNode
 from halog.transactions.space import Space
@@ -62,3 +65,114 @@ def test_what_is_refused_again_and_again_ends_in_time() -> None:
     with pytest.raises(DeadlineError, match="partition p-3 serves mapping version 1 and has refused"):
         space.relearn(error, since)
     space.relearn(error)  # somebody else begins
+
+
+# --- methods ---
+
+
+@managed(key=("name", "number"), partition_by="name", registry=TYPES)
+class Leg:
+    name: str
+    number: int
+
+    def land(self) -> int:
+        """What shares its `partition_by` values is within reach."""
+        here = halog.current()
+        total = here.find(Total, self.name) or here.create(Total(self.name))
+        total.legs += 1
+        return total.legs
+
+
+@managed(key="name", registry=TYPES)
+class Total:
+    name: str
+    legs: int = 0
+
+
+class Turning(MemoryBackend):
+    """A client's, or the active node's; `version` is the mapping it goes by, and each has every key elsewhere."""
+
+    version = 0
+    learnt = 0
+
+    def partition_of(self, type_name: str, routing_key: bytes) -> str:
+        names = self.cluster.names
+        return names[(zlib.crc32(routing_key) + self.version) % len(names)]
+
+    def relearn(self, partition: str, version: int) -> None:
+        self.turn(version)
+        self.learnt += 1
+
+    def turn(self, version: int) -> None:
+        self.version, self.mapped = version, Mapped(dict.fromkeys(self.cluster.names, version))
+
+
+@pytest.fixture
+def nodes() -> Iterator[tuple[MemoryNode, Turning, Turning]]:
+    """A client, and the backends of client and active node."""
+    cluster = MemoryCluster()
+    server, client = Turning(cluster), Turning(cluster, name="client", active=False)
+    with MemoryNode(server, TYPES) as active, MemoryNode(client, TYPES) as node:
+        cluster.execute = active.executor
+        yield node, client, server
+
+
+def test_a_method_of_a_new_object_that_was_routed_by_an_older_mapping_is_run_again(
+    nodes: tuple[MemoryNode, Turning, Turning],
+) -> None:
+    """Its caller had not heard of the change: a conflict, not the error of objects that never share a partition."""
+    node, client, server = nodes
+    server.turn(1)
+    with pytest.raises(RemappedError, match="called by mapping version 0, and 1 is served"), node.transaction():
+        node.create(Leg("n", 1)).land()
+    assert client.version == 1, "whoever runs it again is routed by the new one"
+    with node.transaction():
+        assert node.create(Leg("n", 1)).land() == 1
+
+
+def test_what_was_created_before_its_process_heard_of_the_change_is_not_called_by_the_new_mapping(
+    nodes: tuple[MemoryNode, Turning, Turning],
+) -> None:
+    """Another thread learns of it while the transaction is open."""
+    node, client, server = nodes
+    server.turn(1)
+    with pytest.raises(RemappedError), node.transaction():
+        leg = node.create(Leg("n", 1))
+        client.turn(1)
+        leg.land()
+
+
+def test_a_caller_that_knows_more_tells_the_active_node(nodes: tuple[MemoryNode, Turning, Turning]) -> None:
+    node, client, server = nodes
+    client.turn(1)
+    with node.transaction():
+        assert node.create(Leg("n", 1)).land() == 1
+    assert (server.version, server.learnt) == (1, 1)
+
+
+def test_a_mapping_that_changes_while_a_method_runs_here_is_a_conflict() -> None:
+    backend = Turning(MemoryCluster())
+    with (
+        MemoryNode(backend, TYPES) as node,
+        pytest.raises(ConflictError, match="the mapping has changed since"),
+        node.transaction(),
+    ):
+        leg = node.create(Leg("n", 1))
+        backend.turn(1)
+        leg.land()
+
+
+def test_a_method_does_not_go_by_a_route_of_an_older_mapping(nodes: tuple[MemoryNode, Turning, Turning]) -> None:
+    """The active node has heard of the change, and remembers where it found the object before."""
+    node, client, server = nodes
+    with node.transaction():
+        assert node.create(Leg("n", 1)).land() == 1
+    moved = client.partition_of("Total", TYPES.info(Total).routing_key(("n",)))
+    server.turn(1)
+    client.turn(1)
+    now = client.partition_of("Total", TYPES.info(Total).routing_key(("n",)))
+    assert moved != now
+    cluster = client.cluster
+    cluster.partitions[now].objects, cluster.partitions[moved].objects = cluster.partitions[moved].objects, {}
+    with node.transaction():
+        assert node.create(Leg("n", 2)).land() == 2

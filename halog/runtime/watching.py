@@ -1,0 +1,32 @@
+"""What a tool's router knows of a cluster that the tool never joins: the partitions and the nodes, now and from now on.
+
+Reads and watches znodes, and writes none. Partitions that are made later are not among what is watched: whoever begins
+a change that adds some looks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from halog.core.table import PartitionTable
+from halog.ports import Coordinator, Versioned
+from halog.runtime import cluster
+from halog.runtime.router import Router
+
+
+def watch(coordinator: Coordinator, router: Router, partitions: Sequence[str]) -> None:
+    """Tell a router of these partitions and of all nodes."""
+
+    def table_changed(path: str, found: Versioned | None) -> None:
+        if found is not None:
+            table = PartitionTable.from_bytes(found.data)
+            router.table_seen(table.name, found.version, table)
+
+    def nodes_changed(names: list[str]) -> None:
+        router.nodes_seen(cluster.read_nodes(coordinator, names))
+
+    for name in partitions:
+        coordinator.watch(f"partitions/{name}", table_changed)
+        table_changed(name, coordinator.get(f"partitions/{name}"))
+    coordinator.watch_children("nodes", nodes_changed)
+    nodes_changed(coordinator.children("nodes"))

@@ -1,0 +1,89 @@
+"""A change of a policy's mapping, with Spark finding what is to move and the nodes moving it (S1, P13, T8).
+
+Begun, or joined where it is under way: the job says that it does the bulk of it (`halog.runtime.jobs`), shows every
+object to the mapper, hands those that belong elsewhere to the nodes, says that it has ended, and waits until the nodes
+have looked through their partitions and found nothing that is left. Killed at any point it can be started again, from
+its checkpoint or without; if nobody starts it, the nodes go on by themselves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from halog.config import Config
+from halog.core.mapping import Layout
+from halog.runtime import mappings, wishes
+from halog.runtime.jobs import Announced, Announcement
+from halog.runtime.router import Router
+from halog.runtime.wishes import DONE, MOVES, Progress
+from spark_jobs.finder import HOLD_MS, Finder, Report, Tell
+from spark_jobs.node_mover import ATTEMPT_S, NodeMover
+from spark_jobs.site import Site
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MAX_OFFSETS: Final = 100_000
+"""Rows of one micro-batch: half a minute of moving, which is what a kill costs; its own overhead is a second."""
+Seen = Callable[[Progress], None]
+
+
+class Outcome(NamedTuple):
+    """What came of it."""
+
+    progress: Progress
+    report: Report
+
+
+class Job(NamedTuple):
+    """One change by Spark. `wait_s`: how long the change may take to open, and, behind the job, to be done."""
+
+    site: Site
+    spark: SparkSession
+    wanted: Config
+    policy: str
+    checkpoint: Path
+    wait_s: float
+    max_offsets: int = MAX_OFFSETS
+    hold_ms: int = HOLD_MS
+    tell: Tell = lambda stage, partitions, rows: None
+    seen: Seen = lambda progress: None
+
+    def run(self) -> Outcome:
+        """RefusedError: the change cannot be begun, or was turned back, or another job goes on with this one's work;
+        DeadlineError: the nodes are not done in time, and go on; AvailabilityError: no node answers. Then, and
+        whatever else ends it, it can be run again with the same checkpoint."""
+        coordinator, policy = self.site.coordinator, self.policy
+        layout, router = wishes.wished(self.wanted, policy), self.site.router(ATTEMPT_S)
+        wishes.check(coordinator, router, self.wanted, policy)
+        version = wishes.version_to_be(mappings.read(coordinator, policy).mapping, layout)
+        by = f"{self.site.name}-{time.time_ns()}"
+        with Announcement(coordinator, policy, Announced(by, version)) as announcement:
+            version = wishes.join(coordinator, router, self.wanted, policy)
+            self._wait(version, layout, (MOVES, DONE))
+            report = self._find(version, router, announcement)
+        self._wait(version, layout, (DONE,))
+        return Outcome(wishes.progress(coordinator, policy), report)
+
+    def _wait(self, version: int, layout: Layout, states: tuple[str, ...]) -> None:
+        coordinator = self.site.coordinator
+        wishes.wait_until_done(coordinator, self.policy, version, layout, self.wait_s, self.seen, states)
+
+    def _find(self, version: int, router: Router, announcement: Announcement) -> Report:
+        site = self.site
+        site.look()  # a change may have added partitions
+
+        def tell(stage: str, partitions: int, rows: int) -> None:
+            announcement.beat()
+            self.tell(stage, partitions, rows)
+
+        with NodeMover(router, version, announcement.beat) as mover:
+            finder = Finder(
+                self.spark, site, self.wanted, self.policy, mover, self.checkpoint,
+                max_offsets=self.max_offsets, hold_ms=self.hold_ms, tell=tell,
+            )  # fmt: skip
+            done = wishes.progress(site.coordinator, self.policy).state == DONE
+            return finder.leave() if done else finder.run()
