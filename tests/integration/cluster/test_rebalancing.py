@@ -47,7 +47,7 @@ def test_a_node_joins_and_another_is_gone_for_good(make: Make) -> None:
     check(cluster, load)
 
 
-@pytest.mark.feature("P13", "P11", "P4")
+@pytest.mark.feature("P13", "P4")
 def test_a_version_with_another_number_of_replicas_is_activated(make: Make) -> None:
     """Each partition gets a third copy, and gives one up again, while applications write; nobody makes a plan."""
     cluster = make(nodes="ABC", partitions=3, sync=1, async_=0)
