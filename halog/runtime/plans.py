@@ -135,15 +135,16 @@ def read(coordinator: Coordinator) -> Plan | None:
     return None if found is None else Plan.from_bytes(found.data)
 
 
-def store(coordinator: Coordinator, plan: Plan, tables: Sequence[PartitionTable]) -> None:
+def store(coordinator: Coordinator, plan: Plan, tables: Sequence[PartitionTable], overdue: str = "") -> None:
     """Make it the plan. RefusedError while another one is half done: it is to be finished or cancelled first. An
-    operator's may take the place of an operator's that has not begun; a node's only that of a node's for the same
-    policy, whatever has begun: nodes know more by now."""
+    operator's may take the place of an operator's that has not begun; a node's that of a node's for the same policy,
+    whatever has begun: nodes know more by now; and that of an operator's that has not begun, if it is the `overdue`
+    one, which somebody has forgotten."""
     found = coordinator.get(PATH)
     if found is not None and (old := Plan.from_bytes(found.data)).id != plan.id and not old.cancelled:
         states = states_of(old, tables)
         ours = not plan.made_for and not old.made_for
-        begun = not ours or any(s in (MOVING, DONE) for s in states.values())
+        begun = not (ours or old.id == overdue) or any(s in (MOVING, DONE) for s in states.values())
         same = bool(plan.made_for) and plan.made_for == old.made_for
         if begun and not same and any(s in (MOVING, WAITING) for s in states.values()):
             whose = f", made by a node for policy {old.made_for}," if old.made_for else ""

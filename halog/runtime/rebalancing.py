@@ -90,6 +90,9 @@ class Rebalancing:
         self._in_vain: dict[tuple[str, str], object] = {}
         """Policy and purpose → what was seen when nothing could be done: planning again costs time where there is
         much."""
+        self._forget_ms = now.timing.replace_after_ms
+        self._waiting = "", 0
+        """An operator's plan that has not begun, and since when this node has seen it so."""
         self._said: dict[str, str] = {}
         """What is in the way of what, as it was last said."""
 
@@ -257,15 +260,24 @@ class Rebalancing:
 
     def _store(self, made: plans.Plan) -> None:
         if made.moves:
-            plans.store(self._coordinator, made, [table for _, table in self._router.tables.values()])
+            tables = [table for _, table in self._router.tables.values()]
+            plans.store(self._coordinator, made, tables, self._overdue())
         more = {"policy": made.made_for, "moves": len(made.moves), "plan": made.id if made.moves else ""}
         self._history.tell(REBALANCE, made.why, more=more)
 
     # --- carrying out ---
 
+    def _overdue(self) -> str:
+        """An operator's plan that has waited for as long as a node may be gone: whoever made it only wanted to look."""
+        plan, since = self._waiting
+        return plan if plan and monotonic_ms() - since >= self._forget_ms else ""
+
     def _carry_on(self, mine: list[str]) -> None:
-        """With a plan that a node made; an operator's is the operator's."""
+        """With a plan that a node made; an operator's is the operator's, until it is overdue."""
         plan = plans.read(self._coordinator)
+        theirs = plan.id if plan is not None and not plan.made_for and not plan.cancelled else ""
+        if theirs != self._waiting[0]:
+            self._waiting = theirs, monotonic_ms()
         if plan is None or plan.cancelled or plan.made_for not in mine:
             return
         states = self._states(plan)

@@ -10,6 +10,8 @@ from tests.integration.cluster.checker import check
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.load import DIED_S, Load
 from tests.integration.cluster.processes import wait
+from tests.integration.cluster.test_activation import begun
+from tests.integration.cluster.test_zones import halog
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.feature("P2", "P13")]
 
@@ -43,3 +45,21 @@ def test_a_node_joins_and_another_is_gone_for_good(make: Make) -> None:
     assert load.errors == []
     load.check_pauses(DIED_S)
     check(cluster, load)
+
+
+@pytest.mark.feature("P13", "P11", "P4")
+def test_a_version_with_another_number_of_replicas_is_activated(make: Make) -> None:
+    """Each partition gets a third copy, and gives one up again, while applications write; nobody makes a plan."""
+    cluster = make(nodes="ABC", partitions=3, sync=1, async_=0)
+    cluster.start()
+    cluster.whole()
+    assert begun(cluster, cluster.toml).wait(60) == 0
+    with Load(cluster.client(), "activated") as load:
+        for copies, count in (("more", 3), ("fewer", 2)):
+            assert begun(cluster, cluster.configuration(f"{copies}.toml", async_=count - 2)).wait(60) == 0
+            wait(lambda count=count: spread(cluster) == dict.fromkeys("ABC", count), f"{copies} copies", PATIENCE_S)
+            load.flows()
+    assert load.errors == []
+    check(cluster, load)
+    causes = [e["cause"] for e in halog(cluster, "events")[1] if e["code"] == "HALOG-1030"]
+    assert causes == [f"version {n} of the configuration places it otherwise" for n in (2, 3)]

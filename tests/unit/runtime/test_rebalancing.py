@@ -372,6 +372,38 @@ def test_an_operators_plan_that_waits_is_not_overtaken(make: Make) -> None:
     plans.store(tree, plans.Plan("better", 0, ()), tables)
 
 
+def test_an_operators_plan_that_nobody_applies_is_overtaken_in_the_end(alone: Alone) -> None:
+    """From when this node saw it; one that has begun is the operator's for ever."""
+    alone.members.me = SimpleNamespace(name="A")
+    alone.put(kit.table(name="p", policy="test", configured=("B", "C")))
+    alone.put(kit.table(name="q", policy="test", configured=("A", "B")))
+    alone.tree.create("rebalanced/test", b'{"nodes":["A","B"]}')
+    looked = plans.Plan("looked", 0, (plans.Planned("q", ("A", "B"), Target(("B", "A"), 1), 0, ""),))
+    alone.tree.create("plan", looked.to_bytes())
+    assert alone.look(1_000, "A", "B") == []
+    assert alone.look(1_299, "A", "B") == []
+    alone.put(kit.table(name="q", policy="test", configured=("A", "B"), target=looked.moves[0].target))
+    assert alone.look(1_310, "A", "B") == [], "its first move is under way"
+    alone.put(kit.table(name="q", policy="test", configured=("A", "B")))
+    assert alone.look(1_320, "A", "B") == ["C is still to be replaced"]
+    assert alone.wishes() == {"p": ("B", "A")}
+    with pytest.raises(RefusedError, match="plan looked was replaced by another one"):
+        plans._check_current(alone.tree, looked)
+
+
+def test_another_plan_of_the_operators_is_given_as_long_again(alone: Alone) -> None:
+    alone.members.me = SimpleNamespace(name="A")
+    alone.put(kit.table(name="p", policy="test", configured=("B", "C")))
+    alone.tree.create("rebalanced/test", b'{"nodes":["A","B"]}')
+    move = (plans.Planned("p", ("B", "C"), Target(("C", "B"), 1), 0, ""),)
+    plans.store(alone.tree, plans.Plan("one", 0, move), [])
+    assert alone.look(0, "A", "B") == []
+    plans.store(alone.tree, plans.Plan("two", 0, move), [])
+    assert alone.look(290, "A", "B") == []
+    assert alone.look(400, "A", "B") == []
+    assert alone.look(600, "A", "B") == ["C is still to be replaced"]
+
+
 # --- another configuration is activated ---
 
 
