@@ -13,6 +13,9 @@ from tests.sim.coverage import edge_name
 from tests.sim.run import run_seed
 from tests.sim.world import is_grouped
 
+pytestmark = pytest.mark.timeout(400)
+"""The first test plays them all: half a minute of a core that others use, too."""
+
 SEEDS = 250
 
 MOVED = 80
