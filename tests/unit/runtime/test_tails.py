@@ -1,4 +1,4 @@
-"""Which of a node's two tails tells a copy of new entries."""
+"""Which of a node's tails tells a copy of new entries."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from halog.core.roles import Role
+from halog.core.table import Target
 from halog.ports import TopicPartition
 from halog.runtime.tails import Tails
+from tests.unit.core.kit import A, B, table
 
 pytestmark = pytest.mark.feature("R1", "P2")
 
@@ -102,3 +105,28 @@ def test_unfollowed_it_is_followed_by_neither() -> None:
     rig.tails.close()
     assert rig.prompt.closed
     assert rig.patient.closed
+
+
+@pytest.mark.feature("P12")
+@pytest.mark.parametrize("how", ["it is loaded", "it is a member", "it stands for election"])
+def test_a_copy_that_may_take_its_time_leaves_the_slow_tail_when(how: str) -> None:
+    rig, slow = Rig(), Tail()
+    moving = table(configured=("B",), active=B, target=Target(("A", "B"), 1), copy_rate=1_000)
+    rig.core.role, rig.core.table, rig.core.me = Role.LOADING, moving, A  # type: ignore[attr-defined]
+    rig.tails.unfollow(TP)
+    rig.tails.slow = slow  # type: ignore[assignment]
+    rig.tails.slow_down(TP)
+    rig.tails.follow(TP, 0)
+    rig.core.next_offset = 7
+    rig.tails.place(rig.copy)
+    assert (rig.at, slow.follows, rig.tails.is_slow(TP)) == ((None, None), {TP: 0}, True)
+    if how == "it is loaded":
+        rig.core.role = Role.FOLLOWING
+    elif how == "it is a member":
+        rig.core.table = msgspec.structs.replace(moving, configured=("A", "B"))  # type: ignore[attr-defined]
+    else:
+        rig.tails.hurry(rig.copy)
+    rig.tails.place(rig.copy)
+    assert (rig.at, slow.follows, rig.tails.is_slow(TP)) == ((7, None), {}, False)
+    rig.tails.close()
+    assert slow.closed
