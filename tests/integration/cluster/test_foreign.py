@@ -80,7 +80,7 @@ def test_a_foreign_partition_is_followed_and_used_and_never_hosted(make: Make) -
     foreign.kill()
     done, seen = said(foreign, "done"), said(foreign, "seen")
     again = started(cluster)
-    knows(again, "Unavailable")
+    knows(again, "Initial")  # served by nobody since it started
     assert cluster.status("C")["copies"] == []
     cluster.start(["A", "B"])
     wait(lambda: cluster.complete(cluster.table(P)), "A and B host it again")
