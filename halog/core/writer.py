@@ -116,9 +116,7 @@ class Writer:
             if not isinstance(refusal, _Joined):
                 out.append(ev.Reply(e.token, refusal))
             return
-        header = records.Header(
-            self.chain.state.log_id, self.chain.state.epoch, self.last_lsn + 1, self.last_hash, e.tx
-        )
+        header = self.header(e.tx)
         record = records.Commit(header, tuple(e.changes))
         data = records.encode(record)
         if len(data) > self.settings.max_record_bytes:
@@ -183,8 +181,7 @@ class Writer:
 
     def append_nothing(self, now: int, out: list[ev.Effect]) -> None:
         """Append a commit that changes nothing, and that nobody waits for (`halog.core.barriers`)."""
-        state, lsn = self.chain.state, self.last_lsn + 1
-        record = records.Commit(records.Header(state.log_id, state.epoch, lsn, self.last_hash, barrier_id(lsn)), ())
+        record = records.Commit(self.header(barrier_id(self.last_lsn + 1)), ())
         self._append(record, records.encode(record), now, [NOBODY], out)
         self.queue[-1].early = True  # it changes nothing: who does not wait for the log does not wait for it
 
