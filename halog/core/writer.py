@@ -116,8 +116,7 @@ class Writer:
             if not isinstance(refusal, _Joined):
                 out.append(ev.Reply(e.token, refusal))
             return
-        header = self.header(e.tx)
-        record = records.Commit(header, tuple(e.changes))
+        record = records.Commit(header := self.header(e.tx), tuple(e.changes))
         data = records.encode(record)
         if len(data) > self.settings.max_record_bytes:
             out.append(ev.Reply(e.token, ev.TooLarge(len(data), self.settings.max_record_bytes)))
@@ -270,7 +269,8 @@ class Writer:
             if now == c.replaced:
                 continue
             if c.replaced == ABSENT and not settled:
-                return ev.Duplicated(c.key)
+                holder = self.locks.writer(c.key)  # in doubt here, and perhaps decided: it may have deleted this one
+                return ev.Duplicated(c.key) if holder is None else ev.Locked(c.key, holder)
             return ev.Conflicted(c.key, c.replaced, now, settled)
         return None
 

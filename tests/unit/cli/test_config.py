@@ -241,6 +241,7 @@ def test_more_copies_come_by_a_plan(cluster: Any, halog: Run) -> None:
     """Nodes start with the new number though no partition has it yet, and make the plan; an operator's has nothing to
     do then."""
     halog("config", "activate")
+    wait_until(lambda: cluster.tree.get("rebalanced/p") is not None)  # what the nodes go by, before it is changed
     fewer = written(cluster, ("async_replicas = 1", "async_replicas = 0"))
     assert effects(halog("config", "diff", fewer, "--format", "json")) == {"policies.p.async_replicas": "by halog plan"}
     assert halog("config", "activate", fewer).code == 0

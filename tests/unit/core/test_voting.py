@@ -13,7 +13,7 @@ from halog.core.ledger import Decision, Ledger
 from halog.core.outcomes import Outcomes
 from halog.core.settings import Settings
 from halog.core.voting import Voting
-from tests.unit.core.kit import A, B, Core, create
+from tests.unit.core.kit import A, B, Core, create, delete
 
 pytestmark = pytest.mark.feature("D4", "D5")
 
@@ -42,6 +42,20 @@ def test_a_horizon_on_its_way_to_the_log_settles_nothing() -> None:
     core.acknowledge()
     core.step(ev.DecideAsked(57, tx(5), commit=False, decides=True))
     assert [type(r) for r in core.replies()] == [ev.Expired]
+
+
+def test_a_key_whose_object_may_be_deleted_already_is_not_taken_yet() -> None:
+    """Who was told that the deletion happened creates the key anew before the outcome has come here: it waits."""
+    core = Core().active()
+    core.step(ev.PrepareAsked(1, tx(1_000), "o", ("o", "p"), b"d", (), (delete(b"k", 1),), {b"k": 1}))
+    core.acknowledge()
+    assert [type(r) for r in core.replies()] == [ev.Happened]
+    core.step(ev.Submitted(2, tx(1_001), (), (create(b"k"),), {b"k": 1}))
+    assert core.replies() == [ev.Locked(b"k", tx(1_000))]
+    core.step(ev.PrepareAsked(3, tx(1_002), "o", ("o", "p"), b"d", (), (create(b"k"),), {b"k": 1}))
+    assert core.replies() == [ev.Locked(b"k", tx(1_000))]
+    core.step(ev.Submitted(4, tx(1_003), (), (create(b"other"),), {b"other": 1}))
+    assert core.replies() == [ev.Duplicated(b"other")]
 
 
 def test_a_commit_that_only_the_ledger_remembers_happened() -> None:

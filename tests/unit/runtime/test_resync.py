@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from halog.core.table import OUT, PartitionTable
+from halog.core.table import PartitionTable
 from halog.errors import DeadlineError, RefusedError
 from halog.runtime import defining
 from halog.runtime.placing import Placing
@@ -129,14 +129,17 @@ def test_the_next_active_node_goes_on_with_it(cluster: Cluster, monkeypatch: pyt
 
 
 def test_a_copy_that_is_back_is_waited_for_before_the_next_one_begins(cluster: Cluster) -> None:
-    seen: list[tuple[str, str]] = []
     leads = active(cluster)
-    watch(cluster, leads, lambda t: seen.append((t.resync.nodes[0], t.resync.phase) if t.resync else ("", "")))
+
+    def moves() -> list[tuple[str, str | None]]:
+        return [(e.name, e.node) for e in told(cluster, "HALOG-1005", "HALOG-1006")]
+
+    wait_until(lambda: len(moves()) == 2, "both have joined")
     cluster.node(leads).partitions[P].replicate(wait_s=10)
-    turns = [node for node, phase in seen if phase == OUT]
-    assert len(dict.fromkeys(turns)) == 2
-    first, second = dict.fromkeys(turns)
-    assert seen.index((second, OUT)) > max(i for i, (node, _) in enumerate(seen) if node == first)
+    wait_until(lambda: len(moves()) == 6, "both have left and joined again")
+    first, second = moves()[2][1], moves()[4][1]
+    assert {leads, first, second} == {"A", "B", "C"}
+    assert moves()[2:] == [("removed", first), ("added", first), ("removed", second), ("added", second)]
 
 
 def test_what_cannot_be_is_refused_and_a_migration_takes_its_place(
