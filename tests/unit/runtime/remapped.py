@@ -59,6 +59,12 @@ def configured(cluster: Cluster, **values: Any) -> Cluster:
     return cluster
 
 
+def begin(cluster: Cluster, by: str = "A", **values: Any) -> int:
+    """The wish of an operator whose file has these values from now on."""
+    configured(cluster, **values)
+    return cluster.node(by).runtime.operators.rebalance(POLICY, cluster.config)
+
+
 def changed(config: Config, **values: Any) -> Config:
     return replace(config, policies={POLICY: replace(config.policies[POLICY], **values)}).validate()
 
@@ -212,3 +218,20 @@ class Traffic:
             assert self.counted[name] <= value <= self.counted[name] + self.unknown[name], name
         for work in ("_count", "_look", "_come_and_go", "_all", "_race"):
             assert self.done.get(work), f"{work} did nothing"
+
+
+def a_node_dies_in_the_middle(cluster: Cluster, check: Callable[[Cluster], object]) -> None:
+    """Of a change of the ring, under traffic; it comes back, and all is where it belongs before and after."""
+    traffic = Traffic(cluster.client(), 150)
+    traffic.fill()
+    with traffic.running(2):
+        begin(cluster, ring_size=999)
+        wait_until(lambda: mapping(cluster).next is not None, "the change is not open")
+        cluster.kill("A")
+        wait_done(cluster, 1, 30)
+    traffic.finished()
+    cluster.settle()
+    check(cluster)
+    cluster.restart("A")
+    cluster.settle()
+    check(cluster)

@@ -30,6 +30,8 @@ from tests.unit.runtime.remapped import (
     Counter,
     Order,
     Traffic,
+    a_node_dies_in_the_middle,
+    begin,
     changed,
     check,
     cluster_of,
@@ -41,12 +43,6 @@ from tests.unit.runtime.remapped import (
 )
 
 pytestmark = pytest.mark.feature("P6", "P13")
-
-
-def begin(cluster: Cluster, by: str = "A", **values: object) -> int:
-    """The wish of an operator whose file has these values from now on."""
-    configured(cluster, **values)
-    return cluster.node(by).runtime.operators.rebalance(POLICY, cluster.config)
 
 
 def test_objects_go_where_the_new_ring_has_them_and_keep_their_references() -> None:
@@ -90,19 +86,7 @@ def test_traffic_notices_nothing(values: dict[str, int]) -> None:
 
 def test_a_node_that_dies_in_the_middle_is_made_up_for() -> None:
     with cluster_of(3, move_objects=5) as cluster:
-        traffic = Traffic(cluster.client(), 150)
-        traffic.fill()
-        with traffic.running(2):
-            begin(cluster, ring_size=999)
-            wait_until(lambda: mapping(cluster).next is not None, "the change is not open")
-            cluster.kill("A")
-            wait_done(cluster, 1, 30)
-        traffic.finished()
-        cluster.settle()
-        check(cluster, cluster.config)
-        cluster.restart("A")
-        cluster.settle()
-        check(cluster, cluster.config)
+        a_node_dies_in_the_middle(cluster, lambda c: check(c, c.config))
 
 
 def test_one_change_at_a_time_and_only_what_differs() -> None:

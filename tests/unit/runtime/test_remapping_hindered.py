@@ -18,10 +18,10 @@ from tests.unit.runtime.remapped import (
     POLICY,
     TYPES,
     Counter,
+    begin,
     changed,
     check,
     cluster_of,
-    configured,
     mapping,
     places,
     wait_done,
@@ -29,11 +29,6 @@ from tests.unit.runtime.remapped import (
 )
 
 pytestmark = pytest.mark.feature("P13")
-
-
-def begin(cluster: Cluster, **values: object) -> None:
-    configured(cluster, **values)
-    cluster.node("A").runtime.operators.rebalance(POLICY, cluster.config)
 
 
 def misplaced(cluster: Cluster) -> set[str]:
