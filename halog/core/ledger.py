@@ -99,10 +99,11 @@ class Locks(dict[bytes, dict[bytes, bool]]):
 
     def writer(self, key: bytes) -> bytes | None:
         """Who would change it, if anybody."""
-        for tx, writes in self.get(key, _NONE).items():
-            if writes:
-                return tx
-        return None
+        return next(iter(self.writers(key)), None)
+
+    def writers(self, key: bytes) -> list[bytes]:
+        """All who would change it."""
+        return [tx for tx, writes in list(self.get(key, _NONE).items()) if writes]
 
 
 _NONE: dict[bytes, bool] = {}

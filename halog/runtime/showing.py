@@ -127,19 +127,23 @@ class Showing:
         return locks.against(((key, 0) for key in keys), ()) if locks else None
 
     def wait_free(self, keys: Collection[bytes], timeout_s: float, *, prefixes: bool = False) -> None:
-        """Wait until nobody in doubt would change an object under these keys, or `prefixes` of keys, or this copy is
-        active no more. LockedError if that takes too long."""
+        """Wait until all are decided who are in doubt now and would change an object under these keys, or `prefixes` of
+        keys, or until this copy is active no more. LockedError if that takes too long. Who comes later need not be seen
+        by whoever asked before, so that a scan ends where something is always in doubt."""
         if not self.core.ledger.locks:
             return
-
-        def now() -> ev.Locked | None:
-            if not self.serving:
-                return None
-            locked = self.core.ledger.locks
-            return self.held([k for k in locked if k.startswith(tuple(keys))] if prefixes else keys)
-
         with self.lock:
-            self.progress.wait_for(lambda: now() is None, timeout_s)
-            held = now()
-        if held is not None:
-            raise to_error(held, self.name)
+            locks = self.core.ledger.locks
+            asked = [key for key in locks if key.startswith(tuple(keys))] if prefixes else keys
+            before = [(key, tx) for key in asked for tx in locks.writers(key)]
+
+            def held() -> ev.Locked | None:
+                if not self.serving:
+                    return None
+                now = self.core.ledger.locks
+                return next((ev.Locked(key, tx) for key, tx in before if tx in now.writers(key)), None)
+
+            self.progress.wait_for(lambda: held() is None, timeout_s)
+            locked = held()
+        if locked is not None:
+            raise to_error(locked, self.name)

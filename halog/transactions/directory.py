@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
-from halog.backend import Found, Work, Write
+from halog.backend import Found, Mapped, Work, Write
 from halog.core.directory import Looking, Standing, beside, entries_of, entry_key, is_entry, look, vouching
 from halog.core.ids import ABSENT
 from halog.core.mapping import LISTED, Place
-from halog.core.records import DELETE
+from halog.core.records import DELETE, UPDATE
 from halog.errors import ConflictError, CrossPartitionError, RemappedError, UnknownTypeError
 from halog.transactions.entry import Entry
 
@@ -134,17 +133,37 @@ def entered(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
     """The transaction's state with what it changes in the directory. ConflictError if an object that it deletes has no
     entry any more: somebody was faster. UnknownTypeError if a method elsewhere has created one of a type that is not
     declared here."""
+    since = 0.0
+    while True:
+        mapped = tx.backend.mapped
+        try:
+            made = _entered(tx, works, mapped)
+        except RemappedError as error:
+            since = tx.space.relearn(error, since)
+        else:
+            if mapped is tx.backend.mapped and made is not None:  # else kinds and places of two times are among them
+                return made
+
+
+def _entered(tx: Reading, works: Mapping[str, Work], mapped: Mapped) -> Mapping[str, Work] | None:
+    """None if this mapping is not all there is any more."""
     rows: dict[str, list[Write]] = {}
     absent: dict[str, dict[bytes, int]] = {}
     for partition, its in works.items():
-        kind = tx.backend.mapped.listed.get(partition)
-        if kind is not None:
-            gone = _standing(tx, partition, kind, [w.key for w in its.writes if w.op == DELETE])
-            place_of = partial(_place_of, tx, partition)
-            for at, row in beside(its.writes, partition, place_of, gone.get):
-                rows.setdefault(at, []).append(Write(*row))
-            for at, key in vouching(its.writes, partition, place_of, gone.get) if kind != LISTED else ():
-                absent.setdefault(at, {})[key] = ABSENT
+        kind = mapped.listed.get(partition)
+        if kind is None:
+            continue
+        places = _places(tx, partition, its.writes)
+        if mapped is not tx.backend.mapped:
+            return None
+        _check_listed(tx, partition, places)
+        gone = _standing(
+            tx, partition, kind, {w.key: places[w.key] for w in its.writes if w.op == DELETE and w.key in places}
+        )
+        for at, row in beside(its.writes, partition, places.__getitem__, gone.get):
+            rows.setdefault(at, []).append(Write(*row))
+        for at, key in vouching(its.writes, partition, places.__getitem__, gone.get) if kind != LISTED else ():
+            absent.setdefault(at, {})[key] = ABSENT
     made = dict(works)
     for at in {**rows, **absent}:
         had = made.get(at, Work((), ()))
@@ -153,32 +172,26 @@ def entered(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
     return made
 
 
-def _place_of(tx: Reading, partition: str, key: bytes) -> Place:
-    """Where the entry of an object belongs that is in this partition."""
-    place = tx.space.places_of(key, partition)
-    if not place.listed:
-        raise UnknownTypeError(
-            f"a method has created {tx.space.name_of(key)} in partition {partition}; its type is not declared here, so "
-            "that nobody can say where its entry in the key directory belongs: declare it (import its module)",
-            partition=partition, key=key,
-        )  # fmt: skip
-    return place
+def _places(tx: Reading, partition: str, writes: Sequence[Write]) -> dict[bytes, Place]:
+    """Where the entries of objects belong that come to this partition, or go."""
+    return {w.key: tx.space.places_of(w.key, partition) for w in writes if w.op != UPDATE and not is_entry(w.key)}
 
 
-def _standing(tx: Reading, partition: str, kind: str, keys: Sequence[bytes]) -> dict[bytes, Standing]:
+def _check_listed(tx: Reading, partition: str, places: Mapping[bytes, Place]) -> None:
+    for key, place in places.items():
+        if not place.listed:
+            raise UnknownTypeError(
+                f"a method has created {tx.space.name_of(key)} in partition {partition}; its type is not declared "
+                "here, so that nobody can say where its entry in the key directory belongs: declare it (import its "
+                "module)",
+                partition=partition, key=key,
+            )  # fmt: skip
+
+
+def _standing(tx: Reading, partition: str, kind: str, places: Mapping[bytes, Place]) -> dict[bytes, Standing]:
     """The entries of objects in this partition."""
-    since = 0.0
-    while True:
-        try:
-            return _standing_now(tx, partition, kind, keys)
-        except RemappedError as error:
-            since = tx.space.relearn(error, since)
-
-
-def _standing_now(tx: Reading, partition: str, kind: str, keys: Sequence[bytes]) -> dict[bytes, Standing]:
-    places = {key: _place_of(tx, partition, key) for key in keys}
     found = entries_of(places, lambda at, asked, version: tx.backend.fetch(at, asked, mapping=version))
-    for key in keys if kind == LISTED else ():
+    for key in places if kind == LISTED else ():
         if key not in found:
             raise ConflictError(
                 f"{tx.space.name_of(key)} was deleted by somebody else; run the transaction again",

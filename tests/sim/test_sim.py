@@ -16,18 +16,18 @@ from tests.sim.world import is_grouped
 pytestmark = pytest.mark.timeout(400)
 """The first test plays them all: half a minute of a core that others use, too."""
 
-SEEDS = 250
+SEEDS = 330
 
-MOVED = 80
+MOVED = 150
 """Histories in which operators move the partition (P12); they are histories of their own."""
 
 LIVES = 100
 """Histories in which nodes define and disable it, and replicas are copied anew (P7, P12), as many with a quorum."""
 
-BANKS = 80
+BANKS = 150
 """Histories over several partitions (D4, D5); they are histories of their own, too."""
 
-SHOPS = 30
+SHOPS = 60
 """Histories in which a mapping changes (P6, P13); likewise."""
 
 MARKETS = 40

@@ -121,6 +121,8 @@ class Traffic:
         self.alive: set[str] = set()
         self.doubtful: set[str] = set()
         self.done: dict[str, int] = {}
+        self.refused: dict[str, str] = {}
+        """What each work met last."""
         self._stop = threading.Event()
         self._lock = threading.Lock()
 
@@ -143,6 +145,16 @@ class Traffic:
             for thread in threads:
                 thread.join(30)
 
+    def goes_on(self) -> None:
+        """Everything is done at least once more."""
+        done = dict(self.done)
+        try:
+            wait_until(lambda: self.problems or all(self.done[w] > n for w, n in done.items()), "it stopped")
+        except AssertionError:
+            stopped = {w: self.refused.get(w) for w, n in done.items() if self.done[w] == n}
+            raise AssertionError(f"traffic stopped: {stopped}") from None
+        assert not self.problems, self.problems
+
     def _forever(self, work: Callable[[random.Random, int], None], chance: random.Random) -> None:
         for n in itertools.count():
             if self._stop.wait(PACE_S):
@@ -151,8 +163,8 @@ class Traffic:
                 work(chance, n)
                 with self._lock:
                     self.done[work.__name__] = self.done.get(work.__name__, 0) + 1
-            except (ConflictError, AvailabilityError):
-                pass
+            except (ConflictError, AvailabilityError) as error:
+                self.refused[work.__name__] = f"{type(error).__name__}: {error}"
             except Exception as error:
                 self.problems.append(f"{work.__name__}: {type(error).__name__}: {error}")
                 return
@@ -176,14 +188,16 @@ class Traffic:
                 self.problems.append(f"{name} was not found")
 
     def _all(self, chance: random.Random, n: int) -> None:
-        names: list[str] = []
-        with suppress(ConflictError), self.node.transaction():
-            for counter in self.node.extent(Counter):
-                names.append(counter.name)
+        with suppress(ConflictError):  # on a busy machine no look at them all is over before the next change
+            with self.node.transaction():
+                names = [counter.name for counter in self.node.extent(Counter)]
+            self._complete(names)
+
+    def _complete(self, names: list[str]) -> None:
         if len(set(names)) != len(names):
             self.problems.append("an extent has an object twice")
         missed = set(self.names).difference(names)
-        if missed and names:
+        if missed:
             self.problems.append(f"an extent misses {len(missed)}: {sorted(missed)[:3]}")
 
     def _come_and_go(self, chance: random.Random, n: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from halog.core.mapping import Place
 from halog.errors import ConflictError, DuplicateKeyError, RefusedError
 from halog.testing.cluster import wait_until
 from tests.unit.runtime.remapped import (
@@ -45,12 +46,10 @@ def test_objects_get_entries_and_lose_them_under_traffic() -> None:
             wait_done(cluster, 1)
             homes = check_now(cluster)
             assert {key: homes[bytes.fromhex(key)] for key in steady} == {k: at[0][0] for k, at in before.items()}
-            done = dict(traffic.done)
-            wait_until(lambda: all(traffic.done[w] > n for w, n in done.items()), "traffic stopped")
+            traffic.goes_on()
             begin(cluster, mapper="consistent_hash")
             wait_done(cluster, 2)
-            done = dict(traffic.done)
-            wait_until(lambda: all(traffic.done[w] > n for w, n in done.items()), "traffic stopped")
+            traffic.goes_on()
         traffic.finished()
         settled(cluster)
         check_hashed(cluster, cluster.config)
@@ -141,6 +140,39 @@ def test_what_began_while_objects_got_entries_ends_when_all_have_them() -> None:
                 assert client.get(Counter, f"new{version}") is not None
                 assert client.find(Counter, f"c{version}") is None
                 assert len(list(client.extent(Counter))) == 20
+        settled(cluster)
+        check_hashed(cluster, cluster.config)
+
+
+def test_the_last_object_loses_its_entry_while_a_transaction_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which partitions have a directory, and where entries belong, are looked up one after the other."""
+    with rounds(2) as cluster:
+        client = cluster.client()
+        client.load([Counter(f"c{i}", i) for i in range(20)])
+        remappings = [cluster.node(name).runtime.remapping for name in "AB"]
+        notes = [remapping._note for remapping in remappings]
+        for remapping in remappings:
+            remapping._note = lambda *_: None
+        begin(cluster, mapper="consistent_hash")
+        wait_until(lambda: client.backend.mapped.changing, "it does not know")
+        places_of, ends = client.space.places_of, []
+
+        def at_the_end(key: bytes, partition: str) -> Place:
+            if not ends:
+                ends.append(key)
+                for remapping, note in zip(remappings, notes, strict=True):
+                    remapping._note = note
+                wait_done(cluster, 1)
+                wait_until(lambda: not client.backend.mapped.changing, "it does not know the end")
+            return places_of(key, partition)
+
+        with client.transaction():
+            client.create(Counter("new"))
+            monkeypatch.setattr(client.space, "places_of", at_the_end)
+        assert ends
+        monkeypatch.undo()
+        with client.transaction():
+            assert client.get(Counter, "new") is not None
         settled(cluster)
         check_hashed(cluster, cluster.config)
 

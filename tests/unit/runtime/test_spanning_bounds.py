@@ -23,7 +23,7 @@ from halog.errors import (
 from halog.runtime import frames
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
-from tests.unit.runtime.test_spanning import active_copy, apart, bump, create, nothing_in_doubt, values
+from tests.unit.runtime.test_spanning import active_copy, apart, bump, create, half_done, nothing_in_doubt, values
 
 pytestmark = pytest.mark.feature("D4")
 
@@ -276,3 +276,31 @@ def test_a_commit_is_unknown_if_the_active_node_closes_behind_an_attempt_of_its_
         tx.get(Counter, name).value += 1
     assert tx.outcome == "unknown"
     assert values(cluster, [name]) == [101]
+
+
+def test_a_scan_waits_for_those_in_doubt_before_and_for_nobody_else(patient: Cluster) -> None:
+    """Else no look at all objects is through where something is always in doubt."""
+    earlier, later = ([f"{at}{i}" for i in range(99)] for at in "xy")
+    pairs = [[next(n for n in names if patient.partition_of(Counter, n) == f"test-{p}") for p in (0, 1)]
+             for names in (earlier, later)]  # fmt: skip
+    for names in pairs:
+        create(patient, names)
+    copy, done = active_copy(patient, pairs[0][0]), threading.Event()
+    family = REGISTRY.info(Counter).family_id
+
+    def scan() -> None:
+        copy.wait_free((family,), 30, prefixes=True)
+        done.set()
+
+    first = half_done(patient, pairs[0])
+    reader = threading.Thread(target=scan)
+    reader.start()
+    wait_until(lambda: copy.progress._waiters, "nobody waits")  # type: ignore[attr-defined]
+    half_done(patient, pairs[1])
+    assert not done.wait(0.1)
+    for part in ("test-0", "test-1"):
+        decide = frames.Decide(part, first, False, part == "test-0", ("test-0", "test-1"))
+        patient.client().backend._ballots.decide(decide, time.monotonic() + 5)  # type: ignore[attr-defined]
+    assert done.wait(10), "it waits for one who came later"
+    assert len(copy.core.ledger.undecided) == 1
+    reader.join()
