@@ -4,10 +4,10 @@ Law: an outcome is answered from the accepted history, never from what is in fli
 versions hold and nobody else holds its objects; its own are held from that moment, before the log has it. Only the
 first partition decides, by the first valid `Outcome` in its log; the others copy it. Who is in doubt for too long asks
 the first to abort, and the first aborts what it is itself in doubt of: asking finds the decision, or makes sure that
-there is one. A commit is spread until every participant has confirmed it; an abort is spread once. The horizon never
-passes what is undecided, in flight or unconfirmed. A request that was routed by an older mapping than the one served is
-refused; before one of a newer mapping is served, `MapperChanged` stands in the chain. Records of this kind wait for the
-log, whatever the policy says.
+there is one. A commit is spread until every participant has confirmed it; an abort is spread once, and a vote that it
+overtakes is followed or refused. The horizon never passes what is undecided, in flight or unconfirmed. A request that
+was routed by an older mapping than the one served is refused; before one of a newer mapping is served, `MapperChanged`
+stands in the chain. Records of this kind wait for the log, whatever the policy says.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class Voting:
         """The last `MapperChanged` on its way to the log."""
         self._asked: dict[bytes, tuple[str, ...]] = {}
         """Who may have been asked to prepare what is being aborted here without being known."""
+        self._given_up: dict[bytes, int] = {}
+        """Aborts this one was told of before it was asked to prepare, and when: a request may still be on its way."""
         writer.votes, writer.mapping = self, ledger.mapping
         writer.locks = Locks()
         for u in ledger.undecided.values():
@@ -132,6 +134,8 @@ class Voting:
             result = ev.Happened(decision.lsn) if decision.commit else ev.Otherwise(decision.lsn)
         elif tx in self.deciding:
             result = ev.Unknown("it is being decided")
+        elif tx in self._given_up:
+            result = ev.Otherwise(0)
         elif self._expired(tx):
             result = ev.Expired(max(self.ledger.horizon, self._ahead))
         else:
@@ -160,6 +164,8 @@ class Voting:
             else:
                 out.append(ev.Reply(e.token, ev.Unknown("it is being decided")))
         elif (refusal := self._undecidable(e)) is not None:
+            if not (e.commit or e.decides or e.tx in self.ledger.undecided or e.tx in self.preparing):
+                self._given_up[e.tx] = now
             out.append(ev.Reply(e.token, refusal))
         else:
             self._asked[e.tx] = e.participants
@@ -174,16 +180,26 @@ class Voting:
             out.append(ev.Reply(e.token, ev.Unknown("it is decided, and not with all replicas yet")))
 
     def _undecidable(self, e: ev.DecideAsked) -> ev.Result | None:
-        undecided = self.ledger.undecided.get(e.tx)
         if self.ledger.expired(e.tx):
             return ev.Expired(self.ledger.horizon)
         if e.tx[:STAMP_BYTES] <= self._ahead:  # behind it an outcome would be void; and it may never get there
             return ev.Unknown("the horizon is on its way to the log")
-        if undecided is None and (e.commit or not e.decides):
-            return ev.Unknown("it is being prepared") if e.tx in self.preparing else ev.Refused("it is not prepared")
-        if undecided is not None and (undecided.prepare.first == self.name) is not e.decides:
-            return ev.Refused(f"its first partition is {undecided.prepare.first}")
+        if e.commit and e.tx in self.preparing:
+            return ev.Unknown("it is being prepared")
+        vote = self._vote(e.tx)
+        if vote is None and (e.commit or not e.decides):
+            return ev.Refused("it is not prepared")
+        if vote is not None and (vote.first == self.name) is not e.decides:
+            return ev.Refused(f"its first partition is {vote.first}")
         return self.writer.short or self.writer.full()
+
+    def _vote(self, tx: bytes) -> records.Prepare | None:
+        """In the log, or on its way there: an abort can follow it."""
+        if (item := self.preparing.get(tx)) is not None:
+            assert isinstance(item.record, records.Prepare)
+            return item.record
+        undecided = self.ledger.undecided.get(tx)
+        return None if undecided is None else undecided.prepare
 
     def _decide(self, tx: bytes, token: int, now: int, out: list[ev.Effect], *, commit: bool) -> None:
         record = records.Outcome(self.writer.header(tx), commit)
@@ -236,6 +252,8 @@ class Voting:
     def ticked(self, now: int, out: list[ev.Effect], *, serving: bool) -> None:
         if not serving:
             return
+        while self._given_up and now - next(iter(self._given_up.values())) >= self.settings.doubt_ms:
+            del self._given_up[next(iter(self._given_up))]
         if self.ledger.undecided:
             self._doubt(now, out)
         if self.unconfirmed and now - self._spread_at >= self.settings.doubt_ms:

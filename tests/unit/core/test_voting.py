@@ -58,6 +58,48 @@ def test_a_key_whose_object_may_be_deleted_already_is_not_taken_yet() -> None:
     assert core.replies() == [ev.Duplicated(b"other")]
 
 
+def asked(token: int, its: bytes) -> ev.PrepareAsked:
+    return ev.PrepareAsked(token, its, "a", ("a", "p"), b"d", (), (create(b"k"),), {})
+
+
+def test_an_abort_that_comes_while_it_is_prepared_is_behind_the_vote_in_the_log() -> None:
+    """The first partition tells it once, so that it would be in doubt, and hold its objects, until it asks."""
+    core = Core().active()
+    core.step(asked(1, tx(1_000)))
+    vote = core.one(ev.Append)
+    core.step(ev.DecideAsked(2, tx(1_000), commit=True, decides=False))
+    assert [type(r) for r in core.replies()] == [ev.Unknown], "no first partition commits without this vote"
+    core.step(ev.DecideAsked(3, tx(1_000), commit=False, decides=False))
+    assert core.replies() == []
+    abort = core.one(ev.Append)
+    record = records.decode(abort.data)
+    assert isinstance(record, records.Outcome)
+    assert not record.commit
+    core.acknowledge(vote.tag)
+    core.acknowledge(abort.tag)
+    assert not core.p.ledger.undecided
+    assert not core.p.ledger.locks
+    core.step(ev.Submitted(4, tx(1_001), (), (create(b"k"),), {}))
+    assert type(records.decode(core.one(ev.Append).data)) is records.Commit
+
+
+def test_an_abort_that_comes_before_the_vote_is_asked_for() -> None:
+    """It was on its way longer: the vote is refused, for nobody would tell again that there is no need of it."""
+    core = Core(settings=FEW).active()
+    core.step(ev.DecideAsked(1, tx(1_000), commit=False, decides=False))
+    assert core.replies() == [ev.Refused("it is not prepared")]
+    core.step(asked(2, tx(1_000)))
+    assert core.replies() == [ev.Otherwise(0)]
+    assert core.of(ev.Append) == []
+    core.step(ev.DecideAsked(3, tx(1_001), commit=True, decides=False))
+    core.step(asked(4, tx(1_001)))
+    assert type(records.decode(core.one(ev.Append).data)) is records.Prepare
+    core.acknowledge()
+    core.step(ev.Ticked(), after_ms=FEW.doubt_ms)
+    core.step(asked(5, tx(1_000)))
+    assert core.one(ev.Reply).result == ev.Locked(b"k", tx(1_001)), "it is not remembered for ever"
+
+
 def test_a_commit_that_only_the_ledger_remembers_happened() -> None:
     """The outcome table keeps the last ids of all commits, the ledger its own (review, W2)."""
     ledger = Ledger(
