@@ -168,11 +168,18 @@ def test_trace_27_the_first_partition_fails_over_and_then_the_decision_arrives()
 
 
 def test_trace_28_an_abort_of_what_a_participant_has_not_seen_is_confirmed_by_nobody() -> None:
-    """Its Prepare lands afterwards, and is freed by asking the first partition."""
+    """Its Prepare comes afterwards, and is refused; to another node, which was told nothing: then it is freed by asking
+    the first partition."""
     story = Story()
     deal = story.deal()
     assert happened(story.decide(deal, FIRST, commit=False))
     assert [type(r) for r in story.decide(deal, OTHER, commit=False)] == [ev.Refused]
+    assert [type(r) for r in story.prepare(deal, OTHER)] == [ev.Otherwise]
+    assert not story.locked(OTHER)
+    world = story.bank.worlds[OTHER]
+    world.crash(story.active(OTHER).name)
+    while world.active() is None:
+        story.run(1.0)
     assert happened(story.prepare(deal, OTHER))
     assert story.locked(OTHER)
     story.run(400)

@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 import halog.aio
 from halog.core import events as ev
-from halog.errors import ConflictError, HalogError, LockedError, NotFoundError
+from halog.errors import ConflictError, HalogError, LockedError, NotFoundError, OverloadedError
 from halog.runtime import frames
 from halog.runtime.copy import Copy
 from halog.testing.cluster import Cluster, wait_until
@@ -52,7 +53,13 @@ def create(cluster: Cluster, names: list[str], value: int = 100) -> None:
         for name in names:
             halog.current().create(Counter(name, value))
 
-    made()
+    def once() -> bool:
+        with suppress(OverloadedError):  # by as much
+            made()
+            return True
+        return False
+
+    wait_until(once, "it is not created")
 
 
 def values(cluster: Cluster, names: list[str]) -> list[int]:
