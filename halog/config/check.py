@@ -210,7 +210,7 @@ def _policy(config: Config, key: str, policy: PolicyConfig) -> Problems:
         yield f"{key}.partitions", f"must be 1 to {MAX_PARTITIONS}"
     if not 1 <= policy.move_objects <= MAX_MOVE_OBJECTS:
         yield f"{key}.move_objects", f"must be 1 to {MAX_MOVE_OBJECTS}: they are held until they have moved"
-    if not 0 <= policy.move_pause_ms <= MAX_MOVE_PAUSE_MS:
+    if policy.move_pause_ms is not None and not 0 <= policy.move_pause_ms <= MAX_MOVE_PAUSE_MS:
         yield f"{key}.move_pause_ms", f"must be 0 (no pause) to {MAX_MOVE_PAUSE_MS}"
     if policy.copy_bytes_per_s < 0:
         yield f"{key}.copy_bytes_per_s", f"must be 0 (no limit) or more, is {policy.copy_bytes_per_s}"

@@ -90,8 +90,8 @@ class PolicyConfig:
     ring_size: int = DEFAULT_RING_SIZE
     rebalance: str = "auto"  # P2: nodes that come get their share by themselves; "manual": only by `halog plan`
     move_objects: int = 100  # so many are held for two round trips to the log while a mapping changes: a few ms
-    move_pause_ms: int = 0  # between two such transactions: they hold nobody up for long; who has no capacity to spare
-    # for them says how much is to be left
+    move_pause_ms: int | None = None  # between two such transactions; None: twice what the first took, so that nodes
+    # have time for others, however busy they are; 0 is for who wants it done soonest
     copy_bytes_per_s: int = 0  # a node that gets a copy reads as fast as it can: it locks nothing, and the sooner it is
     # done the sooner the load is even; where disks or network are shared, a limit for copies no redundancy waits for
     before_images: bool = True  # merges and audits need the bytes a change replaced

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from halog.backend import Found, Work, Write
+from halog.config.check import MAX_MOVE_PAUSE_MS
 from halog.config.mapper import is_custom
 from halog.core.directory import (
     Standing,
@@ -56,6 +57,12 @@ NOT_KNOWN: Final[Mapping[bytes, int]] = {}
 
 LOOK_S = 0.05
 """How soon a pause between two transactions ends with the node."""
+
+RESTS = 2
+"""Times as long as it moved: 16 clients keep 0.71 to 0.74 of their commits so, 0.66 with 1, and 0.52 without."""
+
+MOST_REST_S = MAX_MOVE_PAUSE_MS / 1000
+"""One transaction that waited for a node to come back is no reason to wait as long again."""
 
 WAIT_S = 0.5
 """How long what others hold is waited for, each time; an ordinary decision is there within some ms."""
@@ -102,8 +109,8 @@ class Mover:
         """By type id: the type's name, and what finds the routing key in an index key."""
         self._owners: dict[tuple[str, str, int], Owner] = {}
         self._version = 0
-        self._moved_at: dict[str, float] = {}
-        """Partition → when its last transaction that moved objects ended."""
+        self._last_moved: dict[str, tuple[float, float]] = {}
+        """Partition → when its last transaction that moved objects ended, and how many seconds it took."""
 
     # --- where ---
 
@@ -206,9 +213,11 @@ class Mover:
         swept.stayed = len(found) - swept.moved
         return swept
 
-    def _rest(self, partition: str, pause_ms: int) -> None:
-        """Until so long after the last transaction that moved objects of this partition, or the node closes."""
-        until = self._moved_at.get(partition, 0.0) + pause_ms / 1000
+    def _rest(self, partition: str, pause_ms: int | None) -> None:
+        """Until so long after the last transaction that moved objects of this partition, or the node closes. None: by
+        what that took, so that time is left to others, however slow they make it."""
+        ended, took = self._last_moved.get(partition, (0.0, 0.0))
+        until = ended + (min(RESTS * took, MOST_REST_S) if pause_ms is None else pause_ms / 1000)
         while (left := until - time.monotonic()) > 0 and not self._asker.closed:
             time.sleep(min(left, LOOK_S))
 
@@ -249,8 +258,10 @@ class Mover:
         for partition, write in writes:
             parts.setdefault(partition, []).append(write)
         works = {p: Work(reads, tuple(its), mapping=mapping.version) for p, its in parts.items()}
+        began = time.monotonic()
         self._commit(self._new_id(), works)
-        self._moved_at[copy.name] = time.monotonic()
+        ended = time.monotonic()
+        self._last_moved[copy.name] = ended, ended - began
         return len(found)
 
     def _unlisting(self, copy: Copy, found: Sequence[Found], mapping: PolicyMapping) -> Iterator[tuple[str, Write]]:
