@@ -1,4 +1,4 @@
-# make setup   everything this needs, once          make check   lint, types, layers, unit, simulation (< 120 s)
+# make setup   everything this needs, once          make check   lint, types, layers, unit, simulation (3 min on 2 cores)
 # make test    check + contract + integration + the quick faults + a few tests on containers, where Docker runs
 # make demo ARGS='--all'   the main job on real flights, with real kills
 # make faults  every fault with real processes and servers, judged; writes build/faults.json (12 min)
