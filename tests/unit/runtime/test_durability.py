@@ -30,7 +30,7 @@ KEYS = ("c", "d")
 @contextmanager
 def running(nodes: int = 2, sync: int = 1) -> Iterator[Cluster]:
     made = Cluster(nodes, partitions=1, sync_replicas=sync, registry=REGISTRY)
-    # a busy machine is no dead replica, and no dead log: where that is held, commits go on as long as an append may take
+    # a busy machine is no dead replica; and where the log is held, commits go on as long as an append may take
     timing = TimingConfig(non_response_timeout_ms=5_000, append_deadline_ms=30_000)
     made.config = replace(made.config, timing=timing).validate()
     with made as cluster:
