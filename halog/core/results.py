@@ -44,7 +44,7 @@ class Remapped(msgspec.Struct, frozen=True):
 
 
 class Otherwise(msgspec.Struct, frozen=True):
-    """The transaction was decided the other way, at `lsn`."""
+    """The transaction was decided the other way, at `lsn`; 0: it was told so, and has no record here."""
 
     lsn: int
 

@@ -5,9 +5,9 @@ versions hold and nobody else holds its objects; its own are held from that mome
 first partition decides, by the first valid `Outcome` in its log; the others copy it. Who is in doubt for too long asks
 the first to abort, and the first aborts what it is itself in doubt of: asking finds the decision, or makes sure that
 there is one. A commit is spread until every participant has confirmed it; an abort is spread once, and a vote that it
-overtakes is followed or refused. The horizon never passes what is undecided, in flight or unconfirmed. A request that
-was routed by an older mapping than the one served is refused; before one of a newer mapping is served, `MapperChanged`
-stands in the chain. Records of this kind wait for the log, whatever the policy says.
+overtakes is followed (unless too much is in flight) or refused. The horizon never passes what is undecided, in flight
+or unconfirmed. A request that was routed by an older mapping than the one served is refused; before one of a newer
+mapping is served, `MapperChanged` stands in the chain. Records of this kind wait for the log, whatever the policy says.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from halog.core.writer import NOBODY, InFlight, Writer
 
 SPREAD_AT_ONCE = 200
 """Unconfirmed commits spread again in one go: after a failover there may be thousands, nearly all confirmed before."""
+
+
+NOT_PREPARED = ev.Refused("it is not prepared")
 
 
 class Voting:
@@ -164,8 +167,10 @@ class Voting:
             else:
                 out.append(ev.Reply(e.token, ev.Unknown("it is being decided")))
         elif (refusal := self._undecidable(e)) is not None:
-            if not (e.commit or e.decides or e.tx in self.ledger.undecided or e.tx in self.preparing):
-                self._given_up[e.tx] = now
+            if not e.commit and refusal == NOT_PREPARED:
+                self._given_up.setdefault(e.tx, now)
+                if len(self._given_up) > self.settings.max_outcomes:
+                    del self._given_up[next(iter(self._given_up))]
             out.append(ev.Reply(e.token, refusal))
         else:
             self._asked[e.tx] = e.participants
@@ -188,7 +193,7 @@ class Voting:
             return ev.Unknown("it is being prepared")
         vote = self._vote(e.tx)
         if vote is None and (e.commit or not e.decides):
-            return ev.Refused("it is not prepared")
+            return NOT_PREPARED
         if vote is not None and (vote.first == self.name) is not e.decides:
             return ev.Refused(f"its first partition is {vote.first}")
         return self.writer.short or self.writer.full()

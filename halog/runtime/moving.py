@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 from halog.backend import Found, Work, Write
@@ -333,10 +334,9 @@ def _found(copy: Copy, keys: Sequence[bytes]) -> list[Found]:
     wanted = set(keys)
     held = wanted.intersection(list(copy.core.ledger.locks))
     if held:
-        try:
+        with suppress(LockedError):
             copy.wait_free(held, WAIT_S)
-        except LockedError:
-            wanted -= held
+        wanted.difference_update(list(copy.core.ledger.locks))
     return [f for f in (copy.objects.find(key) for key in keys if key in wanted) if f is not None]
 
 

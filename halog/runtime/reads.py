@@ -119,7 +119,7 @@ class Reads:
             copy = self._serving(partition, least)
             if copy is not None:
                 copy.wait_free((prefix,), self._asker.locked_s, prefixes=True)
-                if not copy.maps_by(mapping, WAIT_S):
+                if not copy.maps_by(mapping, WAIT_S) or not copy.serving:
                     continue
                 there = copy.objects.scan(prefix, after)
                 copy.check_mapping(mapping)

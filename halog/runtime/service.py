@@ -209,6 +209,7 @@ class Service:
         else:
             copy = self._active(r.partition, r.least, r.mapping)
             copy.wait_free((r.prefix,), WAIT_S, prefixes=True)
+            self._active(r.partition)  # still: else it may have waited for nothing
         page = _page(copy.objects.scan(r.prefix, r.after), r.limit)
         if not r.local:
             copy.check_mapping(r.mapping)

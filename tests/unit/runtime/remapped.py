@@ -22,6 +22,7 @@ from halog.transactions.node import Node
 
 TYPES = Registry()
 POLICY = "test"
+WORKS = ("_count", "_look", "_come_and_go", "_all", "_race")
 PACE_S = 0.003
 """Between two works of a thread: the rest of the machine is for the change."""
 
@@ -147,11 +148,11 @@ class Traffic:
 
     def goes_on(self) -> None:
         """Everything is done at least once more."""
-        done = dict(self.done)
+        done = {work: self.done.get(work, 0) for work in WORKS}
         try:
-            wait_until(lambda: self.problems or all(self.done[w] > n for w, n in done.items()), "it stopped")
+            wait_until(lambda: self.problems or all(self.done.get(w, 0) > n for w, n in done.items()), "it stopped")
         except AssertionError:
-            stopped = {w: self.refused.get(w) for w, n in done.items() if self.done[w] == n}
+            stopped = {w: self.refused.get(w) for w, n in done.items() if self.done.get(w, 0) == n}
             raise AssertionError(f"traffic stopped: {stopped}") from None
         assert not self.problems, self.problems
 
@@ -230,7 +231,9 @@ class Traffic:
             with self.node.transaction():
                 value = self.node.get(Counter, name).value
             assert self.counted[name] <= value <= self.counted[name] + self.unknown[name], name
-        for work in ("_count", "_look", "_come_and_go", "_all", "_race"):
+        self._complete(self.node.transactional()(lambda: [c.name for c in self.node.extent(Counter)])())
+        assert not self.problems, self.problems[:5]
+        for work in WORKS:
             assert self.done.get(work), f"{work} did nothing"
 
 

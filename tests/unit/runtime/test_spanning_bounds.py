@@ -278,6 +278,13 @@ def test_a_commit_is_unknown_if_the_active_node_closes_behind_an_attempt_of_its_
     assert values(cluster, [name]) == [101]
 
 
+def settle(cluster: Cluster, tx: bytes, *, commit: bool) -> None:
+    """Of partitions 0 and 1."""
+    for part in ("test-0", "test-1"):
+        decide = frames.Decide(part, tx, commit, part == "test-0", ("test-0", "test-1"))
+        cluster.client().backend._ballots.decide(decide, time.monotonic() + 5)  # type: ignore[attr-defined]
+
+
 def test_a_scan_waits_for_those_in_doubt_before_and_for_nobody_else(patient: Cluster) -> None:
     """Else no look at all objects is through where something is always in doubt."""
     earlier, later = ([f"{at}{i}" for i in range(99)] for at in "xy")
@@ -293,14 +300,37 @@ def test_a_scan_waits_for_those_in_doubt_before_and_for_nobody_else(patient: Clu
         done.set()
 
     first = half_done(patient, pairs[0])
-    reader = threading.Thread(target=scan)
+    reader = threading.Thread(target=scan, daemon=True)
     reader.start()
     wait_until(lambda: copy.progress._waiters, "nobody waits")  # type: ignore[attr-defined]
     half_done(patient, pairs[1])
     assert not done.wait(0.1)
-    for part in ("test-0", "test-1"):
-        decide = frames.Decide(part, first, False, part == "test-0", ("test-0", "test-1"))
-        patient.client().backend._ballots.decide(decide, time.monotonic() + 5)  # type: ignore[attr-defined]
+    settle(patient, first, commit=False)
     assert done.wait(10), "it waits for one who came later"
     assert len(copy.core.ledger.undecided) == 1
     reader.join()
+
+
+def test_a_scan_that_waits_for_somebody_goes_where_the_role_goes(patient: Cluster) -> None:
+    """The copy that drains lets go of it, and does not know how that ended."""
+    names = apart(patient)
+    create(patient, names)
+    tx, family, found = half_done(patient, names), REGISTRY.info(Counter).family_id, list[int]()
+
+    def scan() -> None:
+        rows = list(patient.client().runtime.scan("test-0", family))  # type: ignore[attr-defined]
+        found.append(rows[0].version)
+
+    reader = threading.Thread(target=scan, daemon=True)
+    copy = active_copy(patient, names[0])
+    (before,) = [f.version for f in copy.objects.scan(family)]
+    reader.start()
+    wait_until(lambda: copy.progress._waiters, "nobody waits")  # type: ignore[attr-defined]
+    to = next(r.node for r in copy.core.table.replicas if r.kind == "sync")
+    patient.client().runtime.operators.hand_over("test-0", to)  # type: ignore[attr-defined]
+    wait_until(lambda: active_copy(patient, names[0]) is not copy and active_copy(patient, names[0]).serving, "handed")
+    assert not found
+    settle(patient, tx, commit=True)
+    reader.join(10)
+    assert found
+    assert found[0] > before
