@@ -1,7 +1,8 @@
 """The demo's managed classes. Node processes import this module because `[application] modules` names it.
 
-A flight and its aircraft are both partitioned by the tail number, so one transaction can change both. Airports live
-elsewhere. Methods run on the node that is active for the object.
+A flight and its aircraft are both partitioned by the tail number, so a method of the one can change the other. Airports
+live elsewhere: a transaction that changes all three is over two partitions. Methods run on the node that is active for
+the object.
 """
 
 from __future__ import annotations

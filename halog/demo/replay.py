@@ -1,9 +1,9 @@
 """Replays rows as transactions, from several threads, and notes every answer in the journal.
 
-A landing is two transactions, `Flight` + `Aircraft`, then the `Airport`; anything else is one. Never batches rows. All
-rows of one tail number are done one after the other, in file order, and so are those of one airport, by a second set of
-threads: rivals for Chicago would mostly run again. A conflict is run again by the decorated form; an unknown outcome
-is asked after by its id until it is known, and only what did not happen is run again.
+A row is one transaction: a landing changes `Flight`, `Aircraft` and `Airport`, mostly in two partitions. Never batches
+rows. All rows of one tail number are done one after the other, in file order, and those of one airport in turn: rivals
+for Chicago would mostly run again. A conflict is run again by the decorated form; an unknown outcome is asked after by
+its id until it is known, and only what did not happen is run again.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,16 +23,17 @@ from halog.demo.rows import Row
 from halog.errors import AvailabilityError, ConflictError, OutcomeUnknownError
 from halog.transactions import Node, Transaction
 
-WORKERS = 24
-"""Threads for flights, and again for airports: a commit waits for the log and a replica, not for a processor. More in
-flight also means more records per produce request and fetch, which is most of what a broker's processor is used for."""
+WORKERS = 32
+"""Threads: a commit waits for logs and replicas, not for a processor, and some wait for their airport. More in flight
+also means more records per produce request and fetch, which is most of what a broker's processor is used for."""
 QUEUE_ROWS = 500
 """Rows waiting, for each thread: those held up by a failover must not hold up the others at once."""
 RETRIES = 100
 """Runs after a conflict; while a partition fails over, one and the same transaction may meet itself more than once."""
 GIVE_UP_S = 60.0
 """A row is tried that long; every fault of the demo is over much sooner."""
-FLIGHT, AIRPORT = "flight", "airport"
+FLIGHT = "flight"
+"""What the journal calls a row."""
 
 
 class Outcomes(Protocol):
@@ -143,21 +145,21 @@ class Replay:
         self.error: BaseException | None = None
         self._lock = threading.Lock()
         self._open = threading.local()
-        self._runs = {kind: node.transactional(retries=RETRIES)(f) for kind, f in self._bodies().items()}
+        self._run = node.transactional(retries=RETRIES)(self._flight)
+        self._airports: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        """Whose turn it is."""
 
     # --- rows ---
 
     def run(self, rows: Iterable[Row], gate: Gate, workers: int = WORKERS) -> None:
         """Replay all rows."""
-        airports = Lines(self._airport_of, workers, self._guarded)
-        flights = Lines(lambda row: self._flight_of(row, airports), workers, self._guarded)
+        flights = Lines(self._row, workers, self._guarded)
         for row in rows:
             gate.wait(row.number)
             flights.put(row.tail, row)
             if self.error is not None:
                 break
         flights.finish()
-        airports.finish()
         if self.error is not None:
             raise self.error
 
@@ -169,23 +171,18 @@ class Replay:
             except BaseException as error:
                 self.error = error
 
-    def _flight_of(self, row: Row, airports: Lines) -> None:
-        self._transact(row, FLIGHT)
-        if row.status is Status.LANDED:
-            airports.put(row.destination, row)
-        else:
-            self._finished()
-
-    def _airport_of(self, row: Row) -> None:
-        self._transact(row, AIRPORT)
-        self._finished()
-
-    def _finished(self) -> None:
+    def _row(self, row: Row) -> None:
+        with self._turn(row):
+            self._transact(row)
         with self._lock:
             self.tally.rows += 1
 
-    def _bodies(self) -> dict[str, Callable[[Row], None]]:
-        return {FLIGHT: self._flight, AIRPORT: self._airport}
+    def _turn(self, row: Row) -> AbstractContextManager[object]:
+        """Of its airport, if it changes that."""
+        if row.status is not Status.LANDED:
+            return nullcontext()
+        with self._lock:
+            return self._airports[row.destination]
 
     def _begun(self) -> Transaction:
         """The transaction just begun; remembered, because its id is known only at the end."""
@@ -198,49 +195,46 @@ class Replay:
         flight = tx.create(Flight(*row.key, row.origin, row.destination, row.status, row.miles, row.minutes))
         if row.status is Status.LANDED:
             flight.land()
-
-    def _airport(self, row: Row) -> None:
-        tx = self._begun()
-        airport = tx.find(Airport, row.destination) or tx.create(Airport(code=row.destination))
-        airport.arrivals += 1
-        airport.miles += row.miles
-        airport.minutes += row.minutes or 0
+            airport = tx.find(Airport, row.destination) or tx.create(Airport(code=row.destination))
+            airport.arrivals += 1
+            airport.miles += row.miles
+            airport.minutes += row.minutes or 0
 
     # --- one transaction ---
 
-    def _transact(self, row: Row, kind: str) -> None:
+    def _transact(self, row: Row) -> None:
         """Exactly once, whatever happens to the nodes meanwhile."""
         until = time.monotonic() + GIVE_UP_S
         self._open.runs = 0
-        if row.number == self.sabotaged and kind == FLIGHT:
+        if row.number == self.sabotaged:
             self._pretend(row)
         else:
-            while not self._attempt(row, kind, time.monotonic() >= until):
+            while not self._attempt(row, time.monotonic() >= until):
                 pass
         with self._lock:
             self.tally.transactions += 1
             self.tally.repeated += max(0, self._open.runs - 1)
 
-    def _attempt(self, row: Row, kind: str, last: bool) -> bool:
+    def _attempt(self, row: Row, last: bool) -> bool:
         """True: settled, one way or the other."""
         epochs = self.epochs()
         try:
-            self._runs[kind](row)
+            self._run(row)
         except OutcomeUnknownError as error:
             if self._open.tx.id is None:  # a read or a call was not answered; nothing was committed
                 return False
             partition: str = error.evidence["partition"]
-            return self._settle(row, kind, partition, epochs[partition])
+            return self._settle(row, partition, epochs[partition])
         except (ConflictError, AvailabilityError):
             if last:
                 raise
             return False
-        self._note(row, kind, self._open.tx.home, ACKNOWLEDGED)
+        self._note(row, self._open.tx.home, ACKNOWLEDGED)
         return True
 
-    def _settle(self, row: Row, kind: str, partition: str, epoch: int) -> bool:
+    def _settle(self, row: Row, partition: str, epoch: int) -> bool:
         """Ask what became of it. The rest of the row waits meanwhile, so no later work can hide the answer."""
-        self._note(row, kind, partition, UNKNOWN)
+        self._note(row, partition, UNKNOWN)
         until = time.monotonic() + GIVE_UP_S
         while time.monotonic() < until:
             try:
@@ -248,14 +242,14 @@ class Replay:
             except (AvailabilityError, OutcomeUnknownError):
                 continue
             if answer in ("happened", "did not happen"):
-                return self._settled(row, kind, partition, happened=answer == "happened")
+                return self._settled(row, partition, happened=answer == "happened")
             time.sleep(0.05)
         return True
 
-    def _settled(self, row: Row, kind: str, partition: str, *, happened: bool) -> bool:
+    def _settled(self, row: Row, partition: str, *, happened: bool) -> bool:
         with self._lock:
             self.tally.unknown -= 1
-        self._note(row, kind, partition, ACKNOWLEDGED if happened else DENIED)
+        self._note(row, partition, ACKNOWLEDGED if happened else DENIED)
         return happened
 
     def _pretend(self, row: Row) -> None:
@@ -264,15 +258,15 @@ class Replay:
             self._flight(row)
             tx.id = self.node.backend.new_transaction_id()
             tx.rollback()
-        self._note(row, FLIGHT, self.node.space.route(Flight, row.key).partition, ACKNOWLEDGED)
+        self._note(row, self.node.space.route(Flight, row.key).partition, ACKNOWLEDGED)
 
     def _tx_id(self) -> bytes:
         tx: Transaction = self._open.tx
         assert tx.id is not None, "a transaction that was committed has an id"
         return tx.id
 
-    def _note(self, row: Row, kind: str, partition: str, outcome: str) -> None:
-        self.journal.write(Note(row.number, kind, partition, self._tx_id(), outcome))
+    def _note(self, row: Row, partition: str, outcome: str) -> None:
+        self.journal.write(Note(row.number, FLIGHT, partition, self._tx_id(), outcome))
         with self._lock:
             self.tally.acknowledged += outcome == ACKNOWLEDGED
             self.tally.unknown += outcome == UNKNOWN

@@ -112,7 +112,7 @@ def test_a_sabotaged_row_is_noted_and_missing(cluster: MemoryCluster, tmp_path: 
     with node:
         check = check_objects(node, totals.count(records()))
     assert replay.tally.acknowledged == totals.count(records()).transactions
-    assert check.wrong == 2  # the flight, and its aircraft's sums
+    assert check.wrong == 3  # the flight, and the sums of its aircraft and of its airport
     assert check.examples[0].startswith("flight ('2013-01-01T00:05:00Z'")
 
 
