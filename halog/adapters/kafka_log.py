@@ -37,12 +37,15 @@ class KafkaLog:
         self._closed = False
 
     def _client(self) -> Any:
+        return self._clients()[0]
+
+    def _clients(self) -> tuple[Any, Topics]:
         with self._lock:
-            if self._admin is None:
+            if self._admin is None or self._topics is None:
                 self._admin = AdminClient(kafka_conf.common(self.bootstrap))
                 self._topics = Topics(self.bootstrap, self._admin, self._copies)
                 self._prepare_soon()
-            return self._admin
+            return self._admin, self._topics
 
     def _client_failed(self) -> None:
         """The next caller gets a new one: a client that lost every broker may never find one again."""
@@ -52,16 +55,12 @@ class KafkaLog:
     def ensure_topic(
         self, topic: str, partitions: int, *, compacted: bool = False, flushed: bool = False, keep_ms: int | None = None
     ) -> None:
-        self._client()
-        assert self._topics is not None
-        self._topics.ensure(topic, partitions, compacted, flushed, keep_ms)
+        self._clients()[1].ensure(topic, partitions, compacted, flushed, keep_ms)
         if not compacted and keep_ms is None:
             self._known.add(topic)
 
     def grow_topic(self, topic: str, partitions: int) -> None:
-        self._client()
-        assert self._topics is not None
-        self._topics.grow(topic, partitions)
+        self._clients()[1].grow(topic, partitions)
 
     def session(self) -> KafkaSession:
         """The spare one, if it is ready: librdkafka needs half a second from birth to its producer id."""

@@ -31,8 +31,10 @@ _PASSING = {
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._NOENT,
     KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
 }
 T = TypeVar("T")
+ASK_S = 5.0  # a client that has once seen a topic without leaders may go on seeing it so: then a new one is asked
 KEYED_S = 30.0  # without progress: a dead writer's open transaction ends 10 s after it began, checked every 10 s
 
 
@@ -103,14 +105,17 @@ class Readers:
             found = self._admin().list_offsets(
                 {asked: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
                 isolation_level=IsolationLevel.READ_UNCOMMITTED,
-                request_timeout=kafka_conf.ADMIN_S,
+                request_timeout=ASK_S,
             )
-            return int(found[asked].result(kafka_conf.ADMIN_S).offset)
+            try:
+                return int(found[asked].result(kafka_conf.ADMIN_S).offset)
+            except KafkaException:
+                self._admin_failed()
+                raise
 
         try:
-            return patiently(ask, 2 * kafka_conf.ADMIN_S)  # librdkafka may look for a leader for all of the first
+            return patiently(ask, 2 * kafka_conf.ADMIN_S)
         except KafkaException as e:
-            self._admin_failed()
             raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
 
     def _messages(

@@ -1,0 +1,56 @@
+"""What a reader does where Kafka's client is at a loss."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from halog.adapters import kafka_read
+from halog.adapters.kafka_read import Readers
+from halog.errors import UnreachableError
+from halog.ports import TopicPartition
+
+
+class Admin:
+    """Answers with an offset, or with an error for ever."""
+
+    def __init__(self, error: int | None = None) -> None:
+        self.error = error
+        self.asked = 0
+
+    def list_offsets(self, asked: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
+        self.asked += 1
+        answer: Future[Any] = Future()
+        if self.error is None:
+            answer.set_result(SimpleNamespace(offset=7))
+        else:
+            answer.set_exception(KafkaException(KafkaError(self.error, "no")))
+        return dict.fromkeys(asked, answer)
+
+
+def written(admins: list[Admin]) -> int:
+    readers = Readers("b:1", lambda: admins[0], lambda: admins.append(admins.pop(0)))
+    return readers._written(TopicPartition("t", 0))
+
+
+@pytest.mark.parametrize("code", [KafkaError._NOENT, KafkaError._TIMED_OUT])
+@pytest.mark.feature("P11")
+def test_a_client_that_finds_no_leader_is_replaced(code: int) -> None:
+    """It may have looked when the topic was new, and never look again: a node ended with it on its first start."""
+    stuck, fresh = Admin(code), Admin()
+    assert written([stuck, fresh]) == 7
+    assert (stuck.asked, fresh.asked) == (1, 1)
+
+
+def test_what_no_client_can_do_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_read.kafka_conf, "ADMIN_S", 0.05)
+    with pytest.raises(UnreachableError, match="b:1"):
+        written([Admin(KafkaError._NOENT)])
+    refused = Admin(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(UnreachableError):
+        written([refused])
+    assert refused.asked == 1
