@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from halog.demo.scene import Scene
 
 MAX_ROWS = 336_776
-DEFAULT_ROWS = 27_004  # January
+DEFAULT_ROWS = 20_000  # three weeks
 MIN_ROWS = 100  # below, a fault has no middle to happen in
 
 
