@@ -33,8 +33,9 @@ _PASSING = {
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
 }
+_STUCK = {KafkaError._NOENT, KafkaError._TIMED_OUT}  # after all of ASK_S: the client sees no leader, and may never
 T = TypeVar("T")
-ASK_S = 5.0  # a client that has once seen a topic without leaders may go on seeing it so: then a new one is asked
+ASK_S = 5.0  # several times what a broker takes that is just starting
 KEYED_S = 30.0  # without progress: a dead writer's open transaction ends 10 s after it began, checked every 10 s
 
 
@@ -109,13 +110,15 @@ class Readers:
             )
             try:
                 return int(found[asked].result(kafka_conf.ADMIN_S).offset)
-            except KafkaException:
-                self._admin_failed()
+            except KafkaException as e:
+                if e.args[0].code() in _STUCK:
+                    self._admin_failed()
                 raise
 
         try:
             return patiently(ask, 2 * kafka_conf.ADMIN_S)
         except KafkaException as e:
+            self._admin_failed()
             raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
 
     def _messages(

@@ -111,12 +111,12 @@ class Writer:
             refusal = self._conflict(e)
         if self.locks and refusal is None:
             refusal = self.locks.against(e.reads, e.changes)
-        refusal = refusal or self.full()
-        if refusal is not None:
+        if (refusal := refusal or self.full()) is not None:
             if not isinstance(refusal, _Joined):
                 out.append(ev.Reply(e.token, refusal))
             return
-        record = records.Commit(header := self.header(e.tx), tuple(e.changes))
+        header = self.header(e.tx)
+        record = records.Commit(header, tuple(e.changes))
         data = records.encode(record)
         if len(data) > self.settings.max_record_bytes:
             out.append(ev.Reply(e.token, ev.TooLarge(len(data), self.settings.max_record_bytes)))

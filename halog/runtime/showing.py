@@ -133,8 +133,8 @@ class Showing:
         if not self.core.ledger.locks:
             return
         with self.lock:
-            locks = self.core.ledger.locks
-            asked = [key for key in locks if key.startswith(tuple(keys))] if prefixes else keys
+            locks, under = self.core.ledger.locks, tuple(keys)
+            asked = [key for key in locks if key.startswith(under)] if prefixes else under
             before = [(key, tx) for key in asked for tx in locks.writers(key)]
 
             def held() -> ev.Locked | None:

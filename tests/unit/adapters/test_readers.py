@@ -16,16 +16,16 @@ from halog.ports import TopicPartition
 
 
 class Admin:
-    """Answers with an offset, or with an error for ever."""
+    """Answers with an offset, or with an error, so many times or for ever."""
 
-    def __init__(self, error: int | None = None) -> None:
-        self.error = error
+    def __init__(self, error: int | None = None, times: int = 1_000_000) -> None:
+        self.error, self.times = error, times
         self.asked = 0
 
     def list_offsets(self, asked: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
         self.asked += 1
         answer: Future[Any] = Future()
-        if self.error is None:
+        if self.error is None or self.asked > self.times:
             answer.set_result(SimpleNamespace(offset=7))
         else:
             answer.set_exception(KafkaException(KafkaError(self.error, "no")))
@@ -44,6 +44,13 @@ def test_a_client_that_finds_no_leader_is_replaced(code: int) -> None:
     stuck, fresh = Admin(code), Admin()
     assert written([stuck, fresh]) == 7
     assert (stuck.asked, fresh.asked) == (1, 1)
+
+
+def test_a_broker_that_has_not_heard_of_a_topic_is_asked_again_by_the_same_client() -> None:
+    """A client is two threads and a connection: not one for each of the many times that takes."""
+    same, other = Admin(KafkaError.UNKNOWN_TOPIC_OR_PART, 5), Admin()
+    assert written([same, other]) == 7
+    assert (same.asked, other.asked) == (6, 0)
 
 
 def test_what_no_client_can_do_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
