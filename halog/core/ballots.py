@@ -23,6 +23,9 @@ class PrepareAsked(msgspec.Struct, frozen=True):
     found: Mapping[bytes, int]
     epoch: int = 0
     mapping: int = 0
+    last: bool = False
+    """All others have voted: this is the first, and decides at once. Answered with `Happened` once it is committed,
+    with `Otherwise` where it was aborted before."""
 
 
 class MappingAsked(msgspec.Struct, frozen=True):

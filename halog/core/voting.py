@@ -99,13 +99,16 @@ class Voting:
     # --- prepare ---
 
     def prepare(self, e: ev.PrepareAsked, now: int, out: list[ev.Effect]) -> None:
-        """Validate and append, or answer at once."""
-        if self._known(e, out):
+        """Validate and append, or answer at once. The outcome of the last vote follows it at once: what it needs, a
+        `Prepare` before it in this log and all other votes, is there whenever it is."""
+        if self._known(e, now, out):
             return
         writer = self.writer
         if e.mapping > writer.mapping:
             self.remap(e.mapping, NOBODY, now, out)
         refusal = ev.Remapped(writer.mapping) if e.mapping < writer.mapping else writer.refused(e)
+        if e.last and e.first != self.name:
+            refusal = ev.Refused(f"its first partition is {e.first}")
         if refusal is not None:
             out.append(ev.Reply(e.token, refusal))
             return
@@ -116,12 +119,17 @@ class Voting:
         if len(data) > self.settings.max_record_bytes:
             out.append(ev.Reply(e.token, ev.TooLarge(len(data), self.settings.max_record_bytes)))
             return
-        self.preparing[e.tx] = writer.append_vote(record, data, now, e.token, out)
+        self.preparing[e.tx] = writer.append_vote(record, data, now, NOBODY if e.last else e.token, out)
         writer.locks.take(record)
+        if e.last:
+            self._decide(e.tx, e.token, now, out, commit=True)
 
-    def _known(self, e: ev.PrepareAsked, out: list[ev.Effect]) -> bool:
+    def _known(self, e: ev.PrepareAsked, now: int, out: list[ev.Effect]) -> bool:
         """Answers a repeated id (T1, W6)."""
         tx = e.tx
+        if e.last and self._voted(e):
+            self.decide(ev.DecideAsked(e.token, tx, commit=True, decides=True), now, out)
+            return True
         if (item := self.preparing.get(tx)) is not None:
             assert isinstance(item.record, records.Prepare)
             if item.record.digest == e.digest:
@@ -145,6 +153,12 @@ class Voting:
             return False
         out.append(ev.Reply(e.token, result))
         return True
+
+    def _voted(self, e: ev.PrepareAsked) -> bool:
+        """Has this one voted on it, or decided it, or is about to?"""
+        vote = self._vote(e.tx)
+        known = e.tx in self.ledger.decided or e.tx in self.deciding
+        return known if vote is None else vote.digest == e.digest
 
     def _when_held(self, lsn: int, token: int, out: list[ev.Effect]) -> None:
         """The log has it; answered once the replicas do, too."""

@@ -32,7 +32,7 @@ def prepare(copy: Copy, r: frames.Prepare, answer: Answer) -> int:
         changes, found = presented(r.work, copy.objects, keeps_before=copy.keeps_before)
         w = r.work
         return ev.PrepareAsked(
-            token, r.tx, r.first, r.participants, r.digest, w.reads, changes, found, r.epoch, w.mapping
+            token, r.tx, r.first, r.participants, r.digest, w.reads, changes, found, r.epoch, w.mapping, r.last
         )
 
     return copy.question(answer, asked, served=True)
@@ -84,7 +84,8 @@ class Ballots:
         """Of the copies hosted here."""
 
     def prepare(self, r: frames.Prepare, until: float) -> int:
-        """The lsn of the vote; raises what was answered, NotActiveError where the role moved meanwhile."""
+        """The lsn of the vote, of the last one that of the commit; raises what was answered, NotActiveError where the
+        role moved meanwhile."""
         copy = self._asker.serving(r.partition)
         if copy is None:
             return self._elsewhere(r, until, frames.Committed).lsn

@@ -139,7 +139,8 @@ class Submit(_Frame):
 
 
 class Prepare(_Frame):
-    """Vote on `work`, a part of transaction `tx` over `participants` (T1). Answered with Committed: the log has it."""
+    """Vote on `work`, a part of transaction `tx` over `participants` (T1). Answered with Committed: the log has it; of
+    the `last` vote, that of the first partition behind all others: the log has the commit, too."""
 
     partition: str
     tx: bytes
@@ -148,6 +149,7 @@ class Prepare(_Frame):
     digest: bytes
     work: Work
     epoch: int = 0
+    last: bool = False
 
 
 class Decide(_Frame):

@@ -1,7 +1,8 @@
 """A teller: one deal after the other, each as an initiator drives it, until it dies at some step of it.
 
-A transfer reads its accounts where somebody believes to be active, asks all participants at once to prepare, then the
-first to commit; whatever is unanswered is asked again under the same id. An audit reads all accounts behind barriers
+A transfer reads its accounts where somebody believes to be active, asks all participants but the first to prepare, then
+the first to vote and commit in one go, or, as a halog of before, one after the other; whatever is unanswered is asked
+again under the same id. An audit reads all accounts behind barriers
 and looks behind others whether they still hold. A deal remembers what was said of it.
 """
 
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from halog.core import events as ev
 from halog.core.ids import ABSENT
 from halog.core.records import CREATE, UPDATE, Change
-from tests.sim.bank import ACCOUNTS, BALANCE, REF, Bank, digest_of
+from tests.sim.bank import ACCOUNTS, BALANCE, REF, Bank, Heard, digest_of
 
 if TYPE_CHECKING:
     from tests.sim.node import Process
@@ -34,7 +35,11 @@ class Deal:
         self.reads: dict[str, list[tuple[bytes, int]]] = {}
         self.changes: dict[str, list[Change]] = {}
         self.attempt: dict[str, int] = {}
+        self.apart = id_[7] % 8 == 0
+        """Is the first asked to vote like the others, and to commit afterwards?"""
         self.prepared: set[str] = set()
+        self.asked = False
+        """Was the first asked to commit?"""
         self.step = 0
         """Answers to earlier steps are not heard."""
         self.told: bool | None = None
@@ -48,6 +53,15 @@ class Deal:
     @property
     def first(self) -> str:
         return self.parts[0]
+
+    @property
+    def voters(self) -> tuple[str, ...]:
+        """Who has to have voted before the first is asked to commit."""
+        return self.parts if self.apart else self.parts[1:]
+
+    @property
+    def all_voted(self) -> bool:
+        return len(self.prepared) == len(self.voters)
 
     @property
     def digest(self) -> bytes:
@@ -131,9 +145,7 @@ class Teller:
     def _dies(self, deal: Deal) -> bool:
         """From now on nobody drives it."""
         if not self.bank.healed and self.rng.random() < DEATH:
-            self.bank.cover.hit(
-                f"initiator died {'deciding' if len(deal.prepared) == len(deal.parts) else 'preparing'}"
-            )
+            self.bank.cover.hit(f"initiator died {'deciding' if deal.all_voted else 'preparing'}")
             self._end(deal, None)
             return True
         return False
@@ -184,29 +196,31 @@ class Teller:
 
     def _prepare(self, deal: Deal) -> None:
         step = self._next(deal)
-        for home in deal.parts:
-            target = self.bank.target(home, deal.attempt.get(home, 0))
-            if home in deal.prepared or target is None:
-                continue
+        for home in deal.voters:
+            if home not in deal.prepared:
+                self._ask_vote(deal, home, lambda r, p, home=home: self._voted(deal, home, r))
+        self._again(deal, step, self._prepare)
+
+    def _ask_vote(self, deal: Deal, home: str, heard: Heard, *, last: bool = False) -> None:
+        target = self.bank.target(home, deal.attempt.get(home, 0))
+        if target is not None:
             request = ev.PrepareAsked(
-                self.bank.token(home, lambda r, p, home=home: self._voted(deal, home, r)), deal.id, deal.first,
-                deal.parts, deal.digest, deal.reads.get(home, []), deal.changes.get(home, []), {},
-                deal.attempt.get(home, 0),
+                self.bank.token(home, heard), deal.id, deal.first, deal.parts, deal.digest, deal.reads.get(home, []),
+                deal.changes.get(home, []), {}, deal.attempt.get(home, 0), last=last,
             )  # fmt: skip
             self._submit(deal, home, request, target)
-        self._again(deal, step, self._prepare)
 
     def _voted(self, deal: Deal, home: str, result: ev.Result) -> None:
         if self.deal is not deal or home in deal.prepared or isinstance(result, NOT_NOW):
             return
-        if len(deal.prepared) == len(deal.parts) or self._dies(deal):
+        if deal.all_voted or self._dies(deal):
             return
         if not isinstance(result, ev.Happened):
             self.bank.cover.hit(f"vote {type(result).__name__}")
             self._abort(deal)
             return
         deal.prepared.add(home)
-        if len(deal.prepared) == len(deal.parts):
+        if deal.all_voted:
             self._decide(deal)
 
     def _abort(self, deal: Deal) -> None:
@@ -220,11 +234,17 @@ class Teller:
     def _decide(self, deal: Deal) -> None:
         if self._dies(deal):
             return
-        step = self._next(deal)
-        target = self.bank.target(deal.first)
-        if target is not None:
-            token = self.bank.token(deal.first, lambda r, p: self._is_decided(deal, r))
-            self.bank.send(deal.first, ev.DecideAsked(token, deal.id, True, True), target)
+        step, again = self._next(deal), deal.asked
+        deal.asked = True
+        if deal.apart:
+            target = self.bank.target(deal.first)
+            if target is not None:
+                token = self.bank.token(deal.first, lambda r, p: self._is_decided(deal, r))
+                self.bank.send(deal.first, ev.DecideAsked(token, deal.id, True, True), target)
+        else:
+            self._ask_vote(
+                deal, deal.first, lambda r, p: self._is_decided(deal, r) or self._is_refused(deal, r, again), last=True
+            )
         self._again(deal, step, self._decide)
 
     def _is_decided(self, deal: Deal, result: ev.Result) -> None:
@@ -232,6 +252,33 @@ class Teller:
             return
         if isinstance(result, ev.Happened | ev.Otherwise):
             self._end(deal, isinstance(result, ev.Happened))
+        elif isinstance(result, ev.Expired):
+            self._end(deal, None)
+
+    def _is_refused(self, deal: Deal, result: ev.Result, again: bool) -> None:
+        """The last vote: nothing has happened, unless an earlier request may still be on its way; then the first is
+        asked to abort until it says how it stands."""
+        if self.deal is not deal or isinstance(result, NOT_NOW):
+            return
+        self.bank.cover.hit(f"last vote {type(result).__name__}{' again' if again else ''}")
+        if not again:
+            self._abort(deal)
+        else:
+            self._give_up(deal)
+
+    def _give_up(self, deal: Deal) -> None:
+        step = self._next(deal)
+        target = self.bank.target(deal.first)
+        if target is not None:
+            token = self.bank.token(deal.first, lambda r, p: self._is_given_up(deal, r))
+            self.bank.send(deal.first, ev.DecideAsked(token, deal.id, False, True, deal.parts), target)
+        self._again(deal, step, self._give_up)
+
+    def _is_given_up(self, deal: Deal, result: ev.Result) -> None:
+        if self.deal is not deal:
+            return
+        if isinstance(result, ev.Happened | ev.Otherwise):
+            self._end(deal, isinstance(result, ev.Otherwise))
         elif isinstance(result, ev.Expired):
             self._end(deal, None)
 

@@ -100,6 +100,65 @@ def test_an_abort_that_comes_before_the_vote_is_asked_for() -> None:
     assert core.one(ev.Reply).result == ev.Locked(b"k", tx(1_001)), "it is not remembered for ever"
 
 
+def last(token: int, its: bytes, digest: bytes = b"d", first: str = "p") -> ev.PrepareAsked:
+    return ev.PrepareAsked(token, its, first, ("p", "q"), digest, (), (create(b"k"),), {}, last=True)
+
+
+def test_the_last_vote_is_a_vote_and_the_decision() -> None:
+    """The first partition's, behind all others: one request, and one answer, when the log has both."""
+    core = Core().active()
+    core.step(last(1, tx(1_000)))
+    vote, outcome = core.of(ev.Append)
+    assert [type(records.decode(a.data)) for a in (vote, outcome)] == [records.Prepare, records.Outcome]
+    core.step(last(2, tx(1_000)))
+    assert core.of(ev.Append) == [], "asked again it is the same transaction"
+    core.acknowledge(vote.tag)
+    assert core.replies() == []
+    core.step(last(3, tx(1_000)))
+    core.step(last(4, tx(1_000), digest=b"other"))
+    assert core.replies() == [ev.Refused("another transaction has this id")]
+    core.acknowledge(outcome.tag)
+    lsn = core.p.ledger.decided[tx(1_000)].lsn
+    assert core.replies() == [ev.Happened(lsn)] * 3
+    assert core.one(ev.Spread) == ev.Spread(tx(1_000), True, ("q",))
+    assert not core.p.ledger.locks
+    core.step(last(5, tx(1_000)))
+    assert core.replies() == [ev.Happened(lsn)]
+
+
+def test_the_last_vote_is_refused_where_the_transaction_was_given_up() -> None:
+    """Somebody in doubt was quicker: the tombstone stands, on its way to the log or in it."""
+    core = Core().active()
+    core.step(ev.DecideAsked(1, tx(1_000), commit=False, decides=True, participants=("p", "q")))
+    tombstone = core.one(ev.Append)
+    core.step(last(2, tx(1_000)))
+    assert [type(r) for r in core.replies()] == [ev.Unknown]
+    core.acknowledge(tombstone.tag)
+    core.step(last(3, tx(1_000)))
+    assert [type(r) for r in core.replies()] == [ev.Otherwise]
+    assert core.of(ev.Append) == []
+
+
+def test_only_the_first_partition_decides_with_its_vote() -> None:
+    core = Core().active()
+    core.step(last(1, tx(1_000), first="o"))
+    assert core.replies() == [ev.Refused("its first partition is o")]
+    assert core.of(ev.Append) == []
+
+
+def test_a_vote_whose_decision_the_log_did_not_take_is_decided_by_the_next_active() -> None:
+    """The active died between both records; the initiator asks again."""
+    core = Core().active()
+    core.step(asked(9, tx(999)))
+    core.acknowledge()
+    core.step(ev.PrepareAsked(1, tx(1_000), "p", ("p", "q"), b"d", (), (create(b"j"),), {}))
+    core.acknowledge()
+    core.step(ev.PrepareAsked(2, tx(1_000), "p", ("p", "q"), b"d", (), (create(b"j"),), {}, last=True))
+    outcome = records.decode(core.one(ev.Append).data)
+    assert isinstance(outcome, records.Outcome)
+    assert outcome.commit
+
+
 def test_a_commit_that_only_the_ledger_remembers_happened() -> None:
     """The outcome table keeps the last ids of all commits, the ledger its own (review, W2)."""
     ledger = Ledger(

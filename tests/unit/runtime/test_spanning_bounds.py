@@ -18,6 +18,7 @@ from halog.errors import (
     OutcomeUnknownError,
     OverloadedError,
     PartitionUnavailableError,
+    QuorumError,
     UnreachableError,
 )
 from halog.runtime import frames
@@ -169,7 +170,7 @@ def test_a_vote_of_a_partition_that_nobody_serves_is_given_up(cluster: Cluster) 
 
 
 def loses_answer(client: Any, wanted: type[Any], then: Any) -> None:
-    """The first such request (of decisions: to commit) arrives, its answer does not; from then on `then` is asked."""
+    """The first such request (of votes: the last one) arrives, its answer does not; from then on `then` is asked."""
     channel, real = client.backend.router.channel, client.backend.router.channel.request
     lost = [False]
 
@@ -177,7 +178,7 @@ def loses_answer(client: Any, wanted: type[Any], then: Any) -> None:
         r = frames.decode_incoming(data)
         if lost[0]:
             return then(lambda: real(address, data, timeout))
-        if isinstance(r, wanted) and getattr(r, "commit", True):
+        if isinstance(r, wanted) and getattr(r, "last", True):
             real(address, data, timeout)
             lost[0] = True
             raise UnreachableError("broke the connection", sent=True)
@@ -200,7 +201,7 @@ def test_a_transaction_is_unknown_if_the_node_closes_while_it_is_decided(cluster
     create(cluster, names)
     client: Any = cluster.client()
     client.backend._asker.call_s = 2.0
-    loses_answer(client, frames.Decide, closed(client, node_too=node_too))
+    loses_answer(client, frames.Prepare, closed(client, node_too=node_too))
     with pytest.raises(OutcomeUnknownError), client.transaction() as tx:
         for n in names:
             tx.get(Counter, n).value += 1
@@ -215,22 +216,75 @@ def test_an_error_that_says_nothing_of_the_decision_is_no_answer(cluster: Cluste
     create(cluster, names)
     client: Any = cluster.client()
     ballots = client.backend._ballots
-    real, asked = ballots.decide, list[frames.Decide]()
+    real = ballots.prepare
 
-    def decide(r: frames.Decide, until: float) -> Any:
-        asked.append(r)
+    def prepare(r: frames.Prepare, until: float) -> Any:
         said = real(r, until)
-        if len(asked) == 1:
+        if r.last:
             raise HalogError("KeyError on the active node")
         return said
 
-    ballots.decide = decide
+    ballots.prepare = prepare
     with client.transaction() as tx:
         for n in names:
             tx.get(Counter, n).value += 1
     assert tx.outcome == "committed"
-    assert len(asked) == 2
-    assert all(r.commit for r in asked)
+    assert values(cluster, names) == [101, 101]
+
+
+def lose(client: Any, then: HalogError, *, arrives: bool) -> None:
+    """The last vote is asked for twice: the answer to the first request is lost, and the second is refused."""
+    ballots = client.backend._ballots
+    real, asked = ballots.prepare, list[frames.Prepare]()
+
+    def prepare(r: frames.Prepare, until: float) -> Any:
+        if not r.last:
+            return real(r, until)
+        asked.append(r)
+        if len(asked) == 2:
+            raise then
+        if arrives:
+            real(r, until)
+        raise OutcomeUnknownError("the connection broke")
+
+    ballots.prepare = prepare
+
+
+@pytest.mark.parametrize("arrives", [False, True])
+def test_a_refusal_behind_a_lost_answer_says_nothing(cluster: Cluster, arrives: bool) -> None:
+    """What the first partition was asked before may have happened, or may still: it is asked to abort, and knows."""
+    names = apart(cluster)
+    create(cluster, names)
+    client: Any = cluster.client()
+    lose(client, QuorumError("too few", partition="p"), arrives=arrives)
+    client.backend._spanning._waits = lambda partition: False
+    try:
+        with client.transaction() as tx:
+            for n in names:
+                tx.get(Counter, n).value += 1
+    except QuorumError:
+        assert not arrives
+    assert tx.outcome == ("committed" if arrives else "rolled back")
+    nothing_in_doubt(cluster, names)
+    assert values(cluster, names) == ([101, 101] if arrives else [100, 100])
+
+
+def test_nobody_is_there_to_say_how_the_last_vote_ended(cluster: Cluster) -> None:
+    names = apart(cluster)
+    create(cluster, names)
+    client: Any = cluster.client()
+    lose(client, PartitionUnavailableError("nobody", partition="p"), arrives=True)
+    client.backend._ballots.decide = unheard
+    with pytest.raises(OutcomeUnknownError) as caught, client.transaction() as tx:
+        for n in names:
+            tx.get(Counter, n).value += 1
+    assert tx.outcome == "unknown"
+    assert caught.value.evidence["partition"] == min(cluster.partition_of(Counter, n) for n in names)
+    assert values(cluster, names) == [101, 101]
+
+
+def unheard(r: frames.Decide, until: float) -> Any:
+    raise UnreachableError("broke the connection", sent=True)
 
 
 @pytest.mark.feature("R5")
