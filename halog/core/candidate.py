@@ -39,13 +39,11 @@ class Campaign:
         self.round = 0
         self.told: dict[str, Candidate] = {}
         self.asked: frozenset[str] = frozenset()
-        self.deadline = 0
-        self.grace_until = now + p.settings.start_grace_ms
-        self.not_before = now
+        self.deadline, self.patience = 0, p.settings.first_election_ms
+        self.grace_until, self.not_before = now + p.settings.start_grace_ms, now
         self.epoch: EpochId = NO_EPOCH
         self.causes = Causes(p)
-        self.why = ""
-        self.by_hand_over = False
+        self.why, self.by_hand_over = "", False
         """Why `claim` was made."""
         self.claims = 0
         self.claim = p.table
@@ -54,7 +52,7 @@ class Campaign:
         self.unanswered = False
         """A set of `claim` was sent and nobody knows whether it landed."""
         self.short = False
-        """It was said that too few nodes are there."""
+        """It was said that too few are there."""
         self.tails: dict[str, Sequence[bytes]] = {}
         """What those who answered hold beyond the log."""
         self.waits_for: frozenset[Member] = frozenset()
@@ -117,6 +115,8 @@ class Campaign:
         if p.role is not Role.FOLLOWING or not p.eligible:
             return False
         gone = p.table.active is None or p.table.active not in p.alive or p.epoch_ours
+        if not gone:
+            self.patience = p.settings.election_ms
         return gone or self._closed() or self._outdated()
 
     def _outdated(self) -> bool:
@@ -171,7 +171,7 @@ class Campaign:
         self.tails = {}
         others = {m.node for m in p.alive if m.node in p.table.present and m != p.me}
         self.asked = frozenset(others)
-        self.deadline = p.now + p.settings.election_ms
+        self.deadline = p.now + self.patience
         if others:
             p.out.append(ev.AskPositions(self.round, tuple(sorted(others))))
         else:
@@ -366,7 +366,7 @@ class Campaign:
         p.become("opened", self.why)
         p.out.append(ev.StopReading())
         lost = "" if self.by_hand_over else self.why  # who handed over is not removed for that
-        p.leading = Leading(p, self.epoch, NodeList(self.replaced, p.me, lost))
+        p.leading, self.patience = Leading(p, self.epoch, NodeList(self.replaced, p.me, lost)), p.settings.election_ms
         p.leading.begin()
         if self.session_lost:
             p.leading.lease.heard(ev.SessionLost())

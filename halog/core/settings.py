@@ -36,6 +36,9 @@ class Settings(msgspec.Struct, frozen=True):
     """`EpochStarted` or `EpochOpened` not read back in this time: give up the epoch and try anew."""
     election_ms: int = 40
     """How long a candidate waits for the others' positions; a healthy node answers in under 2 ms."""
+    first_election_ms: int = 500
+    """The same while this node has seen nobody active: a cluster's nodes have just started, and are busy; nobody waits
+    who was served before, and whoever is active instead of a better placed node stays so for `min_stay_ms`."""
     stand_back_ms: int = 200
     """How long a loser waits for the winner's compare-and-set before it asks again."""
     start_grace_ms: int = 2_500

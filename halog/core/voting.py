@@ -119,7 +119,8 @@ class Voting:
         if len(data) > self.settings.max_record_bytes:
             out.append(ev.Reply(e.token, ev.TooLarge(len(data), self.settings.max_record_bytes)))
             return
-        self.preparing[e.tx] = writer.append_vote(record, data, now, NOBODY if e.last else e.token, out)
+        token = NOBODY if e.last else e.token
+        self.preparing[e.tx] = writer.append_vote(record, data, now, token, out, patient=e.last)
         writer.locks.take(record)
         if e.last:
             self._decide(e.tx, e.token, now, out, commit=True)

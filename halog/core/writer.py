@@ -59,10 +59,8 @@ class Writer:
 
     def __init__(self, chain: Chain, outcomes: Outcomes, settings: Settings, expected: int, tag: int) -> None:
         self.chain, self.outcomes, self.settings = chain, outcomes, settings
-        self.expected = expected
-        self.tag = tag
-        self.last_lsn = chain.state.lsn
-        self.last_hash = chain.state.hash
+        self.expected, self.tag = expected, tag
+        self.last_lsn, self.last_hash = chain.state.lsn, chain.state.hash
         self.queue: deque[InFlight] = deque()
         self.flying = 0
         """Bytes of the records in `queue`."""
@@ -169,9 +167,12 @@ class Writer:
         """Append a record of the protocol's own (it continues the chain)."""
         self._append(record, records.encode(record), now, [], out)
 
-    def append_vote(self, record: records.Record, data: bytes, now: int, token: int, out: list[ev.Effect]) -> InFlight:
-        """Append a record of a transaction over several partitions; `token` waits as that of a commit does."""
-        self._append(record, data, now, [], out)
+    def append_vote(
+        self, record: records.Record, data: bytes, now: int, token: int, out: list[ev.Effect], *, patient: bool = False
+    ) -> InFlight:
+        """The same of a transaction over several partitions; `token` waits as that of a commit does. `patient`: it
+        leaves with the one that follows at once."""
+        self._append(record, data, now, [], out, patient=patient)
         item = self.queue[-1]
         item.vote, item.tokens = True, [token] if token else []
         self.flying_votes += 1
@@ -388,9 +389,8 @@ class Writer:
             *(t for ts in self.demands.given_up().values() for t in ts),
         ]
         out.extend(ev.Reply(t, ev.Unknown(why)) for t in tokens)
-        self.queue.clear()
-        self.waiting.clear()
-        self.by_tx.clear()
+        for given_up in (self.queue, self.waiting, self.by_tx):
+            given_up.clear()
 
 
 class _Joined:

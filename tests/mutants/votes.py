@@ -58,10 +58,30 @@ def a_prepare_behind_its_tombstone_locks() -> None:
 
 
 def _forget_what_was_asked() -> None:
-    def known(self: Voting, e: ev.PrepareAsked, out: list[ev.Effect]) -> bool:
-        return e.tx not in self.ledger.decided and bool(real(self, e, out))
+    def known(self: Voting, e: ev.PrepareAsked, now: int, out: list[ev.Effect]) -> bool:
+        return e.tx not in self.ledger.decided and bool(real(self, e, now, out))
 
     real = patch(Voting, "_known", known)
+
+
+@mutant("T2", SEEDS)
+def a_last_vote_asked_for_again_is_a_vote() -> None:
+    """Answered when it stands, decided or not."""
+    patch(Voting, "_voted", lambda self, e: False)
+
+
+@mutant("T3", SEEDS)
+def a_last_vote_passes_over_a_tombstone() -> None:
+    """Somebody in doubt was told that it was aborted."""
+
+    def prepare(self: Voting, e: ev.PrepareAsked, now: int, out: list[ev.Effect]) -> None:
+        decision = self.ledger.decided.get(e.tx)
+        if e.last and decision is not None and not decision.commit:
+            out.append(ev.Reply(e.token, ev.Happened(decision.lsn)))
+        else:
+            real(self, e, now, out)
+
+    real = patch(Voting, "prepare", prepare)
 
 
 @mutant("T3", SEEDS)

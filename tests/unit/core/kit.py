@@ -141,7 +141,7 @@ class Core:
         self.electing()
         if self.p.table.quorum:  # B's voice; it holds as much, and may not be active just now
             self.step(ev.PositionTold("B", self.p.campaign.round, self.p.chain.state.position, False))
-        self.step(ev.Ticked(), after_ms=SETTINGS.election_ms)
+        self.step(ev.Ticked(), after_ms=self.p.campaign.patience)
         assert self.role is Role.CLAIMING
         return self
 

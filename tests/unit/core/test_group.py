@@ -195,7 +195,7 @@ def test_fewer_than_quorum_no_election_said_once() -> None:
 @pytest.mark.feature("Q2")
 def test_a_candidate_to_whom_too_few_answer_stands_back() -> None:
     core = Core(quorum=2).electing(B)
-    core.step(ev.Ticked(), after_ms=core.p.settings.election_ms)
+    core.step(ev.Ticked(), after_ms=core.p.campaign.patience)
     assert core.is_now(Role.FOLLOWING)
     assert not core.of(ev.SetTable)
 
@@ -339,7 +339,7 @@ def test_a_voice_that_died_after_answering_does_not_count() -> None:
     core = Core(quorum=2).electing(B, C)
     core.step(ev.PositionTold("B", core.p.campaign.round, core.p.chain.state.position, False))
     core.alive(C)
-    core.step(ev.Ticked(), after_ms=core.p.settings.election_ms)
+    core.step(ev.Ticked(), after_ms=core.p.campaign.patience)
     assert core.is_now(Role.FOLLOWING)
 
 

@@ -192,7 +192,7 @@ def test_the_claim_that_replaces_it_says_what_may_be_lost() -> None:
     core = put_back()
     core.step(ev.Ticked(), after_ms=10)
     core.step(ev.Ticked(), after_ms=NO_SYNC.silent_ms)
-    core.step(ev.Ticked(), after_ms=NO_SYNC.election_ms)
+    core.step(ev.Ticked(), after_ms=core.p.campaign.patience)
     assert core.role is Role.CLAIMING
     assert not core.of(ev.Tell)
     core.cas_ok()

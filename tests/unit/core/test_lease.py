@@ -134,7 +134,7 @@ def heir(*, known_ms: int = 60_000, active: Member | None = ZOMBIE, led: int = 1
     core.alive(C)
     if core.role is Role.FOLLOWING:
         core.step(ev.Ticked(), after_ms=SETTINGS.start_grace_ms)
-    core.step(ev.Ticked(), after_ms=SETTINGS.election_ms)
+    core.step(ev.Ticked(), after_ms=core.p.campaign.patience)
     return opened(core)
 
 

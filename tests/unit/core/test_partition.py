@@ -190,5 +190,25 @@ def test_a_candidate_behind_in_the_log_raises_above_what_it_finds() -> None:
     assert core.role is Role.FOLLOWING
     core.land(mine)
     core.step(ev.Ticked(), after_ms=SETTINGS.stand_back_ms)
-    core.step(ev.Ticked(), after_ms=SETTINGS.election_ms)
+    core.step(ev.Ticked(), after_ms=core.p.campaign.patience)
     assert core.one(ev.SetTable).table.epoch.number == 41
+
+
+@pytest.mark.feature("Q2")
+def test_who_has_seen_nobody_active_waits_longer_for_the_others_positions() -> None:
+    """A better placed node that has just started, too, may be busy; it would take the role back only after its stay."""
+    core = Core().electing()
+    core.step(ev.Ticked(), after_ms=SETTINGS.first_election_ms - 1)
+    assert core.role is Role.ELECTING
+    core.step(ev.Ticked(), after_ms=1)
+    assert core.role is Role.CLAIMING
+
+
+@pytest.mark.feature("Q2")
+def test_who_has_seen_somebody_active_decides_soon() -> None:
+    core = Core().active()
+    core.step(ev.AppendFailed(-1, "its session ended"))
+    core.step(ev.Ticked(), after_ms=SETTINGS.retry_ms + SETTINGS.start_grace_ms)
+    assert core.role is Role.ELECTING
+    core.step(ev.Ticked(), after_ms=SETTINGS.election_ms)
+    assert core.role is Role.CLAIMING

@@ -17,7 +17,7 @@ from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, create, epoch, 
 def opened_because(core: Core) -> str:
     """Takes the partition and says why."""
     script = Script()
-    core.step(ev.Ticked(), after_ms=SETTINGS.election_ms)
+    core.step(ev.Ticked(), after_ms=core.p.campaign.patience)
     core.step(ev.CasDone(core.one(ev.SetTable).round, ev.Cas.OK, core.p.version + 1))
     mine = core.p.table.epoch
     core.step(ev.EntriesRead([(0, script.started(mine))]))
