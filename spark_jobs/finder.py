@@ -33,7 +33,6 @@ from spark_jobs import kafka, progress as saved
 from spark_jobs.finding import (
     CARRIED,
     COLUMNS,
-    FOUND,
     GONE,
     LOG_COLUMNS,
     ROWS,
@@ -47,7 +46,7 @@ from spark_jobs.finding import (
 )
 from spark_jobs.history import Carried
 from spark_jobs.holds import Holds, hold_name
-from spark_jobs.mover import Misplaced, Mover
+from spark_jobs.mover import Mover
 from spark_jobs.placing import Mapping as PlaceMapping
 from spark_jobs.progress import LOG, STATE, Progress
 from spark_jobs.site import Site
@@ -288,16 +287,15 @@ class Finder:
 
     def _hand_over(self, told: Told, counts: dict[str, int]) -> None:
         """Everything that was found, a chunk of each partition in turn: so a mover can be at several of them."""
-        waiting = {place.name: told.slices(FOUND, index, CHUNK) for index, place in self._places.items()}
+        waiting = {place.name: told.found(index, CHUNK) for index, place in self._places.items()}
         while waiting:
             for partition, chunks in list(waiting.items()):
                 found = next(chunks, None)
                 if found is None:
                     del waiting[partition]
                     continue
-                columns = [found.column(name).to_pylist() for name in ("value", "key", "type", "target", "lsn")]
-                _add(counts, {"found": found.num_rows})
-                _add(counts, self._mover.move(partition, list(map(Misplaced._make, zip(*columns)))))
+                _add(counts, {"found": len(found)})
+                _add(counts, self._mover.move(partition, found))
                 self._holds.renew()
 
     def _save(self, progress: Progress) -> None:

@@ -20,13 +20,15 @@ from halog.ports import Entry, TopicPartition
 from halog.runtime.schemas import Definitions
 from halog.schema import Definition
 from spark_jobs.history import Carried, History, Step
+from spark_jobs.mover import Misplaced
+from spark_jobs.packing import HEAD_BYTES, OBJECT, TYPE_AT, Heads, heads_of, pack, unpacked
 from spark_jobs.placing import Mapping, Placer
 from spark_jobs.site import ReadOnlyLog
 from spark_jobs.snapshot import Place
 
 FOUND, GONE, TOPIC, CARRIED, ROWS = range(5)
-"""Kinds of rows: an object that belongs elsewhere; one that was deleted; a row of the state topic that is no object;
-the history behind these rows; how many objects were looked at."""
+"""Kinds of rows: objects of one type that belong elsewhere, packed (`spark_jobs.packing`), and how many; one that was
+deleted; a row of the state topic that is no object; the history behind these rows; how many objects were looked at."""
 
 COLUMNS: Final = "kind int, place int, key binary, value binary, type string, target string, lsn long"
 SCHEMA: Final = pa.schema(
@@ -38,7 +40,7 @@ SCHEMA: Final = pa.schema(
 BATCH = 20_000
 """Rows sent back at once: 2 MB."""
 SLICE: Final = 50_000
-"""Found objects that are Python objects at the same time: 20 MB."""
+"""Keys that are Python objects at the same time."""
 
 STATE_COLUMNS: Final = ("partition", "key", "IF(substring(key, 1, 1) = X'6B', substring(value, 1, 40), value) AS value")
 """Of an object only lsn, reference and type id are sent to Python; of a marker and a ledger everything."""
@@ -83,26 +85,23 @@ class FindInState:
         placer = Placer(self.task.mapping, self.task.stored_as)
         here: dict[int, _Here] = {}
         for raw in batches:
-            for index, keys, values in _runs(raw):
+            for index, rows in _runs(raw):
                 at = here.get(index)
                 if at is None:
                     at = here[index] = _Here(index, self.task.places[index].name, placer)
-                yield from at.stored(keys, values)
+                yield from at.stored(rows.column(1), rows.column(2))
         for at in here.values():
             yield from at.told()
 
 
-def _runs(raw: pa.RecordBatch) -> Iterator[tuple[int, list[bytes], list[bytes | None]]]:
+def _runs(raw: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The rows of a batch by partition. A task has one, so that this is the whole batch."""
-    keys, values = raw.column(1).to_pylist(), raw.column(2).to_pylist()
     indices = raw.column(0).unique().to_pylist()
     if len(indices) == 1:
-        yield indices[0], keys, values
+        yield indices[0], raw
         return
-    at = raw.column(0).to_pylist()
     for index in indices:
-        mine = [i for i, other in enumerate(at) if other == index]
-        yield index, [keys[i] for i in mine], [values[i] for i in mine]
+        yield index, raw.filter(pc.equal(raw.column(0), index))
 
 
 class _Here:
@@ -117,63 +116,55 @@ class _Here:
         self._topic: dict[bytes, bytes | None] = {}
         self._count = 0
 
-    def stored(self, keys: list[bytes], values: list[bytes | None]) -> Iterator[pa.RecordBatch]:
-        """Rows of the state topic."""
-        if None in values or any(key[0] != _OBJECT for key in keys):
-            keys, values = self._without_others(keys, values)
-        heads: list[bytes] = values  # type: ignore[assignment]
-        type_ids = {head[32:40] for head in heads}
-        self._count += len(heads)
-        if DIRECTORY in type_ids:
-            self._count -= sum(head[32:40] == DIRECTORY for head in heads)
-        indexed = [key[1:] for key in keys]
+    def stored(self, keys: pa.Array, values: pa.Array) -> Iterator[pa.RecordBatch]:
+        """Rows of the state topic. Nearly always they are objects of one type, and are looked at as arrays."""
+        heads = heads_of(keys, values)
+        if heads is None or not heads.of_one_type:
+            yield from self._stored(keys.to_pylist(), values.to_pylist())
+            return
+        indexed = pc.binary_slice(keys, 1)
         if self._gone:
-            self._gone.difference_update(indexed)
-        if len(type_ids) == 1:
-            yield self._elsewhere(type_ids.pop(), indexed, heads)
-        else:
-            yield from self._by_type(dict(zip(indexed, heads)))
+            self._gone.difference_update(indexed.to_pylist())
+        self._count += 0 if heads.type_id == DIRECTORY else len(keys)
+        yield from self._elsewhere(heads.type_id, indexed, heads)
+
+    def _stored(self, keys: list[bytes], values: list[bytes | None]) -> Iterator[pa.RecordBatch]:
+        last = self._objects(keys, values)
+        self._gone.difference_update(last)
+        self._count += sum(head[TYPE_AT:HEAD_BYTES] != DIRECTORY for head in last.values())
+        yield from self._by_type(last)
 
     def _by_type(self, last: dict[bytes, bytes]) -> Iterator[pa.RecordBatch]:
         """Objects of several types. Of a key that has had several only the last one counts: told type by type, an
         older instance could come behind a newer one."""
         sorted_: dict[bytes, list[bytes]] = {}
         for key, head in last.items():
-            sorted_.setdefault(head[32:40], []).append(key)
+            sorted_.setdefault(head[TYPE_AT:HEAD_BYTES], []).append(key)
         for type_id, keys in sorted_.items():
-            yield self._elsewhere(type_id, keys, [last[key] for key in keys])
+            yield from self._elsewhere(type_id, pa.array(keys, pa.binary()), Heads.of([last[key] for key in keys]))
 
-    def _without_others(self, keys: list[bytes], values: list[bytes | None]) -> tuple[list[bytes], list[bytes | None]]:
-        """The rows that are objects, the last one of each key; what else there is is noted."""
+    def _objects(self, keys: list[bytes], values: list[bytes | None]) -> dict[bytes, bytes]:
+        """Index key → head, the last one of each; what else there is is noted."""
         last: dict[bytes, bytes | None] = {}
         for key, value in zip(keys, values):
-            if key[0] == _OBJECT:
-                last[key] = value
+            if key[0] == OBJECT:
+                last[key[1:]] = value
             else:
                 self._topic[key] = value
-        self._gone.update([key[1:] for key, value in last.items() if value is None])
-        here = [(key, value) for key, value in last.items() if value is not None]
-        return [key for key, _ in here], [value for _, value in here]
+        self._gone.update([key for key, value in last.items() if value is None])
+        return {key: value for key, value in last.items() if value is not None}
 
-    def _elsewhere(self, type_id: bytes, keys: list[bytes], heads: list[bytes]) -> pa.RecordBatch:
-        """Those of one type that belong elsewhere. A head is lsn (8), reference (24) and type id (8)."""
+    def _elsewhere(self, type_id: bytes, keys: pa.Array, heads: Heads) -> Iterator[pa.RecordBatch]:
+        """Those of one type that belong elsewhere, if any."""
         name = self._name
         if self._placer.stays(type_id, name):
-            return pa.RecordBatch.from_pylist([], schema=SCHEMA)
+            return
         type_name, place = self._placer.of(type_id)
-        targets = list(map(place, keys))
+        targets = list(map(place, keys.to_pylist()))
         mine = [i for i, target in enumerate(targets) if target != name]
-        n, number = len(mine), int.from_bytes
-        columns = [
-            pa.repeat(pa.scalar(FOUND, pa.int32()), n),
-            pa.repeat(pa.scalar(self._index, pa.int32()), n),
-            pa.array([keys[i] for i in mine], pa.binary()),
-            pa.array([heads[i][8:32] for i in mine], pa.binary()),
-            pa.repeat(pa.scalar(type_name, pa.string()), n),
-            pa.array([targets[i] for i in mine], pa.string()),
-            pa.array([number(heads[i][:8], "big") for i in mine], pa.int64()),
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+        if mine:
+            packed = pack(keys.take(pa.array(mine)), heads.take(mine), [targets[i] for i in mine])
+            yield from _told([(FOUND, self._index, None, packed, type_name, None, len(mine))])
 
     def stepped(self, step: Step) -> None:
         """An accepted record of the log: most have one object, so they are placed together, at the end."""
@@ -194,9 +185,6 @@ class _Here:
         yield from _told([(ROWS, index, None, None, None, None, self._count)])
         yield from _told([(TOPIC, index, key, value, None, None, 0) for key, value in self._topic.items()])
         yield from _told([(GONE, index, key, None, None, None, 0) for key in self._gone])
-
-
-_OBJECT = ord("k")
 
 
 class FindInLog:
@@ -253,8 +241,17 @@ class Told:
         found: list[Any] = self._table.filter(pc.field("kind") == kind).column(name).to_pylist()
         return found
 
+    def found(self, place: int, rows: int) -> Iterator[list[Misplaced]]:
+        """What belongs elsewhere of a partition, so many at a time."""
+        mine = self._of(FOUND, place)
+        for packed, type_name in zip(mine.column("value"), mine.column("type")):
+            yield from unpacked(packed.as_buffer(), type_name.as_py(), rows)
+
     def slices(self, kind: int, place: int, rows: int = SLICE) -> Iterator[pa.Table]:
         """The rows of a kind and partition, some at a time: as Python objects they are ten times as large."""
-        found = self._table.filter((pc.field("kind") == kind) & (pc.field("place") == place))
+        found = self._of(kind, place)
         for at in range(0, found.num_rows, rows):
             yield found.slice(at, rows)
+
+    def _of(self, kind: int, place: int) -> pa.Table:
+        return self._table.filter((pc.field("kind") == kind) & (pc.field("place") == place))
