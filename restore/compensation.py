@@ -1,0 +1,129 @@
+"""What is to stand where both branches changed an object: verdicts, and the policies that come with halog (M3).
+
+A compensation trigger is a function of the application, per type: it is shown a conflict with all three states and
+gives its verdict. The policies here are such functions, for those who need none of their own; `merged_fields` looks at
+each field by itself. A trigger sees fields by name, decoded by the type's newest definition; the key's are among them.
+
+Pure. Who calls triggers, in which transaction, and exactly once, is not decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, NamedTuple
+
+from restore.merge import Kind
+
+Fields = Mapping[str, Any]
+
+
+class Conflict(NamedTuple):
+    """One object, as both branches left it and as it was when they parted; None: it was not there."""
+
+    type_name: str
+    key: Fields
+    kind: Kind
+    base: Fields | None
+    source: Fields | None
+    initiating: Fields | None
+    source_ms: int
+    initiating_ms: int
+    """When each branch last wrote to it, by its log's clock, since the epoch of Unix; 0: it did not."""
+
+
+class KeepSource(NamedTuple):
+    """The source's state stands, its deletion too."""
+
+
+class KeepInitiating(NamedTuple):
+    """The initiating branch's state stands, its deletion too."""
+
+
+class Replace(NamedTuple):
+    """These fields stand, in the instance that is there: the source's, or, where that has none, the initiating
+    branch's. The key's fields stay as they are."""
+
+    fields: Fields
+
+
+class Delete(NamedTuple):
+    """Nothing stands."""
+
+
+class Defer(NamedTuple):
+    """An operator is to decide; until then the source's state stands. `why` is for him."""
+
+    why: str
+
+
+Verdict = KeepSource | KeepInitiating | Replace | Delete | Defer
+Trigger = Callable[[Conflict], Verdict]
+
+
+def by_default(conflict: Conflict) -> Verdict:
+    """The manual's defaults: an added instance is added, in all other cases the source is kept."""
+    return KeepInitiating() if conflict.kind is Kind.INSTANCE_ADDED else KeepSource()
+
+
+def keep_source(conflict: Conflict) -> Verdict:
+    """Also where the initiating branch has added an instance: it is dropped."""
+    return KeepSource()
+
+
+def keep_initiating(conflict: Conflict) -> Verdict:
+    """Whatever the source has."""
+    return KeepInitiating()
+
+
+def latest(conflict: Conflict) -> Verdict:
+    """Whoever wrote last, by the clocks of the two logs, which may be apart; the source if they wrote at once."""
+    return KeepInitiating() if conflict.initiating_ms > conflict.source_ms else KeepSource()
+
+
+MISSING: Final = object()
+"""A field that a state has not: its definition came later."""
+
+
+def merged_fields(
+    *, counters: Collection[str] = (), sets: Collection[str] = (), otherwise: Trigger = by_default
+) -> Trigger:
+    """Field by field: what one branch changed stands. Of `counters` both branches' steps are added up, also where they
+    come to the same; in `sets`, lists without order or duplicates, what either added is there and what either removed
+    is not. `otherwise` decides where both changed another field to different values, and wherever there are not three
+    states of one instance."""
+
+    def trigger(conflict: Conflict) -> Verdict:
+        base, source, initiating = conflict.base, conflict.source, conflict.initiating
+        both = conflict.kind in {Kind.STATE_CONFLICT, Kind.ALIKE}
+        if not both or base is None or source is None or initiating is None:
+            return otherwise(conflict)
+        made: dict[str, Any] = {}
+        for name in source:
+            states = base.get(name, MISSING), source[name], initiating.get(name, MISSING)
+            field = _merged(*states, counts=name in counters, collects=name in sets)
+            if field is MISSING:
+                return otherwise(conflict)
+            made[name] = field
+        return Replace(made)
+
+    return trigger
+
+
+def _merged(base: Any, source: Any, initiating: Any, *, counts: bool, collects: bool) -> Any:
+    """MISSING: both changed it, each in its way."""
+    if counts and MISSING not in (base, initiating):
+        return base + (source - base) + (initiating - base)
+    if initiating is MISSING or initiating in (base, source):
+        return source
+    if source == base:
+        return initiating
+    if collects and base is not MISSING:
+        return _united(base, source, initiating)
+    return MISSING
+
+
+def _united(base: Collection[Any], source: Collection[Any], initiating: Collection[Any]) -> list[Any]:
+    """In the source's order, behind it what only the initiating branch added."""
+    removed = [item for item in base if item not in initiating]
+    added = [item for item in initiating if item not in base and item not in source]
+    return [*(item for item in source if item not in removed), *added]

@@ -1,0 +1,225 @@
+"""What becomes of an object that both branches of a fork may have touched: the three-way comparison (M3, X3).
+
+A branch is told as what it committed behind the fork, without the transactions that both branches have (F4). `touched`
+folds it: for every key what stood there at the fork, what stands there now, and which transactions came between.
+`differences` compares the two branches key by key with that base, and `two_way` as the manual does, without it. Keys
+that neither branch touched are equal on both, and are never looked at.
+
+An *instance* is what one create made: its reference. A key that was deleted and created again holds another one.
+
+| source since the fork | initiating since the fork | is |
+|---|---|---|
+| nothing new | nothing new | `SAME` |
+| changed, created or deleted | the same | `ALIKE`: no conflict, but what counts steps has two of them |
+| nothing is there | a new instance | `INSTANCE_ADDED`: default add |
+| nothing new | changed, deleted or replaced | `TAKEN`: changed on one side only |
+| changed, created or replaced | nothing new, or its end alone | `KEPT` |
+| an instance | another one, both new | `KEY_CONFLICT`: default keep source |
+| changed | changed otherwise | `STATE_CONFLICT`: default keep source |
+| deleted | changed | `DELETE_UPDATE`: default keep source |
+| changed | deleted | `UPDATE_DELETE`: default keep source |
+
+An instance that both had at the fork and one of them replaced, while the other changed it, is a key conflict, too.
+
+Pure: reads nothing, and decides nothing but the defaults.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from halog.core.ids import ABSENT
+from halog.core.records import CREATE, DELETE, UPDATE, Change
+from halog.errors import DivergedError
+
+
+class Instance(NamedTuple):
+    """An object as it stood at some point. `value` is None where it is not known: at the fork, by a policy that keeps
+    no before-images."""
+
+    ref: bytes
+    value: bytes | None
+
+
+State = Instance | None
+"""Of a key; None: nothing is there."""
+
+
+class Committed(NamedTuple):
+    """One transaction of a branch, behind the fork."""
+
+    tx: bytes
+    lsn: int
+    time_ms: int
+    """The log's, since the epoch of Unix."""
+    changes: Sequence[Change]
+
+
+class Touched(NamedTuple):
+    """What a branch did to a key."""
+
+    base: State
+    now: State
+    by: tuple[Committed, ...]
+    """In order; never empty."""
+
+
+class Kind(enum.Enum):
+    """What the comparison of a key finds."""
+
+    TAKEN = "taken"
+    KEPT = "kept"
+    SAME = "same"
+    ALIKE = "alike"
+    INSTANCE_ADDED = "instance added"
+    KEY_CONFLICT = "key conflict"
+    STATE_CONFLICT = "state conflict"
+    DELETE_UPDATE = "delete update"
+    UPDATE_DELETE = "update delete"
+
+
+AGREED: Final = frozenset((Kind.TAKEN, Kind.KEPT, Kind.SAME, Kind.ALIKE))
+"""No conflicts. Of `ALIKE` a trigger is asked all the same."""
+FROM_INITIATING: Final = frozenset((Kind.TAKEN, Kind.INSTANCE_ADDED))
+"""By default the initiating branch's state stands afterwards; of all others the source's."""
+
+
+class Difference(NamedTuple):
+    """One key, compared. Where a branch did not touch it, its state is the base, and `by` is empty."""
+
+    key: bytes
+    kind: Kind
+    base: State
+    source: State
+    initiating: State
+    source_by: tuple[Committed, ...]
+    initiating_by: tuple[Committed, ...]
+
+    @property
+    def by_default(self) -> State:
+        """What stands afterwards if nobody decides otherwise."""
+        return self.initiating if self.kind in FROM_INITIATING else self.source
+
+
+def touched(branch: Iterable[Committed]) -> dict[bytes, Touched]:
+    """By key, what a branch did behind the fork. `branch` in log order, without what both branches have. DivergedError
+    if a change does not follow the one before it: then something of the branch is missing."""
+    found: dict[bytes, Touched] = {}
+    for commit in branch:
+        for change in commit.changes:
+            key, before = change.key, found.get(change.key)
+            base = _before(change) if before is None else before.base
+            now = _before(change) if before is None else before.now
+            _follows(commit, change, now)
+            by = () if before is None else before.by
+            found[key] = Touched(base, _after(change), by if by[-1:] == (commit,) else (*by, commit))
+    return found
+
+
+def _before(change: Change) -> State:
+    return None if change.op == CREATE else Instance(change.ref, change.before)
+
+
+def _after(change: Change) -> State:
+    return None if change.op == DELETE else Instance(change.ref, change.value)
+
+
+def _follows(commit: Committed, change: Change, now: State) -> None:
+    stands = change.op != CREATE if now is None else change.op == CREATE or now.ref != change.ref
+    other = now is not None and None not in (now.value, change.before) and now.value != change.before
+    if stands or other:
+        raise DivergedError(
+            f"lsn {commit.lsn} changes {change.key.hex()[:80]}, and what it changes is not there: a part of the branch "
+            "is missing",
+            lsn=commit.lsn,
+            key=change.key,
+        )
+
+
+def differences(source: Mapping[bytes, Touched], initiating: Mapping[bytes, Touched]) -> Iterator[Difference]:
+    """Every key that either branch touched, by key. DivergedError if the two had different states at the fork: then it
+    is no fork of theirs."""
+    for key in sorted({*source, *initiating}):
+        ours, theirs = source.get(key), initiating.get(key)
+        base = _base(key, ours, theirs)
+        s, i = base if ours is None else ours.now, base if theirs is None else theirs.now
+        kind = _kind(base, s, i, changed=(_changed(ours, base), _changed(theirs, base)))
+        yield Difference(key, kind, base, s, i, () if ours is None else ours.by, () if theirs is None else theirs.by)
+
+
+def two_way(source: Mapping[bytes, Touched], initiating: Mapping[bytes, Touched]) -> Iterator[Difference]:
+    """The same by the manual's rule, which knows no base: what only the initiating branch has is an instance added,
+    also where the source has deleted it, and any difference of one instance is a state conflict."""
+    for found in differences(source, initiating):
+        s, i = found.source, found.initiating
+        if s == i:
+            kind = found.kind
+        elif i is None:
+            kind = Kind.KEPT
+        elif s is None:
+            kind = Kind.INSTANCE_ADDED
+        else:
+            kind = Kind.STATE_CONFLICT if s.ref == i.ref else Kind.KEY_CONFLICT
+        yield found._replace(kind=kind)
+
+
+def _base(key: bytes, ours: Touched | None, theirs: Touched | None) -> State:
+    """What stood there at the fork: both say the same, or one says more."""
+    if ours is None or theirs is None:
+        only = ours or theirs
+        assert only is not None
+        return only.base
+    a, b = ours.base, theirs.base
+    if a is None or b is None:
+        agree = a is b
+    else:
+        agree = a.ref == b.ref and (None in (a.value, b.value) or a.value == b.value)
+    if not agree:
+        raise DivergedError(
+            f"{key.hex()[:80]}: the branches had different objects there at the fork, so that it is no fork of theirs",
+            key=key,
+        )
+    return b if a is not None and a.value is None else a
+
+
+def _changed(touched: Touched | None, base: State) -> bool:
+    """Is what stands there another state than at the fork? Where that is not known, whoever wrote has changed it."""
+    if touched is None:
+        return False
+    unknown = base is not None and base.value is None
+    return touched.now != base or unknown
+
+
+def _kind(base: State, s: State, i: State, *, changed: tuple[bool, bool]) -> Kind:
+    if s == i:
+        return Kind.ALIKE if all(changed) else Kind.SAME
+    if s is None and i is not None and _is_new(i, base):
+        return Kind.INSTANCE_ADDED
+    if not all(changed):
+        return Kind.KEPT if changed[0] else Kind.TAKEN
+    if s is None:
+        return Kind.DELETE_UPDATE
+    if i is None:
+        return Kind.KEPT if _is_new(s, base) else Kind.UPDATE_DELETE
+    return Kind.STATE_CONFLICT if s.ref == i.ref else Kind.KEY_CONFLICT
+
+
+def _is_new(there: Instance, base: State) -> bool:
+    return base is None or there.ref != base.ref
+
+
+def changes_to(now: State, then: State, *, key: bytes, version: int) -> tuple[Change, ...]:
+    """What makes `then` of `now`, the source's state of a key, which has this version there (ABSENT: nothing is there).
+    A new instance comes behind the end of the old one."""
+    if now == then:
+        return ()
+    made: list[Change] = []
+    if now is not None and (then is None or then.ref != now.ref):
+        made.append(Change(DELETE, now.ref, key, None, version, now.value))
+    if then is not None and (now is None or then.ref != now.ref):
+        made.append(Change(CREATE, then.ref, key, then.value, ABSENT))
+    elif then is not None and now is not None:
+        made.append(Change(UPDATE, then.ref, key, then.value, version, now.value))
+    return tuple(made)
