@@ -37,6 +37,8 @@ SCHEMA: Final = pa.schema(
         ("type", pa.string()), ("target", pa.string()), ("lsn", pa.int64()),
     ]
 )  # fmt: skip
+LONGEST: Final = 2**31 - 1
+"""Of a key, for Arrow."""
 BATCH = 20_000
 """Rows sent back at once: 2 MB."""
 SLICE: Final = 50_000
@@ -122,7 +124,7 @@ class _Here:
         if heads is None or not heads.of_one_type:
             yield from self._stored(keys.to_pylist(), values.to_pylist())
             return
-        indexed = pc.binary_slice(keys, 1)
+        indexed = pc.binary_slice(keys, 1, LONGEST)  # without an end pyarrow 26 miscounts the bytes
         if self._gone:
             self._gone.difference_update(indexed.to_pylist())
         self._count += 0 if heads.type_id == DIRECTORY else len(keys)

@@ -96,7 +96,8 @@ class Router:
     def ask(self, partition: str, frame: frames.Request, deadline_s: float, local: Callable[[], bool]) -> frames.Reply:
         """Send `frame` to the active node until one answers it; raises what the node answered, or when time is up.
         Raises LocalError as soon as `local()` says this very node is active; OutcomeUnknownError if an earlier attempt
-        may have been acted on and there will be no other, because the node is closed."""
+        may have been acted on and there will be no other, because the node is closed. Where a refusal came behind an
+        attempt that may have been, or may still be acted on, its evidence says `asked_before`."""
         until = time.monotonic() + deadline_s
         hint: str | None = None
         unknown: HalogError | None = None
@@ -108,12 +109,11 @@ class Router:
             target = hint or self.active(partition)
             seen = self._stamp(partition)
             try:
-                return self._once(target, frames.encode(self._current(partition, frame)), until)
+                return self._attempt(target, self._current(partition, frame), until, before=unknown is not None)
             except NotActiveError as e:
                 hint = self._fresh_hint(e, target)
             except OutcomeUnknownError as e:
                 if e.evidence.get("expired"):  # nobody will ever know more
-                    e.evidence["first"] = unknown is None
                     raise
                 hint, unknown = None, e
             except ZoneQuorumError as e:
@@ -172,6 +172,14 @@ class Router:
         with self.changed:
             left = min(RETRY_S, until - time.monotonic())
             self.changed.wait_for(lambda: self._stamp(partition) != seen, max(0.0, left))
+
+    def _attempt(self, target: str | None, frame: frames.Request, until: float, *, before: bool) -> frames.Reply:
+        try:
+            return self._once(target, frames.encode(frame), until)
+        except HalogError as error:
+            if before:
+                error.evidence["asked_before"] = True
+            raise
 
     def _once(self, target: str | None, data: bytes, until: float) -> frames.Reply:
         if target is None or target == self.me:

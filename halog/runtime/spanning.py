@@ -172,6 +172,7 @@ class Spanning:
             if not waits or time.monotonic() >= until:
                 raise
             time.sleep(OVERLOADED_S)
+            return PERHAPS if "asked_before" in e.evidence else None
         except NotActiveError:  # perhaps of another one than was asked
             if time.monotonic() >= until:
                 raise
@@ -179,6 +180,8 @@ class Spanning:
             return PERHAPS
         except OutcomeUnknownError as e:
             if e.evidence.get("expired"):
+                if r.last and "asked_before" in e.evidence:  # it may have happened, and be forgotten
+                    raise
                 self._commits.catch_up(e.evidence["horizon"])
                 raise clock_behind(e) from None
             if time.monotonic() >= until or self._asker.closed:
@@ -188,7 +191,6 @@ class Spanning:
                 ) from None
             time.sleep(RETRY_S)
             return PERHAPS
-        return None
 
     def _abort(self, last: frames.Prepare) -> None:
         """So that nobody is in doubt for long."""
@@ -207,6 +209,7 @@ class Spanning:
                 lsn = self._vote_once(last, limit, until)
             except HalogError as error:
                 error.evidence.setdefault("partition", last.partition)
+                perhaps = perhaps or "asked_before" in error.evidence
                 if perhaps or not isinstance(error, REFUSALS):
                     return self._settled(last, error)
                 self._abort(last)

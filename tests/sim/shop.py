@@ -195,9 +195,11 @@ class Customer(Teller):
         self.done.append(errand)
         self._single(errand) if len(errand.parts) == 1 else self._prepare(errand)
 
-    def _submit(self, deal: Deal, home: str, request: ev.Submitted | ev.PrepareAsked, target: Process) -> None:
+    def _submit(
+        self, deal: Deal, home: str, request: ev.Submitted | ev.PrepareAsked, target: Process, late_ms: float = 0.0
+    ) -> None:
         assert isinstance(deal, Errand)
-        super()._submit(deal, home, msgspec.structs.replace(request, mapping=deal.mapping), target)
+        super()._submit(deal, home, msgspec.structs.replace(request, mapping=deal.mapping), target, late_ms)
 
     def _end(self, deal: Deal, told: bool | None) -> None:
         if self.deal is not deal:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 PATIENCE_MS = 120.0
 PAUSE_MS = 10.0
+LATE, LATE_MS, IMPATIENT_MS = 0.2, 300.0, 10.0
+"""How likely the first request for a last vote is slow, how slow it may be, and how soon it is sent again."""
+UNTOLD = 0.3
+"""How likely an initiator dies when it has said that nothing happened, before the first partition hears of it."""
 DEATH = 0.04
 """How likely an initiator dies at a step."""
 NOT_NOW = (ev.NotServing, ev.Busy, ev.TooFew, ev.Unknown)
@@ -163,23 +167,25 @@ class Teller:
             self._submit(deal, home, request, target)
         self._again(deal, step, self._single)
 
-    def _submit(self, deal: Deal, home: str, request: ev.Submitted | ev.PrepareAsked, target: Process) -> None:
+    def _submit(
+        self, deal: Deal, home: str, request: ev.Submitted | ev.PrepareAsked, target: Process, late_ms: float = 0.0
+    ) -> None:
         epoch = target.partition.chain.state.led
         deal.attempt[home] = max(deal.attempt.get(home, 0), epoch)
-        self.bank.worlds[home].to_server(self.name, target, request, epoch)
+        self.bank.engine.at(late_ms, self.bank.worlds[home].to_server, self.name, target, request, epoch)
 
     def _next(self, deal: Deal) -> int:
         deal.step += 1
         return deal.step
 
-    def _again(self, deal: Deal, step: int, fn: object) -> None:
+    def _again(self, deal: Deal, step: int, fn: object, after_ms: float = PATIENCE_MS) -> None:
         assert callable(fn)
 
         def look() -> None:
             if deal.step == step and self.deal is deal:
                 fn(deal)
 
-        self.bank.engine.at(PATIENCE_MS, look)
+        self.bank.engine.at(after_ms, look)
 
     def _heard_single(self, deal: Deal, step: int, result: ev.Result) -> None:
         if self.deal is not deal:
@@ -201,14 +207,14 @@ class Teller:
                 self._ask_vote(deal, home, lambda r, p, home=home: self._voted(deal, home, r))
         self._again(deal, step, self._prepare)
 
-    def _ask_vote(self, deal: Deal, home: str, heard: Heard, *, last: bool = False) -> None:
+    def _ask_vote(self, deal: Deal, home: str, heard: Heard, *, last: bool = False, late_ms: float = 0.0) -> None:
         target = self.bank.target(home, deal.attempt.get(home, 0))
         if target is not None:
             request = ev.PrepareAsked(
                 self.bank.token(home, heard), deal.id, deal.first, deal.parts, deal.digest, deal.reads.get(home, []),
                 deal.changes.get(home, []), {}, deal.attempt.get(home, 0), last=last,
             )  # fmt: skip
-            self._submit(deal, home, request, target)
+            self._submit(deal, home, request, target, late_ms)
 
     def _voted(self, deal: Deal, home: str, result: ev.Result) -> None:
         if self.deal is not deal or home in deal.prepared or isinstance(result, NOT_NOW):
@@ -227,7 +233,7 @@ class Teller:
         """Nobody asks to commit it: it will not happen, whether the first partition hears of it or not."""
         self._end(deal, False)
         target = self.bank.target(deal.first)
-        if target is not None:
+        if target is not None and (self.bank.healed or self.rng.random() >= UNTOLD):
             token = self.bank.token(deal.first, lambda r, p: None)
             self.bank.send(deal.first, ev.DecideAsked(token, deal.id, False, True, deal.parts), target)
 
@@ -235,6 +241,7 @@ class Teller:
         if self._dies(deal):
             return
         step, again = self._next(deal), deal.asked
+        late = not again and not self.bank.healed and self.rng.random() < LATE
         deal.asked = True
         if deal.apart:
             target = self.bank.target(deal.first)
@@ -243,9 +250,10 @@ class Teller:
                 self.bank.send(deal.first, ev.DecideAsked(token, deal.id, True, True), target)
         else:
             self._ask_vote(
-                deal, deal.first, lambda r, p: self._is_decided(deal, r) or self._is_refused(deal, r, again), last=True
-            )
-        self._again(deal, step, self._decide)
+                deal, deal.first, lambda r, p: self._is_decided(deal, r) or self._is_refused(deal, r, again), last=True,
+                late_ms=self.rng.random() * LATE_MS if late else 0.0,
+            )  # fmt: skip
+        self._again(deal, step, self._decide, IMPATIENT_MS if late else PATIENCE_MS)
 
     def _is_decided(self, deal: Deal, result: ev.Result) -> None:
         if self.deal is not deal:

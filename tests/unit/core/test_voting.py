@@ -146,8 +146,8 @@ def test_only_the_first_partition_decides_with_its_vote() -> None:
     assert core.of(ev.Append) == []
 
 
-def test_a_vote_whose_decision_the_log_did_not_take_is_decided_by_the_next_active() -> None:
-    """The active died between both records; the initiator asks again."""
+def test_a_vote_that_the_log_has_without_its_decision_is_decided_when_it_is_asked_for_again() -> None:
+    """As after a failover between the two records."""
     core = Core().active()
     core.step(asked(9, tx(999)))
     core.acknowledge()

@@ -113,6 +113,31 @@ def test_objects_that_went_round_stay_and_their_entries_are_no_objects() -> None
     assert not PLACER.stays(INFOS[0].type_id, "ring-0")
 
 
+@pytest.mark.feature("S1", "P6")
+@pytest.mark.parametrize("gone", [False, True])
+def test_rows_of_one_type_are_found_as_each_by_itself_is(gone: bool) -> None:
+    """Nearly all batches: they are looked at as arrays. With something deleted among them, row by row."""
+    info = INFOS[1]
+    keys = [info.index_key((f"o{i}",)) for i in range(50)]
+    rows: list[tuple[bytes, bytes | None]] = [
+        (b"k" + key, i.to_bytes(8, "big") + bytes([i]) * 24 + info.type_id) for i, key in enumerate(keys)
+    ]
+    if gone:
+        rows.append((b"k" + info.index_key(("gone",)), None))
+    here = _Here(0, "ring-0", PLACER)
+    columns = [pa.array(list(column), pa.binary()) for column in zip(*rows, strict=True)]
+    told = Told(pa.Table.from_batches([*here.stored(*columns), *here.told()], schema=SCHEMA))
+    place = PLACER.of(info.type_id)[1]
+    expected = [
+        Misplaced(bytes([i]) * 24, key, info.name, place(key), i)
+        for i, key in enumerate(keys)
+        if place(key) != "ring-0"
+    ]
+    assert [m for chunk in told.found(0, 7) for m in chunk] == expected
+    assert 0 < len(expected) < len(keys)
+    assert told.column(ROWS, "lsn") == [50]
+
+
 @pytest.mark.feature("S1")
 def test_a_dry_run_counts_each_object_once_and_forgets_deleted_ones() -> None:
     run = DryRun()
