@@ -233,7 +233,11 @@ class Cluster:
         return self._clients[name]
 
     def status(self, node: str) -> dict[str, Any]:
-        reply = self.client().runtime.router.request(node, frames.Status(), 5.0)
+        router = self.client().runtime.router
+        started = self.registered().get(node)
+        if started is not None:  # the client may still know where it was before it was started again
+            wait(lambda: node in router.nodes and router.nodes[node].incarnation >= started, f"{node} is known")
+        reply = router.request(node, frames.Status(), 5.0)
         assert isinstance(reply, frames.StatusIs)
         return reply.status
 
