@@ -15,7 +15,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterable
 from importlib import import_module
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from halog.embedded import jars as cached
@@ -89,10 +89,17 @@ def ship(spark: SparkSession, modules: Iterable[str]) -> None:
 
 def pack(archive: Path, modules: Iterable[str]) -> None:
     """The top-level packages or modules that hold these, as a zip file that can be imported from."""
+    files: dict[str, Path] = {}
+    for top in sorted({name.partition(".")[0] for name in modules}):
+        for file, name in _sources(top):
+            files.setdefault(name, file)  # a package in several places: the first one counts, as it does here
+    # A package without `__init__.py` is one to Python's importer only where the zip has its directory as an entry.
+    directories = {parent.as_posix() for name in files for parent in PurePosixPath(name).parents}
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
-        for top in sorted({name.partition(".")[0] for name in modules}):
-            for file, name in _sources(top):
-                out.write(file, name)
+        for directory in sorted(directories - {"."}):
+            out.writestr(f"{directory}/", b"")
+        for name, file in files.items():
+            out.write(file, name)
 
 
 def _sources(top: str) -> list[tuple[Path, str]]:

@@ -1,4 +1,5 @@
-"""`compose/` comes up with one command, serves commits from inside, and loses a node without losing an object."""
+"""`compose/` comes up with one command, serves commits from inside, and loses a node without losing an object;
+with Spark beside it, a job there moves objects."""
 
 from __future__ import annotations
 
@@ -16,6 +17,15 @@ from tests.containers.available import why_not
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = ROOT / "tools/compose.sh"
+JOB = "halog rebalance --zone main --config new.toml --spark-master spark://spark-master:7077"
+"""As docs/guides/containers.md has it."""
+OBJECTS = 300
+LOAD = f"""
+import halog
+from fleet import Aircraft
+with halog.node("/etc/halog/halog.toml") as node:
+    node.load([Aircraft(tail=f"N{{i}}") for i in range({OBJECTS})])
+"""
 PUBLISHED = [f"{server}{n}_PORT" for server in ("KAFKA", "ZOOKEEPER") for n in (1, 2, 3)]
 
 
@@ -41,6 +51,18 @@ class Compose:
         said = self.run("exec", "-T", node, "python", "/app/land.py", tail, str(times))
         return [line.partition(" at ")[0] for line in said.splitlines()]
 
+    def rebalance(self, *words: str) -> dict[str, Any]:
+        """What the job says of the one policy there is."""
+        said = self.run("exec", "-T", "spark-master", *JOB.split(), "--format", "json", *words, limit_s=240)
+        (found,) = json.loads(said.splitlines()[-1])["policies"]
+        return dict(found)
+
+    def left(self) -> str:
+        """Containers there still are."""
+        mine = f"label=com.docker.compose.project={self.env['COMPOSE_PROJECT_NAME']}"
+        argv = ["docker", "ps", "--all", "--filter", mine, "--format", "{{.Names}}"]
+        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
 
 @pytest.fixture
 def compose() -> Iterator[Compose]:
@@ -53,6 +75,7 @@ def compose() -> Iterator[Compose]:
         yield made
     finally:
         made.run("down", "--volumes", "--timeout", "5", limit_s=120)
+    assert made.left() == ""
 
 
 @pytest.mark.slow
@@ -74,3 +97,24 @@ def test_one_command_brings_the_cluster_up_and_it_survives_a_killed_node(compose
     status = json.loads(compose.run("exec", "-T", "node-c", "halog", "status", "--format", "json"))
     assert status["nodes"] == {"A": "up", "B": "up", "C": "up"}
     assert compose.land("node-a", "N14228", 1) == ["N14228 3"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.feature("S1", "P13", "O3")
+def test_with_sparks_profile_a_job_moves_objects_to_new_partitions(compose: Compose, tmp_path: Path) -> None:
+    """As the guide has it: one command, a file with more partitions, the count, and what was counted moves."""
+    compose.env["COMPOSE_PROFILES"] = "spark"
+    compose.run(limit_s=420)
+    del compose.env["COMPOSE_PROFILES"]
+    compose.run("exec", "-T", "node-a", "python", "-c", LOAD)
+    (tmp_path / "new.toml").write_text(
+        (ROOT / "compose/halog.toml").read_text().replace("\npartitions = 6\n", "\npartitions = 9\n")
+    )
+    compose.run("cp", str(tmp_path / "new.toml"), "spark-master:/data")
+    counted = compose.rebalance("--dry-run")
+    assert counted["rows"] == OBJECTS
+    assert 0 < counted["would_move"] < OBJECTS
+    moved = compose.rebalance()
+    assert (moved["state"], moved["clean"], moved["moved"]) == ("done", 9, counted["would_move"])
+    assert compose.land("node-b", "N7", 1) == ["N7 1"]

@@ -16,9 +16,9 @@ from testcontainers.core.image import DockerImage
 
 from halog.embedded import ports
 from tests.containers.available import LABEL, base
-from tests.integration.cluster.fleet import Aircraft
+from tests.integration.cluster.fleet import Aircraft, by_letters
 from tests.integration.cluster.harness import Make
-from tests.integration.cluster.load import Load
+from tests.integration.cluster.load import Load, partition_of
 from tests.integration.cluster.processes import Process, wait
 from tests.integration.cluster.test_remapping import check_places
 from tools import images
@@ -26,6 +26,7 @@ from tools import images
 STEADY = 1_200
 STARTS_S = 90.0
 PARTITIONS = 4
+MAPPER = "tests.integration.cluster.fleet:by_letters"
 INSIDE = "/opt/halog/venv/bin/python"
 
 
@@ -63,28 +64,39 @@ def answers(port: int) -> bool:
         return one.connect_ex(("127.0.0.1", port)) == 0
 
 
+def document(name: str, directory: Path, words: list[str]) -> dict[str, Any]:
+    """What `halog rebalance` says of the one policy there is."""
+    job = Process(name, directory, ["halog.cli.main", "rebalance", *words, "--format", "json"])
+    assert job.exit_code(300) == 0, job.last_words(3_000)
+    (found,) = json.loads(job.lines()[-1])["policies"]
+    return dict(found)
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(720)
 @pytest.mark.feature("S1", "P13", "O3")
 def test_the_job_runs_on_a_spark_cluster(
     make: Make, master: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same command with the master's URL: the mapper is called in the worker's container, objects move under
-    traffic, and everything is where the file has it."""
+    """The same command with the master's URL: the application's mapper, which no image has, is called in the worker's
+    container; what would move is counted, then moves under traffic, and everything is where the file has it."""
     cluster = make(nodes="AB", partitions=PARTITIONS, async_=0)
     cluster.start()
     client = cluster.client()
-    client.load([Aircraft(f"steady{i}", miles=i) for i in range(STEADY)])
-    ring = cluster.configuration("ring.toml", partitions=f"{PARTITIONS}\nring_size = 1_000\nmove_objects = 20")
+    tails = [f"steady{i}" for i in range(STEADY)]
+    client.load([Aircraft(tail, miles=i) for i, tail in enumerate(tails)])
+    elsewhere = sum(partition_of(client, tail) != by_letters("Aircraft", (tail,)) for tail in tails)
+    assert elsewhere > STEADY / 2
+    mapped = cluster.configuration("mapped.toml", partitions=f'{PARTITIONS}\nmapper = "{MAPPER}"\nmove_objects = 20')
     monkeypatch.setenv("PYSPARK_PYTHON", INSIDE)
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    words = ["rebalance", "--config", str(ring), "--policy", "p", "--spark-master", master, "--format", "json"]
+    words = ["--config", str(mapped), "--zone", "home", "--spark-master", master]
+    counted = document("count", tmp_path, [*words, "--dry-run"])
+    assert (counted["rows"], counted["would_move"]) == (STEADY, elsewhere)
     with Load(client, "cluster", 1, 0.02) as load:
-        job = Process("job", tmp_path, ["halog.cli.main", *words])
-        assert job.exit_code(240) == 0, job.last_words(3_000)
-    found = json.loads(job.lines()[-1])
-    assert (found["state"], found["clean"]) == ("done", PARTITIONS)
+        found = document("job", tmp_path, words)
+    assert (found["state"], found["clean"], found["refused"]) == ("done", PARTITIONS, 0)
     assert found["moved"] > STEADY / 2
     assert load.errors == []
-    check_places(cluster, ring)
+    check_places(cluster, mapped)
     load.check_objects(cluster.client("judge"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import re
+import subprocess
+import sys
 import zipfile
 from importlib import resources
 from pathlib import Path
@@ -179,7 +181,7 @@ def test_what_is_shipped_is_the_source_of_the_applications_modules(
     monkeypatch.syspath_prepend(str(tmp_path))
     pack(tmp_path / "out.zip", ["lone_module", "some_package.inner.deep", "some_package"])
     with zipfile.ZipFile(tmp_path / "out.zip") as made:
-        assert sorted(made.namelist()) == [
+        assert sorted(name for name in made.namelist() if not name.endswith("/")) == [
             "lone_module.py",
             "some_package/__init__.py",
             "some_package/inner/__init__.py",
@@ -187,6 +189,26 @@ def test_what_is_shipped_is_the_source_of_the_applications_modules(
         ]
     with pytest.raises(ConfigError, match="'sys', which has no Python source"):
         pack(tmp_path / "none.zip", ["sys"])
+
+
+@pytest.mark.feature("S1")
+def test_a_package_without_init_is_imported_from_what_is_sent_as_it_is_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python must find it in the zip; of a file that is in two places, it is the one imported here."""
+    for place in ("second", "first"):
+        inner = tmp_path / place / "bare_package" / "inner"
+        inner.mkdir(parents=True)
+        (inner / "deep.py").write_text(f"PLACE = {place!r}\n")
+        (inner / f"{place}_only.py").write_text("")
+        monkeypatch.syspath_prepend(str(tmp_path / place))
+    archive = tmp_path / "out.zip"
+    pack(archive, ["bare_package.inner.deep"])
+    told = "import bare_package.inner.deep as d, bare_package.inner.second_only; print(d.PLACE, d.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-c", told], env={"PYTHONPATH": str(archive)}, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["first", f"{archive}/bare_package/inner/deep.py"], done.stderr
 
 
 @pytest.mark.feature("S1")
