@@ -5,8 +5,8 @@ killed with SIGKILL when half of them have moved, and started again with the sam
 process. Afterwards every object is counted, and the mapper is called for it in plain Python. Writes
 build/bench-rebalance.json. Exit code 0 if nothing is lost, doubled or misplaced, else 1.
 
-A pause is what a caller noticed of it: how long a transaction took, from its first try to its commit, that had to be
-run again because an object of it was just moving.
+A pause is what a caller noticed of it: how long a transaction took, from its first try to its commit, that took longer
+than every one before the job, or had to be run again. It waited for an object that was just moving, or for the CPUs.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def document(
         "misplaced": verdict.misplaced,
         "remapped_again": driver.said["remapped_again"],
         "txn_during": told["during"]["count"],
-        "pause_ms": told["again"],
+        "pause_ms": told["paused"],
         "seconds": round(seconds, 1),
         "moved_per_s": round(verdict.moved / seconds),
         "moved_by_job": driver.said["moved"],

@@ -37,17 +37,18 @@ class Traffic(App):
 
     def end(self, since: float, until: float) -> dict[str, Any]:
         """Stop, and tell of those transactions that ended between two times of the monotonic clock, and of those before
-        `since`: how many, their ms, and the ms of those that had to be run again."""
+        `since`: how many, their ms, and the ms of those that took longer than any before, or had to be run again."""
         self._stop.set()
         for user in self._users:
             user.thread.join(2 * TRIES_S)
         took = [t for u in self._users for t in u.took]
         during, before = ([t for t in took if a <= t.end < b] for a, b in ((since, until), (0.0, since)))
+        usual = max((t.ms for t in before), default=0.0)
         return {
             "errors": [e for u in self._users for e in u.errors],
             "during": _figures([t.ms for t in during]),
             "before": _figures([t.ms for t in before]),
-            "again": _figures([t.ms for t in during if t.tries > 1]),
+            "paused": _figures([t.ms for t in during if t.ms > usual or t.tries > 1]),
         }
 
     def created(self) -> dict[str, Any]:
