@@ -12,11 +12,8 @@ from typing import Final, NoReturn
 
 from halog.backend import Work
 from halog.core import events as ev
-from halog.core.ids import ABSENT
 from halog.errors import (
     ClosedError,
-    ConflictError,
-    DuplicateKeyError,
     HalogError,
     LockedError,
     NotActiveError,
@@ -87,14 +84,8 @@ class Commits:
                 lsn = self._once(partition, tx, work, until)
             except (OverloadedError, QuorumError, LockedError) as e:
                 locked = locked or time.monotonic() + self._asker.locked_s
-                perhaps = perhaps or "asked_before" in e.evidence
-                limit = locked if isinstance(e, LockedError) else until
-                self._wait_out(partition, e, limit, first=first, perhaps=perhaps)
+                self._wait_out(partition, e, locked if isinstance(e, LockedError) else until, first=first)
                 continue
-            except (ConflictError, DuplicateKeyError) as e:
-                if (perhaps or "asked_before" in e.evidence) and not _for_good(e):
-                    raise perhaps_done(partition, e) from e
-                raise
             except OutcomeUnknownError as e:
                 if first and e.evidence.get("expired") and "asked_before" not in e.evidence:
                     self.catch_up(e.evidence["horizon"])
@@ -106,11 +97,11 @@ class Commits:
                 return lsn
             first, perhaps = False, perhaps or lsn is PERHAPS
 
-    def _wait_out(self, partition: str, error: HalogError, until: float, *, first: bool, perhaps: bool) -> None:
+    def _wait_out(self, partition: str, error: HalogError, until: float, *, first: bool) -> None:
         """A moment, if there may be another attempt; else raises what the last one met."""
         waits = isinstance(error, OverloadedError | LockedError) or self._waits(partition)
         if not waits or time.monotonic() >= until:
-            if perhaps or (isinstance(error, ZoneQuorumError) and not first):  # that is said by one who does not know
+            if isinstance(error, ZoneQuorumError) and not first:  # said by one who does not know
                 raise perhaps_done(partition, error) from error
             raise error
         time.sleep(OVERLOADED_S)
@@ -169,12 +160,6 @@ class Commits:
         """See Backend."""
         if self.deliveries is not None:
             self.deliveries.turn()
-
-
-def _for_good(error: HalogError) -> bool:
-    """Will another request of the same commit be refused, too, whenever it arrives? Versions and mappings only grow; an
-    object that is in the way of a new one may go."""
-    return isinstance(error, ConflictError) and error.evidence.get("expected") != ABSENT
 
 
 def _give_up(partition: str, error: HalogError, *, perhaps: bool, first: bool) -> NoReturn:

@@ -11,7 +11,6 @@ from halog.core import events as ev
 from halog.errors import (
     ClosedError,
     DeadlineError,
-    DuplicateKeyError,
     HalogError,
     LockedError,
     OutcomeUnknownError,
@@ -195,34 +194,6 @@ def test_an_id_that_is_forgotten_behind_a_lost_answer_may_have_happened(cluster:
     assert len(asked) == 2
     assert tx.outcome == "committed"
     assert values(cluster, names) == [101, 101]
-
-
-@pytest.mark.feature("R5")
-@pytest.mark.parametrize("refusal", [LockedError("held", tx="00"), DuplicateKeyError("exists")])
-def test_a_refused_commit_is_unknown_where_an_earlier_request_may_still_arrive(
-    cluster: Cluster, refusal: HalogError
-) -> None:
-    """What is in its way now may go; a version that has moved on does not come back."""
-    (name,) = apart(cluster, 1)
-    create(cluster, [name])
-    client: Any = cluster.client()
-    client.backend._asker.locked_s = 0.05
-    channel, asked = client.backend.router.channel, list[frames.Submit]()
-    real = channel.request
-
-    def request(address: str, data: bytes, timeout: float) -> Any:
-        r = frames.decode_incoming(data)
-        if not isinstance(r, frames.Submit):
-            return real(address, data, timeout)
-        asked.append(r)
-        if len(asked) == 1:
-            raise DeadlineError("did not reply in 1 s")
-        return frames.encode(to_frame(refusal))
-
-    channel.request = request
-    with pytest.raises(OutcomeUnknownError), client.transaction() as tx:
-        tx.get(Counter, name).value += 1
-    assert tx.outcome == "unknown"
 
 
 def test_nobody_is_there_to_say_how_the_last_vote_ended(cluster: Cluster) -> None:
