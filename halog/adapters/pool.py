@@ -29,10 +29,17 @@ def connect(address: str, timeout_s: float) -> socket.socket:
         refused = isinstance(e, ConnectionRefusedError)
         said = "refuses the connection" if refused else f"cannot be connected: {e}"
         raise UnreachableError(f"{address} {said}", address=address, refused=refused, sent=False) from None
-    if sock.getsockname() == sock.getpeername():  # a loopback port connected to itself: nobody listens there
+    try:
+        itself = sock.getsockname() == sock.getpeername()  # a loopback port connected to itself: nobody listens there
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except OSError as e:  # who listened has died since, and the kernel took the connection back
+        sock.close()
+        raise UnreachableError(
+            f"{address} broke the connection: {e}", address=address, refused=False, sent=False
+        ) from None
+    if itself:
         sock.close()
         raise UnreachableError(f"{address} refuses the connection", address=address, refused=True, sent=False)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.settimeout(None)
     return sock
 

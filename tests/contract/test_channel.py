@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -94,6 +96,26 @@ def test_refused_and_silent_are_told_apart(a: TcpChannel) -> None:
     assert 0.2 < time.monotonic() - started < 1
     for s in [*waiting, full]:
         s.close()
+
+
+@pytest.mark.feature("N4")
+def test_who_dies_as_soon_as_connected_is_unreachable(a: TcpChannel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listener that is gone resets what it has not accepted: callers are told so by an error they know."""
+    connects = socket.create_connection
+
+    def dies(address: tuple[str, int], timeout: float) -> socket.socket:
+        made = connects(address, timeout)
+        server.close()
+        select.select([made], [], [], 1)
+        return made
+
+    monkeypatch.setattr(socket, "create_connection", dies)
+    for call in (partial(a.request, frame=b"x"), partial(a.dial, on_frame=ignore, on_closed=ignore)):
+        server = socket.create_server(("127.0.0.1", 0))
+        address = at(server)
+        with pytest.raises(UnreachableError, match="broke the connection") as caught:
+            call(address, timeout_s=1)
+        assert caught.value.evidence == {"address": address, "refused": False, "sent": False}
 
 
 @pytest.mark.feature("N4")
