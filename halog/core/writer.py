@@ -251,8 +251,8 @@ class Writer:
         self.waiting.append((lsn, [token]))
 
     def _conflict(self, e: ev.Submitted | ev.PrepareAsked) -> ev.Result | None:
-        """Versions are checked against committed and in-flight changes."""
-        overlay, found = self.overlay, e.found
+        """Versions are checked against committed and in-flight changes; a duplicate is told if all of them hold."""
+        overlay, found, duplicate = self.overlay, e.found, None
         for key, version in e.reads:
             now = overlay.get(key)
             if now is None:
@@ -267,13 +267,12 @@ class Writer:
             if now is None:
                 now = found.get(c.key, ABSENT)
             own[c.key] = ABSENT if c.op == records.DELETE else self.last_lsn + 1
-            if now == c.replaced:
-                continue
-            if c.replaced == ABSENT and not settled:
+            if now != c.replaced and (c.replaced != ABSENT or settled):
+                return ev.Conflicted(c.key, c.replaced, now, settled)
+            if now != c.replaced and duplicate is None:
                 holder = self.locks.writer(c.key)  # in doubt here, and perhaps decided: it may have deleted this one
-                return ev.Duplicated(c.key) if holder is None else ev.Locked(c.key, holder)
-            return ev.Conflicted(c.key, c.replaced, now, settled)
-        return None
+                duplicate = ev.Duplicated(c.key) if holder is None else ev.Locked(c.key, holder)
+        return duplicate
 
     # --- acknowledgements ---
 

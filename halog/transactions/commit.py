@@ -8,7 +8,7 @@ backend's `commit` returns means nothing happened, except OutcomeUnknownError.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from halog.backend import Work, Write
@@ -19,6 +19,7 @@ from halog.errors import (
     ConflictError,
     DuplicateKeyError,
     HalogError,
+    LockedError,
     OutcomeUnknownError,
     RecordTooLargeError,
     RefusedError,
@@ -86,7 +87,10 @@ def finish(tx: Transaction, presented: Presented) -> None:
                 presented = _remapped(tx, presented)
     except HalogError as error:
         _end(tx, error)
-        raise _told(tx, presented, error) from None
+        told = _told(tx, presented, error)
+        if isinstance(told, DuplicateKeyError) and presented.works is not None:
+            told = _lost_race(tx, presented.works) or told
+        raise told from None
     except BaseException:  # interrupted: nobody knows
         tx.finish(UNKNOWN)
         raise
@@ -149,6 +153,33 @@ def _told(tx: Transaction, presented: Presented, error: HalogError) -> HalogErro
         its = presented.work if presented.works is None else presented.works[partition]
         return work.too_large(tx.space, its.writes, size, limit)
     return error
+
+
+def _lost_race(tx: Transaction, works: Mapping[str, Work]) -> HalogError | None:
+    """Why the key may exist only because what was read is old, if so: a partition that met a duplicate knows nothing of
+    what was read in the others, and whoever made that object may have changed them. What nobody can check counts as
+    old. None: all of it still was as it was read when the key existed."""
+    for partition, its in works.items():
+        reads = [(k, v) for k, v in _rests_on(its) if v != ABSENT or not moving.reserved(works, k, partition)]
+        try:
+            if reads:
+                tx.backend.validate(partition, reads, mapping=its.mapping)
+        except LockedError as error:
+            if tx.id is None or error.evidence.get("tx") != tx.id.hex():  # its own vote: it was as it was read
+                return _named(tx, partition, error)
+        except ConflictError as error:
+            return _named(tx, partition, error)
+        except HalogError as error:
+            return error
+    return None
+
+
+def _rests_on(its: Work) -> Iterator[tuple[bytes, int]]:
+    """Every version it has read in one partition, with those that it replaces."""
+    yield from its.reads
+    for key, writes in work.by_key(its.writes).items():
+        if writes[0].replaced != ABSENT:
+            yield key, writes[0].replaced
 
 
 def _presented(tx: Transaction, changes: Mapping[bytes, Sequence[Write]], reads: Mapping[bytes, int]) -> Presented:

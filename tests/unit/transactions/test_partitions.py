@@ -9,7 +9,7 @@ import pytest
 
 from halog.backend import Lag
 from halog.core.durability import Durability
-from halog.errors import ConflictError, DuplicateKeyError, RefusedError
+from halog.errors import ConflictError, DuplicateKeyError, LockedError, RefusedError
 from halog.testing.nodes import MemoryNode
 from tests.unit.transactions.model import Account, Aircraft, Plain
 
@@ -58,6 +58,70 @@ def test_a_duplicate_in_one_partition_undoes_the_others(spread: MemoryNode) -> N
     assert spread.state_hash() == before
     with spread.transaction() as tx:
         tx.create(Plain(a))  # nothing of it is locked
+
+
+@pytest.mark.feature("D4")
+@pytest.mark.parametrize("late", ["first", "second"])
+def test_who_lost_a_race_hears_of_the_conflict_not_of_what_the_winner_created(spread: MemoryNode, late: str) -> None:
+    """Both land the same aircraft and create the flight of that number, in another partition: the loser's flight exists
+    because its aircraft is old. Whichever partition is asked first, it may try again."""
+    ids = sorted(apart(spread), key=lambda i: spread.space.route(Plain, (i,)).partition)
+    read, made = ids if late == "second" else reversed(ids)
+    spread.load([Plain(read)])
+
+    def land() -> None:
+        with spread.transaction() as tx:
+            tx.get(Plain, read).text += "landed"
+            tx.create(Plain(made))
+
+    with pytest.raises(ConflictError, match=f"Plain {read}:"), spread.transaction() as tx:
+        tx.get(Plain, read).text += "landed"
+        elsewhere(land)
+        tx.create(Plain(made))
+    assert tx.outcome == "rolled back"
+    with pytest.raises(DuplicateKeyError, match=f"Plain {made}"):
+        land()
+
+
+@pytest.mark.parametrize("order", ["read first", "created first"])
+def test_within_a_partition_too_the_conflict_is_told_before_the_duplicate(here: MemoryNode, order: str) -> None:
+    here.load([Plain(1)])
+
+    def land(between: Callable[[], None] = lambda: None) -> None:
+        with here.transaction() as tx:
+            if order == "created first":
+                tx.create(Plain(2))
+            tx.get(Plain, 1).text += "landed"
+            between()
+            if order == "read first":
+                tx.create(Plain(2))
+
+    with pytest.raises(ConflictError, match="Plain 1:"):
+        land(lambda: elsewhere(land))
+    with pytest.raises(DuplicateKeyError, match="Plain 2"):
+        land()
+
+
+@pytest.mark.feature("D4")
+def test_a_duplicate_is_told_where_its_own_vote_still_holds_what_was_read(
+    spread: MemoryNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its abort may arrive late: it is no conflict with itself. Somebody else's vote may be one."""
+    a, b = apart(spread)
+    spread.load([Plain(a), Plain(b)])
+    holder = ""
+
+    def held(partition: str, reads: object, *, least: int = 0, mapping: int = 0) -> None:
+        raise LockedError("held", key=b"", tx=holder or (tx.id and tx.id.hex()))
+
+    monkeypatch.setattr(spread.backend, "validate", held)
+    with pytest.raises(DuplicateKeyError, match=f"Plain {b}"), spread.transaction() as tx:
+        tx.get(Plain, a).text += "changed"
+        tx.create(Plain(b))
+    holder = "00" * 16
+    with pytest.raises(LockedError), spread.transaction() as tx:
+        tx.get(Plain, a).text += "changed"
+        tx.create(Plain(b))
 
 
 @pytest.mark.feature("D4")
