@@ -1,8 +1,9 @@
 """A transaction over several partitions, as the node of the application drives it (D4).
 
-All participants vote at once; when all have, the first decides; it tells the others itself. Law: only this node asks to
-commit, and only once. So until it has asked, whatever goes wrong means that nothing happened, whether anybody hears of
-the abort or not; from then on only the first partition knows, and is asked by id until it answers.
+All participants but the first vote at once; when they have, the first votes and decides in one go, and tells the others
+itself. Law: only this node asks to commit, and only once. So until it has asked, whatever goes wrong means that nothing
+happened, whether anybody hears of the abort or not; from then on only the first partition knows, and is asked by id
+until it answers.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import msgspec
 from halog.backend import Work
 from halog.errors import (
     AvailabilityError,
+    ClosedError,
     ConflictError,
     DeadlineError,
     HalogError,
@@ -28,11 +30,13 @@ from halog.errors import (
     OverloadedError,
     PartitionUnavailableError,
     QuorumError,
+    RefusedError,
+    TransactionError,
 )
 from halog.runtime import frames
 from halog.runtime.asking import Asker
 from halog.runtime.ballots import ABORTED, COMMITTED, EXPIRED, Ballots, attempt
-from halog.runtime.commits import OVERLOADED_S, RETRY_S, Commits
+from halog.runtime.commits import OVERLOADED_S, PERHAPS, RETRY_S, Commits
 from halog.runtime.lanes import Errands, Lanes
 from halog.runtime.results import clock_behind
 
@@ -45,6 +49,12 @@ transactions a second."""
 ABORTS_EACH, ABORTS, ABORT_S = 2, 32, 1.0
 """The same for aborts, and how long one is offered to the first partition; participants in doubt ask for it
 themselves."""
+
+
+REFUSALS = (
+    TransactionError, OverloadedError, QuorumError, PartitionUnavailableError, RefusedError, ClosedError,
+)  # fmt: skip
+"""Whoever is told one of these did nothing. Of all else nobody knows."""
 
 
 class Spanning:
@@ -79,37 +89,47 @@ class Spanning:
         digest = hashlib.blake2b(
             msgspec.msgpack.encode((participants, [works[p] for p in participants])), digest_size=16
         ).digest()
-        asked = [frames.Prepare(p, tx, participants[0], participants, digest, works[p]) for p in participants]
-        lsns = self._all_vote(tx, asked, until)
-        return lsns | {participants[0]: self._decided(tx, participants, until)}
+        first = participants[0]
+        last, *others = [
+            frames.Prepare(p, tx, first, participants, digest, works[p], last=p == first) for p in participants
+        ]
+        try:
+            lsns = self._all_vote(others, until)
+        except BaseException:
+            self._abort(last)
+            raise
+        return lsns | {first: self._decided(last, until)}
 
     # --- votes ---
 
-    def _all_vote(self, tx: bytes, asked: list[frames.Prepare], until: float) -> dict[str, int]:
-        """The lsn of each vote. The first that fails is enough: nobody waits for the others."""
-        failed = threading.Event()
+    def _all_vote(self, asked: list[frames.Prepare], until: float) -> dict[str, int]:
+        """The lsn of each vote. The first that fails is enough: nobody waits for the others. A single one needs no
+        thread of its own."""
+        failed, gone = threading.Event(), self._gone(until)
+        if len(asked) == 1:
+            return {asked[0].partition: self._vote(asked[0], gone, until, failed)}
         try:
-            gone = min(until, time.monotonic() + self._patience_s)
             votes = {
                 self._votes.submit(r.partition, partial(self._vote, r, gone, until, failed)): r.partition for r in asked
             }
             done, _ = wait(votes, return_when=FIRST_EXCEPTION)
         except BaseException:
             failed.set()
-            self._abort(tx, asked)
             raise
         errors = []
         for vote in done:
             error = vote.exception()
             if isinstance(error, HalogError):
-                error.evidence.setdefault("partition", votes[vote])
                 errors.append(error)
             elif error is not None and not isinstance(error, _Stopped):
                 errors.append(HalogError(f"the vote of {votes[vote]} came to nothing: {error!r}"))
         if errors:
-            self._abort(tx, asked)
             raise min(errors, key=lambda e: isinstance(e, AvailabilityError) * 2 + isinstance(e, ConflictError))
         return {partition: vote.result() for vote, partition in votes.items()}
+
+    def _gone(self, until: float) -> float:
+        """When an active node that is not there is waited for no more."""
+        return min(until, time.monotonic() + self._patience_s)
 
     def _vote(self, r: frames.Prepare, gone: float, until: float, failed: threading.Event) -> int:
         """One participant's vote; _Stopped once another one has failed. From `gone` on an active node is not waited
@@ -122,16 +142,22 @@ class Spanning:
                 )
             while not failed.is_set():
                 lsn = self._vote_once(r, limit, until)
-                if lsn is not None:
+                if lsn:
                     return lsn
-                limit = min(until, max(gone, time.monotonic() + self._asker.router.attempt_s))
-        except BaseException:
+                limit = self._limit(gone, until)
+        except BaseException as error:
             failed.set()
+            if isinstance(error, HalogError):
+                error.evidence.setdefault("partition", r.partition)
             raise
         raise _Stopped
 
+    def _limit(self, gone: float, until: float) -> float:
+        """Of another attempt."""
+        return min(until, max(gone, time.monotonic() + self._asker.router.attempt_s))
+
     def _vote_once(self, r: frames.Prepare, limit: float, until: float) -> int | None:
-        """None: ask again."""
+        """None: ask again, nothing happened; PERHAPS: ask again, it may have arrived."""
         try:
             return self._ballots.prepare(r, limit)
         except PartitionUnavailableError as e:
@@ -146,12 +172,16 @@ class Spanning:
             if not waits or time.monotonic() >= until:
                 raise
             time.sleep(OVERLOADED_S)
-        except NotActiveError:
+            return PERHAPS if "asked_before" in e.evidence else None
+        except NotActiveError:  # perhaps of another one than was asked
             if time.monotonic() >= until:
                 raise
             time.sleep(RETRY_S)
+            return PERHAPS
         except OutcomeUnknownError as e:
             if e.evidence.get("expired"):
+                if r.last and "asked_before" in e.evidence:  # it may have happened, and be forgotten
+                    raise
                 self._commits.catch_up(e.evidence["horizon"])
                 raise clock_behind(e) from None
             if time.monotonic() >= until or self._asker.closed:
@@ -160,45 +190,55 @@ class Spanning:
                     partition=r.partition,
                 ) from None
             time.sleep(RETRY_S)
-        return None
+            return PERHAPS
 
-    def _abort(self, tx: bytes, asked: list[frames.Prepare]) -> None:
+    def _abort(self, last: frames.Prepare) -> None:
         """So that nobody is in doubt for long."""
-        first, participants = asked[0].first, asked[0].participants
-        abort = frames.Decide(first, tx, False, True, participants)
-
-        self._aborts.go(first, tx, lambda: attempt(self._ballots, abort, ABORT_S) is not None)
+        abort = _aborting(last)
+        self._aborts.go(last.first, last.tx, lambda: attempt(self._ballots, abort, ABORT_S) is not None)
 
     # --- the decision ---
 
-    def _decided(self, tx: bytes, participants: tuple[str, ...], until: float) -> int:
-        """The lsn of the commit in the first partition. ConflictError: somebody in doubt was quicker. The first
-        question may arrive whatever comes back, so all else is OutcomeUnknownError."""
-        first = participants[0]
+    def _decided(self, last: frames.Prepare, until: float) -> int:
+        """The lsn of the commit in the first partition. What is refused before anything may have arrived there did not
+        happen; from then on only that partition knows: it is asked to abort, and says how it stands."""
+        gone, perhaps = self._gone(until), False
+        limit = gone
         while True:
-            outcome, lsn = self._ask(frames.Decide(first, tx, True, True, participants), until)
-            if outcome == COMMITTED:
+            try:
+                lsn = self._vote_once(last, limit, until)
+            except HalogError as error:
+                error.evidence.setdefault("partition", last.partition)
+                perhaps = perhaps or "asked_before" in error.evidence
+                if perhaps or not isinstance(error, REFUSALS):
+                    return self._settled(last, error)
+                self._abort(last)
+                raise
+            if lsn:
                 return lsn
-            if outcome == ABORTED:
-                raise ConflictError(
-                    f"the transaction took too long to prepare, and was given up in {first}; run it again",
-                    partition=first,
-                    settled_lsn=0,
-                )
-            if outcome == EXPIRED or time.monotonic() >= until or self._asker.closed:
-                raise OutcomeUnknownError(
-                    f"partition {first} did not say what became of transaction {tx.hex()}; see `halog txn list`",
-                    partition=first,
-                    expired=outcome == EXPIRED,
-                )
-            time.sleep(RETRY_S)
+            perhaps = perhaps or lsn is PERHAPS
+            limit = self._limit(gone, until)
 
-    def _ask(self, r: frames.Decide, until: float) -> tuple[str, int]:
-        """How it stands, and where; "" if nobody says."""
+    def _settled(self, last: frames.Prepare, error: HalogError) -> int:
+        """The lsn of the commit, if it has happened; raises `error` if it has not and will not."""
         try:
-            return self._ballots.decide(r, until)
+            outcome, lsn = self._ballots.decide(_aborting(last), time.monotonic() + ABORT_S)
         except HalogError:
-            return "", 0
+            outcome, lsn = "", 0
+        if outcome == COMMITTED:
+            return lsn
+        if outcome == ABORTED:
+            raise error
+        raise OutcomeUnknownError(
+            f"partition {last.first} did not say what became of transaction {last.tx.hex()}; see `halog txn list`",
+            partition=last.first,
+            expired=outcome == EXPIRED,
+        ) from error
+
+
+def _aborting(last: frames.Prepare) -> frames.Decide:
+    """What asks its first partition to abort it, whether that has heard of it or not."""
+    return frames.Decide(last.first, last.tx, False, True, last.participants)
 
 
 class _Stopped(Exception):

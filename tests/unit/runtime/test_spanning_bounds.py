@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +12,8 @@ import pytest
 
 from halog.errors import (
     AvailabilityError,
-    ClosedError,
     ConflictError,
     HalogError,
-    OutcomeUnknownError,
     OverloadedError,
     PartitionUnavailableError,
     UnreachableError,
@@ -168,121 +166,11 @@ def test_a_vote_of_a_partition_that_nobody_serves_is_given_up(cluster: Cluster) 
     assert values(cluster, names) == [100, 100]
 
 
-def loses_answer(client: Any, wanted: type[Any], then: Any) -> None:
-    """The first such request (of decisions: to commit) arrives, its answer does not; from then on `then` is asked."""
-    channel, real = client.backend.router.channel, client.backend.router.channel.request
-    lost = [False]
-
-    def request(address: str, data: bytes, timeout: float) -> Any:
-        r = frames.decode_incoming(data)
-        if lost[0]:
-            return then(lambda: real(address, data, timeout))
-        if isinstance(r, wanted) and getattr(r, "commit", True):
-            real(address, data, timeout)
-            lost[0] = True
-            raise UnreachableError("broke the connection", sent=True)
-        return real(address, data, timeout)
-
-    channel.request = request
-
-
-def closed(client: Any, *, node_too: bool) -> Any:
-    def then(ask: Any) -> Any:
-        client.backend._asker.closed = node_too
-        raise ClosedError("the channel is closed")
-
-    return then
-
-
-@pytest.mark.parametrize("node_too", [False, True])
-def test_a_transaction_is_unknown_if_the_node_closes_while_it_is_decided(cluster: Cluster, node_too: bool) -> None:
-    names = apart(cluster)
-    create(cluster, names)
-    client: Any = cluster.client()
-    client.backend._asker.call_s = 2.0
-    loses_answer(client, frames.Decide, closed(client, node_too=node_too))
-    with pytest.raises(OutcomeUnknownError), client.transaction() as tx:
-        for n in names:
-            tx.get(Counter, n).value += 1
-    client.backend._asker.closed = False
-    assert tx.outcome == "unknown"
-    nothing_in_doubt(cluster, names)
-    assert values(cluster, names) == [101, 101]
-
-
-def test_an_error_that_says_nothing_of_the_decision_is_no_answer(cluster: Cluster) -> None:
-    names = apart(cluster)
-    create(cluster, names)
-    client: Any = cluster.client()
-    ballots = client.backend._ballots
-    real, asked = ballots.decide, list[frames.Decide]()
-
-    def decide(r: frames.Decide, until: float) -> Any:
-        asked.append(r)
-        said = real(r, until)
-        if len(asked) == 1:
-            raise HalogError("KeyError on the active node")
-        return said
-
-    ballots.decide = decide
-    with client.transaction() as tx:
-        for n in names:
-            tx.get(Counter, n).value += 1
-    assert tx.outcome == "committed"
-    assert len(asked) == 2
-    assert all(r.commit for r in asked)
-
-
-@pytest.mark.feature("R5")
-def test_a_commit_is_unknown_if_the_node_closes_behind_an_attempt(cluster: Cluster) -> None:
-    (name,) = apart(cluster, 1)
-    create(cluster, [name])
-    client: Any = cluster.client()
-    loses_answer(client, frames.Submit, closed(client, node_too=False))
-    with pytest.raises(OutcomeUnknownError), client.transaction() as tx:
-        tx.get(Counter, name).value += 1
-    assert tx.outcome == "unknown"
-    assert values(cluster, [name]) == [101]
-
-
-@pytest.mark.feature("R5")
-def test_a_commit_is_rolled_back_if_the_node_closes_before_any_attempt(cluster: Cluster) -> None:
-    (name,) = apart(cluster, 1)
-    create(cluster, [name])
-    client: Any = cluster.client()
-    with pytest.raises(ClosedError), client.transaction() as tx:
-        tx.get(Counter, name).value += 1
-        client.backend.router.channel.request = lambda *args: closed(client, node_too=False)(None)
-    assert tx.outcome == "rolled back"
-    assert values(cluster, [name]) == [100]
-
-
-@pytest.mark.feature("R5")
-def test_a_commit_is_unknown_if_the_active_node_closes_behind_an_attempt_of_its_own(cluster: Cluster) -> None:
-    (name,) = apart(cluster, 1)
-    create(cluster, [name])
-    client: Any = cluster.client()
-    commits, turns = client.backend._commits, list[int]()
-    real = commits._once
-
-    def once(*args: Any) -> None:
-        turns.append(1)
-        if len(turns) > 1:
-            raise ClosedError("the node is closed")
-        real(*args)  # it stopped being active before it heard
-
-    commits._once = once
-    with pytest.raises(OutcomeUnknownError), client.transaction() as tx:
-        tx.get(Counter, name).value += 1
-    assert tx.outcome == "unknown"
-    assert values(cluster, [name]) == [101]
-
-
-def settle(cluster: Cluster, tx: bytes, *, commit: bool) -> None:
-    """Of partitions 0 and 1."""
-    for part in ("test-0", "test-1"):
-        decide = frames.Decide(part, tx, commit, part == "test-0", ("test-0", "test-1"))
-        cluster.client().backend._ballots.decide(decide, time.monotonic() + 5)  # type: ignore[attr-defined]
+def settled(cluster: Cluster, tx: bytes, parts: Sequence[str], *, commit: bool) -> set[str]:
+    """What each partition says when it is told so, the first one first."""
+    ballots: Any = cluster.client().backend._ballots  # type: ignore[attr-defined]
+    asked = [frames.Decide(part, tx, commit, part == parts[0], tuple(parts)) for part in parts]
+    return {ballots.decide(decide, time.monotonic() + 5)[0] for decide in asked}
 
 
 def test_a_scan_waits_for_those_in_doubt_before_and_for_nobody_else(patient: Cluster) -> None:
@@ -305,7 +193,7 @@ def test_a_scan_waits_for_those_in_doubt_before_and_for_nobody_else(patient: Clu
     wait_until(lambda: copy.progress._waiters, "nobody waits")  # type: ignore[attr-defined]
     half_done(patient, pairs[1])
     assert not done.wait(0.1)
-    settle(patient, first, commit=False)
+    settled(patient, first, ["test-0", "test-1"], commit=False)
     assert done.wait(10), "it waits for one who came later"
     assert len(copy.core.ledger.undecided) == 1
     reader.join()
@@ -330,7 +218,7 @@ def test_a_scan_that_waits_for_somebody_goes_where_the_role_goes(patient: Cluste
     patient.client().runtime.operators.hand_over("test-0", to)  # type: ignore[attr-defined]
     wait_until(lambda: active_copy(patient, names[0]) is not copy and active_copy(patient, names[0]).serving, "handed")
     assert not found
-    settle(patient, tx, commit=True)
+    settled(patient, tx, ["test-0", "test-1"], commit=True)
     reader.join(10)
     assert found
     assert found[0] > before
