@@ -29,7 +29,8 @@
     ├── RefusedError              refused because it would be unsafe        (exit 5)
     ├── LogError                  the log cannot be read as it stands
     │   ├── RecordFormatError     an unknown record type or version, or bad bytes
-    │   └── DivergedError         this history and the log's are not one
+    │   ├── DivergedError         this history and the log's are not one
+    │   └── PartedError           two sites have gone on each by itself
     ├── CoordinatorError          ZooKeeper said no
     │   └── VersionError          a compare-and-set found another version
     ├── StoreError                the local store cannot be trusted or used
@@ -201,6 +202,11 @@ class RecordFormatError(LogError):
 
 class DivergedError(LogError):
     """This node's history and the log's are not one history."""
+
+
+class PartedError(LogError):
+    """The histories of two sites have parted: each went on by itself (M1). `evidence`: lsn, and the hashes of the two
+    records there, `ours` and `theirs`."""
 
 
 class CoordinatorError(HalogError):

@@ -40,7 +40,7 @@ class PartitionLog:
             marker = read_marker(self._connection, table)
             if marker is not None:
                 return marker
-        return ChainState(bytes.fromhex(table.log_id), self._connection.config.site.name), self.start
+        return table.beginning(self._connection.config.site.name), self.start
 
     @property
     def lineage(self) -> tuple[tuple[EpochId, int], ...]:

@@ -7,7 +7,13 @@ accept the same ones. A record is
 - OPENED    the `EpochOpened` that states the very history this reader holds (R3);
 - ACCEPTED  of the current epoch and continuing the chain of lsn and hash (R2);
 - SKIPPED   of a lower epoch, of a voided or closed one, or an `EpochStarted` that lost;
-- VOIDED    of the current epoch but not continuing: the rest of that epoch is void, for every reader alike (R2).
+- VOIDED    of the current epoch but not continuing: the rest of that epoch is void, for every reader alike (R2);
+- SWITCHED  a `SiteSwitched` of the current epoch that stands where this history ends (F1).
+
+A log belongs to one site at a time: its own, whose epochs are judged as above, or another one, whose history is
+mirrored into it (F1, F2). Of a mirrored history only the chain is there, the records that have an lsn: the next one
+counts, whoever wrote it and however often; everything else is skipped, and nothing voids. The own site takes its log
+over with an `EpochStarted` above its own earlier ones, and gives it away with a `SiteSwitched`.
 
 `DivergedError` means the reader, not the record, is wrong: its history and the log's are not one. This module never
 reads bytes or offsets; it sees records in log order and remembers where the accepted history ends.
@@ -20,7 +26,7 @@ import enum
 import msgspec
 
 from halog.core.ids import NO_EPOCH, NO_HASH, EpochId, Position
-from halog.core.records import EpochOpened, EpochStarted, HandedOver, Record
+from halog.core.records import EpochOpened, EpochStarted, HandedOver, Record, SiteSwitched
 from halog.errors import DivergedError
 
 
@@ -32,6 +38,7 @@ class Verdict(enum.Enum):
     ACCEPTED = "accepted"
     SKIPPED = "skipped"
     VOIDED = "voided"
+    SWITCHED = "switched"
 
 
 class ChainState(msgspec.Struct, frozen=True):
@@ -52,6 +59,15 @@ class ChainState(msgspec.Struct, frozen=True):
     hash: bytes = NO_HASH
     lineage: tuple[tuple[EpochId, int], ...] = ()
     """Every opened epoch with the lsn of its `EpochOpened`, oldest first; kept for ever (F4)."""
+    owner: str = ""
+    """The other site whose history is mirrored into this log; "": it is the own site's (F1)."""
+    fenced: int = 0
+    """While it is mirrored: the highest epoch number the own site has started here. What it wrote before is dead."""
+
+    @property
+    def head(self) -> tuple[EpochId, int]:
+        """Where this history ends: its last opened epoch, and the lsn."""
+        return (self.lineage[-1][0] if self.lineage else NO_EPOCH), self.lsn
 
     @property
     def position(self) -> Position:
@@ -76,6 +92,8 @@ class Chain:
                 ours=s.log_id.hex(),
                 theirs=h.log_id.hex(),
             )
+        if s.owner:
+            return self._mirrored(record, digest)
         if type(record) is EpochStarted:
             return self._started(record)
         if h.epoch != s.epoch:
@@ -86,6 +104,8 @@ class Chain:
                     highest=s.epoch.number,
                 )
             return Verdict.SKIPPED
+        if type(record) is SiteSwitched:
+            return self._switched(record)
         if s.void:
             return Verdict.SKIPPED
         continues = h.lsn == s.lsn + 1 and h.prev == s.hash
@@ -104,8 +124,9 @@ class Chain:
             self.state = msgspec.structs.replace(s, lsn=record.header.lsn, hash=digest, void=True, closed_for=record.to)
         else:
             self.state = ChainState(
-                s.log_id, s.site, s.epoch, s.opened, s.void, s.closed_for, s.led, record.header.lsn, digest, s.lineage
-            )
+                s.log_id, s.site, s.epoch, s.opened, s.void, s.closed_for, s.led, record.header.lsn, digest, s.lineage,
+                s.owner, s.fenced,
+            )  # fmt: skip
 
     def _started(self, record: EpochStarted) -> Verdict:
         s, epoch = self.state, record.header.epoch
@@ -130,3 +151,39 @@ class Chain:
             s, opened=True, led=h.epoch.number, lsn=h.lsn, hash=digest, lineage=(*s.lineage, (h.epoch, h.lsn))
         )
         return Verdict.OPENED
+
+    # --- a log that changes hands (F1, F2) ---
+
+    def _switched(self, record: SiteSwitched) -> Verdict:
+        """The current epoch gives the log away, where its history ends. Behind a `HandedOver` to that site, too."""
+        s = self.state
+        if s.void and s.closed_for != record.to:
+            return Verdict.SKIPPED
+        if record.lineage_head != s.head:  # its writer has read something else
+            self.state = msgspec.structs.replace(s, void=True)
+            return Verdict.VOIDED
+        self.state = msgspec.structs.replace(s, owner=record.to, fenced=s.epoch.number, void=False, opened=True)
+        return Verdict.SWITCHED
+
+    def _mirrored(self, record: Record, digest: bytes) -> Verdict:
+        s, h = self.state, record.header
+        of_own_site = h.epoch.site == s.site
+        if of_own_site and h.epoch.number <= s.fenced:
+            return Verdict.SKIPPED
+        if type(record) is EpochStarted and of_own_site:
+            self.state = msgspec.structs.replace(
+                s, epoch=h.epoch, opened=False, void=False, closed_for="", owner="", fenced=0
+            )
+            return Verdict.STARTED
+        if h.lsn != s.lsn + 1 or h.prev != s.hash:
+            return Verdict.SKIPPED
+        if type(record) is EpochOpened:
+            self.state = msgspec.structs.replace(
+                s, epoch=h.epoch, opened=True, void=False, closed_for="", led=h.epoch.number, lsn=h.lsn, hash=digest,
+                lineage=(*s.lineage, (h.epoch, h.lsn)),
+            )  # fmt: skip
+            return Verdict.OPENED
+        if h.epoch != s.epoch or s.void:
+            return Verdict.SKIPPED
+        self.accept(record, digest)
+        return Verdict.ACCEPTED

@@ -72,8 +72,8 @@ class Discarded:
 
 
 def passed_over(p: Partition, record: records.Record) -> None:
-    """A record that counts for nobody. One copy tells: all read it."""
-    if type(record) is not records.Commit or not record.changes or p.role is Role.LOADING:
+    """A record that counts for nobody. One copy tells: all read it. Of what is mirrored the home site tells."""
+    if type(record) is not records.Commit or not record.changes or p.role is Role.LOADING or p.chain.state.owner:
         return
     teller = p.table.replicas[0].member if p.table.replicas else p.table.active
     if teller == p.me:

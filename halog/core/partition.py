@@ -157,7 +157,7 @@ class Partition:
         """May this copy take part in an election as a candidate?"""
         if self.role is Role.LOADING or self.role in OUT or self.me.node not in self.table.configured:
             return False
-        return priority(self.table, self.me.node) != NEVER
+        return not self.table.owner and priority(self.table, self.me.node) != NEVER
 
     @property
     def epoch_ours(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from halog.core.chain import ChainState
 from halog.core.ids import NO_EPOCH, EpochId, Member
 from halog.errors import CoordinatorError
 
@@ -123,6 +124,11 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     copy_rate: int = 0
     """Bytes a second that a node which gets a copy for `target` reads, as long as no redundancy waits for it; 0: as
     fast as it can."""
+    home: str = ""
+    """The other site in which this partition's history begins, to be mirrored into this site's log; "": this site."""
+    owner: str = ""
+    """The other site whose nodes are to serve it: those of this site follow, and stand for no election (F1); "": this
+    site."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -169,13 +175,17 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Active first, then the replicas."""
         return (*(() if self.active is None else (self.active.node,)), *(r.node for r in self.replicas))
 
+    def beginning(self, site: str) -> ChainState:
+        """Where its log begins, in this site."""
+        return ChainState(bytes.fromhex(self.log_id), site, owner=self.home)
+
     def to_bytes(self) -> bytes:
         """As the znode holds it. What is not in use is absent: nodes that do not know it can read it then."""
         fields = msgspec.to_builtins(self)
         for name in ("target", "admitted", "resync"):
             if fields[name] is None:
                 del fields[name]
-        for name in ("definitions", "passed_over", "copy_rate"):
+        for name in ("definitions", "passed_over", "copy_rate", "home", "owner"):
             if not fields[name]:
                 del fields[name]
         return msgspec.json.encode(fields)

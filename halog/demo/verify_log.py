@@ -98,7 +98,7 @@ def read_all(log: Log, site: str, tables: Iterable[PartitionTable]) -> Logged:
         start, end = log.bounds(tp)
         if start > 0:
             raise HalogError(f"the log of {table.name} begins at offset {start}: it was trimmed and cannot be judged")
-        found.read(table.name, log.read(tp, start, end, READ_S), ChainState(bytes.fromhex(table.log_id), site))
+        found.read(table.name, log.read(tp, start, end, READ_S), table.beginning(site))
     return found.logged()
 
 

@@ -186,7 +186,7 @@ class Placing:
         if stored is not None:
             logger.warning("partition %s: the local store is not of this log; rebuilding it", copy.name)
         copy.objects.drop()
-        empty = ChainState(bytes.fromhex(table.log_id), host.site)
+        empty = table.beginning(host.site)
         return host.snapshots.restore(copy, table.policy, empty, partial(host.pacing.rows, copy.name))
 
     def _let_go(self, copy: Copy, version: int) -> None:
