@@ -109,6 +109,13 @@ REMAPPING = Kind(
     "HALOG-1031", "mapping changes", INFO, "policy {policy}: mapping version {version} is in force: {cause}"
 )
 REMAPPED = Kind("HALOG-1032", "mapping changed", INFO, "policy {policy}: mapping version {version}: {cause}")
+MIRRORING = Kind("HALOG-1039", "not mirrored", ERROR, "partition {partition}: not mirrored from site {site}: {cause}")
+PARTED = Kind(
+    "HALOG-1040",
+    "split brain",
+    ERROR,
+    "partition {partition}: this site and {site} have gone on each by itself: {cause}",
+)
 LOST = Kind("HALOG-1016", "events lost", WARNING, "{count} events are missing from the history: {cause}")
 
 KINDS: dict[str, Kind] = {
@@ -118,6 +125,7 @@ KINDS: dict[str, Kind] = {
         DESIGNATED, DISCARDED, DIVERGED, LOST, NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST,
         LEASE_AWAITED, ZONE_LOST, ZONE_BACK, ZONE_PARTIAL, ZONE_WHOLE, ZONE_SWITCHED, MIGRATION, MIGRATED,
         ACTIVATED, TAKEN_UP, REBALANCE, REMAPPING, REMAPPED, STATE, DEFINITION, REPLICATION, UNAVAILABLE,
+        MIRRORING, PARTED,
     )
 }  # fmt: skip
 """Every code that can occur."""

@@ -25,7 +25,7 @@ from halog.ports import Entry, TopicPartition
 from halog.runtime import bindings, cluster, frames
 from halog.runtime.configured import in_force
 from halog.runtime.mapping import Places
-from halog.runtime.node import Adapters
+from halog.runtime.outside import Adapters
 from halog.runtime.router import Router
 from halog.runtime.schemas import Definitions
 from halog.runtime.watching import watch

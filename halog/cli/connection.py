@@ -31,7 +31,7 @@ from halog.runtime.commits import Commits
 from halog.runtime.configured import in_force, of_file
 from halog.runtime.mapping import Owner, Places
 from halog.runtime.members import NodeInfo
-from halog.runtime.node import Adapters
+from halog.runtime.outside import Adapters
 from halog.runtime.router import Router
 from halog.runtime.schemas import Definitions
 from halog.runtime.spanning import Spanning

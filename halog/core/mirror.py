@@ -35,7 +35,7 @@ class Mirror:
         """Where the own history ends, with all that was given out since."""
         if self.chain.state.lsn > own.lsn:
             raise DivergedError(
-                f"the mirror would go on behind lsn {self.chain.state.lsn}, and the log it writes ends at lsn {own.lsn}",
+                f"the mirror would go on behind lsn {self.chain.state.lsn}, and its own log ends at lsn {own.lsn}",
                 lsn=own.lsn,
             )
         self._compare()
@@ -50,8 +50,8 @@ class Mirror:
         return self.chain.state.owner
 
     def read(self, offset: int, data: bytes) -> bytes | None:
-        """The next entry of the other log; what is to be appended here. PartedError; DivergedError if that log is not one
-        history."""
+        """The next entry of the other log; what is to be appended here. PartedError; DivergedError if that log is not
+        one history."""
         if offset < self.offset:
             return None
         record = records.decode(data)
@@ -77,5 +77,3 @@ class Mirror:
                 ours=self.hash.hex(),
                 theirs=theirs.hash.hex(),
             )
-
-

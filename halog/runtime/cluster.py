@@ -132,17 +132,18 @@ def create_tables(
     created: Callable[[str], None] = lambda name: None,
     *,
     planned: bool = False,
+    originals: Callable[[PartitionTable], PartitionTable] = lambda table: table,
 ) -> dict[str, tuple[int, PartitionTable]]:
     """Create what is missing, and tell `created`; the first node to come wins, the others read. ConfigError if the
     cluster was set up differently (mapping, placement). `planned`: numbers of copies that differ are for a plan, also
-    where a partition was never moved."""
+    where a partition was never moved. `originals` makes a table that of a partition which began elsewhere (M5)."""
     for name in config.policies:
         coordinator.create(f"policies/{name}", mapping(config, name))
         check_mapping(coordinator, config, name)
     tables, elsewhere = {}, dict.fromkeys(config.policies, 0)
     for wanted in planned_tables(mappings.with_all_partitions(config, mappings.read_all(coordinator))):
         path = f"partitions/{wanted.name}"
-        if coordinator.create(path, wanted.to_bytes()):
+        if coordinator.get(path) is None and coordinator.create(path, originals(wanted).to_bytes()):
             created(wanted.name)
         found = coordinator.get(path)
         if found is None:

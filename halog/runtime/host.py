@@ -104,6 +104,7 @@ class Host:
         self._collecting = threading.local()
         """`acks`: of a thread that sends acknowledgements to the same node together."""
         self._threads: list[threading.Thread] = []
+        self._ends: list[Callable[[], None]] = []
         self._closing = threading.Event()
         self._pushes = Pushes(lambda node, frame: self.members.offer(node, frame), settings.max_record_bytes)
         self.deliveries = Deliveries(lambda: self._session, lambda: list(self.copies.values()), self._pushes.flush)
@@ -145,9 +146,10 @@ class Host:
         self._threads.append(thread)
         return thread
 
-    def keep_on(self, name: str, turn: Callable[[], None]) -> None:
-        """Take turns on a thread of their own until the node closes."""
+    def keep_on(self, name: str, turn: Callable[[], None], end: Callable[[], None] = lambda: None) -> None:
+        """Take turns on a thread of their own until the node closes; `end` is called once no thread runs."""
         self.spawn(name, partial(self._forever, turn))
+        self._ends.append(end)
 
     def pause(self, seconds: float) -> bool:
         """Wait, unless the node closes; does it?"""
@@ -171,6 +173,8 @@ class Host:
         self.placing.stir()
         for thread in self._threads:
             thread.join(5)
+        for end in self._ends:
+            end()
         for pool in (self._executor, self._on_disk):
             pool.shutdown(wait=True, cancel_futures=True)
         self.settling.close()

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from halog.core.ids import Member
 from halog.core.settings import Settings, Sync
+from halog.ports import TopicPartition
 from halog.runtime import cluster
 from halog.runtime.flushing import FlushedStore
 from halog.runtime.host import Host
+from halog.runtime.mirroring import Mirroring
 from halog.runtime.router import Router
 from halog.runtime.snapshots import Policy, Snapshots
 from halog.runtime.surroundings import CopyPolicy
@@ -16,7 +18,7 @@ from halog.runtime.telling import Telling
 
 if TYPE_CHECKING:
     from halog.config import Config
-    from halog.runtime.node import Adapters
+    from halog.runtime.outside import Adapters
 
 
 def make_host(c: Config, a: Adapters, me: Member, router: Router, telling: Telling) -> Host | None:
@@ -36,6 +38,13 @@ def make_host(c: Config, a: Adapters, me: Member, router: Router, telling: Telli
         Policy(c.snapshot.every_records, c.snapshot.every_ms, c.snapshot.keep_records),
     )
     return Host(me, c.site.name, core_settings(c), policies, a.log, a.coordinator, store, router, snapshots, telling)
+
+
+def make_mirroring(c: Config, a: Adapters, host: Host) -> Mirroring | None:
+    """What brings other sites' partitions here; None where there are no other sites."""
+    if not c.other_sites:
+        return None
+    return Mirroring(host, a.reach, TopicPartition(cluster.schemas_topic(c), 0))
 
 
 def core_settings(c: Config) -> Settings:

@@ -24,7 +24,7 @@ from halog.config import Config
 from halog.core.ids import Member, Reference, location_code
 from halog.core.table import PartitionTable
 from halog.errors import HalogError
-from halog.ports import Channel, Coordinator, Log, SessionState, Store, TopicPartition, UnknownResult, Versioned
+from halog.ports import Log, SessionState, Store, TopicPartition, UnknownResult, Versioned
 from halog.runtime import cluster, frames
 from halog.runtime.asking import Asker
 from halog.runtime.ballots import Ballots
@@ -34,19 +34,21 @@ from halog.runtime.copy import Copy
 from halog.runtime.defining import begun_anew
 from halog.runtime.history import History
 from halog.runtime.host import Host
-from halog.runtime.hosting import make_host
+from halog.runtime.hosting import make_host, make_mirroring
 from halog.runtime.leaving import hand_over_all
 from halog.runtime.lives import Lives
 from halog.runtime.mapping import Places
 from halog.runtime.members import Membership, NodeInfo
 from halog.runtime.moving import Mover
 from halog.runtime.operators import Operators
+from halog.runtime.outside import Adapters
 from halog.runtime.reads import Reads
 from halog.runtime.rebalancing import Rebalancing
 from halog.runtime.remapping import Remapping
 from halog.runtime.router import Router
 from halog.runtime.routing import Routing
 from halog.runtime.service import Execute, Service
+from halog.runtime.sites import Originals
 from halog.runtime.spanning import Spanning
 from halog.runtime.telling import Telling
 from halog.runtime.views import status
@@ -59,21 +61,6 @@ AGAIN_S = 0.2
 """Pause before the coordinator is asked again for what it did not answer."""
 
 _INSTALLATION = b"halog:installation"
-
-
-class Adapters(msgspec.Struct):
-    """The outside world of one node; built by `wiring`, or by tests. `store` is None for a client."""
-
-    log: Log
-    coordinator: Coordinator
-    channel: Channel
-    store: Store | None
-
-    def close(self) -> None:
-        """Let go of all of them."""
-        for part in (self.channel, self.coordinator, self.log, self.store):
-            if part is not None:
-                part.close()
 
 
 class Runtime:
@@ -239,6 +226,8 @@ class Runtime:
             host.keep_on("rebalancing", partial(rebalancing.turn, host.pause))
         self.remapping = Remapping(self, host)
         host.keep_on("remapping", self.remapping.turn)
+        if (mirroring := make_mirroring(self.config, self.adapters, host)) is not None:
+            host.keep_on("mirroring", mirroring.turn, mirroring.close)
         self._commits.deliveries = self._reads.deliveries = self._ballots.deliveries = host.deliveries
 
     def _create_topics_and_tables(self) -> dict[str, tuple[int, PartitionTable]]:
@@ -246,7 +235,9 @@ class Runtime:
         cluster.create_topics(a.log, a.coordinator, c)
         self.telling.history.begin()
         self._publish(a.log)
-        return cluster.create_tables(a.coordinator, c, self.telling.created, planned=self.configured.activated)
+        created, planned = self.telling.created, self.configured.activated
+        with Originals(c, a.reach) as originals:
+            return cluster.create_tables(a.coordinator, c, created, planned=planned, originals=originals.of)
 
     def close(self, hand_over: bool = True) -> None:
         """Hand over what this node is active for, leave, and let go of everything."""

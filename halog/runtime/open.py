@@ -14,7 +14,8 @@ from halog.ports import Log
 from halog.runtime import bindings, cluster, schemas
 from halog.runtime.configured import Activated, of_file
 from halog.runtime.mapping import Places
-from halog.runtime.node import Adapters, Runtime
+from halog.runtime.node import Runtime
+from halog.runtime.outside import Adapters
 from halog.runtime.partitions import Partitions
 from halog.runtime.wiring import active_version, adapters_for, drop_store, import_modules
 from halog.runtime.witness import Witness

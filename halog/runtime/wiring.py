@@ -10,7 +10,7 @@ from halog.errors import ConfigError, StoreError
 from halog.ports import Store
 from halog.runtime.configured import Activated, for_node
 from halog.runtime.mapping import import_module
-from halog.runtime.node import Adapters
+from halog.runtime.outside import Adapters
 
 logger = logging.getLogger("halog.wiring")
 

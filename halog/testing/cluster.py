@@ -34,7 +34,7 @@ from halog.config import (
     ZoneConfig,
 )
 from halog.core.table import PartitionTable
-from halog.runtime.node import Adapters
+from halog.runtime.outside import Adapters
 from halog.runtime.open import Node, node
 from halog.schema.registry import DEFAULT, Registry
 from halog.testing.gate import Gate, Gated

@@ -14,7 +14,7 @@ from halog.config import ApplicationConfig, ClusterConfig, Config, NodeConfig, S
 from halog.errors import ClosedError, ConfigError, HalogError, StoreError, UnreachableError
 from halog.ports import LogTail
 from halog.runtime.hosting import core_settings
-from halog.runtime.node import Adapters
+from halog.runtime.outside import Adapters
 from halog.runtime.open import node
 from halog.runtime.wiring import open_store
 

@@ -1,0 +1,97 @@
+"""Other sites, as this one reaches them, and what it knows of mirroring them (M5).
+
+mirrors/<partition>   JSON: `Standing`, in the coordinator of the site that mirrors
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+
+from halog.config import Config
+from halog.core.mirror import Checkpoint
+from halog.core.table import PartitionTable
+from halog.errors import CoordinatorError, VersionError
+from halog.ports import Coordinator
+from halog.runtime.outside import Remote
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """How a mirror stands, as the coordinator holds it."""
+
+    site: str
+    """The other one."""
+    by: str
+    """The node that mirrors."""
+    at_ms: int
+    """When it was written, in ms since 1970."""
+    checkpoint: Checkpoint
+    behind: int = 0
+    """Entries of the other log that are not read yet."""
+    lag_ms: int = 0
+    """The longest that a record took from there to here since the last time, or waits by now."""
+    error: str = ""
+    """Why nothing is mirrored."""
+    parted: bool = False
+    """That is because both sites have gone on."""
+
+
+def standing(coordinator: Coordinator, partition: str) -> Standing | None:
+    """How the mirror of a partition stood last; None before the first. CoordinatorError for what is no standing."""
+    found = coordinator.get(f"mirrors/{partition}")
+    if found is None:
+        return None
+    try:
+        return _STANDING.decode(found.data)
+    except msgspec.MsgspecError as e:
+        raise CoordinatorError(f"znode mirrors/{partition} is no standing of a mirror: {e}") from e
+
+
+def write(coordinator: Coordinator, partition: str, now: Standing) -> None:
+    """Say how the mirror stands; what another node says at the same moment is as true."""
+    path, data = f"mirrors/{partition}", msgspec.json.encode(now)
+    found = coordinator.get(path)
+    with suppress(VersionError):
+        if found is None:
+            coordinator.create(path, data)
+        else:
+            coordinator.set(path, data, found.version)
+
+
+_STANDING = msgspec.json.Decoder(Standing)
+
+
+class Originals:
+    """Tables of partitions whose home is another site: they name that site's history, and nobody here is to serve
+    them. Asked for only where this site has none yet, so that it starts without the other one later."""
+
+    def __init__(self, config: Config, reach: Callable[[str], Remote]) -> None:
+        self._config, self._reach = config, reach
+        self._open: dict[str, Remote] = {}
+
+    def of(self, table: PartitionTable) -> PartitionTable:
+        """The table for this site; as it is if its home is here. UnreachableError; CoordinatorError if the home site
+        does not have the partition yet."""
+        if not self._config.mirrored(table.policy):
+            return table
+        site = self._config.home_of(table.policy)
+        if site not in self._open:
+            self._open[site] = self._reach(site)
+        found = self._open[site].coordinator.get(f"partitions/{table.name}")
+        if found is None:
+            raise CoordinatorError(
+                f"site {site}, the home of partition {table.name}, does not have it yet: start a node there first",
+                partition=table.name,
+                site=site,
+            )
+        home = PartitionTable.from_bytes(found.data)
+        return msgspec.structs.replace(table, log_id=home.log_id, home=site, owner=site)
+
+    def __enter__(self) -> Originals:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for remote in self._open.values():
+            remote.close()
