@@ -19,7 +19,7 @@ from halog.config.changes import (
     KeyPath,
     differences,
 )
-from halog.config.model import ApplicationConfig, Config, NodeConfig, PolicyConfig
+from halog.config.model import ApplicationConfig, Config, NodeConfig, PolicyConfig, RemoteSiteConfig
 
 
 def merged(own: Config, active: Config) -> Config:
@@ -34,8 +34,9 @@ def merged(own: Config, active: Config) -> Config:
         min_insync_replicas=active.site.min_insync_replicas,
     )
     nodes = {name: _node(base, own.nodes.get(name), node) for name, node in active.nodes.items()}
+    sites = {name: own.sites.get(name) or _site(base, other) for name, other in active.sites.items()}
     made = dataclasses.replace(
-        active, cluster=own.cluster, site=site, application=own.application, nodes=nodes,
+        active, cluster=own.cluster, site=site, sites=sites, application=own.application, nodes=nodes,
         source=f"{own.source} under {active.source}", written=None,
     )  # fmt: skip
     modules = tuple(dict.fromkeys((*own.application.modules, *active.application.modules)))
@@ -48,6 +49,11 @@ def _node(base: Path, own: NodeConfig | None, active: NodeConfig) -> NodeConfig:
     if own is None:
         return dataclasses.replace(active, data_dir=base / active.data_dir)
     return dataclasses.replace(active, data_dir=own.data_dir, address=own.address)
+
+
+def _site(base: Path, active: RemoteSiteConfig) -> RemoteSiteConfig:
+    """Where the own file does not name another site, it is reached as the version says."""
+    return active if active.embedded is None else dataclasses.replace(active, embedded=base / active.embedded)
 
 
 def disagreements(own: Config, active: Config, node: str) -> list[Change]:

@@ -24,7 +24,7 @@ BY_PLAN: Final = "by halog plan"
 OWN_FILE: Final = "own file"
 REFUSED: Final = "refused"
 
-NAMED: Final = ("zones", "policies", "nodes", "bindings")
+NAMED: Final = ("sites", "zones", "policies", "nodes", "bindings")
 """Tables whose keys are names."""
 
 
@@ -38,6 +38,7 @@ class Rule(NamedTuple):
 _MADE: Final = Rule(RESTART, "fixed once the policy has partitions")
 _MAPPED: Final = Rule(RESTART, "once the policy has partitions `halog rebalance` changes it, and moves the objects")
 _LOCAL: Final = "each machine reaches the site in its own way"
+_LOCAL_OTHER: Final = "each machine reaches the other sites in its own way"
 _NODE: Final = "it is that node's machine which knows"
 _NEW: Final = Rule(RESTART, "of every process that uses it")
 _SPREAD: Final = 'nodes spread copies anew by themselves; `rebalance = "manual"`: `halog plan create` and `apply` do'
@@ -53,6 +54,10 @@ RULES: Final[Mapping[str, Rule]] = {
     "site.embedded": Rule(OWN_FILE, _LOCAL),
     "site.replication_factor": Rule(RESTART, "may only be lowered: halog changes no topic that exists"),
     "site.min_insync_replicas": Rule(RESTART, "may only be lowered: halog changes no topic that exists"),
+    "sites.*": Rule(RESTART, "of every process that reaches it"),
+    "sites.*.bootstrap": Rule(OWN_FILE, _LOCAL_OTHER),
+    "sites.*.zookeeper": Rule(OWN_FILE, _LOCAL_OTHER),
+    "sites.*.embedded": Rule(OWN_FILE, _LOCAL_OTHER),
     "application.modules": Rule(OWN_FILE, "no process imports what somebody else wrote into ZooKeeper"),
     "zones.*": Rule(AT_ONCE, ""),
     "zones.*.nodes": Rule(AT_ONCE, _SPREAD),
@@ -63,6 +68,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "policies.*.zone": Rule(AT_ONCE, _SPREAD),
     "policies.*.zones": Rule(AT_ONCE, _SPREAD),
     "policies.*.backup": Rule(AT_ONCE, _SPREAD),
+    "policies.*.home": Rule(RESTART, "fixed once the policy has partitions: it is where their log begins"),
     "policies.*.kind": _MADE,
     "policies.*.partitions": _MAPPED,
     "policies.*.partitions.*": Rule(BY_PLAN, f"{_BROUGHT}, with `--policy`"),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from halog.config.hints import kinds
 from halog.config.mapper import mapper_problems
+from halog.config.sites import address_problems, home_problems, site_problems
 from halog.config.static import Shape, name_problems, shapes, static_problems
 from halog.config.zones import PATTERN, matching, quorum_problems, span_problems
 from halog.errors import ConfigError
@@ -74,7 +75,8 @@ def all_problems(config: Config) -> Problems:
     """Every (key, reason), the first one first."""
     yield from _types(config)
     yield from _names(config)
-    yield from _site(config.site)
+    yield from site_problems(config)
+    yield from _copies(config.site)
     yield from _modules(config.application)
     yield from _zones(config)
     for name, policy in config.policies.items():
@@ -111,27 +113,13 @@ def _entry_types(where: str, entry: Any) -> Problems:
 
 def _names(config: Config) -> Problems:
     named = [("cluster.name", config.cluster.name), ("site.name", config.site.name)]
-    for section in ("zones", "policies", "nodes"):
+    for section in ("sites", "zones", "policies", "nodes"):
         named += [(f"{section}.{name}", name) for name in getattr(config, section)]
     for policy, entry in config.policies.items():
         named += [(f"policies.{policy}.partitions.{name}", name) for name in entry.static]
     for key, name in named:
         if not is_name(name):
             yield key, f"the name {name[:110]!r} must be {NAMED} (it becomes topic and znode names)"
-
-
-def _site(site: SiteConfig) -> Problems:
-    servers = [k for k in ("bootstrap", "zookeeper") if getattr(site, k) is not None]
-    if site.embedded is not None and servers:
-        yield f"site.{servers[0]}", "excludes site.embedded: a site is embedded, or made of existing servers"
-    if site.embedded is None and len(servers) < 2:
-        missing = "bootstrap" if "bootstrap" not in servers else "zookeeper"
-        yield f"site.{missing}", "is missing; give bootstrap and zookeeper, or embedded (a data directory)"
-    yield from _copies(site)
-    for key in servers:
-        addresses, _, _chroot = getattr(site, key).partition("/")
-        for address in addresses.split(","):
-            yield from _address(f"site.{key}", address, zero=False)
 
 
 def _copies(site: SiteConfig) -> Problems:
@@ -147,14 +135,6 @@ def _copies(site: SiteConfig) -> Problems:
     if in_sync is not None and not max(1, factor - 1) <= in_sync <= factor:
         need = f"{max(1, factor - 1)} or {factor}" if factor > 1 else "1"
         yield "site.min_insync_replicas", f"must be {need} with replication_factor {factor}, is {in_sync}"
-
-
-def _address(key: str, address: str, *, zero: bool = True) -> Problems:
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        yield key, f"{address!r} must be host:port"
-    elif int(port) == 0 and not zero:
-        yield key, f"{address!r}: a server to connect to needs a port"
 
 
 def _modules(application: ApplicationConfig) -> Problems:
@@ -180,7 +160,7 @@ def _zones(config: Config) -> Problems:
 
 
 def _node(key: str, node: NodeConfig) -> Problems:
-    yield from _address(f"{key}.address", node.address)
+    yield from address_problems(f"{key}.address", node.address)
     if node.votes < 0:
         yield f"{key}.votes", f"must not be negative, is {node.votes}"
     if node.failure_domain and not is_name(node.failure_domain):
@@ -205,6 +185,7 @@ def _policy(config: Config, key: str, policy: PolicyConfig) -> Problems:
     if policy.rebalance not in REBALANCE:
         yield f"{key}.rebalance", f"{policy.rebalance!r} must be one of {', '.join(REBALANCE)}"
     yield from static_problems(config, key, policy)
+    yield from home_problems(config, key, policy)
     yield from _safety(key, policy, shapes(key, policy))
     if not 1 <= policy.partitions <= MAX_PARTITIONS:
         yield f"{key}.partitions", f"must be 1 to {MAX_PARTITIONS}"

@@ -43,6 +43,15 @@ class SiteConfig:
 
 
 @dataclass(frozen=True)
+class RemoteSiteConfig:
+    """`[sites.NAME]`: another site of the cluster: the addresses under which it is reached from here, or embedded."""
+
+    bootstrap: str | None = None
+    zookeeper: str | None = None
+    embedded: Path | None = None
+
+
+@dataclass(frozen=True)
 class ApplicationConfig:
     """`[application]`: the only module names ever imported."""
 
@@ -97,6 +106,8 @@ class PolicyConfig:
     before_images: bool = True  # merges and audits need the bytes a change replaced
     zones: tuple[str, ...] = ()  # instead of `zone`: the nodes of all of them
     backup: tuple[str, ...] = ()  # names or patterns: nodes for replicas; without any all are alike (P5)
+    home: str = ""  # the site where its partitions begin, and whose log the other sites mirror; "": this very one, not
+    # mirrored anywhere: a second log is for who has a second data centre
     kind: str = DYNAMIC  # halog names and spreads the partitions; "static": the file does (P3)
     static: Mapping[str, StaticPartition] = field(  # `[policies.NAME.partitions]`, see `static`
         default_factory=dict, metadata=NO_TABLE
@@ -183,6 +194,7 @@ class Config:
     policies: Mapping[str, PolicyConfig] = field(default_factory=dict)
     bindings: Mapping[str, str] = field(default_factory=dict)
     nodes: Mapping[str, NodeConfig] = field(default_factory=dict)
+    sites: Mapping[str, RemoteSiteConfig] = field(default_factory=dict)
     timing: TimingConfig = TimingConfig()
     limits: LimitsConfig = LimitsConfig()
     snapshot: SnapshotConfig = SnapshotConfig()
@@ -216,6 +228,19 @@ class Config:
     def nodes_of(self, zone: str) -> tuple[str, ...]:
         """The nodes of a zone, each once; those a pattern names in the order of `[nodes]`."""
         return expanded(self.zones[zone].nodes, self.nodes)
+
+    @property
+    def other_sites(self) -> Mapping[str, RemoteSiteConfig]:
+        """`sites` without this very one, which may stand there, too, so that one file serves all but for `[site]`."""
+        return {name: site for name, site in self.sites.items() if name != self.site.name}
+
+    def home_of(self, policy: str) -> str:
+        """The site where a policy's partitions begin."""
+        return self.policies[policy].home or self.site.name
+
+    def mirrored(self, policy: str) -> bool:
+        """Do a policy's partitions begin at another site, so that this one mirrors their log?"""
+        return self.home_of(policy) != self.site.name
 
     def is_client(self, node: str) -> bool:
         """Whether a node of this name is a client: in no zone, without a data directory."""

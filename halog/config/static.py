@@ -128,7 +128,7 @@ def _strings(where: str, value: Any) -> tuple[str, ...]:
 
 def as_toml(policy: PolicyConfig) -> dict[str, Any]:
     """A policy's entries as the file has them."""
-    values = {k: v for k, v in vars(policy).items() if v or k not in ("zone", "zones", "backup")}
+    values = {k: v for k, v in vars(policy).items() if v or k not in ("zone", "zones", "backup", "home")}
     del values["static"]
     if policy.static:
         values["partitions"] = {name: _written(p) for name, p in policy.static.items()}

@@ -83,8 +83,9 @@ def refusals(old: Config | None, new: Config, known: Facts) -> Refusals:
     """(key, reason) of everything that speaks against it."""
     if new.cluster.name != known.cluster:
         yield ("cluster", "name"), f"this is cluster {known.cluster}: another name is another cluster"
+    renamed = old is not None and old.site.name != new.site.name
     for site, partition in known.sites.items():
-        if site != new.site.name:
+        if renamed or site not in (new.site.name, *new.sites):  # mirrored ones have epochs of other sites
             yield ("site", "name"), f"{partition} has an epoch of site {site}: its log would not be read on"
     if old is not None:
         yield from _topics(old, new)
@@ -117,8 +118,13 @@ def _policy(new: Config, policy: str, values: Mapping[str, Any]) -> Refusals:
         if bool(names) != bool(config.static):
             yield ("policies", policy, "kind"), why
         yield ("policies", policy, "partitions"), why
+    if (home := values.get("home") or new.site.name) != new.home_of(policy):
+        why = f"its partitions began at site {home}, where their log is: bind types to a new policy"
+        yield ("policies", policy, "home"), why
     to = values.get("changing", {}).get("to", {})
     for name, made in values.items():
+        if name == "home":
+            continue
         if (now := getattr(config, name, made)) not in (made, to.get(name, made)):
             remedy = f"`halog rebalance --policy {policy}` with this file, then activate it"
             yield (

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 from halog.config import Config
-from halog.errors import ConfigError, StoreError
+from halog.errors import ConfigError, StoreError, UnreachableError
 from halog.ports import Store
 from halog.runtime.configured import Activated, for_node
 from halog.runtime.mapping import import_module
@@ -25,6 +25,27 @@ def addresses(config: Config) -> tuple[str, str]:
         return info.bootstrap, info.zookeeper
     if site.bootstrap is None or site.zookeeper is None:
         raise ConfigError(f"{config.source}: [site] needs bootstrap and zookeeper, or embedded")
+    return site.bootstrap, site.zookeeper
+
+
+def remote_site(config: Config, name: str) -> tuple[str, str]:
+    """(Kafka bootstrap, ZooKeeper) of another site of the cluster; an embedded one is looked up in its data directory.
+    UnreachableError where that one is not running."""
+    site = config.other_sites.get(name)
+    if site is None:
+        others = ", ".join(config.other_sites) or "none"
+        why = "is this very site" if name == config.site.name else f"is not in [sites]; the other sites are: {others}"
+        raise ConfigError(f"{config.source}: site {name!r} {why}", site=name)
+    if site.embedded is not None:
+        from halog.embedded import read_site
+
+        try:
+            info = read_site(site.embedded)
+        except UnreachableError as e:
+            raise UnreachableError(f"site {name} cannot be reached: {e}", site=name) from None
+        return info.bootstrap, info.zookeeper
+    if site.bootstrap is None or site.zookeeper is None:
+        raise ConfigError(f"{config.source}: [sites.{name}] needs bootstrap and zookeeper, or embedded", site=name)
     return site.bootstrap, site.zookeeper
 
 

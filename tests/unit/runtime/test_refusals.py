@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from halog.config import (
     Config,
     NodeConfig,
     PolicyConfig,
+    RemoteSiteConfig,
     SiteConfig,
     StaticPartition,
     ZoneConfig,
@@ -36,6 +38,7 @@ BASE = Config(
     policies={"p": POLICY},
     bindings={"*": "p"},
     nodes=NODES,
+    sites={"west": RemoteSiteConfig("w:1", "w:2")},
 ).validate()
 
 OTHER: dict[str, Any] = {
@@ -43,7 +46,7 @@ OTHER: dict[str, Any] = {
     "remote_sync": "SYNC", "quorum": True, "below_quorum": "wait", "count_never": True, "lease_ttl_ms": 500,
     "mapper": "round_robin", "ring_size": 100_000, "before_images": False, "rebalance": "manual", "kind": "static",
     "zones": ("few",), "backup": ("C",),
-    "move_objects": 7, "move_pause_ms": 5, "copy_bytes_per_s": 1_000_000,
+    "home": "west", "move_objects": 7, "move_pause_ms": 5, "copy_bytes_per_s": 1_000_000,
 }  # fmt: skip
 
 
@@ -68,7 +71,11 @@ def test_there_is_another_value_of_every_key_of_a_policy() -> None:
     assert not any(getattr(POLICY, name) == value for name, value in OTHER.items())
 
 
-@pytest.mark.parametrize("name", OTHER)
+UNRECORDED = {"home"}
+"""`cluster.mapping` does not write it into the coordinator, so nodes would not refuse it; its own test is below."""
+
+
+@pytest.mark.parametrize("name", [name for name in OTHER if name not in UNRECORDED])
 def test_of_a_policy_just_that_is_refused_which_nodes_would_refuse(coordinator: MemoryCoordinator, name: str) -> None:
     """Whatever is activated, nodes can start with."""
     tables = [t for _, t in create_tables(coordinator, BASE).values()]
@@ -90,6 +97,48 @@ def test_of_a_policy_just_that_is_refused_which_nodes_would_refuse(coordinator: 
         found = refused(old, new, known)
         assert starts is not bool(found), found
         assert starts or (f"policies.p.{name}" in found or (old is None and name in ("zone", "zones")))
+
+
+@pytest.mark.feature("M5")
+@pytest.mark.parametrize(
+    ("recorded", "home", "fits"),
+    [
+        (None, "", True),
+        (None, "home", True),  # the name of this very site
+        (None, "west", False),  # made before there were others: it began here
+        ("home", "", True),
+        ("home", "west", False),
+        ("west", "west", True),
+        ("west", "home", False),
+        ("west", "", False),
+    ],
+)
+def test_partitions_began_where_they_began(
+    coordinator: MemoryCoordinator, recorded: str | None, home: str, fits: bool
+) -> None:
+    coordinator.create("policies/p", json.dumps({} if recorded is None else {"home": recorded}).encode())
+    known = facts(coordinator, "t", [], [], {})
+    for old in (BASE, None):
+        found = refused(old, with_policy(home=home).validate(), known)
+        assert (found == {}) is fits, found
+        if not fits:
+            assert found["policies.p.home"].startswith(f"its partitions began at site {recorded or 'home'}, where")
+
+
+@pytest.mark.feature("M5")
+def test_a_policy_that_has_no_partitions_may_begin_anywhere() -> None:
+    assert refused(BASE, with_policy(home="west"), Facts("t")) == {}
+
+
+@pytest.mark.feature("M5")
+def test_a_mirrored_partition_has_epochs_of_another_site() -> None:
+    """They are no hindrance; but to be renamed is, and an epoch of nobody known."""
+    known = Facts("t", sites={"west": "p-0"})
+    assert refused(BASE, BASE, known) == {}
+    renamed = dataclasses.replace(BASE, site=dataclasses.replace(BASE.site, name="east"))
+    assert "p-0 has an epoch of site west" in refused(BASE, renamed, known)["site.name"]
+    for old in (BASE, None):
+        assert "site.name" in refused(old, BASE, Facts("t", sites={"south": "p-0"}))
 
 
 def test_what_was_activated_and_not_made_yet_may_change(coordinator: MemoryCoordinator) -> None:

@@ -3,6 +3,8 @@ made is closed if it fails."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,13 +12,23 @@ from typing import Any
 import pytest
 
 from halog.adapters.memory import MemoryBroker, MemoryChannel, MemoryCoordinator, MemoryLog, MemoryStore, MemoryTree
-from halog.config import ApplicationConfig, ClusterConfig, Config, NodeConfig, SiteConfig, TimingConfig
+from halog.config import (
+    ApplicationConfig,
+    ClusterConfig,
+    Config,
+    NodeConfig,
+    RemoteSiteConfig,
+    SiteConfig,
+    TimingConfig,
+)
+from halog.embedded import datadir
+from halog.embedded.model import SiteInfo
 from halog.errors import ClosedError, ConfigError, HalogError, StoreError, UnreachableError
 from halog.ports import LogTail
 from halog.runtime.hosting import core_settings
 from halog.runtime.outside import Adapters
 from halog.runtime.open import node
-from halog.runtime.wiring import open_store
+from halog.runtime.wiring import open_store, remote_site
 
 
 def test_a_damaged_store_is_dropped_and_made_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -117,3 +129,29 @@ def test_a_transaction_is_said_to_be_discarded_when_no_caller_can_be_trying_it_a
     """As configured: a caller's deadline, and what its last attempt may take."""
     config = Config(ClusterConfig("test"), SiteConfig(bootstrap="memory:1", zookeeper="memory:1"), timing=timing)
     assert core_settings(config).discarded_ms == timing.call_deadline_ms + timing.append_deadline_ms
+
+
+@pytest.mark.feature("M5")
+def test_where_another_site_is(tmp_path: Path) -> None:
+    """By its addresses, or by what an embedded one left in its data directory, which says when it does not run."""
+    config = Config(
+        ClusterConfig("test"),
+        SiteConfig("east", "memory:1", "memory:1"),
+        sites={
+            "west": RemoteSiteConfig("w:1", "w:2"),
+            "south": RemoteSiteConfig(embedded=tmp_path),
+            "east": RemoteSiteConfig("e:1", "e:2"),
+        },
+    ).validate()
+    assert remote_site(config, "west") == ("w:1", "w:2")
+    with pytest.raises(UnreachableError, match=rf"site south cannot be reached: no embedded site .* in {tmp_path}"):
+        remote_site(config, "south")
+    info = SiteInfo("127.0.0.1:7", "127.0.0.1:8", str(tmp_path))
+    (tmp_path / datadir.STATE).write_text(json.dumps(info.to_dict()))
+    held = datadir.lock(tmp_path)
+    assert remote_site(config, "south") == ("127.0.0.1:7", "127.0.0.1:8")
+    os.close(held)
+    with pytest.raises(ConfigError, match="site 'east' is this very site"):
+        remote_site(config, "east")
+    with pytest.raises(ConfigError, match=r"site 'north' is not in \[sites\]; the other sites are: west, south"):
+        remote_site(config, "north")

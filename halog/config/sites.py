@@ -1,0 +1,74 @@
+"""The sites of a cluster in a configuration: how each is reached, and where the partitions of a policy begin (M5).
+
+Never connects to one; `halog.runtime.wiring` finds the addresses. The theory: a site is the same two servers whether it
+is this one or another, so both are checked by the same rules; and what would make a mirror lie is refused here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from halog.config.model import Config, PolicyConfig, RemoteSiteConfig, SiteConfig
+
+Problems = Iterator[tuple[str, str]]
+
+SERVERS: Final = ("bootstrap", "zookeeper")
+
+
+def site_problems(config: Config) -> Problems:
+    """(key, reason) of whatever is wrong with how this site and the others are reached."""
+    yield from _servers("site", config.site)
+    for name, site in config.sites.items():
+        yield from _servers(f"sites.{name}", site)
+    yield from _shared(config)
+
+
+def _servers(where: str, site: SiteConfig | RemoteSiteConfig) -> Problems:
+    servers = [k for k in SERVERS if getattr(site, k) is not None]
+    if site.embedded is not None and servers:
+        yield f"{where}.{servers[0]}", f"excludes {where}.embedded: a site is embedded, or made of existing servers"
+    if site.embedded is None and len(servers) < 2:
+        missing = "bootstrap" if "bootstrap" not in servers else "zookeeper"
+        yield f"{where}.{missing}", "is missing; give bootstrap and zookeeper, or embedded (a data directory)"
+    for key in servers:
+        addresses, _, _chroot = getattr(site, key).partition("/")
+        for address in addresses.split(","):
+            yield from address_problems(f"{where}.{key}", address, zero=False)
+
+
+def address_problems(key: str, address: str, *, zero: bool = True) -> Problems:
+    """(key, reason) if this is no host:port; `zero`: may the port be any free one?"""
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        yield key, f"{address!r} must be host:port"
+    elif int(port) == 0 and not zero:
+        yield key, f"{address!r}: a server to connect to needs a port"
+
+
+def _shared(config: Config) -> Problems:
+    """Sites with one log between them would each mirror what they have just written."""
+    seen: dict[tuple[str, object], str] = {}
+    for where, site in [("site", config.site), *((f"sites.{name}", s) for name, s in config.other_sites.items())]:
+        for key in (*SERVERS, "embedded"):
+            value = getattr(site, key)
+            other = seen.setdefault((key, value), where) if value is not None else where
+            if other != where:
+                called = f", whose name is {config.site.name!r}" if other == "site" else ""
+                yield f"{where}.{key}", f"is that of [{other}]{called}; each site has its own Kafka and ZooKeeper"
+
+
+def home_problems(config: Config, key: str, policy: PolicyConfig) -> Problems:
+    """(key, reason) of a home that is no site, or whose log is not enough to go by."""
+    if not policy.home:
+        return
+    known = (config.site.name, *config.other_sites)
+    if policy.home not in known:
+        near = get_close_matches(policy.home, config.other_sites, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"name its servers in [sites.{policy.home}]"
+        yield f"{key}.home", f"{policy.home!r} is neither this site, {config.site.name!r}, nor in [sites]; {hint}"
+    elif policy.unlogged:
+        why = "its log may lack what nodes have, and so would a mirror of it"
+        yield f"{key}.local_sync", f"NO_SYNC excludes home: {why}; use WRITE_NO_SYNC, or take out {key}.home"

@@ -1,0 +1,160 @@
+"""Several sites in a configuration: how the others are reached, and where the partitions of a policy begin (M5)."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from halog.config import Config, RemoteSiteConfig, load_config, parse_config
+from halog.config.activated import disagreements, merged, waiting
+from halog.config.changes import OWN_FILE, RESTART, differences, tree
+from halog.config.read import problems_of
+from halog.errors import ConfigError
+
+pytestmark = pytest.mark.feature("M5")
+
+WEST = {"bootstrap": "w:1", "zookeeper": "w:2,w:3/halog"}
+EAST = {"bootstrap": "e:1", "zookeeper": "e:2"}
+TABLE: dict[str, Any] = {
+    "cluster": {"name": "fleet"},
+    "site": {"name": "east", **EAST},
+    "sites": {"west": WEST, "south": {"embedded": "var/south"}},
+    "zones": {"main": {"nodes": ["A", "B"]}},
+    "policies": {"p": {"zone": "main", "home": "west"}, "q": {"zone": "main"}},
+    "bindings": {"*": "p"},
+    "nodes": {"A": {"data_dir": "var/A"}, "B": {"data_dir": "var/B"}},
+}
+
+
+def parsed(table: dict[str, Any], source: str = "/etc/halog.toml") -> Config:
+    return parse_config(table, source, Path(source).parent)
+
+
+def changed(**sections: Any) -> Config:
+    return parsed({**TABLE, **sections})
+
+
+def policy(**values: Any) -> dict[str, Any]:
+    return {**TABLE["policies"], "p": {"zone": "main", "home": "west", **values}}
+
+
+def test_other_sites_are_read_and_say_where_a_policy_begins(tmp_path: Path) -> None:
+    config = changed()
+    assert config.sites["west"] == RemoteSiteConfig("w:1", "w:2,w:3/halog")
+    assert config.sites["south"] == RemoteSiteConfig(embedded=Path("/etc/var/south")), "relative to the file"
+    assert (config.home_of("p"), config.mirrored("p")) == ("west", True)
+    assert (config.home_of("q"), config.mirrored("q")) == ("east", False), "without home: here, and nowhere else"
+    written = tmp_path / "halog.toml"
+    written.write_text(config.to_toml())
+    assert load_config(written) == config
+    assert parsed(tree(config)) == config
+
+
+def test_one_file_serves_all_sites_but_for_its_own(tmp_path: Path) -> None:
+    """The entry of this very site is kept and not used."""
+    both = {"west": WEST, "east": EAST}
+    east, west = changed(sites=both), changed(sites=both, site={"name": "west", **WEST})
+    assert east.sites == west.sites
+    assert (set(east.other_sites), set(west.other_sites)) == ({"west"}, {"east"})
+    assert (east.mirrored("p"), west.mirrored("p")) == (True, False)
+    assert east.home_of("p") == west.home_of("p") == "west"
+
+
+def test_a_file_without_sites_is_what_it_was() -> None:
+    """Nothing of them stands in its versions, so that their digests stay the same."""
+    alone = parsed({**TABLE, "sites": {}, "policies": {"p": {"zone": "main"}}})
+    assert "sites" not in tree(alone)
+    assert "home" not in tree(alone)["policies"]["p"]
+    assert not alone.mirrored("p")
+
+
+SITES = TABLE["sites"]
+WRONG: list[tuple[dict[str, Any], str, str]] = [
+    ({"sites": {"west": {"bootstrap": "w:1"}}}, "sites.west.zookeeper", "is missing; give bootstrap and zookeeper, or"),
+    ({"sites": {"west": {}}}, "sites.west.bootstrap", "is missing; give bootstrap and zookeeper, or embedded"),
+    ({"sites": {"west": {**WEST, "embedded": "x"}}}, "sites.west.bootstrap", "excludes sites.west.embedded"),
+    ({"sites": {"west": {"embedded": ""}}}, "sites.west.embedded", "must not be empty"),
+    ({"sites": {"west": {**WEST, "bootstrap": "w"}}}, "sites.west.bootstrap", "'w' must be host:port"),
+    ({"sites": {"west": {**WEST, "zookeeper": "a:1,b:0"}}}, "sites.west.zookeeper", "needs a port"),
+    ({"sites": {"west": {**WEST, "bootstrapp": "w:1"}}}, "sites.west.bootstrapp", "did you mean 'bootstrap'?"),
+    ({"sites": {"west": {**WEST, "name": "x"}}}, "sites.west.name", "is unknown"),
+    ({"sites": {"west": {**WEST, "bootstrap": 3}}}, "sites.west.bootstrap", "must be a string"),
+    ({"sites": {"west": WEST, "a b": EAST}}, "sites.a b", "1 to 100 of"),
+    ({"sites": {"west": "w:1"}}, "sites.west", "must be a table"),
+    (
+        {"sites": {**SITES, "west": {**WEST, "bootstrap": "e:1"}}},
+        "sites.west.bootstrap",
+        "is that of [site], whose",
+    ),
+    ({"sites": {**SITES, "old": {**WEST, "bootstrap": "o:1"}}}, "sites.old.zookeeper", "is that of [sites.west]; each"),
+    ({"sites": {"north": WEST}}, "policies.p.home", "neither this site, 'east', nor in [sites]; name its servers in"),
+    ({"policies": policy(home="wset")}, "policies.p.home", "did you mean 'west'?"),
+    ({"policies": policy(home=3)}, "policies.p.home", "must be a string"),
+    ({"policies": policy(local_sync="NO_SYNC")}, "policies.p.local_sync", "NO_SYNC excludes home: its log may lack"),
+    (
+        {"policies": policy(local_sync="NO_SYNC", home="east")},
+        "policies.p.local_sync",
+        "use WRITE_NO_SYNC, or take out policies.p.home",
+    ),
+]
+
+
+@pytest.mark.parametrize(("sections", "key", "why"), WRONG, ids=[f"{key}: {why}" for _, key, why in WRONG])
+def test_what_is_wrong_is_named(sections: dict[str, Any], key: str, why: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        changed(**sections)
+    message = str(caught.value)
+    assert message.startswith(f"/etc/halog.toml: {key}: "), message
+    assert why in message
+    assert key in [where for where, _ in problems_of({**TABLE, **sections}, "f")]
+
+
+def test_the_entry_of_this_very_site_is_checked_like_the_others() -> None:
+    """Another site reads the same file."""
+    with pytest.raises(ConfigError, match=r"sites\.east\.zookeeper: is missing"):
+        changed(sites={**SITES, "east": {"bootstrap": "e:1"}})
+    assert changed(sites={**SITES, "east": EAST}), "its addresses may be those of [site]"
+
+
+# --- versions ---
+
+
+def test_a_version_says_which_sites_there_are_and_a_file_how_it_reaches_them(tmp_path: Path) -> None:
+    own = parsed({**TABLE, "sites": {"west": {"embedded": "w"}, "gone": {"embedded": "g"}}}, str(tmp_path / "own.toml"))
+    active = parse_config(TABLE, "version 1", Path())
+    made = merged(own, active)
+    assert made.sites == {
+        "west": RemoteSiteConfig(embedded=tmp_path / "w"),
+        "south": RemoteSiteConfig(embedded=tmp_path / "var/south"),
+    }
+    bare = parsed({"cluster": TABLE["cluster"], "site": EAST}, str(tmp_path / "own.toml"))
+    made = merged(bare, active)
+    assert (made.site.name, made.sites["west"], made.mirrored("p")) == ("east", RemoteSiteConfig(**WEST), True)
+
+
+def test_a_file_disagrees_where_it_names_other_sites_than_the_version() -> None:
+    active = changed()
+    more = changed(sites={**SITES, "west": {"embedded": "w"}, "north": {"embedded": "n"}})
+    assert [c.text for c in disagreements(more, active, "A")] == ["sites.north"]
+    assert disagreements(changed(sites={"west": WEST}), active, "A")[0].text == "sites.south"
+    says_nothing = parsed({k: v for k, v in TABLE.items() if k not in ("sites", "policies", "bindings")})
+    assert disagreements(says_nothing, active, "A") == []
+
+
+def test_what_a_change_of_sites_means() -> None:
+    table = copy.deepcopy(TABLE)
+    table["sites"]["west"] = {"embedded": "w"}
+    table["sites"]["north"] = {"embedded": "n"}
+    table["policies"]["q"]["home"] = "north"
+    old, new = changed(), parsed(table)
+    assert {c.text: c.effect for c in differences(old, new)} == {
+        "sites.west.bootstrap": OWN_FILE,
+        "sites.west.zookeeper": OWN_FILE,
+        "sites.west.embedded": OWN_FILE,
+        "sites.north": RESTART,
+        "policies.q.home": RESTART,
+    }
+    assert [".".join(key) for key in waiting(old, new)] == ["policies.q.home", "sites.north"]
