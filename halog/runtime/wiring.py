@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 
 from halog.config import Config
@@ -10,7 +11,7 @@ from halog.errors import ConfigError, StoreError, UnreachableError
 from halog.ports import Store
 from halog.runtime.configured import Activated, for_node
 from halog.runtime.mapping import import_module
-from halog.runtime.outside import Adapters
+from halog.runtime.outside import Adapters, Remote
 
 logger = logging.getLogger("halog.wiring")
 
@@ -62,10 +63,25 @@ def adapters_for(config: Config, name: str) -> Adapters:
     try:
         coordinator = ZkCoordinator(zookeeper, config.cluster.name, session_timeout_ms=config.timing.session_timeout_ms)
         log = KafkaLog(bootstrap, Copies(config.site.replication_factor, config.site.min_insync_replicas))
-        return Adapters(log, coordinator, TcpChannel(config.limits.max_frame_bytes), store)
+        return Adapters(log, coordinator, TcpChannel(config.limits.max_frame_bytes), store, partial(reach, config))
     except BaseException:
         if store is not None:
             store.close()
+        raise
+
+
+def reach(config: Config, site: str) -> Remote:
+    """Another site's log and coordinator. UnreachableError; ConfigError if it is not in the configuration."""
+    from halog.adapters.kafka_log import KafkaLog
+    from halog.adapters.zk_coordinator import ZkCoordinator
+
+    bootstrap, zookeeper = remote_site(config, site)
+    coordinator = ZkCoordinator(zookeeper, config.cluster.name, session_timeout_ms=config.timing.session_timeout_ms)
+    coordinator.connect(lambda state: None)
+    try:
+        return Remote(site, KafkaLog(bootstrap), coordinator)
+    except BaseException:
+        coordinator.close()
         raise
 
 

@@ -30,12 +30,15 @@ from halog.config import (
     Config,
     NodeConfig,
     PolicyConfig,
+    RemoteSiteConfig,
     SiteConfig,
     ZoneConfig,
 )
+from halog.core.roles import Role
 from halog.core.table import PartitionTable
-from halog.runtime.outside import Adapters
+from halog.errors import UnreachableError
 from halog.runtime.open import Node, node
+from halog.runtime.outside import Adapters, Remote
 from halog.schema.registry import DEFAULT, Registry
 from halog.testing.gate import Gate, Gated
 from halog.transactions.node import Node as Verbs
@@ -55,7 +58,9 @@ class _Running(msgspec.Struct):
 
 
 class Cluster:
-    """`nodes` nodes named A, B, C, …, and any number of clients. Close it, or use it in a with-block."""
+    """`nodes` nodes named A, B, C, …, and any number of clients. Close it, or use it in a with-block. With `site` it is
+    one site of a larger cluster, and its nodes are named after it; `home`, another one that runs, is where everything
+    begins, and is mirrored here (M5)."""
 
     def __init__(
         self,
@@ -68,14 +73,21 @@ class Cluster:
         lease_ttl_ms: int = 0,
         registry: Registry = DEFAULT,
         modules: tuple[str, ...] = (),
+        site: str = "",
+        home: Cluster | None = None,
     ) -> None:
-        self.names = tuple(chr(ord("A") + i) for i in range(nodes))
-        self.registry = registry
+        self.names = tuple(f"{site}{'-' if site else ''}{chr(ord('A') + i)}" for i in range(nodes))
+        self.registry, self.site, self.home = registry, site, home
+        self._line: list[Gate] | None = []
+        """What stands to the home site; None: it is cut."""
         self.config = _config(self.names, partitions, min(sync_replicas, nodes - 1), modules)
         policy = replace(
             self.config.policies["test"], remote_sync=remote_sync, quorum=quorum, lease_ttl_ms=lease_ttl_ms
         )
-        self.config = replace(self.config, policies={"test": policy}).validate()
+        self.config = replace(self.config, policies={"test": policy})
+        if site:
+            self.config = _with_sites(self.config, site, site if home is None else home.site)
+        self.config = self.config.validate()
         self._broker, self._tree = MemoryBroker(), MemoryTree()
         self._disks = {name: MemoryDisk(name) for name in self.names}
         self._running: dict[str, _Running] = {}
@@ -111,11 +123,22 @@ class Cluster:
         store = MemoryStore(self._disks[name])
 
         def adapters(config: Config, name: str) -> Adapters:
-            ports = (MemoryLog(self._broker), coordinator, channel, store)
-            return Adapters(*(Gated(p, gate) for p in ports))
+            log = MemoryLog(self._broker)
+            return Adapters(
+                Gated(log, gate), Gated(coordinator, gate), Gated(channel, gate), Gated(store, gate), self._reach
+            )
 
         opened = node(self.config, name, registry=self.registry, adapters=adapters)
         self._running[name] = _Running(opened, gate, coordinator, channel)
+
+    def _reach(self, site: str) -> Remote:
+        home, line, gate = self.home, self._line, Gate()
+        if home is None or home.site != site or line is None:
+            raise UnreachableError(f"site {site} cannot be reached", site=site)
+        line.append(gate)
+        coordinator = MemoryCoordinator(home._tree)
+        coordinator.connect(lambda state: None)
+        return Remote(site, Gated(MemoryLog(home._broker), gate), Gated(coordinator, gate))
 
     # --- using it ---
 
@@ -158,9 +181,15 @@ class Cluster:
         """Wait until every partition is served by a running node and has as many replicas as nodes allow."""
         alive = {n: r for n, r in self._running.items() if not r.paused}
 
+        def follows(name: str, table: PartitionTable) -> bool:
+            copies = [alive[n].node.runtime.copies.get(name) for n in table.configured if n in alive]
+            return all(c is not None and c.core.role is Role.FOLLOWING for c in copies)
+
         def settled() -> bool:
             for name, table in self.tables().items():
-                if not table.configured:  # nobody has placed it yet (P7)
+                if table.owner and not follows(name, table):
+                    return False
+                if table.owner or not table.configured:  # another site serves it; nobody has placed it yet (P7)
                     continue
                 if table.active is None or table.active.node not in alive:
                     return False
@@ -174,6 +203,17 @@ class Cluster:
         wait_until(settled, "the cluster did not settle", seconds)
 
     # --- hurting it ---
+
+    def cut(self) -> None:
+        """Cut the line to the home site."""
+        line, self._line = self._line, None
+        for gate in line or ():
+            gate.kill()
+
+    def mend(self) -> None:
+        """The line to the home site is back."""
+        if self._line is None:
+            self._line = []
 
     def kill(self, name: str) -> None:
         """End a node as kill -9 does: connections break, its session ends, nothing is handed over."""
@@ -235,6 +275,17 @@ def _config(names: tuple[str, ...], partitions: int, sync_replicas: int, modules
         bindings={"*": "test"},
         nodes={name: NodeConfig(Path(f"/nonexistent/{name}")) for name in names},
     ).validate()
+
+
+def _with_sites(config: Config, site: str, home: str) -> Config:
+    addresses = {name: f"{name}:1" for name in (home, site)}
+    policies = {name: replace(policy, home=home) for name, policy in config.policies.items()}
+    return replace(
+        config,
+        site=SiteConfig(site, addresses[site], addresses[site]),
+        sites={name: RemoteSiteConfig(address, address) for name, address in addresses.items()},
+        policies=policies,
+    )
 
 
 def _left_behind(disk: MemoryDisk) -> MemoryDisk:

@@ -27,8 +27,8 @@ from halog.cli import main as frame
 from halog.config import Config, load_config
 from halog.core.table import PartitionTable
 from halog.runtime.configured import Activated, for_node
-from halog.runtime.outside import Adapters
 from halog.runtime.open import Node, node
+from halog.runtime.outside import Adapters
 from halog.schema import Decimals, Ref, Registry, managed
 
 TOML = """

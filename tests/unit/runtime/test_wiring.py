@@ -26,8 +26,8 @@ from halog.embedded.model import SiteInfo
 from halog.errors import ClosedError, ConfigError, HalogError, StoreError, UnreachableError
 from halog.ports import LogTail
 from halog.runtime.hosting import core_settings
-from halog.runtime.outside import Adapters
 from halog.runtime.open import node
+from halog.runtime.outside import Adapters
 from halog.runtime.wiring import open_store, remote_site
 
 

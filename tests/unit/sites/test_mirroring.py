@@ -1,0 +1,137 @@
+"""A second site that mirrors the first: the same history, whatever dies or is cut, and taken over by whoever asks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from halog.core.chain import ChainState
+from halog.runtime.mirroring import POLL_S
+from halog.runtime.sites import Standing, standing
+from halog.testing.cluster import Cluster, wait_until
+from tests.unit.sites.model import Flight, registry
+
+pytestmark = pytest.mark.feature("M5")
+
+
+@pytest.fixture
+def west() -> Iterator[Cluster]:
+    with Cluster(2, partitions=3, registry=registry, site="west") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def east(west: Cluster) -> Iterator[Cluster]:
+    with Cluster(2, partitions=3, registry=registry, site="east", home=west) as cluster:
+        yield cluster
+
+
+def fly(cluster: Cluster, *numbers: int) -> None:
+    node = cluster.node(cluster.names[0])
+    for number in numbers:
+        with node.transaction() as tx:
+            tx.create(Flight(number))
+
+
+def flights(cluster: Cluster) -> set[int]:
+    node = cluster.node(cluster.names[0])
+    with node.transaction(read="local") as tx:
+        return {f.number for f in tx.extent(Flight)}
+
+
+def states(cluster: Cluster) -> dict[str, ChainState]:
+    """Of the copies of a cluster's first node, by partition."""
+    return {n: c.core.chain.state for n, c in cluster.node(cluster.names[0]).runtime.copies.items()}
+
+
+def heads(cluster: Cluster) -> dict[str, tuple[int, bytes, object]]:
+    return {name: (s.lsn, s.hash, s.lineage) for name, s in states(cluster).items()}
+
+
+def level(one: Cluster, other: Cluster) -> None:
+    wait_until(lambda: heads(one) == heads(other), f"{heads(one)} is not {heads(other)}")
+
+
+def stands(cluster: Cluster, partition: str = "test-0") -> Standing | None:
+    return standing(cluster.node(cluster.names[0]).runtime.adapters.coordinator, partition)
+
+
+def test_what_one_site_commits_the_other_has(west: Cluster, east: Cluster) -> None:
+    fly(west, *range(30))
+    level(west, east)
+    assert flights(east) == set(range(30))
+    assert {t.log_id for t in west.tables().values()} == {t.log_id for t in east.tables().values()}
+    assert {s.owner for s in states(east).values()} == {"west"}
+    assert {t.active for t in east.tables().values()} == {None}
+
+
+def test_what_was_there_before_the_second_site_is_mirrored_too(west: Cluster) -> None:
+    fly(west, *range(20))
+    with Cluster(2, partitions=3, registry=registry, site="east", home=west) as east:
+        level(west, east)
+        assert flights(east) == set(range(20))
+
+
+def test_a_failover_at_home_is_mirrored_as_an_epoch(west: Cluster, east: Cluster) -> None:
+    fly(west, *range(10))
+    west.kill(west.names[1])
+    west.settle()
+    fly(west, *range(10, 20))
+    level(west, east)
+    assert max(len(s.lineage) for s in states(east).values()) > 1
+    assert flights(east) == set(range(20))
+
+
+def test_another_node_goes_on_where_the_one_that_mirrored_was_killed(west: Cluster, east: Cluster) -> None:
+    fly(west, *range(10))
+    level(west, east)
+    east.kill(east.names[1])
+    fly(west, *range(10, 20))
+    level(west, east)
+    east.restart(east.names[1])
+    east.settle()
+    fly(west, *range(20, 30))
+    level(west, east)
+    assert flights(east) == set(range(30))
+
+
+def test_a_cut_line_is_caught_up_with(west: Cluster, east: Cluster) -> None:
+    fly(west, *range(5))
+    level(west, east)
+    east.cut()
+    time.sleep(3 * POLL_S)  # a wait for the other log that was under way is over
+    fly(west, *range(5, 25))
+    assert flights(east) == set(range(5))
+    east.mend()
+    level(west, east)
+    assert flights(east) == set(range(25))
+
+
+def test_a_site_starts_without_the_other_once_it_has_its_tables(west: Cluster, east: Cluster) -> None:
+    fly(west, *range(5))
+    level(west, east)
+    for name in east.names:
+        east.kill(name)
+    east.cut()
+    east.start()
+    assert flights(east) == set(range(5))
+    east.mend()
+    fly(west, 5)
+    level(west, east)
+
+
+def test_how_far_a_mirror_is_stands_in_the_coordinator(west: Cluster, east: Cluster) -> None:
+    fly(west, *range(30))
+    level(west, east)
+
+    def level_by_its_word() -> bool:
+        found = stands(east)
+        return found is not None and found.checkpoint.state.lsn == states(west)["test-0"].lsn and found.behind == 0
+
+    wait_until(level_by_its_word, f"{stands(east)} is not level")
+    found = stands(east)
+    assert found is not None
+    assert (found.site, found.error) == ("west", "")
+    assert found.by in east.names
