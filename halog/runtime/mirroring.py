@@ -103,6 +103,12 @@ class _Mirrored:
         self.told: Standing | None = None
         self.told_at = self.held_at = -HOLD_S
 
+    @property
+    def handed_over(self) -> bool:
+        """Has the other site ended its turn, and is all of it here, and that not told yet? Somebody waits for it."""
+        to = self.mirror.chain.state.closed_for
+        return bool(to) and not self.pending and (self.told is None or self.told.checkpoint.state.closed_for != to)
+
 
 class _Way(NamedTuple):
     """What a line is made of, while it stands."""
@@ -314,7 +320,7 @@ class Line:
         now = time.monotonic()
         for one in self._running.values():
             self._check_progress(one, now)
-            if now - one.told_at >= REPORT_S:
+            if now - one.told_at >= REPORT_S or one.handed_over:
                 one.told_at = now
                 self._tell(way, one)
             if now - one.held_at >= HOLD_S:

@@ -47,25 +47,46 @@ class Switching:
         """Make this site serve these partitions. With the other site there: once this one has everything. Without:
         at once, if `may_fork`. RefusedError, DeadlineError: those told to `done` are taken over, the others are as they
         were."""
-        switches = []
+        tables = [self._table(self._coordinator, name) for name in partitions]
+        alone = {t.name for t in tables if t.owner and self._has_parted(t, may_fork)}
         remotes: dict[str, Remote | None] = {}
         try:
-            for name in partitions:
-                table = self._table(self._coordinator, name)
-                switch = Switch(name, table.owner, may_fork=False)
-                if table.owner and self._has_parted(table, may_fork):
-                    self._give(self._coordinator, name, "")
-                    switch = Switch(name, table.owner, may_fork=True)
-                elif table.owner:
-                    if table.owner not in remotes:
-                        remotes[table.owner] = self._there(table.owner, may_fork)
-                    switch = self._take_over(table, remotes[table.owner])
-                switches.append(switch)
-                done(switch)
+            for site in dict.fromkeys(t.owner for t in tables if t.owner and t.name not in alone):
+                remotes[site] = self._there(site, may_fork)
+            return self._promote(tables, alone, remotes, done)
         finally:
             for remote in remotes.values():
                 if remote is not None:
                     remote.close()
+
+    def _promote(
+        self,
+        tables: list[PartitionTable],
+        alone: set[str],
+        remotes: dict[str, Remote | None],
+        done: Callable[[Switch], None],
+    ) -> list[Switch]:
+        """All are asked for at once, so that they are away for about as long as one would be."""
+        asked: dict[str, Remote] = {}
+        switches = []
+        try:
+            for table in tables:
+                remote = remotes.get(table.owner) if table.name not in alone else None
+                if remote is not None:
+                    asked[table.name] = remote
+                    self._give(remote.coordinator, table.name, self._site)
+            for table in tables:
+                if table.name in asked:
+                    self._wait_until_level(table, asked[table.name])
+                if table.owner:
+                    self._give(self._coordinator, table.name, "")
+                may_fork = bool(table.owner) and table.name not in asked
+                asked.pop(table.name, None)
+                switches.append(Switch(table.name, table.owner, may_fork))
+                done(switches[-1])
+        finally:
+            for name, remote in asked.items():  # it was not to be: theirs again
+                self._give(remote.coordinator, name, "")
         return switches
 
     def demote(self, partitions: Iterable[str], to: str) -> list[str]:
@@ -108,17 +129,6 @@ class Switching:
                 site=site,
             ) from None
 
-    def _take_over(self, table: PartitionTable, remote: Remote | None) -> Switch:
-        if remote is not None:
-            self._give(remote.coordinator, table.name, self._site)
-            try:
-                self._wait_until_level(table, remote)
-            except HalogError:
-                self._give(remote.coordinator, table.name, "")
-                raise
-        self._give(self._coordinator, table.name, "")
-        return Switch(table.name, table.owner, may_fork=remote is None)
-
     def _wait_until_level(self, table: PartitionTable, remote: Remote) -> None:
         """Until the other site's nodes have ended their epoch, or are not there, and all of its log is here."""
         until, name = time.monotonic() + self._timeout_s, table.name
@@ -127,10 +137,14 @@ class Switching:
             there = self._table(remote.coordinator, name)
             serves = there.active is not None and there.active.node in remote.coordinator.children("nodes")
             now = standing(self._coordinator, name)
+            if now is not None and now.level:
+                state = now.checkpoint.state
+                if state.closed_for == self._site and state.epoch.number >= there.epoch.number:
+                    return
+                if quiet_since is not None and now.at_ms > quiet_since:
+                    return
             if not serves and quiet_since is None:
                 quiet_since = time.time_ns() // 1_000_000
-            if quiet_since is not None and now is not None and now.at_ms > quiet_since and now.level:
-                return
             if time.monotonic() >= until:
                 raise DeadlineError(
                     f"partition {name} was not level with site {remote.name} within {self._timeout_s:g} s "
