@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from halog.errors import RefusedError
+from halog.errors import PartitionUnavailableError, RefusedError
 from halog.runtime.mirroring import POLL_S
 from halog.runtime.switching import Switching
 from halog.testing.cluster import Cluster, wait_until
@@ -40,6 +40,15 @@ def test_the_other_site_takes_over_without_loss_and_is_mirrored(west: Cluster, e
     level(west, east)
     assert flights(west) == set(range(40))
     assert {e.site for e, _ in states(west)["test-0"].lineage} == {"west", "east"}
+
+
+def test_what_is_only_mirrored_is_refused_at_once_by_name(west: Cluster, east: Cluster) -> None:
+    began = time.monotonic()
+    with pytest.raises(PartitionUnavailableError, match="served by site west"):
+        fly(east, 1)
+    with pytest.raises(PartitionUnavailableError, match="halog site promote"), east.client().transaction() as tx:
+        tx.find(Flight, 1)
+    assert time.monotonic() - began < east.config.timing.call_deadline_ms / 2_000
 
 
 def test_there_and_back(west: Cluster, east: Cluster) -> None:
