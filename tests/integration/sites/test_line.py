@@ -93,7 +93,12 @@ def test_all_passes_both_ways_and_so_does_the_end(line: Line, echo: Echo) -> Non
     """More than a line holds, too; a caller that has said all still hears the answer to it."""
     with called(line) as caller:
         much = b"x" * (3 * HELD)
-        threading.Thread(target=lambda: (caller.sendall(much), caller.shutdown(socket.SHUT_WR)), daemon=True).start()
+
+        def say() -> None:
+            caller.sendall(much)
+            caller.shutdown(socket.SHUT_WR)
+
+        threading.Thread(target=say, daemon=True).start()
         assert said(caller, len(much), 20) == much.upper()
         assert said(caller, 1) == b"", "and then the end"
     assert (len(echo.heard), line.made) == (len(much), 1)
