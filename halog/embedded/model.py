@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from halog import errors
-from halog.errors import HalogError, SiteError
+from halog.errors import ConfigError, HalogError, SiteError
 
 ServerName = Literal["kafka", "zookeeper"]
 SERVERS: tuple[ServerName, ...] = ("kafka", "zookeeper")
 
 KAFKA_VERSION = "4.3.0"
 ZOOKEEPER_VERSION = "3.9.3"
+
+_ADDRESS = re.compile(r"[A-Za-z0-9._-]+:([0-9]{1,5})")
+"""host:port; nothing else becomes part of a broker's properties."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,22 @@ class Ports:
     kafka: int
     controller: int
     zookeeper: int
+
+
+@dataclass(frozen=True)
+class RemoteListener:
+    """A second door of the broker, for who comes another way: a broker names its own address to its clients, so what
+    stands in front of it (a tunnel, a proxy) needs a listener that names its address."""
+
+    port: int
+    """Where the broker listens, on loopback."""
+    advertised: str
+    """host:port it names to who comes in there."""
+
+    def __post_init__(self) -> None:
+        found = _ADDRESS.fullmatch(self.advertised)
+        if found is None or not 1 <= int(found[1]) <= 65_535:
+            raise ConfigError(f"the remote listener's advertised address {self.advertised!r} must be host:port")
 
 
 @dataclass(frozen=True)
@@ -67,6 +88,18 @@ class Launch:
     parent: int = 0  # end when this process ends; 0 = daemon
     kafka_port: int | None = None
     zookeeper_port: int | None = None
+    remote: RemoteListener | None = None
+
+    def to_json(self) -> str:
+        """As it stands in argv."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Launch:
+        """The inverse of `to_json`."""
+        values = json.loads(text)
+        remote = values.pop("remote", None)
+        return cls(**values, remote=None if remote is None else RemoteListener(**remote))
 
 
 def error_to(error: HalogError) -> dict[str, Any]:

@@ -66,20 +66,26 @@ def _wanted(port: int, option: str) -> int:
     return port
 
 
-def asked_for(kafka: int | None, zookeeper: int | None) -> dict[str, int]:
+def asked_for(kafka: int | None, zookeeper: int | None, remote: int | None = None) -> dict[str, int]:
     """The ports given as options, if they can be had; asked before anything slow is done."""
+    if remote is not None and remote in (kafka, zookeeper):
+        raise ConfigError(f"the remote listener's port {remote} is that of a server: it needs its own")
     if kafka is not None and kafka == zookeeper:
         raise ConfigError(f"--kafka-port and --zookeeper-port are both {kafka}: each server needs its own")
     asked = {"kafka": (kafka, "--kafka-port"), "zookeeper": (zookeeper, "--zookeeper-port")}
+    asked |= {"remote": (remote, "remote listener's port")}
     return {name: _wanted(port, option) for name, (port, option) in asked.items() if port is not None}
 
 
-def choose(saved: Ports | None, kafka: int | None = None, zookeeper: int | None = None) -> Ports:
+def choose(
+    saved: Ports | None, kafka: int | None = None, zookeeper: int | None = None, remote: int | None = None
+) -> Ports:
     """Asked-for ports first (taken = error), then the last start's where still free, then new ones."""
-    chosen = asked_for(kafka, zookeeper)
+    chosen = asked_for(kafka, zookeeper, remote)
     for name in ("kafka", "controller", "zookeeper"):
         if name not in chosen:
             taken = set(chosen.values())
             last = getattr(saved, name) if saved else 0
             chosen[name] = last if last and last not in taken and is_free(last) else pick(taken)
+    chosen.pop("remote", None)  # asked for anew at each start
     return Ports(**chosen)

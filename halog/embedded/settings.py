@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 
 from halog.embedded import datadir
-from halog.embedded.model import Ports, ServerName
+from halog.embedded.model import Ports, RemoteListener, ServerName
 
 # R8: a commit record may have 5 MB; 6 MiB leaves room for the batch around it, headers and a careless client's.
 MAX_MESSAGE_BYTES = 6 << 20
@@ -49,8 +49,22 @@ ARCHIVED_FLAGS = tuple(f for f in _FLAGS if f.startswith("-XX:"))  # an archive 
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH")
 
 
-def kafka_properties(ports: Ports) -> dict[str, str | int]:
+def kafka_properties(ports: Ports, remote: RemoteListener | None = None) -> dict[str, str | int]:
     """server.properties of a KRaft broker that is its own controller."""
+    return _broker(ports) | ({} if remote is None else _second_door(ports, remote))
+
+
+def _second_door(ports: Ports, remote: RemoteListener) -> dict[str, str | int]:
+    own = f"PLAINTEXT://127.0.0.1:{ports.kafka}"
+    return {
+        "listeners": f"{own},REMOTE://127.0.0.1:{remote.port},CONTROLLER://127.0.0.1:{ports.controller}",
+        "advertised.listeners": f"{own},REMOTE://{remote.advertised}",
+        # Needed for a name of our own; given at all, it must name every listener.
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,REMOTE:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    }
+
+
+def _broker(ports: Ports) -> dict[str, str | int]:
     return {
         "process.roles": "broker,controller",
         "node.id": 1,
@@ -128,9 +142,9 @@ rootLogger.appenderRef.f.ref=F
 """
 
 
-def write(root: Path, ports: Ports, cluster_id: str) -> None:
+def write(root: Path, ports: Ports, cluster_id: str, remote: RemoteListener | None = None) -> None:
     """Everything the servers read at their start. Idempotent; never touches their data."""
-    _write_properties(root / "kafka/server.properties", kafka_properties(ports))
+    _write_properties(root / "kafka/server.properties", kafka_properties(ports, remote))
     _write_properties(root / "zookeeper/zoo.cfg", zookeeper_properties(ports))
     for name in MAIN:
         (root / name / "log4j2.properties").write_text(_LOG4J.format(name=name))

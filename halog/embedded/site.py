@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
@@ -18,7 +17,7 @@ from halog.embedded import archives, datadir, jars, ports
 from halog.embedded.archives import child_environment
 from halog.embedded.control import DOWN_S, SiteControl
 from halog.embedded.java import find_java
-from halog.embedded.model import Launch, SiteInfo, boot_clock, error_from
+from halog.embedded.model import Launch, RemoteListener, SiteInfo, boot_clock, error_from
 from halog.embedded.progress import LogProgress, Progress
 from halog.errors import HalogError, SiteError
 
@@ -36,6 +35,7 @@ class EmbeddedSite(SiteControl):
         *,
         kafka_port: int | None = None,
         zookeeper_port: int | None = None,
+        remote: RemoteListener | None = None,
         detach: bool = False,
         progress: Progress | None = None,
         since: float | None = None,
@@ -43,6 +43,7 @@ class EmbeddedSite(SiteControl):
         super().__init__(data_dir)
         self.detach = detach
         self._ports = (kafka_port, zookeeper_port)
+        self._remote = remote
         self._progress = progress or LogProgress()
         self._since = since  # when the command began, on boot_clock(); None: when start() is called
         self._supervisor: subprocess.Popen[bytes] | None = None
@@ -53,7 +54,7 @@ class EmbeddedSite(SiteControl):
         datadir.check(self.data_dir)
         if datadir.is_locked(self.data_dir):
             os.close(datadir.lock(self.data_dir))  # the sentence, before anything is fetched
-        ports.asked_for(*self._ports)
+        ports.asked_for(*self._ports, self._remote.port if self._remote else None)
         java = find_java()
         jar_dir, had_jars = jars.ensure(java, self._progress)
         archive_dir, had_archives = archives.ensure(java, jar_dir, self._progress)
@@ -67,6 +68,7 @@ class EmbeddedSite(SiteControl):
             parent=0 if self.detach else os.getpid(),
             kafka_port=self._ports[0],
             zookeeper_port=self._ports[1],
+            remote=self._remote,
         )
         return self._launch(launch)
 
@@ -95,7 +97,7 @@ class EmbeddedSite(SiteControl):
 
     def _launch(self, launch: Launch) -> SiteInfo:
         process = subprocess.Popen(
-            [sys.executable, "-m", "halog.embedded.supervisor", json.dumps(asdict(launch))],
+            [sys.executable, "-m", "halog.embedded.supervisor", launch.to_json()],
             env=child_environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -70,10 +70,13 @@ class Supervisor:
         self.lock_fd = datadir.lock(self.root)
         _log_to(self.root / datadir.LOGS / "supervisor.log")
         leftovers.clear(self.root, marker.cluster_id)
-        self.ports = ports.choose(marker.ports, self.launch.kafka_port, self.launch.zookeeper_port)
+        remote = self.launch.remote
+        self.ports = ports.choose(
+            marker.ports, self.launch.kafka_port, self.launch.zookeeper_port, remote.port if remote else None
+        )
         try:
             datadir.save_ports(self.root, marker, self.ports)
-            settings.write(self.root, self.ports, marker.cluster_id)
+            settings.write(self.root, self.ports, marker.cluster_id, remote)
             self.control = datadir.at_socket(self.root, _listen)
         except OSError as e:
             raise SiteError(f"data directory {self.root} cannot be written ({e.strerror})") from None
@@ -280,7 +283,7 @@ def _log_to(path: Path) -> None:
 def main() -> int:
     """Entry point of the process."""
     os.umask(0o077)
-    supervisor = Supervisor(Launch(**json.loads(sys.argv[1])))
+    supervisor = Supervisor(Launch.from_json(sys.argv[1]))
     signal.signal(signal.SIGTERM, supervisor.on_signal)
     signal.signal(signal.SIGINT, supervisor.on_signal)
     signal.signal(signal.SIGCHLD, lambda *_: None)  # only to wake the loop

@@ -60,7 +60,8 @@ def facts(
         found = coordinator.get(f"policies/{policy}")
         made[policy] = {"lease_ttl_ms": 0} | ({} if found is None else json.loads(found.data))
     for table in tables:
-        made.setdefault(table.policy, {}).update(quorum=bool(table.quorum), count_never=table.count_never)
+        values = made.setdefault(table.policy, {})
+        values.update(quorum=bool(table.quorum), count_never=table.count_never, home=table.home)
         for node in table.hosts:
             hosts.setdefault(table.policy, {}).setdefault(node, table.name)
         if table.epoch.number:
@@ -87,6 +88,9 @@ def refusals(old: Config | None, new: Config, known: Facts) -> Refusals:
     for site, partition in known.sites.items():
         if renamed or site not in (new.site.name, *new.sites):  # mirrored ones have epochs of other sites
             yield ("site", "name"), f"{partition} has an epoch of site {site}: its log would not be read on"
+    for policy, values in known.made.items():
+        if values.get("home") == new.site.name:
+            yield ("site", "name"), f"policy {policy} is mirrored here from site {new.site.name}: it is another one"
     if old is not None:
         yield from _topics(old, new)
     yield from _bindings(old, new, known)

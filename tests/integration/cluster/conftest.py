@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.integration.cluster import reports
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.site import Site
-
-LOG_LINES = 60
 
 
 class Shared:
@@ -81,15 +80,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     if report.when == "call":
         item.called = report  # type: ignore[attr-defined]
     if report.failed:
-        for cluster in _clusters(item):
-            for server, said in getattr(cluster.site, "describe", dict)().items():
-                report.sections.append((server, said))
-            report.sections.append((f"{cluster.name} as it is", cluster.describe()))
-            for log in sorted(cluster.directory.glob("*.err")):
-                lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
-                report.sections.append((f"{cluster.name} {log.stem}", "\n".join(lines)))
-            for name in cluster.running():
-                report.sections.append((f"{cluster.name} {name}'s threads", cluster.processes[name].stacks()))
+        reports.add(report, _clusters(item))
     return report  # type: ignore[return-value]
 
 

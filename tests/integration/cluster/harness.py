@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import signal
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -32,6 +33,8 @@ name = "{name}"
 bootstrap = "{bootstrap}"
 zookeeper = "{zookeeper}"
 replication_factor = {copies}
+name = "{site_name}"
+{other_sites}
 [application]
 modules = ["{module}"]
 [zones.home]
@@ -46,6 +49,7 @@ local_sync = "{local_sync}"
 remote_sync = "{remote_sync}"
 quorum = {quorum}
 lease_ttl_ms = {lease_ms}
+home = "{home}"
 [bindings]
 "*" = "p"
 [timing]
@@ -64,15 +68,23 @@ SILENT_MS = 1_500  # more than the default: a test machine stalls for half a sec
 SESSION_MS = 2_000
 
 
+def unique_name() -> str:
+    """Of a cluster; the session's servers hold many, one after the other."""
+    return f"it{uuid.uuid4().hex[:10]}"
+
+
 class Cluster:
-    """Nodes named by single letters, in one zone with one policy `p`."""
+    """Nodes, named by single letters or as a tuple says, in one zone with one policy `p`.
+
+    Where the cluster has several sites there is one of these for each: `name` is the same, `site_name` its own,
+    `other_sites` are (Kafka, ZooKeeper) of the others as this one reaches them, and `home` is where `p` begins."""
 
     def __init__(
         self,
         directory: Path,
         site: Site,
         *,
-        nodes: str = "ABC",
+        nodes: Sequence[str] = "ABC",
         partitions: int = 6,
         sync: int = 1,
         async_: int = 1,
@@ -86,9 +98,13 @@ class Cluster:
         stay_ms: int = 30_000,
         lease_ms: int = 0,
         zone_quorum: str = "",
+        name: str = "",
+        site_name: str = "home",
+        other_sites: Mapping[str, tuple[str, str]] = MappingProxyType({}),
+        home: str = "",
     ) -> None:
         self.site, self.directory, self.nodes = site, directory, nodes
-        self.name = f"it{uuid.uuid4().hex[:10]}"
+        self.name = name or unique_name()
         self.values: dict[str, object] = {
             "name": self.name, "bootstrap": site.info.bootstrap, "zookeeper": site.info.zookeeper, "module": module,
             "copies": len(site.info.bootstrap.split(",")),
@@ -96,6 +112,10 @@ class Cluster:
             "every": every, "keep": keep, "silent_ms": silent_ms, "session_ms": SESSION_MS,
             "local_sync": local_sync, "remote_sync": remote_sync, "quorum": str(quorum).lower(), "stay_ms": stay_ms,
             "lease_ms": lease_ms, "zone_quorum": f"[zones.home.quorum]\n{zone_quorum}" if zone_quorum else "",
+            "site_name": site_name, "home": home, "other_sites": "".join(
+                f'[sites.{name}]\nbootstrap = "{kafka}"\nzookeeper = "{zookeeper}"\n'
+                for name, (kafka, zookeeper) in other_sites.items()
+            ),
         }  # fmt: skip
         self.processes: dict[str, Process] = {}
         self.helpers: list[Process] = []

@@ -69,3 +69,14 @@ def test_one_port_for_both_servers_is_a_usage_error() -> None:
     port = ports.pick(set())
     with pytest.raises(ConfigError, match="needs its own"):
         ports.choose(None, kafka=port, zookeeper=port)
+
+
+def test_the_second_doors_port_is_nobody_elses(taken: int) -> None:
+    """Neither remembered nor given to a server."""
+    saved = ports.choose(None)
+    chosen = ports.choose(saved, remote=saved.kafka)
+    assert saved.kafka not in (chosen.kafka, chosen.controller, chosen.zookeeper)
+    with pytest.raises(ConfigError, match="that of a server"):
+        ports.choose(None, kafka=saved.kafka, remote=saved.kafka)
+    with pytest.raises(SiteError, match=f"port {taken} is taken"):
+        ports.choose(None, remote=taken)

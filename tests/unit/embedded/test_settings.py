@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from halog.embedded import datadir, settings
-from halog.embedded.model import SERVERS, Launch, Ports, SiteInfo
+from halog.embedded.model import SERVERS, Launch, Ports, RemoteListener, SiteInfo
+from halog.errors import ConfigError
 
 PORTS = Ports(20_001, 20_002, 20_003)
 
@@ -17,6 +18,33 @@ def test_every_address_is_loopback() -> None:
     for key in ("listeners", "advertised.listeners", "controller.quorum.voters"):
         assert all("127.0.0.1:" in address for address in str(kafka[key]).split(","))
     assert settings.zookeeper_properties(PORTS)["clientPortAddress"] == "127.0.0.1"
+
+
+@pytest.mark.feature("M5", "O3")
+def test_a_second_door_names_its_own_address() -> None:
+    """All listeners are named then, and each has a protocol; the first door stays as it was."""
+    plain, kafka = (
+        settings.kafka_properties(PORTS),
+        settings.kafka_properties(PORTS, RemoteListener(21_001, "far:9092")),
+    )
+    assert kafka["listeners"] == ("PLAINTEXT://127.0.0.1:20001,REMOTE://127.0.0.1:21001,CONTROLLER://127.0.0.1:20002")
+    assert kafka["advertised.listeners"] == "PLAINTEXT://127.0.0.1:20001,REMOTE://far:9092"
+    protocols = dict(p.split(":") for p in str(kafka["listener.security.protocol.map"]).split(","))
+    assert protocols.keys() == {"PLAINTEXT", "REMOTE", "CONTROLLER"}
+    assert "listener.security.protocol.map" not in plain
+    assert {k: v for k, v in kafka.items() if "listener" not in k} == {
+        k: v for k, v in plain.items() if "listener" not in k
+    }
+    launch = Launch("d", "j", "jars", "", True, 0.0, remote=RemoteListener(21_001, "far:9092"))
+    assert Launch.from_json(launch.to_json()) == launch
+
+
+@pytest.mark.parametrize(
+    "advertised", ["far", "far:", ":9092", "far:0", "far:65536", "a b:1", "a:1,REMOTE://b:2", "a\nb:1"]
+)
+def test_an_address_nobody_can_reach_is_refused(advertised: str) -> None:
+    with pytest.raises(ConfigError, match=r"advertised address .* must be host:port"):
+        RemoteListener(21_001, advertised)
 
 
 def test_nothing_may_lose_or_invent_data() -> None:
@@ -72,4 +100,6 @@ def test_a_sites_description_survives_json_and_newer_keys() -> None:
     info = SiteInfo("a:1", "b:2", "/d", {"supervisor": 7, "kafka": 8}, False, 10, 20)
     assert SiteInfo.from_dict({**info.to_dict(), "newer": 1}) == info
     assert info.pid == 7
-    assert Launch("d", "j", "jars", "", True, 0.0).parent == 0
+    plain = Launch("d", "j", "jars", "", True, 0.0)
+    assert plain.parent == 0
+    assert Launch.from_json(plain.to_json()) == plain

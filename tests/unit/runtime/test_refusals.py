@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from halog.adapters.memory import MemoryCoordinator, MemoryTree
@@ -23,6 +23,7 @@ from halog.config import (
     ZoneQuorumConfig,
 )
 from halog.config.changes import REFUSED
+from halog.core.table import PartitionTable
 from halog.errors import ConfigError
 from halog.runtime.cluster import create_tables
 from halog.runtime.refusals import Facts, facts, judged
@@ -71,11 +72,11 @@ def test_there_is_another_value_of_every_key_of_a_policy() -> None:
     assert not any(getattr(POLICY, name) == value for name, value in OTHER.items())
 
 
-UNRECORDED = {"home"}
-"""`cluster.mapping` does not write it into the coordinator, so nodes would not refuse it; its own test is below."""
+STARTED_WITH = {"home"}
+"""Nodes that find the tables made start with another one as if nothing were said; its own test is below."""
 
 
-@pytest.mark.parametrize("name", [name for name in OTHER if name not in UNRECORDED])
+@pytest.mark.parametrize("name", [name for name in OTHER if name not in STARTED_WITH])
 def test_of_a_policy_just_that_is_refused_which_nodes_would_refuse(coordinator: MemoryCoordinator, name: str) -> None:
     """Whatever is activated, nodes can start with."""
     tables = [t for _, t in create_tables(coordinator, BASE).values()]
@@ -101,28 +102,27 @@ def test_of_a_policy_just_that_is_refused_which_nodes_would_refuse(coordinator: 
 
 @pytest.mark.feature("M5")
 @pytest.mark.parametrize(
-    ("recorded", "home", "fits"),
+    ("began", "home", "fits"),
     [
-        (None, "", True),
-        (None, "home", True),  # the name of this very site
-        (None, "west", False),  # made before there were others: it began here
-        ("home", "", True),
-        ("home", "west", False),
+        ("", "", True),
+        ("", "home", True),  # the name of this very site
+        ("", "west", False),
         ("west", "west", True),
         ("west", "home", False),
         ("west", "", False),
     ],
 )
-def test_partitions_began_where_they_began(
-    coordinator: MemoryCoordinator, recorded: str | None, home: str, fits: bool
-) -> None:
-    coordinator.create("policies/p", json.dumps({} if recorded is None else {"home": recorded}).encode())
-    known = facts(coordinator, "t", [], [], {})
+def test_partitions_began_where_they_began(coordinator: MemoryCoordinator, began: str, home: str, fits: bool) -> None:
+    def original(table: PartitionTable) -> PartitionTable:
+        return msgspec.structs.replace(table, home=began, owner=began)
+
+    tables = [t for _, t in create_tables(coordinator, BASE, originals=original).values()]
+    known = facts(coordinator, "t", tables, [], {})
     for old in (BASE, None):
         found = refused(old, with_policy(home=home).validate(), known)
         assert (found == {}) is fits, found
         if not fits:
-            assert found["policies.p.home"].startswith(f"its partitions began at site {recorded or 'home'}, where")
+            assert found["policies.p.home"].startswith(f"its partitions began at site {began or 'home'}, where")
 
 
 @pytest.mark.feature("M5")
@@ -139,6 +139,14 @@ def test_a_mirrored_partition_has_epochs_of_another_site() -> None:
     assert "p-0 has an epoch of site west" in refused(BASE, renamed, known)["site.name"]
     for old in (BASE, None):
         assert "site.name" in refused(old, BASE, Facts("t", sites={"south": "p-0"}))
+
+
+@pytest.mark.feature("M5")
+def test_a_site_is_not_given_the_name_of_the_one_it_mirrors() -> None:
+    """Its copies would become those of the home."""
+    known = Facts("t", made={"p": {"home": "west"}}, sites={"west": "p-0"})
+    renamed = dataclasses.replace(BASE, site=dataclasses.replace(BASE.site, name="west"))
+    assert "policy p is mirrored here from site west" in refused(None, renamed, known)["site.name"]
 
 
 def test_what_was_activated_and_not_made_yet_may_change(coordinator: MemoryCoordinator) -> None:

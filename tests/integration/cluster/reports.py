@@ -1,0 +1,24 @@
+"""What clusters say of themselves in the report of a test that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from tests.integration.cluster.harness import Cluster
+
+LOG_LINES = 60
+
+
+def add(report: pytest.TestReport, clusters: Iterable[Cluster]) -> None:
+    """Their servers, their tables and copies, the ends of their nodes' logs, and what their threads do."""
+    for cluster in clusters:
+        for server, said in getattr(cluster.site, "describe", dict)().items():
+            report.sections.append((server, said))
+        report.sections.append((f"{cluster.name} as it is", cluster.describe()))
+        for log in sorted(cluster.directory.glob("*.err")):
+            lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+            report.sections.append((f"{cluster.name} {log.stem}", "\n".join(lines)))
+        for name in cluster.running():
+            report.sections.append((f"{cluster.name} {name}'s threads", cluster.processes[name].stacks()))

@@ -1,0 +1,52 @@
+"""Two embedded sites for all tests of this directory, and a cluster over both for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cluster import reports
+from tests.integration.sites.two import Between, TwoSites
+
+
+@pytest.fixture(scope="session")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Between]:
+    """Both sites, running, with the lines between them: embedded ones, whatever the other tests run over."""
+    made = Between(tmp_path_factory.mktemp("sites"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def between(linked: Between) -> Iterator[Between]:
+    """The same, whole before the test and after it."""
+    linked.whole()
+    yield linked
+    linked.whole()
+
+
+@pytest.fixture
+def two_sites(between: Between, tmp_path: Path) -> Iterator[TwoSites]:
+    """A cluster of this test's own over both sites, not started yet."""
+    made = TwoSites(tmp_path, between)
+    try:
+        yield made
+    finally:
+        between.heal()  # nodes and clients end sooner
+        made.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A failure shows what the nodes said last."""
+    report: pytest.TestReport = yield  # type: ignore[assignment]
+    used: dict[str, Any] = getattr(item, "funcargs", {})
+    if report.failed and isinstance(made := used.get("two_sites"), TwoSites):
+        reports.add(report, made.clusters.values())
+    return report  # type: ignore[return-value]
