@@ -144,6 +144,12 @@ def test_a_subclass_is_placed_by_what_it_adds() -> None:
         assert (home(cluster, Counter("c")), home(cluster, Tall("t"))) == (f"{POLICY}-0", f"{POLICY}-3")
         with client.transaction():
             assert type(client.get(Counter, "t")) is Tall
+        together = [Counter(f"c{i}") if i % 2 else Tall(f"t{i}", height=2) for i in range(200)]
+        client.load(together, batch=200)  # all in one transaction, or nearly
+        homes = check(cluster)
+        info = TYPES.info(Counter)
+        for obj in together:
+            assert homes[info.index_key((obj.name,))] == f"{POLICY}-{0 if type(obj) is Counter else 2}"
 
 
 def test_what_a_method_creates_is_where_its_object_is(asked: list[Any]) -> None:

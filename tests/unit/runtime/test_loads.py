@@ -237,6 +237,19 @@ def test_a_node_that_takes_over_counts_anew(cluster: Cluster) -> None:
         assert copy.serving or copy.tally.objects is None, name
 
 
+def test_a_node_that_is_active_no_more_forgets_its_count(cluster: Cluster) -> None:
+    """Its copy may be made anew; when it is active again it counts again."""
+    cluster.client().load([Counter(f"c{i}") for i in range(30)])
+    settled(cluster)
+    wait_until(lambda: said(cluster) == truth(cluster), "they are not counted")
+    name, copy = next(iter(active(cluster).items()))
+    before, after = copy.node.me.node, next(n for n in "AB" if n != copy.node.me.node)
+    cluster.node(before).runtime.operators.hand_over(name, after)
+    wait_until(lambda: not copy.serving, "it is not handed over")
+    assert copy.tally.objects is None
+    wait_until(lambda: said(cluster, after).get(name) == truth(cluster)[name], "it is not counted there")
+
+
 def test_what_is_committed_while_it_counts_is_counted_once(cluster: Cluster) -> None:
     client = cluster.client()
     client.load([Counter(f"c{i}") for i in range(20)])
