@@ -213,7 +213,8 @@ class Transaction:
 
     async def create(self, obj: T) -> T:
         """See `halog.Transaction.create` (D1)."""
-        return await self._run(True, self.sync.create, obj)
+        listed = self.sync.backend.mapped.listed  # a mapper may be asked that looks at loads, and waits for them
+        return await self._run(not listed, self.sync.create, obj)
 
     async def get(self, cls: type[T], *key: Any) -> T:
         """See `halog.Transaction.get` (D1)."""

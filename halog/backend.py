@@ -15,6 +15,7 @@ import msgspec
 from halog.core.durability import Durability
 from halog.core.ids import Reference
 from halog.core.mapping import Place
+from mappers import NewObject
 
 
 class Found(msgspec.Struct, frozen=True, array_like=True, gc=False):  # 100,000s are cached; no cycles possible
@@ -124,8 +125,9 @@ class Backend(Protocol):
     def partition_of(self, type_name: str, routing_key: bytes) -> str:
         """The partition that owns this key, or is to; UnknownTypeError if the type is bound to no policy."""
 
-    def next_partition(self, type_name: str) -> str:
-        """Where the next new object of this type goes, whose mapper is no function of the key."""
+    def next_partition(self, type_name: str, made: Callable[[], NewObject]) -> str:
+        """Where a new object of this type goes, whose mapper is no function of the key. `made`: what it is, for mappers
+        that look at it. MapperError, ConfigError; what `made` raises."""
 
     def relearn(self, partition: str, version: int) -> None:
         """Learn of mapping `version`, which that partition serves."""

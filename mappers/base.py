@@ -1,6 +1,6 @@
 """What a mapper owes (P6). A protocol only; custom mappers are any code that keeps it.
 
-Never sees an object: instance data an application wants to place by belongs in the routing key.
+Never sees an object: what looks at one is asked once, when it is created (`mappers.at_create`).
 """
 
 from __future__ import annotations

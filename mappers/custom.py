@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 Function = Callable[[str, tuple[Any, ...]], str]
+AnyFunction = Callable[..., str]
+"""Also one that is asked at create."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 FIRST_VERSION: Final = 1
@@ -26,7 +28,7 @@ class MisplacedError(ValueError):
     """A custom mapper failed, or said what cannot be. Names mapper, type, key and answer; nothing was placed."""
 
 
-def versioned(version: int, *, earlier: Function | None = None) -> Callable[[F], F]:
+def versioned(version: int, *, earlier: AnyFunction | None = None) -> Callable[[F], F]:
     """Give a mapper function its version: another one for every change of what it answers. `earlier`: the function of
     the version before, so that one code knows both while a cluster goes from one to the other."""
 
@@ -45,10 +47,10 @@ def version_of(function: Callable[..., Any]) -> int:
     return version
 
 
-def earlier_of(function: Function) -> dict[int, Function]:
+def earlier_of(function: AnyFunction) -> dict[int, AnyFunction]:
     """Every version that a function's code has, the newest first. ValueError as `version_of`."""
-    found: dict[int, Function] = {}
-    at: Function | None = function
+    found: dict[int, AnyFunction] = {}
+    at: AnyFunction | None = function
     while at is not None and version_of(at) not in found:
         found[version_of(at)] = at
         at = getattr(at, "earlier", None)

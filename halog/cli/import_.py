@@ -68,11 +68,11 @@ def _create(connection: Connection, plan: Plan) -> None:
     done = 0
     with progress() as bar:
         task = bar.add_task("objects", total=sum(plan.counts.values()), note="")
-        for objects, works in batches(connection, plan):
-            try:
+        try:
+            for objects, works in batches(connection, plan):  # a mapper may be asked where they go, and fail
                 connection.commit(works)
-            except HalogError as error:
-                error.message = f"after {done:,} objects: {error.message}; go on with --skip-existing"
-                raise
-            done += objects
-            bar.update(task, completed=done)
+                done += objects
+                bar.update(task, completed=done)
+        except HalogError as error:
+            error.message = f"after {done:,} objects: {error.message}; go on with --skip-existing"
+            raise

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from halog.backend import Work, Write
-from halog.cli.listed import Turns, unique_keys
+from halog.cli.listed import Spreading, unique_keys
 from halog.cli.references import refs_of, with_refs
 from halog.core.mapping import Place
 from halog.core.records import CREATE
 from halog.errors import ConfigError, DuplicateKeyError, FieldTypeError, HalogError, RecordFormatError
+from halog.runtime.mapping import Owner
 from halog.schema import ForeignType
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ class Item(msgspec.Struct, frozen=True):
     foreign: ForeignType
     index_key: bytes
     place: Place
-    names: tuple[str, ...]
-    """The policy's partitions."""
+    owner: Owner
+    """Who says where a new one goes whose place is only that of its entry."""
 
 
 class Plan(msgspec.Struct):
@@ -138,7 +139,7 @@ def _item(connection: Connection, number: int, text: str) -> Item:
     owner = connection.owner(line.type)
     connection.check_settled([owner.policy])
     place = owner.place(line.type, foreign.routing_key(key))
-    return Item(number, line, foreign, foreign.index_key(key), place, owner.names)
+    return Item(number, line, foreign, foreign.index_key(key), place, owner)
 
 
 def _foreign(definitions: Definitions, line: Line) -> ForeignType:
@@ -206,8 +207,8 @@ def _present(connection: Connection, group: Sequence[Item]) -> dict[int, bytes]:
 
 def batches(connection: Connection, plan: Plan) -> Iterator[tuple[int, Mapping[str, Work]]]:
     """The transactions that create what the plan says, place by place as they fill: how many objects, and the works by
-    partition."""
-    turns, names = Turns(connection.name), dict[Place, tuple[str, ...]]()
+    partition. MapperError, ConfigError of a mapper that is asked at create."""
+    spreading, owners = Spreading(connection), dict[Place, Owner]()
     pending: dict[Place, list[Write]] = {}
     sizes: dict[Place, int] = {}
     for item in items(connection, plan.source):
@@ -216,16 +217,16 @@ def batches(connection: Connection, plan: Plan) -> Iterator[tuple[int, Mapping[s
         write = _write(connection, item, plan)
         size = len(write.key) + len(write.value or b"")
         place = item.place
-        names[place] = item.names
+        owners[place] = item.owner
         waiting = pending.setdefault(place, [])
         if waiting and (len(waiting) >= BATCH_OBJECTS or sizes[place] + size > BATCH_BYTES):
-            yield len(waiting), turns.spread(place, item.names, waiting)
+            yield len(waiting), spreading.spread(place, item.owner, waiting)
             waiting = pending[place] = []
             sizes[place] = 0
         waiting.append(write)
         sizes[place] = sizes.get(place, 0) + size
     for place, waiting in pending.items():
-        yield len(waiting), turns.spread(place, names[place], waiting)
+        yield len(waiting), spreading.spread(place, owners[place], waiting)
 
 
 def _write(connection: Connection, item: Item, plan: Plan) -> Write:

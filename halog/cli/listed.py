@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from halog.backend import Found, Work, Write
 from halog.core.directory import Looking, Standing, beside, entry_key, is_entry, look
 from halog.core.mapping import Place
 from halog.errors import DeadlineError
-from mappers import RoundRobin, stable_hash
+from halog.runtime.choosing import Choosing
+from halog.runtime.loads import Loads
+from halog.runtime.mapping import Owner
+from halog.schema.placed import new_object
+from mappers import NewObject
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
@@ -61,23 +66,25 @@ def unique_keys(place: Place, keys: Sequence[bytes]) -> list[bytes]:
     return [entry_key(key) for key in keys] if place.listed else list(keys)
 
 
-class Turns:
-    """Spreads new objects over the partitions of their policies. `start`: names this process."""
+class Spreading:
+    """Spreads new objects over the partitions of their policies."""
 
-    def __init__(self, start: str) -> None:
-        self._start = stable_hash(start.encode())
-        self._turns: dict[tuple[str, ...], RoundRobin] = {}
+    def __init__(self, connection: Connection) -> None:
+        self._definitions = connection.definitions
+        self._choosing = Choosing(connection.config, Loads(connection.router), connection.name.encode())
 
-    def spread(self, place: Place, names: tuple[str, ...], writes: Sequence[Write]) -> dict[str, Work]:
-        """Creates of one place, as works by partition; `names`: the partitions that new objects go to."""
+    def spread(self, place: Place, owner: Owner, writes: Sequence[Write]) -> dict[str, Work]:
+        """Creates of one place, as works by partition. MapperError, ConfigError of a mapper that is asked at create."""
         if not place.listed:
             return {place.partition: Work((), tuple(writes))}
-        if names not in self._turns:
-            self._turns[names] = RoundRobin(len(names), self._start % len(names))
         parts: dict[str, list[Write]] = {place.partition: []}
         for write in writes:
-            parts.setdefault(names[self._turns[names].partition(write.key)], []).append(write)
+            parts.setdefault(self._choosing.next_of(owner, partial(self._made, write)), []).append(write)
         nothing: dict[bytes, Standing] = {}
         rows = [row for at, its in parts.items() for row in beside(its, at, lambda key: place, nothing.get)]
         parts[place.partition].extend(Write(*row) for _, row in rows)
         return {partition: Work((), tuple(its)) for partition, its in parts.items()}
+
+    def _made(self, write: Write) -> NewObject:
+        assert write.value is not None, "it is created"
+        return new_object(self._definitions.of(write.value), write.value)

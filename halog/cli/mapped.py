@@ -19,7 +19,7 @@ from halog.cli.distribution import (
 )
 from halog.cli.listed import located
 from halog.cli.values import key_from_plain, parse_key
-from halog.config.mapper import is_custom
+from halog.config.mapper import ROUND_ROBIN, callable_of, is_at_create, is_custom
 from halog.core.mapping import BY_KEY, LISTED, Place
 from halog.errors import ConfigError, HalogError, RefusedError
 from halog.runtime import cluster
@@ -68,9 +68,9 @@ def _mapper_of(connection: Connection, policy: str) -> dict[str, Any]:
     if found is None:
         return {"mapper": connection.config.policies[policy].mapper, "version": None, "parameters": {}}
     held = json.loads(found.data)
-    if is_custom(held["mapper"]):
-        return {"mapper": held["mapper"], "version": held.get("mapper_version"), "parameters": {}}
-    return {"mapper": held["mapper"], "version": 1, "parameters": {"ring_size": held["ring_size"]}}
+    version = held.get("mapper_version") if callable_of(held["mapper"]) else 1
+    parameters = {} if is_custom(held["mapper"]) else {"ring_size": held["ring_size"]}
+    return {"mapper": held["mapper"], "version": version, "parameters": parameters}
 
 
 # --- one key ---
@@ -165,8 +165,18 @@ def _counts(connection: Connection, owner: Owner, asked: Asked) -> tuple[Counter
         return counts, []
     keys = list(_keys(connection, asked))
     if owner.listed:
+        _check_goes_round(owner)
         return Counter(owner.names[i % len(owner.names)] for i in range(len(keys))), keys
     return counted(owner, asked.type_name, keys), keys
+
+
+def _check_goes_round(owner: Owner) -> None:
+    mapper = ROUND_ROBIN if owner.layout is None else owner.layout.mapper
+    if is_at_create(mapper):
+        raise RefusedError(
+            f"mapper {mapper} of policy {owner.policy} looks at more than the key: nobody knows where it would put "
+            "these; give a type alone, and its objects are counted where they are"
+        )
 
 
 def _owner(connection: Connection, asked: Asked) -> Owner:
@@ -184,7 +194,7 @@ def _owner(connection: Connection, asked: Asked) -> Owner:
         raise ConfigError(f"mapper {layout.mapper} of policy {name} is asked by type: give one, before --distribution")
     cluster.check_mapping(connection.coordinator, connection.config, name)
     ring, names = ConsistentHash(layout.partitions, layout.ring_size), layout.partition_names(name)
-    return Owner(name, ring, names, listed=LISTED if layout.listed else BY_KEY)
+    return Owner(name, ring, names, listed=LISTED if layout.listed else BY_KEY, layout=layout)
 
 
 def _ring(owner: Owner) -> ConsistentHash:

@@ -10,6 +10,7 @@ import click
 from halog.cli.options import config_option, timeout_option
 from halog.cli.output import emit, emit_json, emit_table, format_option
 from halog.cli.talk import echo_facts
+from halog.config.mapper import is_at_create
 
 if TYPE_CHECKING:
     from halog.cli.distribution import Distribution, Growth, Share
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 SAMPLE = 10_000
 """Made-up keys: enough that twelve partitions show their shares to within some per cent."""
 
+_WHO = {False: "its turn is", True: "the mapper says, which is asked then, with the object in hand"}
+"""Whether the mapper is asked at create."""
 _BY = {"name": "", "base": " by inheritance", "every type": " for every type"}
 
 
@@ -136,6 +139,7 @@ def _show_one(found: dict[str, Any], format_: str) -> None:
         emit_json(found)
         return
     mapper_ = found["mapper"]
+    new = is_at_create(mapper_["name"])
     facts: list[tuple[str, object]] = [
         ("type", f"{found['type']} ({' < '.join(found['chain'])})" if len(found["chain"]) > 1 else found["type"]),
         ("binding", f'"{found["binding"]}" = "{found["policy"]}"{_BY[found["by"]]}'),
@@ -151,10 +155,10 @@ def _show_one(found: dict[str, Any], format_: str) -> None:
     if found["entry"] is not None:
         facts.append(("entry", f"in {found['entry']}, if there is such an object; it says in which partition that is"))
     facts += [
-        ("partition", found["partition"] or "none: there is no such object; a new one goes where its turn is"),
+        ("partition", found["partition"] or f"none: there is no such object; a new one goes where {_WHO[new]}"),
         ("nodes", ", ".join(f"{n['node']} ({n['role']})" for n in found["nodes"]) or "none"),
         *(
-            (f"  {name}", f"belongs in {partition}" if partition else "goes round; there is none of this key")
+            (f"  {name}", f"belongs in {partition}" if partition else "has a key directory; there is none of this key")
             for name, partition in found["subclasses"].items()
         ),
     ]

@@ -193,7 +193,8 @@ def _previewed(connection: Connection, policy: str) -> dict[str, Any]:
                 yield found
             bar.advance(task)
 
-        moves = wishes.preview(connection.coordinator, connection.places, connection.activated.own, policy, scan)
+        wanted = connection.activated.own
+        moves = wishes.preview(connection.coordinator, connection.router, connection.places, wanted, policy, scan)
     return {
         "policy": policy,
         "now": _as_json(now.now),

@@ -1,4 +1,5 @@
-"""The mapper a policy names (P6): a built-in one, or a callable of the application's, as "module:name".
+"""The mapper a policy names (P6): a built-in one, or a callable of the application's, as "module:name" if it is a
+function of the key, as "at_create:module:name" if it is asked once, with the new object in hand.
 
 Imports nothing: a custom mapper's module must be one of `[application] modules`, the only names ever imported.
 """
@@ -13,32 +14,45 @@ if TYPE_CHECKING:
 
 CONSISTENT_HASH: Final = "consistent_hash"
 ROUND_ROBIN: Final = "round_robin"
+LEAST_LOADED: Final = "least_loaded"
+AT_CREATE: Final = "at_create:"
+"""What stands before a callable that is asked at create."""
 MIN_SLOTS_PER_PARTITION: Final = 10
 """As `mappers.consistent_hash` refuses it: below, shares differ by more than 10 %."""
 MAX_RING_SIZE: Final = 1 << 24
 
-LISTED: Final = frozenset({ROUND_ROBIN})
-"""Mappers that are no function of the key: where their objects are stands in a key directory."""
+BUILT_IN: Final = (CONSISTENT_HASH, ROUND_ROBIN, LEAST_LOADED)
 
 
 def is_listed(mapper: str) -> bool:
-    """Do its objects have entries in a key directory?"""
-    return mapper in LISTED
+    """Do its objects have entries in a key directory, since it is no function of the key?"""
+    return mapper == ROUND_ROBIN or is_at_create(mapper)
+
+
+def is_at_create(mapper: str) -> bool:
+    """Is it asked where a new object goes, with that object in hand?"""
+    return mapper == LEAST_LOADED or mapper.startswith(AT_CREATE)
 
 
 def is_custom(mapper: str) -> bool:
-    """Does it name a callable of the application?"""
-    return ":" in mapper
+    """Does it name a callable of the application that is a function of the key?"""
+    return ":" in mapper and not is_listed(mapper)
+
+
+def callable_of(mapper: str) -> str:
+    """The application's callable that it names, as "module:name"; "" for a built-in one."""
+    return mapper.removeprefix(AT_CREATE) if ":" in mapper else ""
 
 
 def mapper_problems(config: Config, key: str, policy: PolicyConfig) -> Iterator[tuple[str, str]]:
     """(key, reason) of whatever is wrong with a policy's mapper and ring."""
-    if is_custom(policy.mapper):
+    if ":" in policy.mapper:
         yield from _custom(config, f"{key}.mapper", policy.mapper)
-        return
-    if policy.mapper not in (CONSISTENT_HASH, ROUND_ROBIN):
-        wanted = f'{CONSISTENT_HASH}, {ROUND_ROBIN}, "<module>:<callable>"'
+    elif policy.mapper not in BUILT_IN:
+        wanted = f'{", ".join(BUILT_IN)}, "<module>:<callable>", "{AT_CREATE}<module>:<callable>"'
         yield f"{key}.mapper", f"{policy.mapper!r} must be one of {wanted}"
+    if is_custom(policy.mapper):
+        return
     if policy.ring_size < policy.partitions * MIN_SLOTS_PER_PARTITION or policy.ring_size > MAX_RING_SIZE:
         need = policy.partitions * MIN_SLOTS_PER_PARTITION
         yield (
@@ -49,9 +63,10 @@ def mapper_problems(config: Config, key: str, policy: PolicyConfig) -> Iterator[
 
 
 def _custom(config: Config, key: str, mapper: str) -> Iterator[tuple[str, str]]:
-    module, _, name = mapper.partition(":")
+    module, _, name = callable_of(mapper).partition(":")
     if not name or not all(part.isidentifier() for part in name.split(".")):
-        yield key, f'{mapper!r} must be "<module>:<callable>"'
+        before = AT_CREATE if is_at_create(mapper) else ""
+        yield key, f'{mapper!r} must be "{before}<module>:<callable>"'
     elif module not in config.application.modules:
         have = ", ".join(config.application.modules) or "none"
         yield key, f"module {module!r} is not in [application] modules ({have}); nothing else is ever imported"

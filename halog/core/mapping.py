@@ -117,7 +117,8 @@ def why_not(mapping: PolicyMapping, wished: Layout) -> str | None:
 
 
 def _why_not_another_kind(now: Layout, wished: Layout) -> str | None:
-    """While objects get entries, or lose them, a key and its entry have one and the same owner: so this is right."""
+    """While objects get entries, or lose them, a key and its entry have one and the same owner: so this is right. A
+    mapper that is asked at create says nothing of either."""
     both = f"{now.mapper} and {wished.mapper}"
     if is_custom(now.mapper) or is_custom(wished.mapper):
         return f"{both} cannot be changed one into the other at once: go by way of consistent_hash"

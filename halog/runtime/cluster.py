@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from halog.config import Config, PolicyConfig
-from halog.config.mapper import is_custom
+from halog.config.mapper import callable_of
 from halog.core.group import majority
 from halog.core.mapping import Layout, PolicyMapping
 from halog.core.planner import place
@@ -191,7 +191,7 @@ def mapping(config: Config, policy: str) -> bytes:
     names = ("mapper", "partitions", "ring_size", "local_sync", "remote_sync")
     leased = ("lease_ttl_ms",) if p.lease_ttl_ms else ()
     said = {name: getattr(p, name) for name in (*names, *leased)}
-    if is_custom(p.mapper):
+    if callable_of(p.mapper):
         said["mapper_version"] = function_of(config, policy).version
     if p.static:
         said["names"] = list(p.static)
@@ -227,15 +227,15 @@ def check_mapping(coordinator: Coordinator, config: Config, policy: str) -> None
 def _knows(config: Config, policy: str, layout: Layout) -> bool:
     """Does newer code of a custom mapper have the cluster's version, too?"""
     mapper = config.policies[policy].mapper
-    same = is_custom(mapper) and mapper == layout.mapper
-    return same and layout.mapper_version in earlier_of(function_of(config, policy).function)
+    same = callable_of(mapper) and mapper == layout.mapper
+    return bool(same) and layout.mapper_version in earlier_of(function_of(config, policy).function)
 
 
 def _check_code(config: Config, policy: str, held: PolicyMapping) -> None:
     """A mapping that was changed is the cluster's: ConfigError if this process does not have its code, a word if its
     file says otherwise."""
     for layout in held.layouts:
-        if is_custom(layout.mapper):
+        if callable_of(layout.mapper):
             function_at(config, policy, layout)
     if layout_of(config, policy) not in held.layouts:
         logger.warning(

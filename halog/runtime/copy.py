@@ -30,6 +30,7 @@ from halog.events import DIVERGED
 from halog.ports import Entry, LogSession, TopicPartition
 from halog.runtime.answers import Answer, tell_all as _tell
 from halog.runtime.clock import monotonic_ms
+from halog.runtime.counting import Tally
 from halog.runtime.failures import ours
 from halog.runtime.objects import ObjectTable
 from halog.runtime.presented import presented
@@ -46,7 +47,7 @@ class Copy(Showing):
     def __init__(self, node: Surroundings, version: int, table: PartitionTable) -> None:
         lock = threading.RLock()
         super().__init__(table.name, ObjectTable(node.store, bytes.fromhex(table.log_id), lock), lock)
-        self.node = node
+        self.node, self.tally = node, Tally(self.objects)
         self.tp = TopicPartition(table.topic, table.index)
         self.error: LogError | StoreError | None = None
         self.session: LogSession | None = None
@@ -261,6 +262,7 @@ class Copy(Showing):
         serving = self.node.states.pop(self.name, None)  # absent while the objects change
         core = self.core
         self.objects.take(e.records, e.state, e.next_offset, check=core.table.kind_of(core.me) == ASYNC)
+        self.tally.took(e.records)
         if serving is not None:
             self.node.states[self.name] = object()
 
@@ -294,6 +296,7 @@ class Copy(Showing):
             self.node.states[self.name] = object()
         else:
             self.node.states.pop(self.name, None)
+            self.tally.forget()
         if e.role == Role.STARTING.value:
             self.session = self.node.current_session()
         self.node.role_changed(self, e.role, e.why)

@@ -248,9 +248,13 @@ class Status(_Frame):
     """Everything an operator sees of a node."""
 
 
+class Loads(_Frame):
+    """How full are the partitions you are active for, and how busy is your host?"""
+
+
 Request = (
     Fetch | Leased | Reach | Scan | Barrier | Submit | Validate | Invoke | AskOutcome | HandOver | Status
-    | Prepare | Decide | Votes | Move | CanMap
+    | Prepare | Decide | Votes | Move | CanMap | Loads
 )  # fmt: skip
 
 
@@ -321,6 +325,15 @@ class StatusIs(_Frame):
     status: dict[str, object]
 
 
+class LoadsAre(_Frame):
+    """Reply to Loads: objects by partition, of those that are counted already; of the host, processes that run or wait
+    to run for each core, and the share of its memory in use; None: it does not say."""
+
+    objects: dict[str, int]
+    cpu: float | None
+    memory: float | None
+
+
 class Failed(_Frame):
     """An error of the halog tree, by class name."""
 
@@ -329,7 +342,9 @@ class Failed(_Frame):
     evidence: dict[str, object]
 
 
-Reply = Objects | Moved | Unleased | Committed | Valid | Answered | OutcomeIs | VotesAre | StatusIs | Failed
+Reply = (
+    Objects | Moved | Unleased | Committed | Valid | Answered | OutcomeIs | VotesAre | StatusIs | LoadsAre | Failed
+)  # fmt: skip
 
 _ENCODER = msgspec.msgpack.Encoder()
 _INCOMING = msgspec.msgpack.Decoder(Control | Request)

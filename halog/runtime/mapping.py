@@ -13,21 +13,30 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from halog.config import Config
-from halog.config.mapper import is_custom
+from halog.config.mapper import LEAST_LOADED, callable_of, is_custom
 from halog.core.mapping import BY_KEY, Layout, Place, PolicyMapping
 from halog.errors import ConfigError, MapperError, RecordFormatError, UnknownTypeError
 from halog.schema import Definition
 from halog.schema.codec import decoder
 from halog.schema.definition import ID_BYTES
 from halog.schema.scalars import DECODE_ERRORS
-from mappers import ConsistentHash, CustomMapper, Mapper, MisplacedError, earlier_of, version_of
-from mappers.custom import Function
+from mappers import (
+    AtCreateMapper,
+    ConsistentHash,
+    CustomMapper,
+    Mapper,
+    MisplacedError,
+    earlier_of,
+    least_loaded,
+    version_of,
+)
+from mappers.custom import AnyFunction
 
 
 class Named(NamedTuple):
     """A custom mapper as its module has it."""
 
-    function: Function
+    function: AnyFunction
     version: int
 
 
@@ -58,6 +67,8 @@ class Owner(NamedTuple):
     """Objects may still be where this one has them."""
     listed: str = BY_KEY
     """Else the mapper says only where a key's entry in the directory is, which names the object's partition."""
+    layout: Layout | None = None
+    """The newest: where objects are listed, its own mapper says where new ones go."""
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -97,12 +108,12 @@ def import_module(config: Config, module: str) -> ModuleType:
 
 def function_of(config: Config, policy: str) -> Named:
     """The callable that a policy's `mapper` names. ConfigError if it is not there, or has no proper version."""
-    return _function(config, policy, config.policies[policy].mapper)
+    return _function(config, policy, callable_of(config.policies[policy].mapper))
 
 
 def function_at(config: Config, policy: str, layout: Layout) -> Named:
     """The callable of a layout, in its version. ConfigError if this process's code does not have it."""
-    found = _function(config, policy, layout.mapper)
+    found = _function(config, policy, callable_of(layout.mapper))
     known = earlier_of(found.function)
     if layout.mapper_version not in known:
         have = ", ".join(str(version) for version in known)
@@ -115,10 +126,20 @@ def function_at(config: Config, policy: str, layout: Layout) -> Named:
     return Named(known[layout.mapper_version], layout.mapper_version)
 
 
+def at_create(config: Config, policy: str, layout: Layout) -> AtCreateMapper:
+    """What says where new objects of a policy go, by a layout whose mapper is asked at create. ConfigError as
+    `function_at`."""
+    names = layout.partition_names(policy)
+    if layout.mapper == LEAST_LOADED:
+        return AtCreateMapper(LEAST_LOADED, least_loaded, names)
+    function, version = function_at(config, policy, layout)
+    return AtCreateMapper(f"{layout.mapper} (version {version})", function, names)
+
+
 def layout_of(config: Config, policy: str) -> Layout:
     """What a configuration says of a policy's mapping. ConfigError for a custom mapper that is not there."""
     p = config.policies[policy]
-    version = function_of(config, policy).version if is_custom(p.mapper) else 0
+    version = function_of(config, policy).version if callable_of(p.mapper) else 0
     return Layout(p.mapper, p.partitions, p.ring_size, version, tuple(p.static))
 
 
@@ -239,7 +260,7 @@ class Places:
         """Who would decide for a type of this policy by that mapping. ConfigError, UnknownTypeError as `owner`."""
         new = self._decider(policy, type_name, mapping.newest)
         before = None if mapping.next is None else self._decider(policy, type_name, mapping.now)
-        return Owner(policy, *new, mapping.version, before, mapping.kind)
+        return Owner(policy, *new, mapping.version, before, mapping.kind, mapping.newest)
 
     def mapping(self, policy: str) -> PolicyMapping:
         """As the cluster holds it, else as configured."""

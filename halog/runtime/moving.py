@@ -12,11 +12,12 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, Protocol
 
 from halog.backend import Found, Work, Write
 from halog.config.check import MAX_MOVE_PAUSE_MS
-from halog.config.mapper import is_custom
+from halog.config.mapper import callable_of
 from halog.core.directory import (
     Standing,
     entries_of,
@@ -47,6 +48,8 @@ from halog.runtime.copy import Copy
 from halog.runtime.mapping import Owner, function_at, routing_of
 from halog.runtime.routing import Routing
 from halog.schema.definition import ID_BYTES
+from halog.schema.placed import new_object
+from mappers import NewObject
 
 logger = logging.getLogger("halog.moving")
 
@@ -120,7 +123,7 @@ class Mover:
         try:
             if policy not in self._routing.places.config.policies:
                 raise ConfigError(f"its configuration has no policy {policy}")
-            if is_custom(layout.mapper):
+            if callable_of(layout.mapper):
                 function_at(self._routing.places.config, policy, layout)
         except ConfigError as error:
             raise ConfigError(f"node {self._asker.name}: {error.message}", node=self._asker.name) from None
@@ -137,8 +140,12 @@ class Mover:
         if not owner.listed or is_entry(found.key):
             to = owner.partition(type_name, routing_key)
         else:
-            to = copy.name if copy.name in owner.names else self._routing.next_of(owner)
+            stays, choosing = copy.name in owner.names, self._routing.choosing
+            to = copy.name if stays else choosing.next_of(owner, partial(self._made, found))
         return None if to == copy.name else (owned, to)
+
+    def _made(self, found: Found) -> NewObject:
+        return new_object(self._routing.places.definition(found.value[:ID_BYTES]), found.value)
 
     def _route(self, found: Found) -> tuple[str, bytes]:
         type_id = unpacked(found.value).type_id if is_entry(found.key) else found.value[:ID_BYTES]

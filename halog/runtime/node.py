@@ -219,7 +219,7 @@ class Runtime:
         host.settling.ballots = self._ballots
         host.placing.begin(tables)
         self._asker.copies, self.states = host.copies, host.states
-        self.service.mover = self.mover
+        self.service.mover, self.routing.loads.here = self.mover, self.service.counting.told
         self.zoning.tend(host, lambda: self.members.offline)
         others = self.adapters.coordinator, self.router, self.members, self.telling.history
         rebalancing = Rebalancing(lambda: self.config, self.configured, *others)

@@ -84,7 +84,8 @@ class Operators:
         """How many objects a `rebalance` with this configuration would move from which partition to which. Reads all
         of the policy; moves nothing."""
         scan = partial(self._reads.scan, prefix=b"")
-        return wishes.preview(self._coordinator, self._places, config or self.config, policy, scan)
+        router = self._asker.router
+        return wishes.preview(self._coordinator, router, self._places, config or self.config, policy, scan)
 
     def migrate(
         self,

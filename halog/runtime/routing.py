@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from halog.core.mapping import Place
 from halog.errors import CoordinatorError, UnknownTypeError
 from halog.ports import Coordinator
+from halog.runtime.choosing import Choosing
+from halog.runtime.loads import Loads
 from halog.runtime.mapping import Owner, Places
 from halog.runtime.mappings import Mappings
 from halog.runtime.router import Router
-from mappers import RoundRobin, stable_hash
+from mappers import NewObject
 
 
 class Routing:
@@ -19,9 +21,8 @@ class Routing:
     def __init__(self, places: Places, coordinator: Coordinator, router: Router, start: bytes = b"") -> None:
         self.places, self._router = places, router
         self.mappings = Mappings(coordinator)
-        self._start = stable_hash(start)
-        self._turns: dict[str, RoundRobin] = {}
-        """By policy."""
+        self.loads = Loads(router)
+        self.choosing = Choosing(places.config, self.loads, start)
 
     def owner(self, type_name: str) -> Owner:
         """Who decides for a type now. UnknownTypeError, ConfigError."""
@@ -39,16 +40,9 @@ class Routing:
         """See Backend."""
         return self.owner(type_name).place(type_name, routing_key)
 
-    def next_partition(self, type_name: str) -> str:
+    def next_partition(self, type_name: str, made: Callable[[], NewObject]) -> str:
         """See Backend."""
-        return self.next_of(self.owner(type_name))
-
-    def next_of(self, owner: Owner) -> str:
-        """The partition whose turn it is: of those that the newest layout of a policy has (P6)."""
-        turns = self._turns.get(owner.policy)
-        if turns is None or turns.partitions != len(owner.names):
-            turns = self._turns[owner.policy] = RoundRobin(len(owner.names), self._start % len(owner.names))
-        return owner.names[turns.partition(b"")]
+        return self.choosing.next_of(self.owner(type_name), made)
 
     def partitions_of(self, type_name: str) -> Sequence[str]:
         """See Backend."""

@@ -18,6 +18,7 @@ from halog.errors import FrameError, HalogError, NotActiveError, RefusedError, U
 from halog.ports import Peer
 from halog.runtime import ballots, frames
 from halog.runtime.copy import Copy
+from halog.runtime.counting import Counting
 from halog.runtime.failures import to_frame
 from halog.runtime.results import no_quorum, to_error
 
@@ -58,6 +59,7 @@ class Service:
         self.hello, self.members, self.host, self.execute, self.status = hello, members, host, execute, status
         self.mover: Mover | None = None
         """Of a hosting node."""
+        self.counting = Counting(host)
         self._peers: dict[int, Member] = {}
         self._lock = threading.Lock()
         self._handlers: Mapping[type, Callable[[Peer, object], frames.Reply | None]] = {
@@ -77,6 +79,7 @@ class Service:
             frames.Status: lambda peer, r: frames.StatusIs(self.status()),
             frames.Move: self._move,
             frames.CanMap: self._can_map,
+            frames.Loads: self._loads,
         }
 
     # --- connections ---
@@ -266,6 +269,10 @@ class Service:
             raise RefusedError(f"{self.hello.node} hosts nothing")
         self.mover.check_code(r.policy, r.layout)
         return frames.Valid()
+
+    def _loads(self, peer: Peer, r: object) -> frames.Reply:
+        self._online()
+        return self.counting.told()
 
     def _invoke(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.Invoke)

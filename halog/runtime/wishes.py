@@ -6,9 +6,9 @@ every node that is up is asked whether its code knows the new mapping, so that n
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Container, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from halog.backend import Found
@@ -18,9 +18,13 @@ from halog.core.mapping import Layout, PolicyMapping, begun, count, turned_back,
 from halog.errors import AvailabilityError, ConfigError, DeadlineError, HalogError, RefusedError
 from halog.ports import Coordinator
 from halog.runtime import frames, mappings
+from halog.runtime.choosing import Choosing
+from halog.runtime.loads import Loads
 from halog.runtime.mapping import Owner, Places, layout_of, routing_of
 from halog.runtime.router import Router
+from halog.schema import Definition
 from halog.schema.definition import ID_BYTES
+from halog.schema.placed import new_object
 
 ASK_S = 5.0
 """How long a node may take to say that it knows the new mapping: it imports nothing for it that it has not imported."""
@@ -237,21 +241,21 @@ def wait_until_done(
 
 
 def preview(
-    coordinator: Coordinator, places: Places, config: Config, policy: str, scan: Scan
+    coordinator: Coordinator, router: Router, places: Places, config: Config, policy: str, scan: Scan
 ) -> Mapping[tuple[str, str], int]:
-    """(from, to) → objects that the change would move; entries of key directories are not counted."""
+    """(from, to) → objects that the change would move; entries of key directories are not counted. MapperError."""
     mapping, layout = mappings.read(coordinator, policy).mapping, wished(config, policy)
     _check(mapping, policy, layout)
     asked = Places(config, places.definition_of, places.held)
     asked.definition = places.definition
-    return count(_moves(asked, policy, PolicyMapping(layout), mapping.partition_names(policy), scan))
+    choosing = Choosing(config, Loads(router))
+    return count(_moves(asked, choosing, policy, PolicyMapping(layout), mapping.partition_names(policy), scan))
 
 
 def _moves(
-    places: Places, policy: str, mapping: PolicyMapping, partitions: tuple[str, ...], scan: Scan
+    places: Places, choosing: Choosing, policy: str, mapping: PolicyMapping, partitions: tuple[str, ...], scan: Scan
 ) -> Iterator[tuple[str, str]]:
-    routes: dict[bytes, tuple[str, Owner, Callable[[bytes], bytes]]] = {}
-    turns = itertools.count()
+    routes: dict[bytes, tuple[Definition, Owner, Callable[[bytes], bytes]]] = {}
     for partition in partitions:
         for found in scan(partition):
             if is_entry(found.key):
@@ -260,13 +264,13 @@ def _moves(
             if type_id not in routes:
                 definition = places.definition(type_id)
                 owner = places.owner_by(policy, definition.name, mapping)
-                routes[type_id] = definition.name, owner, routing_of(definition)
-            type_name, owner, routing_key = routes[type_id]
+                routes[type_id] = definition, owner, routing_of(definition)
+            definition, owner, routing_key = routes[type_id]
             if not owner.listed:
-                to = owner.partition(type_name, routing_key(found.key))
+                to = owner.partition(definition.name, routing_key(found.key))
             elif partition in owner.names:
                 continue
             else:
-                to = owner.names[next(turns) % len(owner.names)]
+                to = choosing.next_of(owner, partial(new_object, definition, found.value))
             if to != partition:
                 yield partition, to

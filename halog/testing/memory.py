@@ -31,6 +31,7 @@ from halog.core.voting import Voting
 from halog.core.writer import Writer
 from halog.errors import ConflictError, HalogError, UnreachableError
 from halog.runtime.results import to_error
+from mappers import NewObject
 
 Execute = Callable[[str, Invocation], Invoked]
 
@@ -208,7 +209,7 @@ class MemoryBackend:
         """See Backend."""
         return Place(self.partition_of(type_name, routing_key), listed=LISTED if self.mapped.listed else BY_KEY)
 
-    def next_partition(self, type_name: str) -> str:
+    def next_partition(self, type_name: str, made: Callable[[], NewObject]) -> str:
         """See Backend."""
         return self.cluster.names[next(self._turns) % len(self.cluster.names)]
 

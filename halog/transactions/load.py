@@ -16,11 +16,12 @@ from typing import Any, Final, Literal
 import msgspec
 
 from halog.backend import Mapped, Work, Write
-from halog.core.directory import Standing, beside, entry_key, object_key, vouching
+from halog.core.directory import ID_BYTES, Standing, beside, entry_key, object_key, vouching
 from halog.core.ids import ABSENT
 from halog.core.mapping import LISTED, LISTING, UNLISTING, Place
 from halog.core.records import CREATE
 from halog.errors import ConflictError, DuplicateKeyError, FieldTypeError, HalogError, RemappedError
+from halog.schema.placed import new_object
 from halog.transactions import work
 from halog.transactions.entry import encode
 from halog.transactions.space import Space
@@ -220,12 +221,12 @@ class _Loader:
     def _spread(
         self, place: Place, type_name: str, writes: tuple[Write, ...]
     ) -> tuple[dict[str, list[Write]], dict[str, list[bytes]]]:
-        """Each object in the partition whose turn it is, with all their entries at `place` (P6); and what must be
+        """Each object in the partition that its mapper says, with all their entries at `place` (P6); and what must be
         absent where."""
         parts: dict[str, list[Write]] = {}
         for write in writes:
-            turn = place.partition if place.listed == UNLISTING else self.space.backend.next_partition(type_name)
-            parts.setdefault(turn, []).append(write)
+            to = place.partition if place.listed == UNLISTING else self._said(type_name, write)
+            parts.setdefault(to, []).append(write)
         nothing: dict[bytes, Standing] = {}
         rows = [r for at, its in parts.items() for r in beside(its, at, lambda key: place, nothing.get)]
         none: dict[str, list[bytes]] = {}
@@ -234,6 +235,13 @@ class _Loader:
                 none.setdefault(where, []).append(key)
         parts.setdefault(place.partition, []).extend(Write(*row) for _, row in rows)
         return parts, none
+
+    def _said(self, type_name: str, write: Write) -> str:
+        value = write.value
+        assert value is not None, "it is created"
+        return self.space.backend.next_partition(
+            type_name, lambda: new_object(self.space.reader_of(value[:ID_BYTES])[0].parsed, value)
+        )
 
     def _store_anew(self, chunk: _Chunk) -> None:
         """By the mapping as it is now."""

@@ -9,7 +9,7 @@ was routed by a version that is served no more is refused, and done again by the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from halog.backend import Backend, Found, Mapped, Work, Write
 from halog.core.directory import object_key
@@ -17,7 +17,10 @@ from halog.core.ids import ABSENT
 from halog.core.mapping import BY_KEY, LISTED, LISTING, UNLISTING, Place
 from halog.core.records import CREATE
 from halog.errors import ConflictError, RemappedError
+from halog.schema.placed import new_object
+from halog.schema.typeinfo import TypeInfo
 from halog.transactions import directory
+from halog.transactions.entry import encode
 
 if TYPE_CHECKING:
     from halog.transactions.reading import Reading
@@ -77,25 +80,25 @@ def bring_home(tx: Reading, key: bytes, place: Place, home: str) -> None:
         )  # fmt: skip
 
 
-def create_in(tx: Reading, key: bytes, place: Place, type_name: str) -> str:
-    """The partition in which an object is to be created: the new owner, or the one whose turn it is, or a method's;
-    unless the transaction has deleted the one of this key elsewhere."""
+def create_in(tx: Reading, key: bytes, place: Place, info: TypeInfo, obj: Any) -> str:
+    """The partition in which an object is to be created: the new owner, or the one that is said where the mapper is no
+    function of the key, or a method's; unless the transaction has deleted the one of this key elsewhere."""
     entry = tx.entries.get(key)
     if entry is not None and (entry.ref is not None or entry.image is not None):
         anywhere = place.listed and tx.backend.mapped.one_directory(entry.partition, place.partition)
         if anywhere or entry.partition in place.owners:
             return entry.partition
     if place.listed and place.listed != UNLISTING:
-        return _in_turn(tx, type_name, place)
+        return _said(tx, place, info, obj)
     if place.before and tx.home_now == place.before:
         raise _moved_away(tx, place.before)
     return place.partition
 
 
-def _in_turn(tx: Reading, type_name: str, place: Place) -> str:
+def _said(tx: Reading, place: Place, info: TypeInfo, obj: Any) -> str:
     home = tx.home_now
     if home is None or not tx.backend.mapped.one_directory(home, place.partition):
-        return tx.backend.next_partition(type_name)
+        return tx.backend.next_partition(info.name, lambda: new_object(info.parsed, encode(info, obj)))
     if home in tx.backend.mapped.leaving:
         raise _moved_away(tx, home)
     return home

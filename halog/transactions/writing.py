@@ -183,7 +183,7 @@ class Transaction(Reading):
         place = self.backend.place_of(info.name, info.routing_key(key))
         partition = place.partition
         if place.before or place.listed:
-            partition = moving.create_in(self, index_key, place, info.name)
+            partition = moving.create_in(self, index_key, place, info, obj)
         entry = self._entry_to_create(index_key, partition)
         if place.listed and is_absent(self, index_key, partition):  # who has looked and is too late meets a conflict
             entry.known = True

@@ -259,7 +259,7 @@ WRONG: list[tuple[str, str, str, str]] = [
         '"consistent_hash"',
         '"modulo"',
         "policies.default.mapper",
-        'one of consistent_hash, round_robin, "<module>:<callable>"',
+        'one of consistent_hash, round_robin, least_loaded, "<module>:<callable>", "at_create:<module>:<callable>"',
     ),
     ('"*" = "default"', '"*" = "defualt"', 'bindings."*"', "did you mean 'default'"),
     ('"*" = "default"', '"Air*" = "default"', 'bindings."Air*"', "is a pattern"),

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from halog.schema import Ref, managed
+from mappers import NewObject, States, least_loaded
+
+NOWHERE = -1
+"""Miles of an aircraft that `by_miles` has no partition for."""
 
 
 class GroundedError(Exception):
@@ -45,3 +49,11 @@ class Pilot:
 def by_letters(type_name: str, key: tuple[Any, ...]) -> str:
     """A mapper for four partitions: another place than the ring's for three tails of four."""
     return f"p-{sum(key[0].encode()) % 4}"
+
+
+def by_miles(made: NewObject, partitions: tuple[str, ...], states: States) -> str:
+    """At create: those that have flown are together by their miles, new ones where there are the fewest."""
+    miles = made.fields["miles"]
+    if miles == NOWHERE:
+        return "nowhere"
+    return partitions[miles % len(partitions)] if miles else least_loaded(made, partitions, states)

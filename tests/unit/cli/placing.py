@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mappers import versioned
+from mappers import NewObject, States, versioned
 
 ASKED: list[tuple[str, tuple[Any, ...]]] = []
 
@@ -23,3 +23,9 @@ class Rules:
 
 
 WORD = "not a mapper"
+
+
+@versioned(4)
+def by_miles(made: NewObject, partitions: tuple[str, ...], states: States) -> str:
+    """At create: seaplanes of so many miles are together; one that has flown too far is the test's mistake."""
+    return f"round-{made.fields['miles'] // 10}"

@@ -89,7 +89,7 @@ def test_explain_says_where_the_entry_is_and_where_it_leads(fleet: Cluster, halo
     base = halog("mapper", "explain", "Aircraft", "S2", "--format", "json").json
     assert (base["entry"], base["subclasses"]["Seaplane"]) == (None, at(halog, "S2")), "not where its entry is"
     assert halog("mapper", "explain", "Aircraft", "N1", "--format", "json").json["subclasses"]["Seaplane"] is None
-    assert "goes round; there is none of this key" in halog("mapper", "explain", "Aircraft", "N1").out
+    assert "has a key directory; there is none of this key" in halog("mapper", "explain", "Aircraft", "N1").out
     listed = {p["policy"]: p for p in halog("mapper", "list", "--format", "json").json}
     types = sorted(
         i.name for i in FLEET.by_name.values() if issubclass(i.cls, Flight | Seaplane)

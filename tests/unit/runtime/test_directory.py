@@ -215,7 +215,7 @@ def test_a_create_for_a_partition_that_is_being_emptied_is_run_again(monkeypatch
         for name in "AB":  # so that the partition is not emptied meanwhile
             monkeypatch.setattr(cluster.node(name).runtime.remapping, "_carry_on", lambda *_: None)
         with monkeypatch.context() as turn:
-            turn.setattr(client.backend, "next_partition", lambda type_name: f"{POLICY}-3")
+            turn.setattr(client.backend, "next_partition", lambda type_name, made: f"{POLICY}-3")
             with pytest.raises(ConflictError, match="which is being emptied"), client.transaction() as tx:
                 client.create(Counter("late"))
                 begin(cluster, partitions=3)

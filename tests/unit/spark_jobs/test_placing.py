@@ -22,7 +22,7 @@ from halog.core.directory import DIRECTORY, entry_key
 from halog.embedded import jars
 from halog.errors import ConfigError, MapperError
 from halog.runtime.mapping import Places
-from halog.schema import Registry, managed
+from halog.schema import Registry, TypeInfo, managed
 from spark_jobs import progress
 from spark_jobs.finding import ROWS, SCHEMA, Told, _Here
 from spark_jobs.mover import DryRun, Misplaced
@@ -55,6 +55,15 @@ class Turn:
     name: str
 
 
+@managed(key="name", registry=TYPES)
+class Said:
+    name: str
+
+
+def never(made: mappers.NewObject, partitions: tuple[str, ...], states: mappers.States) -> str:
+    raise AssertionError("it is asked at create")
+
+
 @mappers.versioned(3)
 def by_code(type_name: str, key: tuple[Any, ...]) -> str:
     assert type_name in ("Part", "Whole")
@@ -70,11 +79,14 @@ CONFIG = Config(
         "ring": PolicyConfig("z", partitions=7, sync_replicas=0),
         "own": PolicyConfig("z", partitions=4, sync_replicas=0, mapper="tests.unit.spark_jobs.test_placing:by_code"),
         "round": PolicyConfig("z", partitions=3, sync_replicas=0, mapper="round_robin"),
+        "asked": PolicyConfig(
+            "z", partitions=3, sync_replicas=0, mapper="at_create:tests.unit.spark_jobs.test_placing:never"
+        ),
     },
-    bindings={"Part": "ring", "Whole": "ring", "Special": "own", "Turn": "round"},
+    bindings={"Part": "ring", "Whole": "ring", "Special": "own", "Turn": "round", "Said": "asked"},
     nodes={"A": NodeConfig(Path("/nowhere"))},
 ).validate()
-INFOS = [TYPES.info(t) for t in (Part, Whole, Special, Turn)]
+INFOS = [TYPES.info(t) for t in (Part, Whole, Special, Turn, Said)]
 PLACER = Placer(
     Mapping(CONFIG, {i.name: i.definition for i in INFOS}, {}),
     lambda type_id: TYPES.info(type_id).parsed,
@@ -98,19 +110,20 @@ def test_an_index_key_belongs_where_the_nodes_say(name: str, number: int, code: 
 
 
 @pytest.mark.feature("S1", "P6")
-def test_objects_that_went_round_stay_and_their_entries_are_no_objects() -> None:
-    """Only a partition that the mapping has no more gives up its objects; entries are carried by the nodes."""
-    turn = INFOS[3]
+@pytest.mark.parametrize(("turn", "policy"), [(INFOS[3], "round"), (INFOS[4], "asked")], ids=["turn", "at create"])
+def test_objects_with_entries_stay_and_their_entries_are_no_objects(turn: TypeInfo, policy: str) -> None:
+    """Only a partition that the mapping has no more gives up its objects; entries are carried by the nodes. No mapper
+    is asked here: the nodes ask it, with the object in hand."""
     keys = [turn.index_key((f"t{i}",)) for i in range(4)]
     rows = {b"k" + key: bytes(8) + b"r" * 24 + turn.type_id for key in keys}
     rows |= {b"k" + entry_key(key): bytes(8) + b"r" * 24 + DIRECTORY for key in keys}
-    for partition, moving in (("round-0", 0), ("round-2", 0), ("round-3", 4)):
+    for partition, moving in ((f"{policy}-0", 0), (f"{policy}-2", 0), (f"{policy}-3", 4)):
         here = _Here(0, partition, PLACER)
         columns = pa.array(list(rows), pa.binary()), pa.array(list(rows.values()), pa.binary())
         told = Told(pa.Table.from_batches([*here.stored(*columns), *here.told()], schema=SCHEMA))
         found = [m for chunk in told.found(0, 10) for m in chunk]
         assert len(found) == moving
-        assert {m.target for m in found} <= {"round-0", "round-1", "round-2"}
+        assert {m.target for m in found} <= {f"{policy}-{i}" for i in range(3)}
         assert told.column(ROWS, "lsn") == [4], "objects"
     assert not PLACER.stays(INFOS[0].type_id, "ring-0")
 
