@@ -46,6 +46,7 @@ def wished(config: Config, policy: str) -> Layout:
 def begin(coordinator: Coordinator, router: Router, config: Config, policy: str) -> int:
     """Begin the change; the version it will have. RefusedError: nothing was changed."""
     layout = wished(config, policy)
+    _check_home(config, policy)
     first = mappings.read(coordinator, policy).mapping
     _check(first, policy, layout)
     _ask_nodes(router, policy, layout)
@@ -58,6 +59,16 @@ def begin(coordinator: Coordinator, router: Router, config: Config, policy: str)
 
     after = mappings.step(coordinator, policy, taken)
     return after.version if after.changing is None or after.changing.open else after.version + 1
+
+
+def _check_home(config: Config, policy: str) -> None:
+    """Sites have their mappings each for itself, and one history must not be routed by two."""
+    if home := config.policies[policy].home:
+        raise RefusedError(
+            f"policy {policy} has its home at site {home} and is mirrored: where its keys belong cannot change",
+            policy=policy,
+            home=home,
+        )
 
 
 def join(coordinator: Coordinator, router: Router, config: Config, policy: str) -> int:

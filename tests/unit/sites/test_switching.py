@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -49,6 +50,13 @@ def test_what_is_only_mirrored_is_refused_at_once_by_name(west: Cluster, east: C
     with pytest.raises(PartitionUnavailableError, match="halog site promote"), east.client().transaction() as tx:
         tx.find(Flight, 1)
     assert time.monotonic() - began < east.config.timing.call_deadline_ms / 2_000
+
+
+def test_where_keys_belong_stays_while_there_are_mirrors(west: Cluster) -> None:
+    node = west.node(west.names[0])
+    policy = replace(west.config.policies["test"], ring_size=500)
+    with pytest.raises(RefusedError, match="home at site west"):
+        node.runtime.operators.rebalance("test", replace(west.config, policies={"test": policy}))
 
 
 def test_there_and_back(west: Cluster, east: Cluster) -> None:
