@@ -81,10 +81,8 @@ class Rebalancing:
         self._coordinator, self._router = coordinator, router
         self._members, self._history = members, history
         now = config()
-        settle_ms, replace_ms = now.timing.join_settle_ms, now.timing.replace_after_ms
-        self._turnovers = {
-            name: Turnover(settle_ms, replace_ms) for name, p in now.policies.items() if p.rebalance == "auto"
-        }
+        times = {name: now.timing_of(name) for name, p in now.policies.items() if p.rebalance == "auto"}
+        self._turnovers = {name: Turnover(t.join_settle_ms, t.replace_after_ms) for name, t in times.items()}
         self._refused: dict[str, dict[str, str]] = {}
         """Plan → its partitions that cannot move now: others go first."""
         self._in_vain: dict[tuple[str, str], object] = {}

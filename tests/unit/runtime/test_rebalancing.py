@@ -35,12 +35,12 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     monkeypatch.setattr(rebalancing.Rebalancing, "_mine", lambda self: real(self) if started.is_set() else ([], set()))
     made: list[Cluster] = []
 
-    def start(rebalance: str = "auto", settle_ms: int = 100, replace_ms: int = 300) -> Cluster:
+    def start(rebalance: str = "auto", settle_ms: int = 100, replace_ms: int = 300, **own: int) -> Cluster:
         cluster = Cluster(4, partitions=PARTITIONS, registry=REGISTRY)
         made.append(cluster)
         config = cluster.config
         timing = TimingConfig(join_settle_ms=settle_ms, replace_after_ms=replace_ms)
-        policy = dataclasses.replace(config.policies["test"], rebalance=rebalance, async_replicas=0)
+        policy = dataclasses.replace(config.policies["test"], rebalance=rebalance, async_replicas=0, **own)
         cluster.config = dataclasses.replace(config, timing=timing, policies={"test": policy}).validate()
         cluster.start()
         started.set()
@@ -98,6 +98,18 @@ def test_who_has_been_gone_for_long_is_replaced_and_gets_its_share_when_it_is_ba
     wait_until(lambda: hosts(cluster) == dict.fromkeys("ABCD", 4), "D does not get its share", 30)
     cluster.settle()
     assert total(cluster.client()) == sum(range(40))
+    assert told(cluster) == ["D has been gone for long", "D came"]
+
+
+@pytest.mark.feature("P4")
+def test_a_policy_may_wait_for_another_time_than_all(make: Make) -> None:
+    """For who comes, and for who is gone: `[timing]` would wait for a minute."""
+    cluster = make(settle_ms=60_000, replace_ms=60_000, join_settle_ms=100, replace_after_ms=300)
+    begun(cluster)
+    cluster.kill("D")
+    wait_until(lambda: hosts(cluster) and hosts(cluster)["D"] == 0, "D is not replaced", 30)
+    cluster.restart("D")
+    wait_until(lambda: hosts(cluster) == dict.fromkeys("ABCD", 4), "D does not get its share", 30)
     assert told(cluster) == ["D has been gone for long", "D came"]
 
 
