@@ -14,7 +14,7 @@ from halog.adapters.memory import MemoryLog
 from halog.config import Config, TimingConfig
 from halog.core.table import Target
 from halog.errors import RefusedError
-from halog.events import REBALANCE, Event
+from halog.events import DIFFERING, REBALANCE, Event, Kind
 from halog.ports import TopicPartition
 from halog.runtime import plans, rebalancing, versions
 from halog.testing.cluster import Cluster, wait_until
@@ -68,9 +68,13 @@ def counted(cluster: Cluster) -> set[str]:
 
 
 def told(cluster: Cluster) -> list[str]:
-    log, events = MemoryLog(cluster._broker), TopicPartition("test.events", 0)
-    found = [Event.from_bytes(e.value) for e in log.read(events, *log.bounds(events))]
-    return [e.cause for e in found if e.code == REBALANCE.code]
+    return [e.cause for e in events(cluster, REBALANCE)]
+
+
+def events(cluster: Cluster, kind: Kind) -> list[Event]:
+    log, history = MemoryLog(cluster._broker), TopicPartition("test.events", 0)
+    found = [Event.from_bytes(e.value) for e in log.read(history, *log.bounds(history))]
+    return [e for e in found if e.code == kind.code]
 
 
 def total(node: Node) -> int:
@@ -111,6 +115,26 @@ def test_a_policy_may_wait_for_another_time_than_all(make: Make) -> None:
     cluster.restart("D")
     wait_until(lambda: hosts(cluster) == dict.fromkeys("ABCD", 4), "D does not get its share", 30)
     assert told(cluster) == ["D has been gone for long", "D came"]
+
+
+@pytest.mark.feature("P10")
+def test_node_lists_that_differ_are_told_when_nodes_rebalance_and_stay(make: Make) -> None:
+    """Once; nobody waits for an error here. The others move, and it follows when they agree."""
+    cluster = make()
+    begun(cluster)
+    name, table = next((n, t) for n, t in cluster.tables().items() if "D" in t.configured)
+    other = next(n for n in "ABC" if n not in table.configured)
+    cluster.node(other).partitions[name].define((other, "D"))
+    cluster.kill("D")
+    wait_until(lambda: hosts(cluster)["D"] == 1, "all others are replaced", 30)
+    found = events(cluster, DIFFERING)
+    assert [(e.partition, e.node, e.severity) for e in found] == [(name, other, "error")]
+    both = f"{other} has it defined on {other}, D, the cluster has it on {', '.join(table.configured)}: "
+    assert both in found[0].text
+    assert cluster.tables()[name].configured == table.configured
+    cluster.node(other).partitions[name].define(table.configured)
+    wait_until(lambda: hosts(cluster)["D"] == 0, "it does not follow", 30)
+    assert len(events(cluster, DIFFERING)) == 1
 
 
 def test_who_is_back_in_time_keeps_its_copies(make: Make) -> None:
