@@ -6,12 +6,14 @@ import dataclasses
 import threading
 from collections import Counter as Count
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from halog.adapters.memory import MemoryLog
 from halog.config import Config, TimingConfig
+from halog.core.defining import Differing
 from halog.core.table import Target
 from halog.errors import RefusedError
 from halog.events import DIFFERING, REBALANCE, Event, Kind
@@ -135,6 +137,18 @@ def test_node_lists_that_differ_are_told_when_nodes_rebalance_and_stay(make: Mak
     cluster.node(other).partitions[name].define(table.configured)
     wait_until(lambda: hosts(cluster)["D"] == 0, "it does not follow", 30)
     assert len(events(cluster, DIFFERING)) == 1
+
+
+@pytest.mark.feature("P10")
+def test_node_lists_that_differ_are_told_once_as_long_as_they_do() -> None:
+    told: list[str | None] = []
+    looked = rebalancing.Rebalancing.__new__(rebalancing.Rebalancing)
+    looked._differing = {}
+    looked._history = SimpleNamespace(tell=lambda kind, cause, *, node, more, partition: told.append(partition))  # type: ignore[assignment]
+    one, other = (Differing(name, "C", ("C", "A"), ("A", "B")) for name in ("p-0", "p-1"))
+    for found in ([one], [one], [one, other], [other], [one, other]):
+        looked._tell_lists("p", found)
+    assert told == ["p-0", "p-1", "p-0"], "what had ended is told anew"
 
 
 def test_who_is_back_in_time_keeps_its_copies(make: Make) -> None:
