@@ -60,7 +60,7 @@ class Node:
         mail = self._mail
         if mail is None or mail.loop is not loop:
             backend = self.sync.backend
-            mail = self._mail = Mailbox(loop, backend.follow_up, backend.deadline_s)
+            mail = self._mail = Mailbox(loop, backend.follow_up)
         return mail
 
     async def __aenter__(self) -> Node:
@@ -166,7 +166,7 @@ class Transaction:
             return
         assert tx.id is not None
         mail = self._node.mailbox()
-        answer = mail.expect()
+        answer = mail.expect(tx.backend.deadline_of(presented.partition))
         try:
             begun = tx.backend.begin_commit(presented.partition, tx.id, presented.work, partial(mail.put, answer))
         except Exception:  # presented again below, under the same id, it says what is wrong

@@ -2,7 +2,7 @@
 
 Everything is stateless on the active node: the initiator holds the transaction (versions read, write set, results of
 calls made) and presents it whole, so a new active can be given it and nothing is lost when the old one dies (R5). The
-backend hides where the active is: it waits, retries and follows hand-overs until `deadline_s` has passed.
+backend hides where the active is: it waits, retries and follows hand-overs for as long as `deadline_of` says.
 """
 
 from __future__ import annotations
@@ -105,9 +105,6 @@ class Mapped(msgspec.Struct, frozen=True, eq=False):
 class Backend(Protocol):
     """A node, as transactions see it. All errors are HalogErrors; see each method."""
 
-    deadline_s: float
-    """Longest wait for an answer."""
-
     @property
     def states(self) -> Mapping[str, object]:
         """By partition this very process is active for: an object that is replaced whenever the partition's objects
@@ -117,6 +114,9 @@ class Backend(Protocol):
     @property
     def mapped(self) -> Mapped:
         """Another one when this node has learned of a change; while it is the same one, so are places."""
+
+    def deadline_of(self, partition: str) -> float:
+        """Longest wait for an answer of this partition, in seconds."""
 
     def place_of(self, type_name: str, routing_key: bytes) -> Place:
         """Where this key belongs, and by which version of the mapping; UnknownTypeError if the type is bound to no

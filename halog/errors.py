@@ -27,6 +27,7 @@
     │   └── DeadlineError         not within the time allowed               (exit 6)
     ├── OutcomeUnknownError       it may or may not have happened; ask again by id
     ├── RefusedError              refused because it would be unsafe        (exit 5)
+    │   └── NodeListsError        a node's definition of a partition says otherwise than the cluster (P10)
     ├── LogError                  the log cannot be read as it stands
     │   ├── RecordFormatError     an unknown record type or version, or bad bytes
     │   ├── DivergedError         this history and the log's are not one
@@ -190,6 +191,11 @@ class RefusedError(HalogError):
     """Refused because it would be unsafe; says what would make it safe."""
 
     exit_code = 5
+
+
+class NodeListsError(RefusedError):
+    """A node's definition of a partition and the cluster's node list are inconsistent (P10); names both. Nothing was
+    changed. `evidence["lists"]` has them all: partition, node, defined, listed."""
 
 
 class LogError(HalogError):

@@ -105,13 +105,19 @@ REPLICATION = Kind(
     "HALOG-1037", "forced replication", INFO, "partition {partition}: replicas {what} copied anew ({nodes}): {cause}"
 )
 UNAVAILABLE = Kind("HALOG-1038", "partition unavailable", ERROR, "partition {partition}: {state}, was {was}: {cause}")
+DIFFERING = Kind(
+    "HALOG-1039",
+    "node lists differ",
+    ERROR,
+    "partition {partition}: {node} has it defined on {defined}, the cluster has it on {listed}: {cause}",
+)
 REMAPPING = Kind(
     "HALOG-1031", "mapping changes", INFO, "policy {policy}: mapping version {version} is in force: {cause}"
 )
 REMAPPED = Kind("HALOG-1032", "mapping changed", INFO, "policy {policy}: mapping version {version}: {cause}")
-MIRRORING = Kind("HALOG-1039", "not mirrored", ERROR, "partition {partition}: not mirrored from site {site}: {cause}")
+MIRRORING = Kind("HALOG-1040", "not mirrored", ERROR, "partition {partition}: not mirrored from site {site}: {cause}")
 PARTED = Kind(
-    "HALOG-1040",
+    "HALOG-1041",
     "split brain",
     ERROR,
     "partition {partition}: this site and {site} have gone on each by itself: {cause}",
@@ -125,7 +131,7 @@ KINDS: dict[str, Kind] = {
         DESIGNATED, DISCARDED, DIVERGED, LOST, NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST,
         LEASE_AWAITED, ZONE_LOST, ZONE_BACK, ZONE_PARTIAL, ZONE_WHOLE, ZONE_SWITCHED, MIGRATION, MIGRATED,
         ACTIVATED, TAKEN_UP, REBALANCE, REMAPPING, REMAPPED, STATE, DEFINITION, REPLICATION, UNAVAILABLE,
-        MIRRORING, PARTED,
+        DIFFERING, MIRRORING, PARTED,
     )
 }  # fmt: skip
 """Every code that can occur."""

@@ -46,6 +46,7 @@ def plan() -> None:
 @plan.command()
 @click.option("--policy", "policies", multiple=True, metavar="NAME", help="Of this policy only; may be repeated.")
 @click.option("--replace-down", is_flag=True, help="Put other nodes in the place of those that are down now.")
+@click.option("--skip-inconsistent", is_flag=True, help="Leave partitions that a node has defined elsewhere.")
 @click.option("--dry-run", is_flag=True, help="Show it only; do not make it the cluster's plan.")
 @config_option
 @format_option
@@ -53,6 +54,7 @@ def plan() -> None:
 def create(
     policies: tuple[str, ...],
     replace_down: bool,
+    skip_inconsistent: bool,
     dry_run: bool,
     config_path: Path,
     format_: str,
@@ -64,6 +66,9 @@ def create(
     more than another. A node that is down keeps what it has and gets nothing new. The plan replaces the last one,
     unless that is half done (exit code 5).
 
+    A partition that a running node has defined on other nodes than the cluster has it on, and not enabled, is an error
+    that names both lists (exit code 5); then nothing is planned, unless --skip-inconsistent.
+
     A static policy is planned only when it is named: its partitions go to where the configuration has them.
 
     \b
@@ -74,7 +79,7 @@ def create(
     """
     from halog.cli.connection import connect
     from halog.cli.survey import CLIENT, DOWN, UP, survey
-    from halog.runtime.plans import make, store
+    from halog.runtime.plans import check, make, store
 
     with connect(config_path, timeout_s) as connection:
         if ignored := connection.activated.ignored(connection.name):
@@ -83,6 +88,8 @@ def create(
         serving = [n.node for n in seen if n.state == UP]
         running = [n.node for n in seen if n.state not in (DOWN, CLIENT)]
         down = [n.node for n in seen if n.state == DOWN] if replace_down else []
+        if not skip_inconsistent:
+            check(connection.config, connection.tables, running, policies)
         made = make(connection.config, connection.tables, serving, running, policies, replaced=down)
         if not dry_run:
             store(connection.coordinator, made, connection.tables)

@@ -17,6 +17,7 @@ from halog.config.hints import kinds
 from halog.config.mapper import mapper_problems
 from halog.config.sites import address_problems, home_problems, site_problems
 from halog.config.static import Shape, name_problems, shapes, static_problems
+from halog.config.tuning import tuning_problems
 from halog.config.zones import PATTERN, matching, quorum_problems, span_problems
 from halog.errors import ConfigError
 
@@ -35,9 +36,6 @@ NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
 """Names become topic and znode names. Kafka allows 249 characters; 100 leave room for prefix and suffix."""
 NAMED: Final = "1 to 100 of A-Z a-z 0-9 . _ -"
 MAX_PARTITIONS: Final = 4_096
-MAX_MOVE_OBJECTS: Final = 10_000
-MAX_MOVE_PAUSE_MS: Final = 100
-"""A Spark job asks a node to move 500 objects and waits for a minute: enough for one a transaction with such pauses."""
 LOCAL_SYNC: Final = ("SYNC", "WRITE_NO_SYNC", "NO_SYNC")
 BELOW_QUORUM: Final = ("refuse", "wait")
 REBALANCE: Final = ("auto", "manual")
@@ -189,12 +187,7 @@ def _policy(config: Config, key: str, policy: PolicyConfig) -> Problems:
     yield from _safety(key, policy, shapes(key, policy))
     if not 1 <= policy.partitions <= MAX_PARTITIONS:
         yield f"{key}.partitions", f"must be 1 to {MAX_PARTITIONS}"
-    if not 1 <= policy.move_objects <= MAX_MOVE_OBJECTS:
-        yield f"{key}.move_objects", f"must be 1 to {MAX_MOVE_OBJECTS}: they are held until they have moved"
-    if policy.move_pause_ms is not None and not 0 <= policy.move_pause_ms <= MAX_MOVE_PAUSE_MS:
-        yield f"{key}.move_pause_ms", f"must be 0 (no pause) to {MAX_MOVE_PAUSE_MS}"
-    if policy.copy_bytes_per_s < 0:
-        yield f"{key}.copy_bytes_per_s", f"must be 0 (no limit) or more, is {policy.copy_bytes_per_s}"
+    yield from tuning_problems(key, policy)
     yield from mapper_problems(config, key, policy)
 
 

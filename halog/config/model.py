@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from halog.config.check import first_problem
 from halog.config.static import DYNAMIC, StaticPartition, partition_names
+from halog.config.tuning import own_times
 from halog.config.write import toml_lines
 from halog.config.zones import expanded
 
@@ -101,8 +102,16 @@ class PolicyConfig:
     move_objects: int = 100  # so many are held for two round trips to the log while a mapping changes: a few ms
     move_pause_ms: int | None = None  # between two such transactions; None: twice what the first took, so that nodes
     # have time for others, however busy they are; 0 is for who wants it done soonest
+    move_threads: int = 1  # such transactions of one partition at the same time: commits of others keep most of the CPU
+    copy_threads: int = 4  # copies of its partitions a node makes at the same time: more only take turns on few cores
     copy_bytes_per_s: int = 0  # a node that gets a copy reads as fast as it can: it locks nothing, and the sooner it is
     # done the sooner the load is even; where disks or network are shared, a limit for copies no redundancy waits for
+    call_deadline_ms: int | None = None  # this and the next five: None, as `[timing]` says for all policies
+    append_deadline_ms: int | None = None
+    doubt_timeout_ms: int | None = None
+    min_stay_ms: int | None = None
+    join_settle_ms: int | None = None
+    replace_after_ms: int | None = None
     before_images: bool = True  # merges and audits need the bytes a change replaced
     zones: tuple[str, ...] = ()  # instead of `zone`: the nodes of all of them
     backup: tuple[str, ...] = ()  # names or patterns: nodes for replicas; without any all are alike (P5)
@@ -212,6 +221,10 @@ class Config:
         """The policy a type is bound to: by its name, else by that of its nearest base (P6), else by "*"; None: bound
         to none. `bases`: the managed ones, nearest first."""
         return next((self.bindings[n] for n in (type_name, *bases, "*") if n in self.bindings), None)
+
+    def timing_of(self, policy: str) -> TimingConfig:
+        """The times that count for a policy's partitions: its own where it has any (P4), else those of all."""
+        return replace(self.timing, **own_times(self.policies[policy]))
 
     def partition_names(self, policy: str) -> tuple[str, ...]:
         """A policy's partitions, in the order of their index."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection
+from typing import NamedTuple
 
 import msgspec
 
@@ -59,8 +60,11 @@ def listed(table: PartitionTable) -> tuple[str, ...]:
 
 def why_not_define(table: PartitionTable, node: str, target: Target) -> str | None:
     """What speaks against this definition by `node`, or None."""
-    if wrong := no_list(table.name, target):
-        return wrong
+    return no_list(table.name, target) or not_as_listed(table, node, target)
+
+
+def not_as_listed(table: PartitionTable, node: str, target: Target) -> str | None:
+    """A definition by `node` as a foreign partition that says otherwise than the cluster (P10); None: it does not."""
     if node not in target.nodes and listed(table) and target.nodes != listed(table):
         return (
             f"{node} defines {table.name} as a foreign partition on {', '.join(target.nodes)}, and the cluster has it "
@@ -179,14 +183,28 @@ def forgotten(table: PartitionTable, node: str) -> PartitionTable:
     )
 
 
-def inconsistent(table: PartitionTable, running: Collection[str]) -> str | None:
-    """A definition that is not in effect and says otherwise than the cluster (P10): no plan moves the partition before
-    somebody has decided; None: there is none. `running`: nodes that could decide; what another one said ends with its
-    run."""
-    for node, d in table.definitions.items():
-        if d.said == DEFINED and node in running and listed(table) and d.nodes != listed(table):
-            return (
-                f"{node} has defined {table.name} on {', '.join(d.nodes)} and not enabled it, and the cluster has it "
-                f"on {', '.join(listed(table))}: enable it on {node}, or define it there as the cluster has it"
-            )
-    return None
+class Differing(NamedTuple):
+    """Two node lists of one partition: one that `node` has defined and not put into effect, and the cluster's (P10)."""
+
+    partition: str
+    node: str
+    defined: tuple[str, ...]
+    listed: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.node} has defined {self.partition} on {', '.join(self.defined)} and not enabled it, and the "
+            f"cluster has it on {', '.join(self.listed)}: enable it on {self.node}, or define it there as the "
+            "cluster has it"
+        )
+
+
+def differing(table: PartitionTable, running: Collection[str]) -> list[Differing]:
+    """Definitions that are not in effect and say otherwise than the cluster (P10): the partition is not rebalanced
+    before somebody has decided. `running`: nodes that could decide; what another one said ends with its run."""
+    ours = listed(table)
+    return [
+        Differing(table.name, node, d.nodes, ours)
+        for node, d in table.definitions.items()
+        if d.said == DEFINED and node in running and ours and d.nodes != ours
+    ]

@@ -92,10 +92,13 @@ class PolicyMapping(msgspec.Struct, frozen=True):
         return max((layout.partition_names(policy) for layout in self.layouts), key=len)
 
     def updating(self, policy: str) -> tuple[str, ...]:
-        """Partitions that are not known to be clean of the change that is open."""
+        """Partitions whose objects may still go: those that are not known to be clean of the change that is open. Where
+        entries go, all: one that has none left may have objects, and they leave with theirs."""
         changing = self.changing
         if changing is None or not changing.open:
             return ()
+        if self.kind == UNLISTING:
+            return self.partition_names(policy)
         return tuple(name for name in self.partition_names(policy) if name not in changing.clean)
 
 

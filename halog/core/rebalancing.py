@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from halog.core.defining import inconsistent
+from halog.core.defining import differing
 from halog.core.draining import Move
 from halog.core.election import NEVER
 from halog.core.group import priority
@@ -90,8 +90,8 @@ def place_by_hand(
 
 
 def _why_it_stays(table: PartitionTable, zone: Zone, running: Collection[str], unlogged: bool) -> str:
-    if undecided := inconsistent(table, running):
-        return undecided
+    if undecided := differing(table, running):
+        return str(undecided[0])
     if table.target is not None and all(n in zone.nodes for n in table.target.nodes):
         return f"it is moving to {', '.join(table.target.nodes)} already"
     if held := overridden(table):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Final, NamedTuple, TypeVar
 
+from halog.config import Config
 from halog.core import events as ev
 from halog.core.roles import INCOMPLETE
 from halog.errors import ClosedError, LockedError
@@ -20,16 +21,60 @@ LOCKED_S = 0.003
 """Pause before what a transaction in doubt held is asked for again: most are decided within."""
 
 
+class Limits(NamedTuple):
+    """What a policy says of how long its partitions are waited for, in seconds (P4). None: as for all."""
+
+    call_s: float | None = None
+    locked_s: float | None = None
+
+
+NO_LIMITS: Final[Mapping[str, Limits]] = {}
+
+
+def limits_of(config: Config) -> dict[str, Limits]:
+    """By policy, of those that say anything."""
+    made = {}
+    for name, policy in config.policies.items():
+        call_ms, doubt_ms = policy.call_deadline_ms, policy.doubt_timeout_ms
+        if call_ms is not None or doubt_ms is not None:
+            made[name] = Limits(
+                None if call_ms is None else call_ms / 1000, None if doubt_ms is None else 2 * doubt_ms / 1000
+            )
+    return made
+
+
 class Asker:
     """Shared by everything a node offers its application."""
 
     def __init__(
-        self, name: str, router: Router, copies: Mapping[str, Copy], call_s: float, locked_s: float = 0.0
+        self,
+        name: str,
+        router: Router,
+        copies: Mapping[str, Copy],
+        call_s: float,
+        locked_s: float = 0.0,
+        of_policies: Mapping[str, Limits] = NO_LIMITS,
     ) -> None:
         self.name, self.router, self.copies, self.call_s = name, router, copies, call_s
         self.locked_s = locked_s
         """How long what a transaction in doubt holds is waited for: until it is decided, if all goes well."""
+        self._of_policies = of_policies
+        """Of policies with times of their own, instead of these two."""
         self.closed = False
+
+    def call_of(self, partition: str) -> float:
+        """How long an answer of this partition is waited for, in seconds."""
+        own = self._own(partition)
+        return self.call_s if own is None or own.call_s is None else own.call_s
+
+    def locked_of(self, partition: str) -> float:
+        """How long what a transaction in doubt holds there is waited for."""
+        own = self._own(partition)
+        return self.locked_s if own is None or own.locked_s is None else own.locked_s
+
+    def _own(self, partition: str) -> Limits | None:
+        known = self.router.tables.get(partition) if self._of_policies else None
+        return None if known is None else self._of_policies.get(known[1].policy)
 
     def check_open(self) -> None:
         """ClosedError once the node is closed."""
@@ -52,29 +97,29 @@ class Asker:
     def ask(self, partition: str, frame: frames.Request, until: float | None = None) -> frames.Reply | None:
         """Ask the active node; None if that is this very node by now."""
         self.check_open()
-        deadline = self.call_s if until is None else max(0.0, until - time.monotonic())
+        deadline = self.call_of(partition) if until is None else max(0.0, until - time.monotonic())
         try:
             return self.router.ask(partition, frame, deadline, lambda: self.serving(partition) is not None)
         except LocalError:
             return None
 
-    def patiently(self, attempt: Callable[[], T]) -> T:
-        """The result of `attempt`, made again while it meets what a transaction in doubt holds."""
+    def patiently(self, partition: str, attempt: Callable[[], T]) -> T:
+        """The result of `attempt`, made again while it meets what a transaction in doubt holds in that partition."""
         until = 0.0
         while True:
             try:
                 return attempt()
             except LockedError:
-                until = until or time.monotonic() + self.locked_s
+                until = until or time.monotonic() + self.locked_of(partition)
                 if time.monotonic() >= until or self.closed:
                     raise
                 time.sleep(LOCKED_S)
 
-    def wait(self, begin: Callable[[Waiter], object]) -> ev.Result:
-        """Begin something that is answered once, and wait for the answer."""
+    def wait(self, partition: str, begin: Callable[[Waiter], object]) -> ev.Result:
+        """Begin something that a partition answers once, and wait for the answer."""
         waiter = Waiter()
         begin(waiter)
-        return waiter.wait(self.call_s) or ev.Unknown("no answer in time")
+        return waiter.wait(self.call_of(partition)) or ev.Unknown("no answer in time")
 
 
 class Waiter:

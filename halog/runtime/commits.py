@@ -76,14 +76,14 @@ class Commits:
         if self._asker.closed and not first:
             raise OutcomeUnknownError("the node was closed while this commit was under way")
         self._asker.check_open()
-        until, locked = time.monotonic() + self._asker.call_s, 0.0
+        until, locked = time.monotonic() + self._asker.call_of(partition), 0.0
         self._unsent.discard(tx)
         perhaps = False
         while True:
             try:
                 lsn = self._once(partition, tx, work, until)
             except (OverloadedError, QuorumError, LockedError) as e:
-                locked = locked or time.monotonic() + self._asker.locked_s
+                locked = locked or time.monotonic() + self._asker.locked_of(partition)
                 self._wait_out(partition, e, locked if isinstance(e, LockedError) else until, first=first)
                 continue
             except OutcomeUnknownError as e:

@@ -105,6 +105,7 @@ class Copy(Showing):
             local_sync=self._policy.local_sync,
             remote_sync=self._policy.remote_sync,
             lease_ms=self._policy.lease_ms,
+            **self._policy.times,
         )
         with self.lock:
             self._end, self.began_at = end, next_offset

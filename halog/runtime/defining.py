@@ -5,24 +5,26 @@ compare-and-set. The nodes do the rest by themselves (`halog.core.defining`, `ha
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from halog.config import Config
 from halog.core import resync
 from halog.core.defining import (
     defined,
+    differing,
     disabled,
     enabled,
     forgotten,
     listed,
+    not_as_listed,
     why_nobody_is_left,
-    why_not_define,
     why_not_disable,
     why_not_enable,
 )
+from halog.core.migrating import no_list
 from halog.core.table import PartitionTable, Target
-from halog.errors import ConfigError, DeadlineError, RefusedError
+from halog.errors import ConfigError, DeadlineError, NodeListsError, RefusedError
 from halog.ports import Coordinator
 from halog.runtime.groups import change_table
 from halog.runtime.migration import LOOK_S, going, refuse, target_of, why_not_nodes
@@ -46,7 +48,13 @@ def define(
     def change(table: PartitionTable) -> PartitionTable:
         target = _wish(config, table, nodes, sync)
         refuse(table, _why_not_there(config, node) or why_not_nodes(config, table, nodes))
-        refuse(table, why_not_define(table, node, target))
+        refuse(table, no_list(table.name, target))
+        if other := not_as_listed(table, node, target):
+            raise NodeListsError(
+                f"{other}; nothing was changed",
+                partition=partition,
+                lists=[{"partition": partition, "node": node, "defined": [*target.nodes], "listed": [*listed(table)]}],
+            )
         return defined(table, node, target)
 
     return change_table(coordinator, partition, change)
@@ -153,6 +161,18 @@ def _check_none_passed_over(table: PartitionTable, set_: PartitionTable) -> None
             f"{table.name}`, and ask again",
             partition=table.name,
         )
+
+
+def check_lists(tables: Iterable[PartitionTable], running: Collection[str]) -> None:
+    """What a rebalance asks first (P10): NodeListsError, naming both lists, if a running node's definition of one of
+    these partitions says otherwise than the cluster. `running`: names of nodes."""
+    found = [d for t in sorted(tables, key=lambda t: t.name) for d in differing(t, running)]
+    if found:
+        raise NodeListsError(
+            f"{'; '.join(map(str, found))}; nothing was changed",
+            lists=[{"partition": d.partition, "node": d.node, "defined": list(d.defined), "listed": list(d.listed)}
+                   for d in found],
+        )  # fmt: skip
 
 
 Tables = dict[str, tuple[int, PartitionTable]]

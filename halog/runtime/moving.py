@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from halog.backend import Found, Work, Write
-from halog.config.check import MAX_MOVE_PAUSE_MS
 from halog.config.mapper import callable_of
+from halog.config.tuning import MAX_MOVE_PAUSE_MS
 from halog.core.directory import (
     Standing,
     entries_of,
@@ -47,6 +47,7 @@ from halog.runtime.asking import Asker
 from halog.runtime.copy import Copy
 from halog.runtime.mapping import Owner, function_at, routing_of
 from halog.runtime.routing import Routing
+from halog.runtime.sweeping import Swept, side_by_side
 from halog.schema.definition import ID_BYTES
 from halog.schema.placed import new_object
 from mappers import NewObject
@@ -72,26 +73,6 @@ WAIT_S = 0.5
 """How long what others hold is waited for, each time; an ordinary decision is there within some ms."""
 
 
-class Swept:
-    """What became of objects that were to move. The first that cannot is told at the end; it holds up no other.
-    `versions`: by index key, those of the last look, as far as known."""
-
-    def __init__(self, versions: Mapping[bytes, int]) -> None:
-        self.moved = self.stayed = self.again = 0
-        self.problem: HalogError | None = None
-        self._versions = dict(versions)
-
-    def saw(self, found: Iterable[Found]) -> None:
-        """They were looked at: how many are others than at the look before?"""
-        for f in found:
-            self.again += self._versions.get(f.key, f.version) != f.version
-            self._versions[f.key] = f.version
-
-    def failed(self, error: HalogError) -> None:
-        """Some object stays, and why."""
-        self.problem = self.problem or error
-
-
 Commit = Callable[[bytes, Mapping[str, Work]], Mapping[str, int]]
 
 
@@ -100,6 +81,15 @@ class Fetch(Protocol):
 
     def __call__(self, partition: str, keys: Sequence[bytes], *, mapping: int) -> Sequence[Found | None]:
         """What is there."""
+
+
+class _Moving(NamedTuple):
+    """Objects leave this copy, by this mapping. `thread`: which of the policy's moves them."""
+
+    copy: Copy
+    mapping: PolicyMapping
+    swept: Swept
+    thread: int
 
 
 class Mover:
@@ -113,8 +103,8 @@ class Mover:
         """By type id: the type's name, and what finds the routing key in an index key."""
         self._owners: dict[tuple[str, str, int], Owner] = {}
         self._version = 0
-        self._last_moved: dict[str, tuple[float, float]] = {}
-        """Partition → when its last transaction that moved objects ended, and how many seconds it took."""
+        self._last_moved: dict[tuple[str, int], tuple[float, float]] = {}
+        """Partition and thread → when its last transaction that moved objects ended, and how many seconds it took."""
 
     # --- where ---
 
@@ -207,50 +197,57 @@ class Mover:
                 swept.failed(error)
             else:
                 elsewhere += [] if at is None else [at]
-        for to, batch in _batches(elsewhere, policy.move_objects, size):
+        hasty = set(range(policy.move_threads)) if urgent else set[int]()
+
+        def carry(thread: int, batch: tuple[str, list[bytes]]) -> None:
+            to, moving = batch[0], _Moving(copy, mapping, swept, thread)
             try:
                 if to not in away:
-                    self._rest(partition, 0 if urgent else policy.move_pause_ms)
-                    urgent = False
-                    self._move(copy, to, batch, mapping, swept)
+                    self._rest(partition, thread, 0 if thread in hasty else policy.move_pause_ms)
+                    hasty.discard(thread)
+                    self._move(moving, to, batch[1])
             except RemappedError:
                 raise
             except HalogError as error:  # not of these objects alone: whoever is asked again may take as long to fail
                 away.add(to)
                 swept.failed(error)
+
+        for its in _batches(elsewhere, policy.move_objects, size):
+            side_by_side(carry, its, policy.move_threads)
         swept.stayed = len(found) - swept.moved
         return swept
 
-    def _rest(self, partition: str, pause_ms: int | None) -> None:
-        """Until so long after the last transaction that moved objects of this partition, or the node closes. None: by
-        what that took, so that time is left to others, however slow they make it."""
-        ended, took = self._last_moved.get(partition, (0.0, 0.0))
+    def _rest(self, partition: str, thread: int, pause_ms: int | None) -> None:
+        """Until so long after the last transaction in which this thread moved objects of this partition, or the node
+        closes. None: by what that took, so that time is left to others, however slow they make it."""
+        ended, took = self._last_moved.get((partition, thread), (0.0, 0.0))
         until = ended + (min(RESTS * took, MOST_REST_S) if pause_ms is None else pause_ms / 1000)
         while (left := until - time.monotonic()) > 0 and not self._asker.closed:
             time.sleep(min(left, LOOK_S))
 
-    def _move(self, copy: Copy, to: str, keys: Sequence[bytes], mapping: PolicyMapping, swept: Swept) -> None:
+    def _move(self, moving: _Moving, to: str, keys: Sequence[bytes]) -> None:
         """In one transaction; where one of them is changed meanwhile, the others in transactions of half the size."""
         for left in range(ATTEMPTS, 0, -1):
             try:
-                swept.moved += self._move_once(copy, to, keys, mapping, swept)
+                moving.swept.took(self._move_once(moving, to, keys))
                 return
             except RemappedError:
                 raise
             except (ConflictError, DuplicateKeyError, RecordTooLargeError) as error:  # changed, just moved, too large
                 if len(keys) > 1:
                     half = len(keys) // 2
-                    self._move(copy, to, keys[:half], mapping, swept)
-                    self._move(copy, to, keys[half:], mapping, swept)
+                    self._move(moving, to, keys[:half])
+                    self._move(moving, to, keys[half:])
                     return
                 if left == 1 or isinstance(error, RecordTooLargeError):
-                    swept.failed(_stays(copy, to, error))
+                    moving.swept.failed(_stays(moving.copy, to, error))
                     return
                 time.sleep(0.001 * (ATTEMPTS - left + 1))
 
-    def _move_once(self, copy: Copy, to: str, keys: Sequence[bytes], mapping: PolicyMapping, swept: Swept) -> int:
+    def _move_once(self, moving: _Moving, to: str, keys: Sequence[bytes]) -> int:
+        copy, mapping = moving.copy, moving.mapping
         found = _found(copy, keys)
-        swept.saw(found)
+        moving.swept.saw(found)
         reads: tuple[tuple[bytes, int], ...] = ()
         if mapping.kind == LISTING:  # they stay; others may have listed some of them meanwhile
             found = [f for f in found if copy.objects.find(entry_key(f.key)) is None]
@@ -269,7 +266,7 @@ class Mover:
         began = time.monotonic()
         self._commit(self._new_id(), works)
         ended = time.monotonic()
-        self._last_moved[copy.name] = ended, ended - began
+        self._last_moved[copy.name, moving.thread] = ended, ended - began
         return len(found)
 
     def _unlisting(self, copy: Copy, found: Sequence[Found], mapping: PolicyMapping) -> Iterator[tuple[str, Write]]:
@@ -330,10 +327,12 @@ def _is_of_the_other_kind(found: Found, copy: Copy, owner: Owner, owned: Owned) 
     return not is_entry(found.key) and at_home and copy.objects.find(entry_key(found.key)) is None
 
 
-def _batches(elsewhere: Sequence[tuple[Owned, str]], objects: int, size: int) -> Iterator[tuple[str, list[bytes]]]:
+def _batches(
+    elsewhere: Sequence[tuple[Owned, str]], objects: int, size: int
+) -> Iterator[list[tuple[str, list[bytes]]]]:
     """Entries behind all objects: a transaction that carries an object changes its entry, which is there once."""
     for entries in (False, True):
-        yield from batches([at for at in elsewhere if is_entry(at[0].key) is entries], objects, size)
+        yield batches([at for at in elsewhere if is_entry(at[0].key) is entries], objects, size)
 
 
 def _found(copy: Copy, keys: Sequence[bytes]) -> list[Found]:

@@ -26,7 +26,7 @@ from halog.core.table import PartitionTable
 from halog.errors import HalogError
 from halog.ports import Log, SessionState, Store, TopicPartition, UnknownResult, Versioned
 from halog.runtime import cluster, frames
-from halog.runtime.asking import Asker
+from halog.runtime.asking import Asker, limits_of
 from halog.runtime.ballots import Ballots
 from halog.runtime.commits import Commits
 from halog.runtime.configured import Activated, Configured, of_file
@@ -103,9 +103,9 @@ class Runtime:
         self._nodes_lock = threading.Lock()
         self._watched: set[str] = set()
         """Partitions whose tables are watched."""
-        self.deadline_s = config.timing.call_deadline_ms / 1000
-        doubt_s = config.timing.doubt_timeout_ms / 1000
-        self._asker = Asker(name, self.router, {}, self.deadline_s, 2 * doubt_s)
+        call_s, doubt_s = config.timing.call_deadline_ms / 1000, config.timing.doubt_timeout_ms / 1000
+        self._asker = Asker(name, self.router, {}, call_s, 2 * doubt_s, limits_of(config))
+        self.deadline_of = self._asker.call_of
         self._commits = Commits(self._asker, self.location, self._waits_for_quorum)
         self.new_transaction_id = self._commits.new_id
         self.commit, self.begin_commit = self._commits.commit, self._commits.begin

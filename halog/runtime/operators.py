@@ -43,7 +43,7 @@ class Operators:
         reply = self._asker.ask(partition, frames.AskOutcome(partition, tx, attempt))
         if reply is None:
             copy = self._asker.copies[partition]
-            reply = settled(self._asker.wait(lambda answer: copy.ask_outcome(tx, attempt, answer)))
+            reply = settled(self._asker.wait(partition, lambda answer: copy.ask_outcome(tx, attempt, answer)))
         assert isinstance(reply, frames.OutcomeIs)
         return reply.outcome
 
@@ -57,7 +57,7 @@ class Operators:
         reply = self._asker.ask(partition, frames.HandOver(partition, to))
         if reply is None:
             copy = self._asker.copies[partition]
-            result = self._asker.wait(lambda answer: copy.hand_over(to, answer, "asked for on this node"))
+            result = self._asker.wait(partition, lambda answer: copy.hand_over(to, answer, "asked for on this node"))
             if not isinstance(result, ev.Happened):
                 raise to_error(result, partition)
 

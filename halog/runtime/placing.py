@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,14 +28,12 @@ from halog.runtime.groups import change_table
 from halog.runtime.objects import StoredPosition
 from halog.runtime.pacing import NotWantedError
 from halog.runtime.position import ahead, confirmed
+from halog.runtime.surroundings import CopyPolicy
 
 if TYPE_CHECKING:
     from halog.runtime.host import Host
 
 logger = logging.getLogger("halog.host")
-
-HOSTED_AT_ONCE = 4
-"""Copies opened side by side: beyond that two cores only take turns."""
 
 NEVER = 1 << 62
 """An end no log reaches: a copy that is not to be loaded waits for it."""
@@ -86,14 +85,24 @@ class Placing:
         self._begun.set()
 
     def _open_all(self, tables: Sequence[tuple[int, PartitionTable]]) -> None:
-        """Several at a time: each waits for the log's answers more than it works. One that may take its time keeps none
-        of the others waiting."""
+        """Several at a time, of each policy as many as it says (P4): each waits for the log's answers more than it
+        works. One that may take its time keeps none of the others waiting."""
         slow = [vt for vt in tables if copy_rate(vt[1], self._host.me.node)]
         for version, table in slow:
             self._rebuilt.add(table.name)
             self._host.spawn(f"copy-{table.name}", partial(self._open_slowly, version, table))
-        with ThreadPoolExecutor(HOSTED_AT_ONCE, thread_name_prefix="halog-host") as pool:
-            list(pool.map(lambda vt: self._open(*vt), [vt for vt in tables if vt not in slow]))
+        by_policy: dict[str, list[tuple[int, PartitionTable]]] = {}
+        for vt in tables:
+            if vt not in slow:
+                by_policy.setdefault(vt[1].policy, []).append(vt)
+        with ExitStack() as pools:
+            opened = []
+            for policy, its in by_policy.items():
+                threads = self._host.policies.get(policy, CopyPolicy()).copy_threads
+                pool = pools.enter_context(ThreadPoolExecutor(threads, thread_name_prefix=f"halog-host-{policy}"))
+                opened += [pool.submit(self._open, *vt) for vt in its]
+            for copy in opened:
+                copy.result()
 
     def _open_slowly(self, version: int, table: PartitionTable) -> None:
         """On a thread of its own, until the copy follows the log like any other. What fails is begun anew later."""

@@ -22,6 +22,7 @@ from halog.core.table import PartitionTable, Target
 from halog.errors import ConfigError, CoordinatorError, DeadlineError, HalogError, RefusedError, VersionError
 from halog.ports import Coordinator, UnknownResult
 from halog.runtime.cluster import by_hand
+from halog.runtime.defining import check_lists
 from halog.runtime.migration import is_there, migrate
 from halog.runtime.router import Router
 
@@ -110,6 +111,17 @@ def make(
     )
     stay = {m.partition: m.why for m in moves if m.target is None}
     return Plan(secrets.token_hex(4), time.time_ns() // 1_000_000, planned, stay)
+
+
+def check(
+    config: Config, tables: Iterable[PartitionTable], running: Collection[str], policies: Iterable[str] = ()
+) -> None:
+    """What an operator's plan for these policies meets (P10): NodeListsError names partitions that it would have to
+    leave where they are. Those which the application places move by no plan."""
+    wanted = tuple(policies) or tuple(name for name, policy in config.policies.items() if not policy.static)
+    by_hand_ = {name: by_hand(config.policies[name]) for name in wanted if name in config.policies}
+    theirs = [t for t in tables if t.policy in by_hand_]
+    check_lists((t for t in theirs if not config.policies[t.policy].static or t.name in by_hand_[t.policy]), running)
 
 
 def _by_hand(config: Config, policy: str, tables: Iterable[PartitionTable]) -> dict[str, Target]:

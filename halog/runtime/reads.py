@@ -50,10 +50,10 @@ class Reads:
             copy is not None
             and least
             and not copy.has(least)
-            and not copy.wait_for(least, self._asker.call_s, logged=True)
+            and not copy.wait_for(least, limit_s := self._asker.call_of(partition), logged=True)
         ):
             raise DeadlineError(
-                f"this node's copy of {partition} did not reach lsn {least} within {self._asker.call_s:g} s",
+                f"this node's copy of {partition} did not reach lsn {least} within {limit_s:g} s",
                 partition=partition,
                 lsn=least,
             )
@@ -66,14 +66,14 @@ class Reads:
     ) -> Sequence[Found | None]:
         """See Backend."""
         request = frames.Fetch(partition, list(keys), settled, least, mapping)
-        return self._asker.patiently(lambda: self._fetch(request))
+        return self._asker.patiently(partition, lambda: self._fetch(request))
 
     def _fetch(self, r: frames.Fetch) -> Sequence[Found | None]:
         while True:
             copy = self._serving(r.partition, r.least)
             if copy is not None:
                 copy.wait_for(r.settled, WAIT_S)  # if its epoch has ended it never comes; commits check what was read
-                copy.wait_free(r.keys, self._asker.locked_s)
+                copy.wait_free(r.keys, self._asker.locked_of(r.partition))
                 if copy.maps_by(r.mapping, WAIT_S) and copy.serving:
                     found = [copy.objects.find(k) for k in r.keys]
                     copy.check_mapping(r.mapping)
@@ -118,7 +118,7 @@ class Reads:
         while True:
             copy = self._serving(partition, least)
             if copy is not None:
-                copy.wait_free((prefix,), self._asker.locked_s, prefixes=True)
+                copy.wait_free((prefix,), self._asker.locked_of(partition), prefixes=True)
                 if not copy.maps_by(mapping, WAIT_S) or not copy.serving:
                     continue
                 there = copy.objects.scan(prefix, after)
@@ -126,7 +126,7 @@ class Reads:
                 yield from there
                 return
             page = frames.Scan(partition, prefix, after, SCAN_PAGE, False, least, mapping)
-            reply = self._asker.patiently(partial(self._asker.ask, partition, page))
+            reply = self._asker.patiently(partition, partial(self._asker.ask, partition, page))
             if reply is None:
                 continue
             assert isinstance(reply, frames.Objects)
@@ -152,9 +152,9 @@ class Reads:
         copy = self._asker.readable(partition)
         if copy is not None and copy.core.ledger.mapping < mapping:
             return None
-        if copy is not None and not copy.wait_for(after, self._asker.call_s):
+        limit_s = self._asker.call_of(partition)
+        if copy is not None and not copy.wait_for(after, limit_s):
             raise self._late(copy, after)
-        limit_s = self._asker.call_s
         if copy is not None and after and not copy.wait_decided(keys, after, limit_s):
             said = f"what would change these objects of {copy.name} was not decided within {limit_s:g} s"
             raise DeadlineError(said, partition=copy.name, lsn=after)
@@ -162,7 +162,7 @@ class Reads:
 
     def _late(self, copy: Copy, lsn: int) -> DeadlineError:
         at = f"this node's copy of {copy.name} is at lsn {copy.core.chain.state.lsn}"
-        said = f"{at}, and did not reach lsn {lsn} within {self._asker.call_s:g} s"
+        said = f"{at}, and did not reach lsn {lsn} within {self._asker.call_of(copy.name):g} s"
         return DeadlineError(said, partition=copy.name, lsn=lsn)
 
     # --- positions ---
@@ -171,14 +171,15 @@ class Reads:
         """See Backend."""
         while True:
             copy = self._asker.serving(partition)
-            if copy is not None and not copy.wait_for(lsn, self._asker.call_s):
+            if copy is not None and not copy.wait_for(lsn, self._asker.call_of(partition)):
                 raise self._late(copy, lsn)
             if copy is not None or self._asker.ask(partition, frames.Reach(partition, lsn)) is not None:
                 return
 
     def barrier(self, partition: str) -> int:
         """See Backend."""
-        until = time.monotonic() + self._asker.call_s
+        limit_s = self._asker.call_of(partition)
+        until = time.monotonic() + limit_s
         while True:
             try:
                 return self._barrier(partition, until)
@@ -189,7 +190,7 @@ class Reads:
                 time.sleep(OVERLOADED_S)
             except OutcomeUnknownError as e:
                 raise DeadlineError(
-                    f"no node showed within {self._asker.call_s:g} s that it is active for {partition}; see `halog "
+                    f"no node showed within {limit_s:g} s that it is active for {partition}; see `halog "
                     "partition show`",
                     partition=partition,
                 ) from e
@@ -219,7 +220,7 @@ class Reads:
     ) -> None:
         """See Backend."""
         request = frames.Validate(partition, list(reads), least, mapping)
-        self._asker.patiently(lambda: self._validate(request))
+        self._asker.patiently(partition, lambda: self._validate(request))
 
     def _validate(self, r: frames.Validate) -> None:
         while True:

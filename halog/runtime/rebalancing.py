@@ -20,11 +20,12 @@ from functools import partial
 import msgspec
 
 from halog.config import Config
+from halog.core.defining import Differing, differing
 from halog.core.rebalancing import in_need
 from halog.core.table import PartitionTable, Target
 from halog.core.turnover import Change, Turnover
 from halog.errors import CoordinatorError, HalogError, VersionError
-from halog.events import REBALANCE
+from halog.events import DIFFERING, REBALANCE
 from halog.ports import Coordinator, UnknownResult, Versioned
 from halog.runtime import plans
 from halog.runtime.clock import monotonic_ms
@@ -81,10 +82,8 @@ class Rebalancing:
         self._coordinator, self._router = coordinator, router
         self._members, self._history = members, history
         now = config()
-        settle_ms, replace_ms = now.timing.join_settle_ms, now.timing.replace_after_ms
-        self._turnovers = {
-            name: Turnover(settle_ms, replace_ms) for name, p in now.policies.items() if p.rebalance == "auto"
-        }
+        times = {name: now.timing_of(name) for name, p in now.policies.items() if p.rebalance == "auto"}
+        self._turnovers = {name: Turnover(t.join_settle_ms, t.replace_after_ms) for name, t in times.items()}
         self._refused: dict[str, dict[str, str]] = {}
         """Plan → its partitions that cannot move now: others go first."""
         self._in_vain: dict[tuple[str, str], object] = {}
@@ -93,6 +92,8 @@ class Rebalancing:
         self._forget_ms = now.timing.replace_after_ms
         self._waiting = "", 0
         """An operator's plan that has not begun, and since when this node has seen it so."""
+        self._differing: dict[str, list[Differing]] = {}
+        """Policy → node lists that were found to differ when it was last planned (P10)."""
         self._said: dict[str, str] = {}
         """What is in the way of what, as it was last said."""
 
@@ -248,6 +249,7 @@ class Rebalancing:
         tables = [table for _, table in self._router.tables.values()]
         running = {n.name for n in self._router.nodes.values() if n.hosts}
         made = plans.make(config, tables, up, running, [policy], replaced=absent)
+        self._tell_lists(policy, [d for t in tables if t.policy == policy for d in differing(t, running)])
         moves, stay = [], dict(made.stay)
         for m in made.moves:
             if len(m.target.nodes) < min(copies, len(_nodes(m.given_up) or m.before)):
@@ -257,6 +259,16 @@ class Rebalancing:
             else:
                 moves.append(m)
         return msgspec.structs.replace(made, moves=tuple(moves), stay=stay, made_for=policy)
+
+    def _tell_lists(self, policy: str, found: list[Differing]) -> None:
+        """Each once, as long as it is so: these partitions stay, and nobody waits for an error here."""
+        known = self._differing.get(policy, [])
+        self._differing[policy] = found
+        for d in found:
+            if d not in known:
+                more = {"policy": policy, "defined": ", ".join(d.defined), "listed": ", ".join(d.listed)}
+                cause = f"found at a rebalance, which leaves it there until {d.node} has enabled it, or defined it so"
+                self._history.tell(DIFFERING, cause, node=d.node, more=more, partition=d.partition)
 
     def _store(self, made: plans.Plan) -> None:
         if made.moves:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from halog.core import events as ev
 from halog.core.ids import Member
@@ -12,6 +13,8 @@ from halog.ports import LogSession, Store, TopicPartition
 
 if TYPE_CHECKING:
     from halog.runtime.copy import Copy
+
+NO_TIMES: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class CopyPolicy(NamedTuple):
@@ -25,6 +28,10 @@ class CopyPolicy(NamedTuple):
     """What a commit waits for at the log (R6)."""
     lease_ms: int = 0
     """How long the active node may read without asking anybody (R5)."""
+    times: Mapping[str, int] = NO_TIMES
+    """Deadlines of the core that are the policy's own (P4), by their names in `Settings`."""
+    copy_threads: int = 4
+    """So many of its copies a node makes at the same time (P4)."""
 
 
 class Surroundings(Protocol):

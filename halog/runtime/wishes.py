@@ -13,12 +13,15 @@ from typing import NamedTuple
 
 from halog.backend import Found
 from halog.config import Config
+from halog.core.defining import differing
 from halog.core.directory import is_entry
 from halog.core.mapping import Layout, PolicyMapping, begun, count, turned_back, why_not
+from halog.core.table import PartitionTable
 from halog.errors import AvailabilityError, ConfigError, DeadlineError, HalogError, RefusedError
 from halog.ports import Coordinator
 from halog.runtime import frames, mappings
 from halog.runtime.choosing import Choosing
+from halog.runtime.defining import check_lists
 from halog.runtime.loads import Loads
 from halog.runtime.mapping import Owner, Places, layout_of, routing_of
 from halog.runtime.router import Router
@@ -49,6 +52,7 @@ def begin(coordinator: Coordinator, router: Router, config: Config, policy: str)
     _check_home(config, policy)
     first = mappings.read(coordinator, policy).mapping
     _check(first, policy, layout)
+    _check_lists(coordinator, router, policy)
     _ask_nodes(router, policy, layout)
 
     def taken(mapping: PolicyMapping) -> PolicyMapping:
@@ -85,6 +89,7 @@ def check(coordinator: Coordinator, router: Router, config: Config, policy: str)
     mapping, layout = mappings.read(coordinator, policy).mapping, wished(config, policy)
     if not is_joined(mapping, layout):
         _check(mapping, policy, layout)
+        _check_lists(coordinator, router, policy)
         _ask_nodes(router, policy, layout)
 
 
@@ -132,6 +137,15 @@ def _check(mapping: PolicyMapping, policy: str, layout: Layout) -> None:
     why = why_not(mapping, layout)
     if why is not None:
         raise RefusedError(f"policy {policy}: {why}; nothing was changed", policy=policy)
+
+
+def _check_lists(coordinator: Coordinator, router: Router, policy: str) -> None:
+    """NodeListsError if a node that is up has other ideas of where one of its partitions is (P10). Those that seem to
+    differ are looked up: it may just have enabled its own, and this process not have heard."""
+    running = {n.name for n in router.nodes.values() if n.hosts}
+    tables = [table for _, table in list(router.tables.values()) if table.policy == policy]
+    found = [coordinator.get(f"partitions/{table.name}") for table in tables if differing(table, running)]
+    check_lists([PartitionTable.from_bytes(f.data) for f in found if f is not None], running)
 
 
 def _ask_nodes(router: Router, policy: str, layout: Layout) -> None:

@@ -171,6 +171,7 @@ class MemoryBackend:
         self.cluster = cluster or MemoryCluster()
         self.active = active
         self.deadline_s = 15.0
+        """Longest wait for an answer, of any partition."""
         names = self.cluster.names if listed else ()
         self.mapped = Mapped(listed=dict.fromkeys(names, LISTED), policies=dict.fromkeys(names, "memory"))
         """`listed`: objects go round the partitions, and have entries in a key directory."""
@@ -204,6 +205,9 @@ class MemoryBackend:
         """See Backend."""
         names = self.cluster.names
         return names[zlib.crc32(routing_key) % len(names)]
+
+    def deadline_of(self, partition: str) -> float:
+        return self.deadline_s
 
     def place_of(self, type_name: str, routing_key: bytes) -> Place:
         """See Backend."""

@@ -69,7 +69,7 @@ def is_absent(tx: Reading, key: bytes, partition: str) -> bool:
 
 def _asked(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
     """Drive `halog.core.directory.look`. ConflictError if an object is not where its entry says for too long."""
-    until, missed = time.monotonic() + tx.backend.deadline_s, False
+    until, missed = time.monotonic() + tx.backend.deadline_of(place.partition), False
     asking: Looking[Found] = look(key, place)
     asked = next(asking)
     while True:
@@ -102,8 +102,8 @@ def _in_session(tx: Reading) -> bool:
 def _pause(tx: Reading, key: bytes, partition: str, until: float) -> None:
     if time.monotonic() >= until:
         raise ConflictError(
-            f"{tx.space.name_of(key)} is not where its entry in {partition} says, for {tx.backend.deadline_s:g} s by "
-            "now; run the transaction again",
+            f"{tx.space.name_of(key)} is not where its entry in {partition} says, for "
+            f"{tx.backend.deadline_of(partition):g} s by now; run the transaction again",
             key=key, partition=partition, settled_lsn=0,
         )  # fmt: skip
     time.sleep(AGAIN_S)

@@ -29,41 +29,56 @@ class Answer(asyncio.Future[int | None]):
             self.set_exception(OutcomeUnknownError("no answer in time"))
 
 
-class Mailbox:
-    """Takes answers to a loop, from other threads or its own: however many come together, the loop is woken once. When
-    the tasks they woke have run, the loop looks for more itself. Also says that an answer comes too late, with one
-    timer for all: they are expected in order."""
+class _Expected:
+    """Answers with the same deadline, with one timer for all: they are expected in order."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, follow_up: Callable[[], None], deadline_s: float) -> None:
-        self.loop = loop
-        self._thread = threading.get_ident()
-        self._follow_up, self._deadline_s = follow_up, deadline_s
-        self._following = False
-        self._letters: deque[tuple[Answer, int | None]] = deque()
-        self._rung = False
-        self._expected: deque[tuple[float, Answer]] = deque()
+    def __init__(self, loop: asyncio.AbstractEventLoop, deadline_s: float) -> None:
+        self._loop, self._deadline_s = loop, deadline_s
+        self._answers: deque[tuple[float, Answer]] = deque()
         self._watching = False
 
-    def expect(self) -> Answer:
-        """An answer that is to come within the deadline. Only on the loop's thread."""
-        answer, expected, now = Answer(loop=self.loop), self._expected, self.loop.time()
-        while expected and expected[0][1].done():
-            expected.popleft()
-        expected.append((now + self._deadline_s, answer))
+    def one(self) -> Answer:
+        """Another one."""
+        answer, answers = Answer(loop=self._loop), self._answers
+        while answers and answers[0][1].done():
+            answers.popleft()
+        answers.append((self._loop.time() + self._deadline_s, answer))
         if not self._watching:
             self._watch()
         return answer
 
     def _watch(self) -> None:
-        self._watching = bool(self._expected)
+        self._watching = bool(self._answers)
         if self._watching:
-            self.loop.call_at(self._expected[0][0], self._expire)
+            self._loop.call_at(self._answers[0][0], self._expire)
 
     def _expire(self) -> None:
-        expected, now = self._expected, self.loop.time()
-        while expected and (expected[0][0] <= now or expected[0][1].done()):
-            expected.popleft()[1].expire()
+        answers, now = self._answers, self._loop.time()
+        while answers and (answers[0][0] <= now or answers[0][1].done()):
+            answers.popleft()[1].expire()
         self._watch()
+
+
+class Mailbox:
+    """Takes answers to a loop, from other threads or its own: however many come together, the loop is woken once. When
+    the tasks they woke have run, the loop looks for more itself. Also says that an answer comes too late."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, follow_up: Callable[[], None]) -> None:
+        self.loop = loop
+        self._thread = threading.get_ident()
+        self._follow_up = follow_up
+        self._following = False
+        self._letters: deque[tuple[Answer, int | None]] = deque()
+        self._rung = False
+        self._expected: dict[float, _Expected] = {}
+        """By deadline: each policy may have one (P4)."""
+
+    def expect(self, deadline_s: float) -> Answer:
+        """An answer that is to come within the deadline. Only on the loop's thread."""
+        expected = self._expected.get(deadline_s)
+        if expected is None:
+            expected = self._expected[deadline_s] = _Expected(self.loop, deadline_s)
+        return expected.one()
 
     def put(self, answer: Answer, lsn: int | None) -> bool:
         """Any thread. True: `follow_up` will be called."""

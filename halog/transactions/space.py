@@ -254,15 +254,16 @@ class Space:
     def relearn(self, error: RemappedError, since: float = 0.0) -> float:
         """A partition serves another mapping than the one that led there: go by that one from now on (T8). Who is
         refused again gives what this returned: DeadlineError once it takes longer than any answer may."""
-        now = time.monotonic()
-        if since and now - since > self.backend.deadline_s:
-            partition, version = error.evidence["partition"], error.evidence["mapping"]
+        now, partition = time.monotonic(), error.evidence["partition"]
+        limit_s = self.backend.deadline_of(partition)
+        if since and now - since > limit_s:
+            version = error.evidence["mapping"]
             raise DeadlineError(
                 f"partition {partition} serves mapping version {version} and has refused what was routed by the newest "
-                f"one known here for {self.backend.deadline_s:g} s; nothing was done: see `halog rebalance status`",
+                f"one known here for {limit_s:g} s; nothing was done: see `halog rebalance status`",
                 partition=partition, mapping=version,
             )  # fmt: skip
-        self.backend.relearn(error.evidence["partition"], error.evidence["mapping"])
+        self.backend.relearn(partition, error.evidence["mapping"])
         self.forget_routes()
         return since or now
 

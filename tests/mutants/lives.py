@@ -1,12 +1,18 @@
-"""Mutants of what nodes say of a partition, and of replicas that are copied anew (P7, P12)."""
+"""Mutants of what nodes say of a partition, and of replicas that are copied anew (P7, P12);
+and of a partition's state (P8)."""
 
 from __future__ import annotations
 
-from halog.core import resync as module
+from collections.abc import Iterator
+
+from halog.core import life, resync as module
 from halog.core.ids import Member
 from halog.core.leading import Leading
+from halog.core.life import Sight, State
+from halog.core.mapping import PolicyMapping
+from halog.core.table import PartitionTable
 from tests.mutants.registry import mutant, patch
-from tests.sim import lives
+from tests.sim import lives, shop
 from tests.sim.world import is_grouped
 
 SEEDS = lives.SEEDS[:2_000]
@@ -14,6 +20,9 @@ SEEDS = lives.SEEDS[:2_000]
 
 GROUPED = range(next(n for n in lives.SEEDS if is_grouped(n)), lives.SEEDS.stop, 11)[:2_000]
 """and its commits and elections need a quorum."""
+
+SHOPS = shop.SEEDS[:2_000]
+"""Histories in which objects change partition."""
 
 
 @mutant("P12", SEEDS)
@@ -36,3 +45,33 @@ def what_a_copy_acknowledged_counts_when_it_is_dropped() -> None:
         return m.node in self.p.table.hosts
 
     patch(Leading, "_hosts", hosts)
+
+
+@mutant("P8", SHOPS)
+def nobody_sees_that_objects_change_partition() -> None:
+    """The table's row from Active to Updating is never taken."""
+    patch(PolicyMapping, "updating", lambda mapping, policy: ())
+
+
+@mutant("P8", SHOPS)
+def a_partition_is_updating_until_all_are_clean() -> None:
+    """Though nothing goes from it or to it any more."""
+
+    def updating(mapping: PolicyMapping, policy: str) -> tuple[str, ...]:
+        changing = mapping.changing
+        return mapping.partition_names(policy) if changing is not None and changing.open else ()
+
+    patch(PolicyMapping, "updating", updating)
+
+
+@mutant("P8", SHOPS)
+def who_is_updating_stays_so_when_no_node_can_be_active() -> None:
+    """The row from Updating to Unavailable is missing."""
+
+    def happenings(state: State, before: PartitionTable | None, sight: Sight) -> Iterator[str]:
+        for happening in real(state, before, sight):
+            if state is State.UPDATING and happening == "no node can be active":
+                return
+            yield happening
+
+    real = patch(life, "happenings", happenings)

@@ -10,13 +10,14 @@ those of a market (`tests.sim.market`).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from halog.core import events as ev
 from halog.core.ids import digest
+from halog.core.life import State, Step
 from tests.sim import belated
 from tests.sim.coverage import Coverage
 from tests.sim.engine import Engine
@@ -97,6 +98,18 @@ class Bank:
         world = self.worlds[name]
         if not world.nature.chance(world.nature.drop):
             world.ask("", target, request)
+
+    # --- states of partitions ---
+
+    keeps_states = False
+    """Does each process keep the state of its partition?"""
+
+    def updating(self, p: Process) -> bool:
+        """Do objects go from or to its partition, as this process knows?"""
+        return False
+
+    def looked(self, p: Process, state: State, steps: Sequence[Step]) -> None:
+        """A process has looked at its partition's state."""
 
     # --- partitions among each other ---
 

@@ -137,8 +137,8 @@ class Checks:
         if leading is not None and leading.epoch == self.epoch:
             missing = self.sync_set - leading.writer.wait_set
             demand(not missing, f"S1: {p.me.node} does not wait for {missing} which the znode holds")
-        if lives.given(self.world.seed):
-            lives.stepped(self.world, p)
+        if lives.are_kept(self.world):
+            lives.looked(self.world, p)
         demand(p.partition.role is not Role.FAILED, f"P2: {p.me.node} believes it diverged; no log was lost here")
         run = p.partition.held.run
         if run:

@@ -124,17 +124,26 @@ def look(w: World) -> None:
 # --- states ---
 
 
-def stepped(w: World, p: Process) -> None:
+def are_kept(w: World) -> bool:
+    """Does each process keep the partition's state?"""
+    return given(w.seed) or (w.bank is not None and w.bank.keeps_states)
+
+
+def looked(w: World, p: Process) -> None:
     """What a process knows of the partition's state, after each of its steps."""
     if not p.alive:
         return
     life = w.lives.setdefault(p.me, Life())
     core = p.partition
     offline = p.me not in core.alive
-    sight = Sight(p.name, core.table, core.alive, offline, core.role in _HANDING)
-    for step in life.look(sight):
-        w.engine.say(f"{p.name}: {step.before.value} → {step.now.value}: {step.happening}")
-        w.cover.hit(f"life: {step.before.value}, {step.happening}")
+    updating = w.bank is not None and w.bank.updating(p)
+    steps = life.look(Sight(p.name, core.table, core.alive, offline, core.role in _HANDING, updating))
+    cover = w.cover if w.bank is None else w.bank.cover
+    for step in steps:
+        w.engine.say(f"{p.name}: {core.table.name}: {step.before.value} → {step.now.value}: {step.happening}")
+        cover.hit(f"life: {step.before.value}, {step.happening}")
+    if w.bank is not None:
+        w.bank.looked(p, life.state, steps)
 
 
 def unwell(w: World) -> str:

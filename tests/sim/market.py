@@ -87,6 +87,20 @@ class Market(Shop):
             self.mapping = turned_back(self.mapping)
             self.cover.hit("a change is turned back")
 
+    def elsewhere(self, name: str, p: Process, mapping: PolicyMapping) -> list[bytes]:
+        """What does not belong in a partition, or lacks its entry, or is one that is not wanted any more."""
+        newest, kind = mapping.newest, mapping.kind
+        if kind == BY_KEY:
+            return super().elsewhere(name, p, mapping)
+        if kind == UNLISTING:
+            return sorted(k for k in p.copy.objects if is_entry(k))
+        if kind == LISTING:
+            bare = [k for k in p.copy.objects if not is_entry(k) and entry_key(k) not in p.copy.objects]
+            return sorted(k for k in bare if owner(k, newest) == name)
+        goods = [k for k in p.copy.objects if not is_entry(k) and name not in newest.names]
+        entries = [k for k in p.copy.objects if is_entry(k) and owner(object_key(k), newest) != name]
+        return sorted(goods) or sorted(entries)
+
 
 class Sale(Errand):
     """One transaction on goods; what was read of their entry on the way."""
@@ -198,19 +212,6 @@ class Trader(Customer):
 
 class Carrier(Trader, Mover):
     """Carries entries to their new owners, and goods out of partitions that are emptied."""
-
-    def elsewhere(self, name: str, p: Process) -> list[bytes]:
-        newest, kind = self.known.newest, self.known.kind
-        if kind == BY_KEY:
-            return super().elsewhere(name, p)
-        if kind == UNLISTING:
-            return sorted(k for k in p.copy.objects if is_entry(k))
-        if kind == LISTING:
-            bare = [k for k in p.copy.objects if not is_entry(k) and entry_key(k) not in p.copy.objects]
-            return sorted(k for k in bare if owner(k, newest) == name)
-        goods = [k for k in p.copy.objects if not is_entry(k) and name not in newest.names]
-        entries = [k for k in p.copy.objects if is_entry(k) and owner(object_key(k), newest) != name]
-        return sorted(goods) or sorted(entries)
 
     def carry(self, name: str, p: Process, elsewhere: list[bytes]) -> bool:
         if self.known.kind == BY_KEY:

@@ -16,15 +16,17 @@ import msgspec
 
 from halog.core import events as ev
 from halog.core.ids import ABSENT, digest
+from halog.core.life import State, Step
 from halog.core.mapping import Layout, Place, PolicyMapping, begun, cleaned, opened, turned_back
 from halog.core.records import CREATE, DELETE, UPDATE, Change
 from tests.sim.bank import REF, SHOP_SEEDS, Bank
 from tests.sim.faults import FAULTS
 from tests.sim.teller import Deal, Teller
+from tests.sim.updating import States
 from tests.sim.violation import demand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tests.sim.node import Process
 
@@ -48,6 +50,7 @@ class Shop(Bank):
     ) -> None:
         super().__init__(seed, verbose=verbose, calm=calm, worlds=worlds, nodes=nodes)
         self.mapping = PolicyMapping(Layout("ring", len(self.names), 0, names=self.names))
+        self.states = States(self, POLICY)
         self.movers: list[Mover] = []
         self.exists: set[bytes] = set()
         """Steady goods that are known to be there."""
@@ -65,11 +68,23 @@ class Shop(Bank):
             self.mapping = turned_back(self.mapping)
             self.cover.hit("a change is turned back")
 
+    keeps_states = True
+
+    def updating(self, p: Process) -> bool:
+        return self.states.updating(p)
+
+    def looked(self, p: Process, state: State, steps: Sequence[Step]) -> None:
+        self.states.looked(p, state, steps)
+
     def clean(self, name: str, version: int) -> None:
         before = self.mapping
         self.mapping = cleaned(self.mapping, POLICY, version, [name])
         if before.changing is not None and self.mapping.changing is None:
             self.cover.hit("a change is done")
+
+    def elsewhere(self, name: str, p: Process, mapping: PolicyMapping) -> list[bytes]:
+        """What does not belong in a partition."""
+        return sorted(k for k in p.copy.objects if owner(k, mapping.newest) != name)
 
     def heal(self) -> None:
         super().heal()
@@ -77,7 +92,8 @@ class Shop(Bank):
             mover.begin()
 
     def unwell(self) -> str:
-        return super().unwell() or ("" if self.mapping.changing is None else "the mapping still changes")
+        changes = "" if self.mapping.changing is None else "the mapping still changes"
+        return super().unwell() or changes or self.states.unwell()
 
 
 def owner(key: bytes, layout: Layout) -> str:
@@ -242,16 +258,12 @@ class Mover(Customer):
             return False
         if p.shown:
             return False
-        elsewhere = self.elsewhere(name, p)
+        elsewhere = self.shop.elsewhere(name, p, self.known)
         if not elsewhere:
             if not ledger.older(version):
                 self.shop.clean(name, version)
             return False
         return self.carry(name, p, elsewhere)
-
-    def elsewhere(self, name: str, p: Process) -> list[bytes]:
-        """What does not belong in a partition."""
-        return sorted(k for k in p.copy.objects if owner(k, self.known.newest) != name)
 
     def carry(self, name: str, p: Process, elsewhere: list[bytes]) -> bool:
         """Some of it."""

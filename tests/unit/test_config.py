@@ -101,6 +101,27 @@ def test_bindings_name_a_types_policy() -> None:
     assert config.hosts_of("few") == ("A", "B")
 
 
+@pytest.mark.feature("P4")
+def test_a_policy_may_have_times_of_its_own(tmp_path: Path) -> None:
+    """Those that it leaves away are those of all; and a file is written back without them."""
+    text = GOOD.replace("before_images = true", "call_deadline_ms = 700\nreplace_after_ms = 60_000")
+    config = load_config(write(tmp_path, text))
+    own = dataclasses.replace(config.timing, call_deadline_ms=700, replace_after_ms=60_000)
+    assert config.timing_of("default") == own != config.timing
+    assert built().timing_of("default") == TimingConfig()
+    assert "doubt_timeout_ms" not in config.to_toml().split("[policies.default]")[1].split("[")[0]
+    assert load_config(write(tmp_path, config.to_toml())) == config
+
+
+@pytest.mark.feature("P4", "P3")
+@pytest.mark.parametrize("key", ["join_settle_ms", "replace_after_ms"])
+def test_who_comes_or_goes_moves_nothing_of_a_static_policy_however_long_it_waits(key: str) -> None:
+    by_hand = PolicyConfig("main", kind="static", static={"p": StaticPartition(("A", "B"))}, min_stay_ms=5)
+    built(policies={"default": by_hand}).validate()
+    with pytest.raises(ConfigError, match=rf"policies\.default\.{key}: excludes partitions named by hand"):
+        built(policies={"default": dataclasses.replace(by_hand, **{key: 5})}).validate()
+
+
 NODES = {name: NodeConfig(Path(f"/var/{name}")) for name in "ABC"}
 
 
@@ -243,6 +264,13 @@ WRONG: list[tuple[str, str, str, str]] = [
     ),
     ("before_images = true", "move_pause_ms = 101", "policies.default.move_pause_ms", "must be 0 (no pause) to 100"),
     ("before_images = true", "copy_bytes_per_s = -1", "policies.default.copy_bytes_per_s", "0 (no limit) or more"),
+    ("before_images = true", "move_threads = 0", "policies.default.move_threads", "must be 1 to 32, is 0"),
+    ("before_images = true", "copy_threads = 33", "policies.default.copy_threads", "must be 1 to 32, is 33"),
+    ("before_images = true", "copy_threads = true", "policies.default.copy_threads", "must be a whole number"),
+    ("before_images = true", "call_deadline_ms = 0", "policies.default.call_deadline_ms", "must be at least 1, is 0"),
+    ("before_images = true", "doubt_timeout_ms = -1", "policies.default.doubt_timeout_ms", "at least 1, is -1"),
+    ("before_images = true", "min_stay_ms = 1.5", "policies.default.min_stay_ms", "must be a whole number, is 1.5"),
+    ("before_images = true", "keep_alive_ms = 100", "policies.default.keep_alive_ms", "is unknown"),
     ("before_images = true", "lease_ttl_ms = 299", "policies.default.lease_ttl_ms", "0 (no leases) or 300 to 60000"),
     ("before_images = true", "lease_ttl_ms = -1", "policies.default.lease_ttl_ms", "0 (no leases) or 300 to 60000"),
     (

@@ -172,7 +172,7 @@ def test_sites_that_both_went_on_are_told_and_keep_what_they_have(two_sites: Two
     command(two_sites.west, "demote", "--to", EAST)
 
     def told() -> bool:
-        return "HALOG-1040" in two_sites.west.log_of("west-1") + two_sites.west.log_of("west-2")
+        return "HALOG-1041" in two_sites.west.log_of("west-1") + two_sites.west.log_of("west-2")
 
     wait(told, "the split is told")
     assert landings(two_sites.east, "N3") == 9

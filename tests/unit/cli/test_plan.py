@@ -96,6 +96,27 @@ def test_a_node_that_is_down_keeps_what_it_has_unless_it_is_replaced(cluster: An
     assert "C is not in the zone, or down" in replaced["moves"][0]["why"]
 
 
+@pytest.mark.feature("P10")
+def test_node_lists_that_differ_are_an_error_and_nothing_is_planned(cluster: Any, halog: Run) -> None:
+    """Both are named; once they agree, or are left out, the plan is made."""
+    assert halog("drain", "B", "--allow-fewer", "--timeout", 60).code == 0
+    assert halog("partition", "define", "p-0", "--node", "C", "--nodes", "C,A").code == 0
+    ours = ", ".join(next(t for t in cluster.tables() if t.name == "p-0").configured)
+    said = f"C has defined p-0 on C, A and not enabled it, and the cluster has it on {ours}: enable it on C"
+    if ours == "C, A":
+        pytest.fail("the lists are to differ")
+    for more in ((), ("--dry-run",), ("--policy", "p")):
+        ran = halog("plan", "create", *more)
+        assert (ran.code, said in ran.err, "nothing was changed" in ran.err) == (5, True, True), ran
+    assert halog("plan", "show").code == 5, "there is no plan"
+    skipped = halog("plan", "create", "--skip-inconsistent", "--format", "json")
+    assert skipped.code == 0, skipped
+    assert {m["partition"] for m in skipped.json["moves"]} == {f"p-{i}" for i in range(1, 6)}
+    assert said in skipped.out
+    assert halog("partition", "define", "p-0", "--node", "C", "--nodes", ours.replace(" ", "")).code == 0
+    assert halog("plan", "create").code == 0
+
+
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [

@@ -12,10 +12,10 @@ from halog.core.defining import (
     Status,
     admitting,
     defined,
+    differing,
     disabled,
     enabled,
     forgotten,
-    inconsistent,
     listed,
     status,
     why_nobody_is_left,
@@ -136,11 +136,14 @@ def test_a_foreign_partition_is_defined_as_the_cluster_has_it() -> None:
 
 @pytest.mark.feature("P10", "P13")
 def test_a_definition_not_in_effect_is_an_inconsistency_once_all_is_planned() -> None:
-    assert inconsistent(on_ab(), "ABC") is None
-    said = inconsistent(defined(on_ab(), "C", CB), "ABC") or ""
-    assert "C has defined p on C, B and not enabled it, and the cluster has it on A, B" in said
-    assert inconsistent(defined(on_ab(), "C", AB), "ABC") is None
-    assert inconsistent(defined(on_ab(), "C", CB), "AB") is None, "C cannot decide, and its wish ends with its run"
+    assert differing(on_ab(), "ABC") == []
+    (found,) = differing(defined(on_ab(), "C", CB), "ABC")
+    assert found == ("p", "C", ("C", "B"), ("A", "B"))
+    assert "C has defined p on C, B and not enabled it, and the cluster has it on A, B" in str(found)
+    assert differing(defined(on_ab(), "C", AB), "ABC") == []
+    assert differing(defined(on_ab(), "C", CB), "AB") == [], "C cannot decide, and its wish ends with its run"
+    both = defined(defined(on_ab(), "C", CB), "B", Target(("B", "A"), 1))
+    assert [d.node for d in differing(both, "ABC")] == ["C", "B"]
 
 
 # --- enable ---

@@ -53,6 +53,26 @@ def test_turned_back_it_is_a_change_of_its_own_to_where_it_came_from() -> None:
     assert cleaned(back, "p", 2, ALL) == PolicyMapping(OLD, 2)
 
 
+@pytest.mark.feature("P8")
+def test_a_partition_is_updating_until_it_is_clean() -> None:
+    there = opened(begun(NOW, MORE))
+    assert (NOW.updating("p"), begun(NOW, MORE).updating("p")) == ((), ())
+    assert there.updating("p") == ALL
+    assert cleaned(there, "p", 1, ["p-1"]).updating("p") == ("p-0", "p-2")
+    assert cleaned(there, "p", 1, ALL).updating("p") == ()
+
+
+@pytest.mark.feature("P8")
+def test_without_entries_a_partition_is_updating_until_all_are_clean() -> None:
+    """Its objects leave with the entries that others have."""
+    listed = PolicyMapping(msgspec.structs.replace(OLD, mapper="round_robin"))
+    going = opened(begun(listed, OLD))
+    assert cleaned(going, "p", 1, ["p-1"]).updating("p") == ("p-0", "p-1")
+    assert cleaned(going, "p", 1, ["p-0", "p-1"]).updating("p") == ()
+    coming = cleaned(opened(begun(NOW, listed.now)), "p", 1, ["p-1"])
+    assert coming.updating("p") == ("p-0",), "there no object goes"
+
+
 def test_what_speaks_against_a_change() -> None:
     assert why_not(NOW, MORE) is None
     assert why_not(PolicyMapping(MORE), OLD) is None, "partitions that are left empty stay"

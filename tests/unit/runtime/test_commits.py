@@ -20,7 +20,7 @@ WORK = Work((), ())
 class Node:
     """An asker whose own copy is active for the first rounds, and then nobody is."""
 
-    closed, call_s, locked_s = False, 5.0, 0.1
+    closed = False
 
     def __init__(self, *rounds: ev.Result) -> None:
         self.rounds = list(rounds)
@@ -28,6 +28,12 @@ class Node:
 
     def check_open(self) -> None:
         pass
+
+    def call_of(self, partition: str) -> float:
+        return 5.0
+
+    def locked_of(self, partition: str) -> float:
+        return 0.1
 
     def serving(self, partition: str) -> Any:
         return self if self.rounds else None

@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from halog.config import Config
-from halog.errors import ConfigError, DeadlineError, RefusedError
-from halog.runtime import plans
+from halog.errors import ConfigError, DeadlineError, NodeListsError, RefusedError
+from halog.runtime import plans, wishes
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
 from tests.unit.runtime.placed import Counting, P, at, copies, is_on, place, told, unplaced
@@ -223,7 +223,7 @@ def test_a_foreign_partition_is_known_and_used_and_never_hosted(cluster: Cluster
     it does not stand for it."""
     place(cluster, "A", "B")
     there = at(cluster, "C")
-    with pytest.raises(RefusedError, match="as a foreign partition on B, A, and the cluster has it on A, B"):
+    with pytest.raises(NodeListsError, match="as a foreign partition on B, A, and the cluster has it on A, B"):
         there.define(("B", "A"))
     assert "C" not in cluster.tables()[P].definitions
     there.define(("A", "B"))
@@ -263,6 +263,29 @@ def test_a_plan_leaves_a_partition_alone_while_a_running_node_says_otherwise() -
         cluster.kill("C")
         cluster.restart("C")
         assert "C" not in cluster.tables()["test-0"].definitions
+
+
+@pytest.mark.feature("P10", "P13")
+def test_node_lists_that_differ_are_found_before_objects_are_mapped_anew() -> None:
+    """The error names both lists and who has them; nothing is changed before they agree."""
+    with Cluster(3, partitions=2, registry=REGISTRY) as cluster:
+        node, listed = cluster.node("B"), cluster.tables()["test-1"].configured
+        cluster.node("C").partitions["test-1"].define(("C", "A"))
+        wait_until(lambda: node.runtime.router.tables["test-1"][1].definitions, "B knows it")
+        before = node.runtime.adapters.coordinator.get("policies/test")
+        policy = replace(cluster.config.policies["test"], ring_size=999)
+        wanted = replace(cluster.config, policies={"test": policy})
+        with pytest.raises(NodeListsError, match="C has defined test-1 on C, A and not enabled it, and the") as caught:
+            node.runtime.operators.rebalance("test", wanted)
+        assert caught.value.evidence["lists"] == [
+            {"partition": "test-1", "node": "C", "defined": ["C", "A"], "listed": [*listed]}
+        ]
+        assert caught.value.exit_code == 5
+        with pytest.raises(NodeListsError):
+            wishes.check(node.runtime.adapters.coordinator, node.runtime.router, wanted, "test")
+        assert node.runtime.adapters.coordinator.get("policies/test") == before
+        cluster.node("C").partitions["test-1"].define(listed)  # B need not have heard
+        assert node.runtime.operators.rebalance("test", wanted, wait_s=20) == 1
 
 
 def fewer(cluster: Cluster) -> Config:

@@ -6,15 +6,17 @@ import dataclasses
 import threading
 from collections import Counter as Count
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from halog.adapters.memory import MemoryLog
 from halog.config import Config, TimingConfig
+from halog.core.defining import Differing
 from halog.core.table import Target
 from halog.errors import RefusedError
-from halog.events import REBALANCE, Event
+from halog.events import DIFFERING, REBALANCE, Event, Kind
 from halog.ports import TopicPartition
 from halog.runtime import plans, rebalancing, versions
 from halog.testing.cluster import Cluster, wait_until
@@ -35,12 +37,12 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     monkeypatch.setattr(rebalancing.Rebalancing, "_mine", lambda self: real(self) if started.is_set() else ([], set()))
     made: list[Cluster] = []
 
-    def start(rebalance: str = "auto", settle_ms: int = 100, replace_ms: int = 300) -> Cluster:
+    def start(rebalance: str = "auto", settle_ms: int = 100, replace_ms: int = 300, **own: int) -> Cluster:
         cluster = Cluster(4, partitions=PARTITIONS, registry=REGISTRY)
         made.append(cluster)
         config = cluster.config
         timing = TimingConfig(join_settle_ms=settle_ms, replace_after_ms=replace_ms)
-        policy = dataclasses.replace(config.policies["test"], rebalance=rebalance, async_replicas=0)
+        policy = dataclasses.replace(config.policies["test"], rebalance=rebalance, async_replicas=0, **own)
         cluster.config = dataclasses.replace(config, timing=timing, policies={"test": policy}).validate()
         cluster.start()
         started.set()
@@ -68,9 +70,13 @@ def counted(cluster: Cluster) -> set[str]:
 
 
 def told(cluster: Cluster) -> list[str]:
-    log, events = MemoryLog(cluster._broker), TopicPartition("test.events", 0)
-    found = [Event.from_bytes(e.value) for e in log.read(events, *log.bounds(events))]
-    return [e.cause for e in found if e.code == REBALANCE.code]
+    return [e.cause for e in events(cluster, REBALANCE)]
+
+
+def events(cluster: Cluster, kind: Kind) -> list[Event]:
+    log, history = MemoryLog(cluster._broker), TopicPartition("test.events", 0)
+    found = [Event.from_bytes(e.value) for e in log.read(history, *log.bounds(history))]
+    return [e for e in found if e.code == kind.code]
 
 
 def total(node: Node) -> int:
@@ -99,6 +105,50 @@ def test_who_has_been_gone_for_long_is_replaced_and_gets_its_share_when_it_is_ba
     cluster.settle()
     assert total(cluster.client()) == sum(range(40))
     assert told(cluster) == ["D has been gone for long", "D came"]
+
+
+@pytest.mark.feature("P4")
+def test_a_policy_may_wait_for_another_time_than_all(make: Make) -> None:
+    """For who comes, and for who is gone: `[timing]` would wait for a minute."""
+    cluster = make(settle_ms=60_000, replace_ms=60_000, join_settle_ms=100, replace_after_ms=300)
+    begun(cluster)
+    cluster.kill("D")
+    wait_until(lambda: hosts(cluster) and hosts(cluster)["D"] == 0, "D is not replaced", 30)
+    cluster.restart("D")
+    wait_until(lambda: hosts(cluster) == dict.fromkeys("ABCD", 4), "D does not get its share", 30)
+    assert told(cluster) == ["D has been gone for long", "D came"]
+
+
+@pytest.mark.feature("P10")
+def test_node_lists_that_differ_are_told_when_nodes_rebalance_and_stay(make: Make) -> None:
+    """Once; nobody waits for an error here. The others move, and it follows when they agree."""
+    cluster = make()
+    begun(cluster)
+    name, table = next((n, t) for n, t in cluster.tables().items() if "D" in t.configured)
+    other = next(n for n in "ABC" if n not in table.configured)
+    cluster.node(other).partitions[name].define((other, "D"))
+    cluster.kill("D")
+    wait_until(lambda: hosts(cluster)["D"] == 1, "all others are replaced", 30)
+    found = events(cluster, DIFFERING)
+    assert [(e.partition, e.node, e.severity) for e in found] == [(name, other, "error")]
+    both = f"{other} has it defined on {other}, D, the cluster has it on {', '.join(table.configured)}: "
+    assert both in found[0].text
+    assert cluster.tables()[name].configured == table.configured
+    cluster.node(other).partitions[name].define(table.configured)
+    wait_until(lambda: hosts(cluster)["D"] == 0, "it does not follow", 30)
+    assert len(events(cluster, DIFFERING)) == 1
+
+
+@pytest.mark.feature("P10")
+def test_node_lists_that_differ_are_told_once_as_long_as_they_do() -> None:
+    told: list[str | None] = []
+    looked = rebalancing.Rebalancing.__new__(rebalancing.Rebalancing)
+    looked._differing = {}
+    looked._history = SimpleNamespace(tell=lambda kind, cause, *, node, more, partition: told.append(partition))  # type: ignore[assignment]
+    one, other = (Differing(name, "C", ("C", "A"), ("A", "B")) for name in ("p-0", "p-1"))
+    for found in ([one], [one], [one, other], [other], [one, other]):
+        looked._tell_lists("p", found)
+    assert told == ["p-0", "p-1", "p-0"], "what had ended is told anew"
 
 
 def test_who_is_back_in_time_keeps_its_copies(make: Make) -> None:

@@ -47,7 +47,10 @@ OTHER: dict[str, Any] = {
     "remote_sync": "SYNC", "quorum": True, "below_quorum": "wait", "count_never": True, "lease_ttl_ms": 500,
     "mapper": "round_robin", "ring_size": 100_000, "before_images": False, "rebalance": "manual", "kind": "static",
     "zones": ("few",), "backup": ("C",),
-    "home": "west", "move_objects": 7, "move_pause_ms": 5, "copy_bytes_per_s": 1_000_000,
+    "home": "west", "move_objects": 7, "move_pause_ms": 5, "copy_bytes_per_s": 1_000_000, "move_threads": 2,
+    "copy_threads": 2,
+    "call_deadline_ms": 3_000, "append_deadline_ms": 3_000, "doubt_timeout_ms": 3_000, "min_stay_ms": 3_000,
+    "join_settle_ms": 3_000, "replace_after_ms": 3_000,
 }  # fmt: skip
 
 

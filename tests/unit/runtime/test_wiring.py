@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from halog.adapters.memory import MemoryBroker, MemoryChannel, MemoryCoordinator, MemoryLog, MemoryStore, MemoryTree
@@ -17,6 +18,7 @@ from halog.config import (
     ClusterConfig,
     Config,
     NodeConfig,
+    PolicyConfig,
     RemoteSiteConfig,
     SiteConfig,
     TimingConfig,
@@ -25,7 +27,7 @@ from halog.embedded import datadir
 from halog.embedded.model import SiteInfo
 from halog.errors import ClosedError, ConfigError, HalogError, StoreError, UnreachableError
 from halog.ports import LogTail
-from halog.runtime.hosting import core_settings
+from halog.runtime.hosting import copy_policy, core_settings
 from halog.runtime.open import node
 from halog.runtime.outside import Adapters
 from halog.runtime.wiring import open_store, remote_site
@@ -155,3 +157,22 @@ def test_where_another_site_is(tmp_path: Path) -> None:
         remote_site(config, "east")
     with pytest.raises(ConfigError, match=r"site 'north' is not in \[sites\]; the other sites are: west, south"):
         remote_site(config, "north")
+
+
+@pytest.mark.feature("P4", "Q4")
+@pytest.mark.parametrize(("call_ms", "discarded_ms"), [(100, 15_300), (40_000, 40_300)])
+def test_a_policys_own_times_are_its_copies_and_nobody_is_told_too_early(call_ms: int, discarded_ms: int) -> None:
+    """A transaction over several policies is tried again for as long as all may be."""
+    policy = PolicyConfig(
+        "z", call_deadline_ms=call_ms, append_deadline_ms=300, doubt_timeout_ms=400, min_stay_ms=500, copy_threads=2
+    )
+    config = Config(
+        ClusterConfig("test"), SiteConfig(bootstrap="memory:1", zookeeper="memory:1"),
+        policies={"own": policy, "usual": PolicyConfig("z")},
+    )  # fmt: skip
+    made, usual = copy_policy(config, "own"), core_settings(config)
+    assert made.copy_threads == 2
+    assert made.times == {
+        "commit_deadline_ms": 300, "discarded_ms": discarded_ms, "min_stay_ms": 500, "doubt_ms": 400,
+    }  # fmt: skip
+    assert msgspec.structs.replace(usual, **copy_policy(config, "usual").times) == usual

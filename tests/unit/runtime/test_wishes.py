@@ -19,7 +19,7 @@ OLD, NEW, OTHER = (Layout("consistent_hash", 2, ring) for ring in (1_000, 2_000,
 NOW = PolicyMapping(OLD)
 OPEN = opened(begun(NOW, NEW))
 BACK = PolicyMapping(NEW, 2, Changing(OLD, open=True, back=True))
-ROUTER: Any = SimpleNamespace(nodes={}, me="tool")
+ROUTER: Any = SimpleNamespace(nodes={}, tables={}, me="tool")
 
 
 class Coordinator(MemoryCoordinator):

@@ -102,7 +102,7 @@ def test_many_answers_wake_the_loop_once() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         looks: list[int] = []
-        mail = Mailbox(loop, lambda: looks.append(1), 5)
+        mail = Mailbox(loop, lambda: looks.append(1))
         futures = [Answer(loop=loop) for _ in range(5)]
         rung = []
         real = loop.call_soon_threadsafe
@@ -243,16 +243,16 @@ def test_a_cancelled_commit_that_conflicts_is_cancelled_and_not_run_again() -> N
 
 def test_an_answer_that_does_not_come_in_time_is_said_to_be_late() -> None:
     async def main() -> None:
-        mail = Mailbox(asyncio.get_running_loop(), lambda: None, 0.02)
-        first = mail.expect()
+        mail = Mailbox(asyncio.get_running_loop(), lambda: None)
+        first = mail.expect(0.02)
         await asyncio.sleep(0.01)
-        second, third = mail.expect(), mail.expect()
+        second, third = mail.expect(0.02), mail.expect(0.02)
         mail.put(third, 7)
         for answer in (first, second):
             with pytest.raises(OutcomeUnknownError):
                 await answer
         assert await third == 7
-        later = mail.expect()  # the timer goes on for those that come after
+        later = mail.expect(0.02)  # the timer goes on for those that come after
         with pytest.raises(OutcomeUnknownError):
             await later
 
@@ -261,7 +261,7 @@ def test_an_answer_that_does_not_come_in_time_is_said_to_be_late() -> None:
 
 def test_answers_for_a_closed_loop_are_nobodys() -> None:
     loop = asyncio.new_event_loop()
-    mail = Mailbox(loop, lambda: None, 5)
+    mail = Mailbox(loop, lambda: None)
     answer = Answer(loop=loop)
     loop.close()
     assert not mail.put(answer, 1)

@@ -1,0 +1,50 @@
+"""What a policy tunes for itself (P4): how its objects and copies move, and the times it has of its own.
+
+A time is one of `[timing]` that says how long a partition, or a policy's plan, waits; the others are of a node as a
+whole and have no second place. Pure. Never fills in a value: what a policy leaves away is read where it is needed
+(`Config.timing_of`), so that a file is written back as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from halog.config.model import PolicyConfig
+
+MAX_MOVE_OBJECTS: Final = 10_000
+MAX_MOVE_PAUSE_MS: Final = 100
+"""A Spark job asks a node to move 500 objects and waits for a minute: enough for one a transaction with such pauses."""
+MAX_THREADS: Final = 32
+"""For each partition that moves objects, and of each policy that has copies made: more is a mistake."""
+
+TURNOVER: Final = ("join_settle_ms", "replace_after_ms")
+"""Of plans that nodes make when others come or go."""
+TIMES: Final = ("call_deadline_ms", "append_deadline_ms", "doubt_timeout_ms", "min_stay_ms", *TURNOVER)
+"""Keys of `[timing]` that a policy may have, too."""
+
+Problems = Iterator[tuple[str, str]]
+
+
+def own_times(policy: PolicyConfig) -> dict[str, int]:
+    """Those that a policy has of its own."""
+    return {name: value for name in TIMES if (value := getattr(policy, name)) is not None}
+
+
+def tuning_problems(key: str, policy: PolicyConfig) -> Problems:
+    """(key, reason) of whatever is wrong with it."""
+    if not 1 <= policy.move_objects <= MAX_MOVE_OBJECTS:
+        yield f"{key}.move_objects", f"must be 1 to {MAX_MOVE_OBJECTS}: they are held until they have moved"
+    if policy.move_pause_ms is not None and not 0 <= policy.move_pause_ms <= MAX_MOVE_PAUSE_MS:
+        yield f"{key}.move_pause_ms", f"must be 0 (no pause) to {MAX_MOVE_PAUSE_MS}"
+    for name in ("move_threads", "copy_threads"):
+        if not 1 <= getattr(policy, name) <= MAX_THREADS:
+            yield f"{key}.{name}", f"must be 1 to {MAX_THREADS}, is {getattr(policy, name)}"
+    if policy.copy_bytes_per_s < 0:
+        yield f"{key}.copy_bytes_per_s", f"must be 0 (no limit) or more, is {policy.copy_bytes_per_s}"
+    for name, value in own_times(policy).items():
+        if value < 1:
+            yield f"{key}.{name}", f"must be at least 1, is {value}"
+        elif policy.static and name in TURNOVER:
+            yield f"{key}.{name}", "excludes partitions named by hand: nodes that come or go move none of them"
