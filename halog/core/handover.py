@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from halog.core import events as ev, records
 from halog.core.election import NEVER
 from halog.core.group import priority
@@ -22,12 +24,18 @@ if TYPE_CHECKING:
     from halog.core.leading import Leading
 
 
+NOBODY = -2
+"""The token of a hand-over that nobody waits for."""
+
+
 class UnderWay(NamedTuple):
     """The hand-over that was asked for."""
 
     token: int
     to: str
     deadline: int
+    to_site: bool = False
+    """Not to a node, but to those of another site (F1): who of them has it all is theirs to know."""
 
 
 class HandOver:
@@ -51,6 +59,15 @@ class HandOver:
             p.become("hand over", f"hands over to {e.to}")
             self.progress()
 
+    def leave(self) -> None:
+        """Another site is to serve the partition: end the epoch as in any hand-over, with everything logged."""
+        p, site = self._p, self._p.table.owner
+        if p.role is Role.ACTIVE and self.now is None:
+            p.out.append(ev.Tell(TRANSFER, "", f"site {site} is to serve it", {"to": site}))
+            self.now = UnderWay(NOBODY, site, p.now + p.settings.drain_ms, to_site=True)
+            p.become("hand over", f"hands over to site {site}")
+            self.progress()
+
     def _refuse(self, token: int, why: str) -> None:
         self._p.out.append(ev.Reply(token, ev.Refused(why)))
 
@@ -60,7 +77,9 @@ class HandOver:
         if self.now is None or p.role is not Role.DRAINING or writer.queue or writer.waiting:
             return
         to = self.now.to
-        if not any(m.node == to and lsn >= writer.last_lsn for m, lsn in self._leading.applied.items()):
+        if not self.now.to_site and not any(
+            m.node == to and lsn >= writer.last_lsn for m, lsn in self._leading.applied.items()
+        ):
             return
         p.become("drained", f"hands over to {to}")
         self._leading.lease.give_up()
@@ -79,11 +98,14 @@ class HandOver:
         p.leading = None
         p.out.append(ev.Read(p.next_offset))
         p.become("handed over", f"handed over to {under_way.to}")
+        if under_way.to_site:  # nobody here will take its place in the znode
+            p.out.append(ev.SetTable(p.next_round(), p.version, msgspec.structs.replace(p.table, active=None)))
         p.campaign.handed_over()
 
     def members_gone(self, gone: Collection[Member]) -> None:
         """A successor that dies while we drain is not waited for."""
-        if self._draining is not None and any(m.node == self._draining.to for m in gone):
+        now = self._draining
+        if now is not None and not now.to_site and any(m.node == now.to for m in gone):
             self._call_off()
 
     def overdue(self) -> bool:
@@ -99,7 +121,7 @@ class HandOver:
 
     def _call_off(self) -> None:
         assert self.now is not None
-        token, to, _ = self.now
+        token, to, *_ = self.now
         self.now = None
         if token == OWN:
             self._leading.returning.failed(self._leading.awake_ms)
@@ -109,7 +131,7 @@ class HandOver:
     def abandon(self, why: str) -> None:
         """The epoch ended otherwise: the successor may be quicker than our acknowledgement."""
         if self.now is not None:
-            p, (token, to, _) = self._p, self.now
+            p, (token, to, *_) = self._p, self.now
             if p.table.active is not None and p.table.active.node == to:
                 result: ev.Result = ev.Happened(self._leading.writer.last_lsn)
             else:

@@ -390,5 +390,7 @@ class Leading:
             self.p.tag = self.writer.tag
             self.p.out += self.node_list.ticked(now, self.p.settings.silent_ms)
             to = self.returning.due(self.awake_ms, self.could_take_over)
-            if to is not None:
+            if self.p.table.owner:
+                self.hand_over.leave()
+            elif to is not None:
                 self.hand_over.begin(to)

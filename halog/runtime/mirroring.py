@@ -25,6 +25,7 @@ from halog.errors import DivergedError, HalogError, LogError, PartedError
 from halog.events import MIRRORING, PARTED
 from halog.ports import Entry, LogSession, LogTail, OutOfRange, TopicPartition, UnknownResult
 from halog.runtime import retention
+from halog.runtime.giving import GivingAway, beginning
 from halog.runtime.outside import Remote
 from halog.runtime.sites import Standing, standing, write
 
@@ -102,6 +103,12 @@ class _Mirrored:
         self.told: Standing | None = None
         self.told_at = self.held_at = -HOLD_S
 
+    @property
+    def handed_over(self) -> bool:
+        """Has the other site ended its turn, and is all of it here, and that not told yet? Somebody waits for it."""
+        to = self.mirror.chain.state.closed_for
+        return bool(to) and not self.pending and (self.told is None or self.told.checkpoint.state.closed_for != to)
+
 
 class _Way(NamedTuple):
     """What a line is made of, while it stands."""
@@ -128,6 +135,7 @@ class Line:
         self._running: dict[TopicPartition, _Mirrored] = {}
         self._failed: dict[str, str] = {}
         """Partitions that cannot be mirrored, and why, until they are wanted anew."""
+        self._giving: dict[str, GivingAway] = {}
         self._broken = ""
         self._definitions_read, self._looked_at = 0, -REPORT_S
 
@@ -151,6 +159,7 @@ class Line:
     def reset(self) -> None:
         """Let go of everything; what is under way may still land, and does no harm."""
         self._running.clear()
+        self._giving.clear()
         self._broken = ""
         self._definitions_read = 0
         way, self._way = self._way, None
@@ -192,6 +201,7 @@ class Line:
         with copy.lock:
             own = copy.core.chain.state
         if own.owner != self._site:
+            self._give_away(way, copy)
             return
         try:
             before = standing(self._host.coordinator, copy.name)
@@ -220,7 +230,23 @@ class Line:
                 partition=copy.name,
                 begins=begins,
             )
-        return Checkpoint(0, ChainState(own.log_id, self._site))
+        return Checkpoint(0, beginning(copy, self._site, self._host.site))
+
+    def _give_away(self, way: _Way, copy: Copy) -> None:
+        """The own log is this site's still: once nobody serves from it, it becomes the other one's (F3)."""
+        active = copy.core.table.active
+        if active is not None and active in copy.core.alive:
+            return
+        giving = self._giving.get(copy.name)
+        if giving is None:
+            giving = self._giving[copy.name] = GivingAway(self._host, copy, way.remote, way.session)
+        try:
+            going_on = giving.step()
+        except PartedError as e:
+            going_on = False
+            self._stop(copy, e)
+        if not going_on:
+            del self._giving[copy.name]
 
     def _hold(self, way: _Way, partition: str, offset: int) -> None:
         until = retention.now_ms() + HOLD_MS
@@ -241,8 +267,8 @@ class Line:
         session.poll(0)
         while sum(len(one.pending) for one in self._running.values()) > IN_FLIGHT and not self._broken:
             session.poll(POLL_S)
-        if self._broken:
-            raise LogError(f"this site's log did not take what was mirrored: {self._broken}")
+        if self._broken or session.failed:
+            raise LogError(f"this site's log did not take what was mirrored: {self._broken or session.failed}")
         self._report(way)
 
     def _take(self, way: _Way, one: _Mirrored, entry: Entry) -> None:
@@ -282,7 +308,7 @@ class Line:
         before = standing(self._host.coordinator, copy.name) if one is None else one.told
         checkpoint = one.landed if one is not None else None if before is None else before.checkpoint
         if checkpoint is None:
-            checkpoint = Checkpoint(0, ChainState(copy.core.chain.state.log_id, self._site))
+            checkpoint = Checkpoint(0, beginning(copy, self._site, self._host.site))
         write(self._host.coordinator, copy.name, Standing(
             site=self._site, by=self._host.me.node, at_ms=_ms(), checkpoint=checkpoint, error=error.message,
             parted=parted,
@@ -294,7 +320,7 @@ class Line:
         now = time.monotonic()
         for one in self._running.values():
             self._check_progress(one, now)
-            if now - one.told_at >= REPORT_S:
+            if now - one.told_at >= REPORT_S or one.handed_over:
                 one.told_at = now
                 self._tell(way, one)
             if now - one.held_at >= HOLD_S:
@@ -313,9 +339,11 @@ class Line:
 
     def _tell(self, way: _Way, one: _Mirrored) -> None:
         waiting = _ms() - one.pending[0][0] if one.pending else 0
+        if not one.pending:
+            one.landed = one.mirror.checkpoint
         now = Standing(
             site=self._site, by=self._host.me.node, at_ms=_ms(), checkpoint=one.landed,
-            behind=max(0, way.remote.log.bounds(one.copy.tp)[1] - one.mirror.offset),
+            behind=max(0, way.remote.log.bounds(one.copy.tp)[1] - one.landed.offset),
             lag_ms=max(one.lag_ms, waiting, 0),
         )  # fmt: skip
         one.lag_ms = 0

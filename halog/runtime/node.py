@@ -48,7 +48,7 @@ from halog.runtime.remapping import Remapping
 from halog.runtime.router import Router
 from halog.runtime.routing import Routing
 from halog.runtime.service import Execute, Service
-from halog.runtime.sites import Originals
+from halog.runtime.sites import Originals, returned
 from halog.runtime.spanning import Spanning
 from halog.runtime.telling import Telling
 from halog.runtime.views import status
@@ -179,6 +179,7 @@ class Runtime:
         self.routing.mappings.watch(c.policies)
         if host is not None:
             tables = begun_anew(a.coordinator, tables, self.name)
+            tables = returned(c, a.coordinator, a.reach, tables, self.name)
         for name, (version, table) in tables.items():
             self.router.table_seen(name, version, table)
         self.lives.begin()

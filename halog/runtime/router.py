@@ -137,6 +137,14 @@ class Router:
         if why := self.offline():
             error = no_quorum(self.me, why)
             raise error if unknown is None else perhaps_done(partition, error)
+        known = self.tables.get(partition)
+        if known is not None and known[1].owner and known[1].active is None and unknown is None:
+            raise PartitionUnavailableError(
+                f"partition {partition} is served by site {known[1].owner}, and only mirrored here: use it there, read "
+                'it here with read="local", or take it over with `halog site promote`',
+                partition=partition,
+                site=known[1].owner,
+            )
 
     def _refused(
         self, partition: str, first: float | None, error: ZoneQuorumError, unknown: HalogError | None

@@ -5,6 +5,7 @@ mirrors/<partition>   JSON: `Standing`, in the coordinator of the site that mirr
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -13,9 +14,12 @@ import msgspec
 from halog.config import Config
 from halog.core.mirror import Checkpoint
 from halog.core.table import PartitionTable
-from halog.errors import CoordinatorError, VersionError
+from halog.errors import CoordinatorError, HalogError, VersionError
 from halog.ports import Coordinator
+from halog.runtime.groups import change_table
 from halog.runtime.outside import Remote
+
+logger = logging.getLogger("halog.mirror")
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,13 +33,18 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """When it was written, in ms since 1970."""
     checkpoint: Checkpoint
     behind: int = 0
-    """Entries of the other log that are not read yet."""
+    """Entries of the other log that are not dealt with yet."""
     lag_ms: int = 0
     """The longest that a record took from there to here since the last time, or waits by now."""
     error: str = ""
     """Why nothing is mirrored."""
     parted: bool = False
     """That is because both sites have gone on."""
+
+    @property
+    def level(self) -> bool:
+        """Was everything of the other log here when this was written?"""
+        return not self.error and not self.behind
 
 
 def standing(coordinator: Coordinator, partition: str) -> Standing | None:
@@ -95,3 +104,51 @@ class Originals:
     def __exit__(self, *exc: object) -> None:
         for remote in self._open.values():
             remote.close()
+
+
+def returned(
+    config: Config,
+    coordinator: Coordinator,
+    reach: Callable[[str], Remote],
+    tables: dict[str, tuple[int, PartitionTable]],
+    me: str,
+) -> dict[str, tuple[int, PartitionTable]]:
+    """The tables, as a node that starts is to know them. What nobody serves here, and another site has taken over
+    meanwhile, is that site's from now on, before anybody of this one opens an epoch that it never saw (F3). Sites that
+    cannot be reached are passed over: each goes on, unless a quorum says otherwise."""
+    up = set(coordinator.children("nodes")) - {me}
+    now = dict(tables)
+    for site in config.other_sites:
+        mine = [
+            t
+            for _, t in now.values()
+            if not t.owner and config.policies[t.policy].home and (t.active is None or t.active.node not in up)
+        ]
+        if not mine:
+            continue
+        try:
+            remote = reach(site)
+        except HalogError as e:
+            logger.warning("whether site %s has taken anything over is not known: %s", site, e)
+            continue
+        try:
+            taken = [t.name for t in mine if _serves(remote, t.name)]
+        finally:
+            remote.close()
+        for name in taken:
+            logger.warning("partition %s: site %s has taken it over", name, site)
+            now[name] = _given(coordinator, name, site)
+    return now
+
+
+def _serves(remote: Remote, partition: str) -> bool:
+    """Is the other site to serve it, by its own word?"""
+    found = remote.coordinator.get(f"partitions/{partition}")
+    return found is not None and not PartitionTable.from_bytes(found.data).owner
+
+
+def _given(coordinator: Coordinator, partition: str, site: str) -> tuple[int, PartitionTable]:
+    change_table(coordinator, partition, lambda table: msgspec.structs.replace(table, owner=site))
+    found = coordinator.get(f"partitions/{partition}")
+    assert found is not None, partition
+    return found.version, PartitionTable.from_bytes(found.data)

@@ -60,7 +60,7 @@ class _Running(msgspec.Struct):
 class Cluster:
     """`nodes` nodes named A, B, C, …, and any number of clients. Close it, or use it in a with-block. With `site` it is
     one site of a larger cluster, and its nodes are named after it; `home`, another one that runs, is where everything
-    begins, and is mirrored here (M5)."""
+    begins, and is mirrored here (M5); `others`, the names of sites it may `see` later."""
 
     def __init__(
         self,
@@ -75,18 +75,20 @@ class Cluster:
         modules: tuple[str, ...] = (),
         site: str = "",
         home: Cluster | None = None,
+        others: tuple[str, ...] = (),
     ) -> None:
         self.names = tuple(f"{site}{'-' if site else ''}{chr(ord('A') + i)}" for i in range(nodes))
         self.registry, self.site, self.home = registry, site, home
+        self._others = {} if home is None else {home.site: home}
         self._line: list[Gate] | None = []
-        """What stands to the home site; None: it is cut."""
+        """What stands to other sites; None: it is cut."""
         self.config = _config(self.names, partitions, min(sync_replicas, nodes - 1), modules)
         policy = replace(
             self.config.policies["test"], remote_sync=remote_sync, quorum=quorum, lease_ttl_ms=lease_ttl_ms
         )
         self.config = replace(self.config, policies={"test": policy})
         if site:
-            self.config = _with_sites(self.config, site, site if home is None else home.site)
+            self.config = _with_sites(self.config, site, site if home is None else home.site, others)
         self.config = self.config.validate()
         self._broker, self._tree = MemoryBroker(), MemoryTree()
         self._disks = {name: MemoryDisk(name) for name in self.names}
@@ -132,13 +134,13 @@ class Cluster:
         self._running[name] = _Running(opened, gate, coordinator, channel)
 
     def _reach(self, site: str) -> Remote:
-        home, line, gate = self.home, self._line, Gate()
-        if home is None or home.site != site or line is None:
+        there, line, gate = self._others.get(site), self._line, Gate()
+        if there is None or line is None:
             raise UnreachableError(f"site {site} cannot be reached", site=site)
         line.append(gate)
-        coordinator = MemoryCoordinator(home._tree)
+        coordinator = MemoryCoordinator(there._tree)
         coordinator.connect(lambda state: None)
-        return Remote(site, Gated(MemoryLog(home._broker), gate), Gated(coordinator, gate))
+        return Remote(site, Gated(MemoryLog(there._broker), gate), Gated(coordinator, gate))
 
     # --- using it ---
 
@@ -202,18 +204,24 @@ class Cluster:
 
         wait_until(settled, "the cluster did not settle", seconds)
 
+    def see(self, other: Cluster) -> None:
+        """From now on this site reaches that one, whose home it is."""
+        self._others[other.site] = other
+
     # --- hurting it ---
 
     def cut(self) -> None:
-        """Cut the line to the home site."""
-        line, self._line = self._line, None
-        for gate in line or ():
-            gate.kill()
+        """Cut the line between this site and its home, both ways."""
+        for cluster in filter(None, (self, self.home)):
+            line, cluster._line = cluster._line, None
+            for gate in line or ():
+                gate.kill()
 
     def mend(self) -> None:
-        """The line to the home site is back."""
-        if self._line is None:
-            self._line = []
+        """The line is back."""
+        for cluster in filter(None, (self, self.home)):
+            if cluster._line is None:
+                cluster._line = []
 
     def kill(self, name: str) -> None:
         """End a node as kill -9 does: connections break, its session ends, nothing is handed over."""
@@ -277,8 +285,8 @@ def _config(names: tuple[str, ...], partitions: int, sync_replicas: int, modules
     ).validate()
 
 
-def _with_sites(config: Config, site: str, home: str) -> Config:
-    addresses = {name: f"{name}:1" for name in (home, site)}
+def _with_sites(config: Config, site: str, home: str, others: tuple[str, ...]) -> Config:
+    addresses = {name: f"{name}:1" for name in (home, site, *others)}
     policies = {name: replace(policy, home=home) for name, policy in config.policies.items()}
     return replace(
         config,

@@ -1,4 +1,4 @@
-"""A log that belongs to another site: what is mirrored into it counts once, whoever brings it, in any order (F1, F2)."""
+"""A log that belongs to another site: what is mirrored into it counts once, whoever brings it, when ever (F1, F2)."""
 
 from __future__ import annotations
 

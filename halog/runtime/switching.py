@@ -1,0 +1,174 @@
+"""Which site serves a partition: taking over from another site, and handing over to it, as operators ask (M5).
+
+The theory: a site's coordinator says which site is to serve (`PartitionTable.owner`), its log which one does (F1). With
+both sites there nothing is lost and nothing parts: the one that serves is told first, ends its epoch with everything
+logged, and only when this site has mirrored that does it take over. Where the other site does not answer nobody can
+know whether it goes on: taking over may split the history, and is done only for somebody who says so (F6).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from halog.core.table import PartitionTable
+from halog.errors import ConfigError, CoordinatorError, DeadlineError, HalogError, RefusedError
+from halog.ports import Coordinator
+from halog.runtime.groups import change_table
+from halog.runtime.outside import Remote
+from halog.runtime.sites import standing
+
+LOOK_S = 0.1
+"""Between looks at how far the mirror is."""
+
+
+class Switch(NamedTuple):
+    """What became of one partition."""
+
+    partition: str
+    taken_over_from: str
+    """"" if this site served it before."""
+    may_fork: bool
+    """Nobody knows what the other site has."""
+
+
+class Switching:
+    """For one site, called `site`."""
+
+    def __init__(self, coordinator: Coordinator, site: str, reach: Callable[[str], Remote], timeout_s: float) -> None:
+        self._coordinator, self._site, self._reach, self._timeout_s = coordinator, site, reach, timeout_s
+
+    def promote(
+        self, partitions: Iterable[str], *, may_fork: bool = False, done: Callable[[Switch], None] = lambda switch: None
+    ) -> list[Switch]:
+        """Make this site serve these partitions. With the other site there: once this one has everything. Without:
+        at once, if `may_fork`. RefusedError, DeadlineError: those told to `done` are taken over, the others are as they
+        were."""
+        tables = [self._table(self._coordinator, name) for name in partitions]
+        alone = {t.name for t in tables if t.owner and self._has_parted(t, may_fork)}
+        remotes: dict[str, Remote | None] = {}
+        try:
+            for site in dict.fromkeys(t.owner for t in tables if t.owner and t.name not in alone):
+                remotes[site] = self._there(site, may_fork)
+            return self._promote(tables, alone, remotes, done)
+        finally:
+            for remote in remotes.values():
+                if remote is not None:
+                    remote.close()
+
+    def _promote(
+        self,
+        tables: list[PartitionTable],
+        alone: set[str],
+        remotes: dict[str, Remote | None],
+        done: Callable[[Switch], None],
+    ) -> list[Switch]:
+        """All are asked for at once, so that they are away for about as long as one would be."""
+        asked: dict[str, Remote] = {}
+        switches = []
+        try:
+            for table in tables:
+                remote = remotes.get(table.owner) if table.name not in alone else None
+                if remote is not None:
+                    asked[table.name] = remote
+                    self._give(remote.coordinator, table.name, self._site)
+            for table in tables:
+                if table.name in asked:
+                    self._wait_until_level(table, asked[table.name])
+                if table.owner:
+                    self._give(self._coordinator, table.name, "")
+                may_fork = bool(table.owner) and table.name not in asked
+                asked.pop(table.name, None)
+                switches.append(Switch(table.name, table.owner, may_fork))
+                done(switches[-1])
+        finally:
+            for name, remote in asked.items():  # it was not to be: theirs again
+                self._give(remote.coordinator, name, "")
+        return switches
+
+    def demote(self, partitions: Iterable[str], to: str) -> list[str]:
+        """Let site `to` serve them: this site's nodes stop, and mirror it once it has all of this site's history.
+        Those that changed."""
+        changed = []
+        for name in partitions:
+            if not self._table(self._coordinator, name).owner:
+                self._give(self._coordinator, name, to)
+                changed.append(name)
+        return changed
+
+    # --- one partition ---
+
+    def _has_parted(self, table: PartitionTable, may_fork: bool) -> bool:
+        """Do both sites have what the other one lacks? Then this one goes on alone, or not at all."""
+        now = standing(self._coordinator, table.name)
+        if now is None or not now.parted or now.site != table.owner:
+            return False
+        if not may_fork:
+            raise RefusedError(
+                f"partition {table.name}: {now.error}; nothing was changed. To go on here with this site's own "
+                "history, and leave the other one's as it is, say --may-fork",
+                partition=table.name,
+                site=now.site,
+            )
+        return True
+
+    def _there(self, site: str, may_fork: bool) -> Remote | None:
+        try:
+            return self._reach(site)
+        except ConfigError:
+            raise
+        except HalogError as e:
+            if may_fork:
+                return None
+            raise RefusedError(
+                f"site {site} cannot be reached ({e}): whether its nodes go on is not known, and if they do, the "
+                "history splits. Nothing was changed; if they are gone, or may be overruled later, say --may-fork",
+                site=site,
+            ) from None
+
+    def _wait_until_level(self, table: PartitionTable, remote: Remote) -> None:
+        """Until the other site's nodes have ended their epoch, or are not there, and all of its log is here."""
+        until, name = time.monotonic() + self._timeout_s, table.name
+        quiet_since: int | None = None
+        while True:
+            there = self._table(remote.coordinator, name)
+            serves = there.active is not None and there.active.node in remote.coordinator.children("nodes")
+            now = standing(self._coordinator, name)
+            if now is not None and now.level:
+                state = now.checkpoint.state
+                if state.closed_for == self._site and state.epoch.number >= there.epoch.number:
+                    return
+                if quiet_since is not None and now.at_ms > quiet_since:
+                    return
+            if not serves and quiet_since is None:
+                quiet_since = time.time_ns() // 1_000_000
+            if time.monotonic() >= until:
+                raise DeadlineError(
+                    f"partition {name} was not level with site {remote.name} within {self._timeout_s:g} s "
+                    f"({_why(now is None, serves, '' if now is None else now.error)}); nothing was changed",
+                    partition=name,
+                    site=remote.name,
+                )
+            time.sleep(LOOK_S)
+
+    @staticmethod
+    def _give(coordinator: Coordinator, partition: str, to: str) -> None:
+        change_table(coordinator, partition, lambda now: msgspec.structs.replace(now, owner=to))
+
+    @staticmethod
+    def _table(coordinator: Coordinator, partition: str) -> PartitionTable:
+        found = coordinator.get(f"partitions/{partition}")
+        if found is None:
+            raise CoordinatorError(f"there is no partition {partition}", partition=partition)
+        return PartitionTable.from_bytes(found.data)
+
+
+def _why(never: bool, serves: bool, error: str) -> str:
+    if serves:
+        return "its active node has not handed over"
+    if never:
+        return "nothing was ever mirrored; see `halog site lag`"
+    return error or "the mirror is behind; see `halog site lag`"

@@ -1,0 +1,70 @@
+"""An active node whose partition another site is to serve: it ends its epoch with all logged, and never stands (F1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from halog.core import events as ev, records
+from halog.core.roles import Role
+from tests.unit.core.kit import B, Core, create
+
+pytestmark = pytest.mark.feature("M5")
+
+
+def given(core: Core, site: str = "east", **changes: Any) -> None:
+    """The znode says which site is to serve."""
+    now = core.p.table
+    core.step(ev.TableSeen(core.p.version + 1, msgspec.structs.replace(now, owner=site, **changes)))
+    core.step(ev.Ticked())
+
+
+def last_record(core: Core) -> records.Record:
+    return records.decode(core.of(ev.Append)[-1].data)
+
+
+def test_it_hands_over_to_the_site_with_everything_logged() -> None:
+    core = Core().with_sync_replica()
+    core.submit(1, create(b"pending"))
+    given(core)
+    assert core.is_now(Role.DRAINING)
+    assert not core.of(ev.Append)
+    core.acked_by(B, 2)
+    core.acknowledge()
+    assert core.is_now(Role.HANDING)
+    record = last_record(core)
+    assert isinstance(record, records.HandedOver)
+    assert record.to == "east"
+    core.acknowledge()
+    assert core.is_now(Role.FOLLOWING)
+    assert core.one(ev.SetTable).table.active is None
+
+
+def test_new_commits_go_nowhere_meanwhile() -> None:
+    core = Core().with_sync_replica()
+    core.submit(1, create(b"pending"))
+    given(core)
+    core.submit(2, create(b"late"))
+    assert [type(r) for r in core.replies()] == [ev.NotServing]
+
+
+def test_nobody_stands_for_what_another_site_is_to_serve() -> None:
+    core = Core().loaded()
+    given(core)
+    core.step(ev.Ticked(), after_ms=60_000)
+    assert core.is_now(Role.FOLLOWING)
+    given(core, "")
+    core.step(ev.Ticked(), after_ms=60_000)
+    assert not core.is_now(Role.FOLLOWING)
+
+
+def test_what_cannot_be_drained_is_tried_again() -> None:
+    core = Core().with_sync_replica()
+    core.submit(1, create(b"pending"))
+    given(core)
+    core.step(ev.Ticked(), after_ms=core.p.settings.drain_ms)
+    assert core.is_now(Role.ACTIVE)
+    core.step(ev.Ticked())
+    assert core.is_now(Role.DRAINING)
