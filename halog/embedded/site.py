@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 
 from halog.embedded import archives, datadir, jars, ports
@@ -46,15 +45,25 @@ class EmbeddedSite(SiteControl):
         self._remote = remote
         self._progress = progress or LogProgress()
         self._since = since  # when the command began, on boot_clock(); None: when start() is called
+        self._starting: subprocess.Popen[bytes] | None = None
         self._supervisor: subprocess.Popen[bytes] | None = None
 
     def start(self) -> SiteInfo:
         """Returns when both servers answer. SiteError: they cannot be brought up, in one sentence."""
-        since = self._since if self._since is not None else boot_clock()
+        self.begin()
+        return self.begun()
+
+    def check(self) -> None:
+        """SiteError, ConfigError: it cannot be started here and now. Starts and makes nothing."""
         datadir.check(self.data_dir)
         if datadir.is_locked(self.data_dir):
             os.close(datadir.lock(self.data_dir))  # the sentence, before anything is fetched
         ports.asked_for(*self._ports, self._remote.port if self._remote else None)
+
+    def begin(self) -> None:
+        """Start without waiting: `begun` is to be asked next, or `abandon`."""
+        since = self._since if self._since is not None else boot_clock()
+        self.check()
         java = find_java()
         jar_dir, had_jars = jars.ensure(java, self._progress)
         archive_dir, had_archives = archives.ensure(java, jar_dir, self._progress)
@@ -70,7 +79,49 @@ class EmbeddedSite(SiteControl):
             zookeeper_port=self._ports[1],
             remote=self._remote,
         )
-        return self._launch(launch)
+        self._starting = subprocess.Popen(
+            [sys.executable, "-m", "halog.embedded.supervisor", launch.to_json()],
+            env=child_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd="/",
+            start_new_session=True,  # a Ctrl-C meant for the caller must not hit the servers first
+        )
+
+    def begun(self) -> SiteInfo:
+        """What began answers. SiteError: it does not, in one sentence."""
+        process = self._starting
+        assert process is not None, "begin() comes first"
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            with process.stdout, process.stderr:
+                line = process.stdout.readline()
+                said = process.stderr.read().decode(errors="replace") if not line else ""
+        except BaseException:  # Ctrl-C: nothing half-started stays behind
+            self.abandon()
+            raise
+        self._starting = None
+        if line and "ok" in (answer := json.loads(line)):
+            self._supervisor = process
+            return SiteInfo.from_dict(answer["ok"])
+        process.wait()
+        if line:
+            raise error_from(answer)
+        last = (said.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+        raise SiteError(f"the supervisor ended before the servers answered: {last}; see {self.data_dir}/logs")
+
+    def abandon(self) -> None:
+        """Give up what began; nothing of it is left when this returns."""
+        process, self._starting = self._starting, None
+        if process is None:
+            return
+        process.terminate()
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+        process.wait()
 
     def stop(self) -> None:
         """Both servers and the supervisor are gone when it returns. Does nothing where nothing runs."""
@@ -85,41 +136,12 @@ class EmbeddedSite(SiteControl):
                 self._supervisor.wait()
             self._supervisor = None
 
-    def wait(self) -> int:
-        """Until the supervisor has ended; its exit code."""
-        return self._supervisor.wait() if self._supervisor else 0
+    def ended(self) -> int | None:
+        """The supervisor's exit code; None while it runs."""
+        return self._supervisor.poll() if self._supervisor else 0
 
     def __enter__(self) -> SiteInfo:
         return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.stop()
-
-    def _launch(self, launch: Launch) -> SiteInfo:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "halog.embedded.supervisor", launch.to_json()],
-            env=child_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd="/",
-            start_new_session=True,  # a Ctrl-C meant for the caller must not hit the servers first
-        )
-        assert process.stdout is not None
-        assert process.stderr is not None
-        try:
-            with process.stdout, process.stderr:
-                line = process.stdout.readline()
-                said = process.stderr.read().decode(errors="replace") if not line else ""
-        except BaseException:  # Ctrl-C: nothing half-started stays behind
-            process.terminate()
-            process.wait()
-            raise
-        if line and "ok" in (answer := json.loads(line)):
-            self._supervisor = process
-            return SiteInfo.from_dict(answer["ok"])
-        process.wait()
-        if line:
-            raise error_from(answer)
-        last = (said.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
-        raise SiteError(f"the supervisor ended before the servers answered: {last}; see {Path(launch.data_dir)}/logs")
