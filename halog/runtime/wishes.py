@@ -39,17 +39,23 @@ Scan = Callable[[str], Iterator[Found]]
 
 
 def wished(config: Config, policy: str) -> Layout:
-    """What a configuration says. ConfigError if it has no such policy, or not the code of its mapper."""
+    """What a configuration says. ConfigError if it has no such policy, or not the code of its mapper. RefusedError for
+    one that other sites mirror: each site has its mappings for itself, and one history must not be routed by two."""
     if policy not in config.policies:
         names = ", ".join(config.policies) or "none"
         raise ConfigError(f"{config.source}: there is no policy {policy}; it has {names}", policy=policy)
+    if home := config.policies[policy].home:
+        raise RefusedError(
+            f"policy {policy} has its home at site {home} and is mirrored: where its keys belong cannot change",
+            policy=policy,
+            home=home,
+        )
     return layout_of(config, policy)
 
 
 def begin(coordinator: Coordinator, router: Router, config: Config, policy: str) -> int:
     """Begin the change; the version it will have. RefusedError: nothing was changed."""
     layout = wished(config, policy)
-    _check_home(config, policy)
     first = mappings.read(coordinator, policy).mapping
     _check(first, policy, layout)
     _check_lists(coordinator, router, policy)
@@ -63,16 +69,6 @@ def begin(coordinator: Coordinator, router: Router, config: Config, policy: str)
 
     after = mappings.step(coordinator, policy, taken)
     return after.version if after.changing is None or after.changing.open else after.version + 1
-
-
-def _check_home(config: Config, policy: str) -> None:
-    """Sites have their mappings each for itself, and one history must not be routed by two."""
-    if home := config.policies[policy].home:
-        raise RefusedError(
-            f"policy {policy} has its home at site {home} and is mirrored: where its keys belong cannot change",
-            policy=policy,
-            home=home,
-        )
 
 
 def join(coordinator: Coordinator, router: Router, config: Config, policy: str) -> int:
