@@ -100,7 +100,7 @@ def of_zone(coordinator: Coordinator, config: Config, zone: str) -> list[str]:
     for name, policy in config.policies.items():
         if zone in policy.spans and name in there:
             mapping = mappings.read(coordinator, name).mapping
-            if mapping.changing is not None or mapping.now != wished(config, name):
+            if mapping.changing is not None or mapping.now != layout_of(config, name):
                 found.append(name)
     return found
 
