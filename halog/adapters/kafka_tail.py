@@ -3,7 +3,8 @@
 confluent's consumer serves one caller at a time: an assignment beside a waiting `poll` waits for it, and may starve. So
 only the polling thread touches the consumer. `follow` and `unfollow` note what is wanted; the next poll, at most one
 slice later, seats it (at once where it followed nothing); what arrives of a place that is not seated yet is dropped.
-Never resets an offset: out of range is an `OutOfRange`, told once.
+Never resets an offset: out of range is an `OutOfRange`, told once. Nor does it trust the consumer to deliver all: an
+entry behind a hole, or none although there are more, and the place is seated again.
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ _DAMAGED = {KafkaError._BAD_MSG, KafkaError.INVALID_MSG, KafkaError._BAD_COMPRES
 class _Place:
     """Where a followed partition stands: the next offset wanted, and whether the consumer is assigned for it."""
 
-    __slots__ = ("next", "seated")
+    __slots__ = ("begun", "next", "seated", "stood_at")
 
     def __init__(self, offset: int) -> None:
         self.next = offset
-        self.seated = False
+        self.seated = self.begun = False
+        """`begun`: something came since then. A hole before that is the log's, one behind it the consumer's."""
+        self.stood_at = -1
+        """Where it stood when it was last found that there is more."""
 
 
 class KafkaTail:
@@ -47,6 +51,7 @@ class KafkaTail:
         self._bootstrap, self._conf = bootstrap, conf or kafka_conf.consumer(bootstrap)
         self._consumer: Any = Consumer(self._conf)
         self._looked_at = time.monotonic()  # when the consumer last gave something, or was found to reach a broker
+        self._counted_at = self._looked_at  # when it was last looked for what the consumer has lost
         self._known_topics: dict[str, int] = {}  # each with how many partitions it had when it was looked at
         self._assigned: set[TopicPartition] = set()  # the polling thread's
         self._inside = threading.Lock()  # held while a thread is in the consumer
@@ -99,7 +104,7 @@ class KafkaTail:
             self._consumer.incremental_assign([Seat(tp[0], tp[1], place.next) for tp, place in wanted.items()])
             self._assigned |= wanted.keys()
         for place in wanted.values():
-            place.seated = True
+            place.seated, place.begun = True, False
 
     def _learn(self, topics: set[str]) -> None:
         """Metadata first: an assign to what is unknown waits for the next refresh."""
@@ -121,6 +126,8 @@ class KafkaTail:
                 messages = self._fetch(deadline, limit)
                 self._look_after(bool(messages))
                 found = self._sort(messages)
+                if not messages:
+                    self._look_for_lost()
             if self._later:
                 found = self._recall(found)
             if found or self._woken.is_set() or time.monotonic() >= deadline:
@@ -158,6 +165,31 @@ class KafkaTail:
             fresh.close()
         self._looked_at = time.monotonic()
 
+    def _look_for_lost(self) -> None:
+        """Nothing waits in the consumer. A place that twice stands where the broker has said there is more will not
+        move by itself: once in some 1,000 moves during a poll entries were fetched and never delivered."""
+        now = time.monotonic()
+        if now - self._counted_at < QUIET_S:
+            return
+        self._counted_at = now
+        with self._lock:
+            for tp, place in self._places.items():
+                if not place.seated or tp in self._moved:
+                    continue
+                end = _known_end(self._consumer, tp)
+                if end <= place.next:
+                    place.stood_at = -1
+                elif place.stood_at != place.next:
+                    place.stood_at = place.next
+                else:
+                    self._again(tp, place, f"nothing came although the log goes up to {end}")
+
+    def _again(self, tp: TopicPartition, place: _Place, why: str) -> None:
+        """Seat a place once more, where it stands. Called under the lock."""
+        log.warning("%s/%s is read again from offset %d: %s", tp[0], tp[1], place.next, why)
+        place.seated, place.stood_at = False, -1
+        self._moved.add(tp)
+
     def _seat_anew(self) -> None:
         with self._lock:
             self._assigned, self._known_topics = set(), {}
@@ -181,8 +213,10 @@ class KafkaTail:
                     continue
                 if m.error() is not None:
                     found.extend(self._judge(tp, place, m.error()))
+                elif m.offset() > place.next and place.begun:
+                    self._again(tp, place, f"offset {m.offset()} came next")
                 elif m.offset() >= place.next:
-                    place.next = m.offset() + 1
+                    place.next, place.begun = m.offset() + 1, True
                     found.append(Entry(tp, m.offset(), m.value() or b"", m.timestamp()[1]))
         return found
 
@@ -229,6 +263,15 @@ class KafkaTail:
     def _check(self) -> None:
         if self._closed:
             raise ClosedError("the tail is closed")
+
+
+def _known_end(consumer: Any, tp: TopicPartition) -> int:
+    """Where the log ended when the broker answered last; -1: it is not known. Asks nobody."""
+    try:
+        found = consumer.get_watermark_offsets(Seat(tp[0], tp[1]), cached=True)
+    except KafkaException:
+        return -1
+    return -1 if found is None else int(found[1])
 
 
 def _reaches(consumer: Any, topic: str) -> bool:

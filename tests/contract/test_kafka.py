@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
+from halog.adapters import kafka_tail
 from halog.errors import LogError, RefusedError, UnreachableError
-from halog.ports import Entry, OutOfRange, TopicPartition
+from halog.ports import Entry, LogTail, OutOfRange, TopicPartition
 from tests.contract.rigs import KafkaRig, Outcomes, appended, collect, new_topic, offsets, poll_until, values
 
 
@@ -49,6 +50,45 @@ def test_appends_in_flight_at_a_kill_are_in_the_log_or_unknown(kafka: KafkaRig) 
     assert sorted(set(found.values()), key=int) == sorted(found.values(), key=int)
     assert [offset for offset, _ in told] == sorted(offset for offset, _ in told)
     session.abandon()
+
+
+def lost(tail: LogTail, count: int) -> None:
+    """So many entries are fetched and go nowhere, as now and then happens in librdkafka when places move."""
+    found = 0
+    while found < count:
+        found += len(tail._consumer.consume(count - found, 5.0))  # type: ignore[attr-defined]
+
+
+@pytest.mark.feature("P1", "R4")
+def test_what_the_consumer_lost_is_read_again(kafka: KafkaRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing more comes, though the broker has said that there is more."""
+    monkeypatch.setattr(kafka_tail, "QUIET_S", 0.2)
+    log = kafka.log()
+    tp, session, tail = new_topic(log), log.session(), log.tail()
+    tail.follow(tp, 0)
+    appended(session, tp, b"first")
+    assert offsets(collect(tail, 1)) == [0]
+    appended(session, tp, *[b"x"] * 50)
+    lost(tail, 50)
+    assert offsets(collect(tail, 50)) == list(range(1, 51))
+    session.abandon()
+    tail.close()
+
+
+@pytest.mark.feature("P1", "R4")
+def test_an_entry_behind_a_hole_is_not_delivered_before_what_is_missing(kafka: KafkaRig) -> None:
+    """A reader that took it would void an epoch that is whole."""
+    log = kafka.log()
+    tp, session, tail = new_topic(log), log.session(), log.tail()
+    tail.follow(tp, 0)
+    appended(session, tp, b"first")
+    assert offsets(collect(tail, 1)) == [0]
+    appended(session, tp, *[b"x"] * 20)
+    lost(tail, 20)
+    appended(session, tp, b"behind")
+    assert offsets(collect(tail, 21)) == list(range(1, 22))
+    session.abandon()
+    tail.close()
 
 
 def test_a_second_session_is_warm(kafka: KafkaRig) -> None:

@@ -74,6 +74,9 @@ class Client:
     def consume(self, n: int, timeout: float) -> list[Message]:
         return []
 
+    def get_watermark_offsets(self, seat: Any, cached: bool) -> None:
+        """Nothing is known."""
+
     def close(self) -> None:
         self.closed = True
 
