@@ -105,7 +105,7 @@ class Site:
 
     def _place(self, table: PartitionTable) -> Place:
         state = cluster.state_topic(self.config, table.policy)
-        return Place(table.name, table.index, table.topic, state, table.log_id, self.config.site.name)
+        return Place(table.name, table.index, table.topic, state, table.log_id, self.config.site.name, table.home)
 
     def family(self, type_name: str, *, subtypes: bool) -> Family:
         """A type as readers must know it. UnknownTypeError names the known ones."""

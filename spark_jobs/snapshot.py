@@ -50,11 +50,13 @@ class Place(msgspec.Struct, frozen=True):
     """Topic."""
     log_id: str
     site: str
+    home: str = ""
+    """The other site in which its history begins."""
 
     @property
     def empty(self) -> ChainState:
         """Where its history begins."""
-        return ChainState(bytes.fromhex(self.log_id), self.site)
+        return ChainState(bytes.fromhex(self.log_id), self.site, owner=self.home)
 
 
 class Moment(msgspec.Struct, frozen=True):

@@ -207,7 +207,7 @@ class Supervisor:
             case "stop":
                 stop_all([server], STOP_GRACE_S)
             case "pause":
-                server.signal(signal.SIGSTOP)
+                server.pause()
             case "resume":
                 server.signal(signal.SIGCONT)
             case "start" if server.alive():
