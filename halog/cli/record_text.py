@@ -78,9 +78,9 @@ def _change(change: records.Change, definitions: Definitions) -> dict[str, Any]:
     op = OPS.get(change.op, str(change.op))
     shown: dict[str, Any] = {"op": op, "type": name, "key": key, "ref": change.ref.hex()}
     if change.value is not None:
-        shown["fields"] = _fields(change.value, definitions)
+        shown["fields"] = fields_of(change.value, definitions)
     if change.before is not None:
-        shown["before"] = _fields(change.before, definitions)
+        shown["before"] = fields_of(change.before, definitions)
     return {**shown, "replaced": change.replaced}
 
 
@@ -96,7 +96,8 @@ def _named_key(change: records.Change, definitions: Definitions) -> tuple[str, l
         return family, key
 
 
-def _fields(value: bytes, definitions: Definitions) -> dict[str, Any]:
+def fields_of(value: bytes, definitions: Definitions) -> dict[str, Any]:
+    """An object's fields as plain values; its bytes and the reason where they cannot be read."""
     try:
         if is_entry(value):  # it begins as its key does
             return {"partition": unpacked(value).partition}

@@ -59,7 +59,7 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
 
     with connect(config_path, timeout_s) as connection:
         own, others = connection.config.site.name, connection.config.other_sites
-        found = _mirrors(connection, _with_home(connection, ()))
+        found = _mirrors(connection, with_home(connection, ()))
         serves = dict.fromkeys((own, *others), 0)
         for table in connection.tables:
             serves[table.owner or own] = serves.get(table.owner or own, 0) + 1
@@ -88,7 +88,7 @@ def lag(names: tuple[str, ...], config_path: Path, format_: str, timeout_s: floa
     from halog.cli.connection import connect
 
     with connect(config_path, timeout_s) as connection:
-        found = _mirrors(connection, [t for t in _with_home(connection, names) if t.owner])
+        found = _mirrors(connection, [t for t in with_home(connection, names) if t.owner])
     rows = [(m["partition"], m["site"], m["by"], m["behind"], m["lag_ms"], m["age_s"], m["why"]) for m in found]
     emit(format_, found, ["partition", "from site", "by", "entries behind", "lag ms", "told s ago", ""], rows)
     if any(m["why"] for m in found):
@@ -119,7 +119,7 @@ def promote(names: tuple[str, ...], may_fork: bool, config_path: Path, format_: 
 
     with connect(config_path, timeout_s) as connection:
         here, reach = connection.config.site.name, connection.adapters.reach
-        wanted = [t.name for t in _with_home(connection, names)]
+        wanted = [t.name for t in with_home(connection, names)]
         switching = Switching(connection.coordinator, here, reach, timeout_s)
         switches = switching.promote(wanted, may_fork=may_fork, done=lambda s: _say(s.partition, here))
     documents = [
@@ -154,7 +154,7 @@ def demote(to: str, names: tuple[str, ...], config_path: Path, format_: str, tim
         if to not in config.other_sites:
             known = ", ".join(config.other_sites) or "none"
             raise ConfigError(f"{config.source}: {to} is no other site; [sites] has {known}", site=to)
-        wanted = [t.name for t in _with_home(connection, names)]
+        wanted = [t.name for t in with_home(connection, names)]
         switching = Switching(connection.coordinator, config.site.name, connection.adapters.reach, timeout_s)
         changed = switching.demote(wanted, to)
     documents = [{"partition": name, "to": to, "changed": name in changed} for name in wanted]
@@ -165,7 +165,7 @@ def demote(to: str, names: tuple[str, ...], config_path: Path, format_: str, tim
 # --- what is known ---
 
 
-def _with_home(connection: Connection, names: Iterable[str]) -> list[PartitionTable]:
+def with_home(connection: Connection, names: Iterable[str]) -> list[PartitionTable]:
     """The partitions named, or all whose policy has a home; ConfigError for one that has none."""
     from halog.errors import ConfigError
 

@@ -58,6 +58,14 @@ def standing(coordinator: Coordinator, partition: str) -> Standing | None:
         raise CoordinatorError(f"znode mirrors/{partition} is no standing of a mirror: {e}") from e
 
 
+def table_of(coordinator: Coordinator, partition: str) -> PartitionTable:
+    """As the site of this coordinator has it. CoordinatorError if it has none."""
+    found = coordinator.get(f"partitions/{partition}")
+    if found is None:
+        raise CoordinatorError(f"there is no partition {partition}", partition=partition)
+    return PartitionTable.from_bytes(found.data)
+
+
 def write(coordinator: Coordinator, partition: str, now: Standing) -> None:
     """Say how the mirror stands; what another node says at the same moment is as true."""
     path, data = f"mirrors/{partition}", msgspec.json.encode(now)

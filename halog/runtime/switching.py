@@ -15,11 +15,11 @@ from typing import NamedTuple
 import msgspec
 
 from halog.core.table import PartitionTable
-from halog.errors import ConfigError, CoordinatorError, DeadlineError, HalogError, RefusedError
+from halog.errors import ConfigError, DeadlineError, HalogError, RefusedError
 from halog.ports import Coordinator
 from halog.runtime.groups import change_table
 from halog.runtime.outside import Remote
-from halog.runtime.sites import standing
+from halog.runtime.sites import standing, table_of
 
 LOOK_S = 0.1
 """Between looks at how far the mirror is."""
@@ -47,7 +47,7 @@ class Switching:
         """Make this site serve these partitions. With the other site there: once this one has everything. Without:
         at once, if `may_fork`. RefusedError, DeadlineError: those told to `done` are taken over, the others are as they
         were."""
-        tables = [self._table(self._coordinator, name) for name in partitions]
+        tables = [table_of(self._coordinator, name) for name in partitions]
         alone = {t.name for t in tables if t.owner and self._has_parted(t, may_fork)}
         remotes: dict[str, Remote | None] = {}
         try:
@@ -94,7 +94,7 @@ class Switching:
         Those that changed."""
         changed = []
         for name in partitions:
-            if not self._table(self._coordinator, name).owner:
+            if not table_of(self._coordinator, name).owner:
                 self._give(self._coordinator, name, to)
                 changed.append(name)
         return changed
@@ -134,7 +134,7 @@ class Switching:
         until, name = time.monotonic() + self._timeout_s, table.name
         quiet_since: int | None = None
         while True:
-            there = self._table(remote.coordinator, name)
+            there = table_of(remote.coordinator, name)
             serves = there.active is not None and there.active.node in remote.coordinator.children("nodes")
             now = standing(self._coordinator, name)
             if now is not None and now.level:
@@ -157,13 +157,6 @@ class Switching:
     @staticmethod
     def _give(coordinator: Coordinator, partition: str, to: str) -> None:
         change_table(coordinator, partition, lambda now: msgspec.structs.replace(now, owner=to))
-
-    @staticmethod
-    def _table(coordinator: Coordinator, partition: str) -> PartitionTable:
-        found = coordinator.get(f"partitions/{partition}")
-        if found is None:
-            raise CoordinatorError(f"there is no partition {partition}", partition=partition)
-        return PartitionTable.from_bytes(found.data)
 
 
 def _why(never: bool, serves: bool, error: str) -> str:
