@@ -35,8 +35,10 @@ logger = logging.getLogger("halog.mirror")
 class GivingAway:
     """Of one partition, to one site."""
 
-    def __init__(self, host: Host, copy: Copy, remote: Remote, session: LogSession) -> None:
+    def __init__(self, host: Host, copy: Copy, remote: Remote, session: LogSession, start: Checkpoint) -> None:
+        """`start`: a place in the other log that this site's history goes up to, or beyond."""
         self._host, self._copy, self._remote, self._session = host, copy, remote, session
+        self._start = start
         self._steps = self._all()
 
     def step(self) -> bool:
@@ -84,15 +86,8 @@ class GivingAway:
     def _has_all(self, own: ChainState) -> bool:
         """Does the other site's history go on from where this one's ends? False: it is not that site's yet."""
         log, tp = self._remote.log, self._copy.tp
-        found = Mirror(Checkpoint(0, beginning(self._copy, self._remote.name, self._host.site)), own)
-        begins, end = log.bounds(tp)
-        if begins > 0:
-            raise PartedError(
-                f"the log of {self._copy.name} at site {self._remote.name} is trimmed up to offset {begins}: it cannot "
-                "be compared with this site's",
-                lsn=own.lsn,
-            )
-        for entry in log.read(tp, begins, end):
+        found = Mirror(self._start, own)
+        for entry in log.read(tp, self._start.offset, log.bounds(tp)[1]):
             found.read(entry.offset, entry.value)
         theirs = found.chain.state
         if theirs.owner:

@@ -27,7 +27,7 @@ from halog.ports import Entry, LogSession, LogTail, OutOfRange, TopicPartition, 
 from halog.runtime import retention
 from halog.runtime.giving import GivingAway, beginning
 from halog.runtime.outside import Remote
-from halog.runtime.sites import Standing, standing, write
+from halog.runtime.sites import HOLD_MS, Standing, standing, write
 
 if TYPE_CHECKING:
     from halog.runtime.copy import Copy
@@ -50,8 +50,8 @@ IN_FLIGHT = 2_000
 STUCK_S = 5.0
 """Everything brought is in the log for that long, and the copy here has not taken it: begin again."""
 
-HOLD_S, HOLD_MS = 60.0, 24 * 3_600_000
-"""How often the other site's log is held anew, and for how long it is if nobody comes back: a day of repairs."""
+HOLD_S = 60.0
+"""How often the other site's log is held anew."""
 
 
 class Mirroring:
@@ -200,14 +200,13 @@ class Line:
             return
         with copy.lock:
             own = copy.core.chain.state
-        if own.owner != self._site:
-            self._give_away(way, copy)
-            return
         try:
             before = standing(self._host.coordinator, copy.name)
-            start = self._start(
-                way, copy, own, None if before is None or before.site != self._site else before.checkpoint
-            )
+            kept = before.checkpoint if before is not None and before.site == self._site else None
+            start = self._start(way, copy, own, kept)
+            if own.owner != self._site:
+                self._give_away(way, copy, start)
+                return
             mirror = Mirror(start, own)
             self._hold(way, copy.name, start.offset)
         except LogError as e:
@@ -232,21 +231,20 @@ class Line:
             )
         return Checkpoint(0, beginning(copy, self._site, self._host.site))
 
-    def _give_away(self, way: _Way, copy: Copy) -> None:
+    def _give_away(self, way: _Way, copy: Copy, start: Checkpoint) -> None:
         """The own log is this site's still: once nobody serves from it, it becomes the other one's (F3)."""
         active = copy.core.table.active
         if active is not None and active in copy.core.alive:
             return
         giving = self._giving.get(copy.name)
         if giving is None:
-            giving = self._giving[copy.name] = GivingAway(self._host, copy, way.remote, way.session)
+            giving = self._giving[copy.name] = GivingAway(self._host, copy, way.remote, way.session, start)
+        going_on = False
         try:
             going_on = giving.step()
-        except PartedError as e:
-            going_on = False
-            self._stop(copy, e)
-        if not going_on:
-            del self._giving[copy.name]
+        finally:
+            if not going_on:
+                del self._giving[copy.name]
 
     def _hold(self, way: _Way, partition: str, offset: int) -> None:
         until = retention.now_ms() + HOLD_MS

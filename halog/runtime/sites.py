@@ -22,6 +22,10 @@ from halog.runtime.outside import Remote
 logger = logging.getLogger("halog.mirror")
 
 
+HOLD_MS = 24 * 3_600_000
+"""How long a log is held for another site that does not come back: a day of repairs."""
+
+
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """How a mirror stands, as the coordinator holds it."""
 

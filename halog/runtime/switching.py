@@ -17,9 +17,10 @@ import msgspec
 from halog.core.table import PartitionTable
 from halog.errors import ConfigError, DeadlineError, HalogError, RefusedError
 from halog.ports import Coordinator
+from halog.runtime import retention
 from halog.runtime.groups import change_table
 from halog.runtime.outside import Remote
-from halog.runtime.sites import standing, table_of
+from halog.runtime.sites import HOLD_MS, standing, table_of
 
 LOOK_S = 0.1
 """Between looks at how far the mirror is."""
@@ -79,6 +80,7 @@ class Switching:
                 if table.name in asked:
                     self._wait_until_level(table, asked[table.name])
                 if table.owner:
+                    self._hold(table)
                     self._give(self._coordinator, table.name, "")
                 may_fork = bool(table.owner) and table.name not in asked
                 asked.pop(table.name, None)
@@ -153,6 +155,12 @@ class Switching:
                     site=remote.name,
                 )
             time.sleep(LOOK_S)
+
+    def _hold(self, table: PartitionTable) -> None:
+        """The other site will need this log from here on, and cannot say so yet."""
+        until = retention.now_ms() + HOLD_MS
+        why = f"for site {table.owner}, which served it"
+        retention.hold_the_rest(self._coordinator, table.name, f"site-{table.owner}", 0, why, until)
 
     @staticmethod
     def _give(coordinator: Coordinator, partition: str, to: str) -> None:
