@@ -56,6 +56,7 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
       halog site list --format json
     """
     from halog.cli.connection import connect
+    from halog.runtime.splits import parted
 
     with connect(config_path, timeout_s) as connection:
         own, others = connection.config.site.name, connection.config.other_sites
@@ -63,7 +64,8 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
         serves = dict.fromkeys((own, *others), 0)
         for table in connection.tables:
             serves[table.owner or own] = serves.get(table.owner or own, 0) + 1
-        documents = [_site(connection, name, own, serves[name], found) for name in serves]
+        both = {name: told.site for name, told in parted(connection.coordinator).items()}
+        documents = [_site(connection, name, own, serves[name], found, both) for name in serves]
     rows = [(d["site"], d["state"], d["serves"], d["mirrored_here"], ", ".join(d["parted"])) for d in documents]
     emit(format_, documents, ["site", "state", "serves", "mirrored here", "parted"], rows)
     if any(d["parted"] or d["still"] for d in documents):
@@ -209,14 +211,16 @@ def _mirrors(connection: Connection, tables: Iterable[PartitionTable]) -> list[d
     return found
 
 
-def _site(connection: Connection, name: str, own: str, serves: int, found: list[dict[str, Any]]) -> dict[str, Any]:
+def _site(
+    connection: Connection, name: str, own: str, serves: int, found: list[dict[str, Any]], both: dict[str, str]
+) -> dict[str, Any]:
     mine = [m for m in found if m["site"] == name]
     return {
         "site": name,
         "state": "this one" if name == own else _reached(connection, name),
         "serves": serves,
         "mirrored_here": len(mine),
-        "parted": [m["partition"] for m in mine if m["parted"]],
+        "parted": [m["partition"] for m in mine if m["parted"]] + [p for p, site in both.items() if site == name],
         "still": [m["partition"] for m in mine if m["why"]],
     }
 

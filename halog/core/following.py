@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from halog.core import events as ev, records
 from halog.core.ids import EpochId, Member
 from halog.core.roles import OUT, Role
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 RECENTLY_MS = 1_000
 """What pushes or questions for the disk came in this time, others are expected behind: a partition at rest reads as
 one that is not pushed to, which costs the log a fifth of the requests."""
+
+
+LEAVE_MS = 500
+"""Between attempts at leaving the znode: longer than one takes to be answered."""
 
 
 class Following:
@@ -36,6 +42,7 @@ class Following:
         """The first and the last lsn that is to be on the disk, and is not."""
         self._told_at = self._asked_at = now - RECENTLY_MS
         """When it last told what it holds; when it was last asked for its disk, or read a vote nobody pushes."""
+        self._left_at = now
         self._votes = 0
         self._vote_held_at = now - RECENTLY_MS
 
@@ -144,6 +151,15 @@ class Following:
         since = self.p.now - self._acked_at
         if since >= self.p.settings.async_ack_ms:
             self.acknowledge(repeat=since >= self.p.settings.ack_every_ms)
+        self._leave()
+
+    def _leave(self) -> None:
+        """Its epoch was handed over to another site, and the znode still names it: what was set then was lost to some
+        other change. As long as it stands there, callers wait for it, and the site cannot give its log away (F1)."""
+        p = self.p
+        if p.table.owner and p.epoch_ours and p.role is Role.FOLLOWING and p.now - self._left_at >= LEAVE_MS:
+            self._left_at = p.now
+            p.out.append(ev.SetTable(p.next_round(), p.version, msgspec.structs.replace(p.table, active=None)))
 
     def _listener(self) -> Member | None:
         """The active of the epoch this copy follows, if it is to hear from here."""

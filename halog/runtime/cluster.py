@@ -260,6 +260,13 @@ def _check(config: Config, wanted: PartitionTable, table: PartitionTable, planne
             partition=table.name,
             nodes=away,
         )
+    home = config.policies[table.policy].home
+    if home and table.home != (home if config.mirrored(table.policy) else ""):
+        raise ConfigError(
+            f"{config.source}: partition {table.name} began at site {table.home or config.site.name}, and "
+            f"policies.{table.policy}.home says {home}; change it back, or use another policy name",
+            partition=table.name,
+        )
     for field in ("topic", "index", "sync_replicas", "quorum", "count_never", "copies"):
         want, have = _setting(wanted, field), _setting(table, field)
         # An operator may have changed these since; but whether there is a quorum stays as it was.

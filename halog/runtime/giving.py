@@ -4,12 +4,13 @@ Its own log first: an epoch of this site's that nobody serves fences whatever is
 log holds up to there is compared with the other site's: if the other one has all of it, `SiteSwitched` ends this site's
 turn, and mirroring begins; if not, both have gone on, which is told and never mended here (M1).
 
-One step each time it is looked after, on the thread of the line to that site, through its session.
+A little at each step, on the thread of the line to that site, through its session: others are mirrored meanwhile.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,11 @@ import msgspec
 
 from halog.core import records
 from halog.core.chain import ChainState
-from halog.core.ids import EpochId, nonce
+from halog.core.ids import EpochId, Member, nonce
 from halog.core.mirror import Checkpoint, Mirror
 from halog.core.table import PartitionTable
 from halog.errors import PartedError
-from halog.ports import LogSession
+from halog.ports import Coordinator, LogSession
 from halog.runtime.groups import change_table
 from halog.runtime.outside import Remote
 
@@ -31,67 +32,82 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("halog.mirror")
 
+PIECE = 2_000
+"""Entries of the other log that are read in one step: some 50 ms."""
+
+AGAIN_S = 1.0
+"""Between looks whether the other log is that site's by now."""
+
 
 class GivingAway:
-    """Of one partition, to one site."""
+    """Of one partition, to one site. `fenced`: an epoch that this node has begun for it before."""
 
-    def __init__(self, host: Host, copy: Copy, remote: Remote, session: LogSession, start: Checkpoint) -> None:
+    def __init__(
+        self, host: Host, copy: Copy, remote: Remote, session: LogSession, start: Checkpoint, fenced: EpochId | None
+    ) -> None:
         """`start`: a place in the other log that this site's history goes up to, or beyond."""
         self._host, self._copy, self._remote, self._session = host, copy, remote, session
-        self._start = start
+        self._start, self.epoch = start, fenced
         self._steps = self._all()
 
     def step(self) -> bool:
-        """Go on as far as possible; False: that was all, whatever came of it. PartedError if both sites have gone
-        on."""
+        """Go on a little; False: that was all, whatever came of it. PartedError if both sites have gone on; other
+        LogErrors if the two logs cannot be compared."""
         return next(self._steps, False)
 
     def _all(self) -> Iterator[bool]:
-        copy, site = self._copy, self._remote.name
-        epoch = self._fence()
-        header = records.Header(copy.core.chain.state.log_id, epoch)
-        state = copy.core.chain.state
-        self._append(records.EpochStarted(header, state.epoch, state.lsn))
-        while self._state().epoch != epoch:
-            if self._state().epoch.number > epoch.number:
-                logger.info("partition %s: epoch %d was quicker; once more", copy.name, self._state().epoch.number)
+        own = self._state()
+        if self.epoch is None or own.epoch != self.epoch or own.opened or own.void:
+            self.epoch = self._fence()
+            self._append(records.EpochStarted(self._header(), own.epoch, own.lsn))
+        while self._state().epoch != self.epoch:
+            if self._state().epoch.number > self.epoch.number:
+                logger.info("partition %s: another epoch was quicker; once more", self._copy.name)
                 return
             yield True
         own = self._state()
-        while not self._has_all(own):
-            yield True
-        self._append(records.SiteSwitched(header, site, own.head))
-        while self._state().owner != site:
+        yield from self._compare(own)
+        self._append(records.SiteSwitched(self._header(), self._remote.name, own.head))
+        while self._state().owner != self._remote.name:
+            if self._state().epoch != self.epoch:
+                return
             yield True
 
     def _state(self) -> ChainState:
         with self._copy.lock:
             return self._copy.core.chain.state
 
+    def _header(self) -> records.Header:
+        assert self.epoch is not None
+        return records.Header(self._copy.core.chain.state.log_id, self.epoch)
+
     def _fence(self) -> EpochId:
         """In the znode: nobody else of this site has this epoch, and none is active."""
-        me, highest = self._host.me, self._state().epoch.number
-
-        def fenced(table: PartitionTable) -> PartitionTable:
-            number = max(table.epoch.number, highest) + 1
-            return msgspec.structs.replace(
-                table, epoch=EpochId(number, self._host.site, nonce(me, number)), active=None, replicas=()
-            )
-
-        return change_table(self._host.coordinator, self._copy.name, fenced).epoch
+        return fence(
+            self._host.coordinator, self._copy.name, self._host.site, self._state().epoch.number, self._host.me
+        )
 
     def _append(self, record: records.Record) -> None:
         self._session.append(self._copy.tp, records.encode(record), _ignore)
 
-    def _has_all(self, own: ChainState) -> bool:
-        """Does the other site's history go on from where this one's ends? False: it is not that site's yet."""
-        log, tp = self._remote.log, self._copy.tp
-        found = Mirror(self._start, own)
-        for entry in log.read(tp, self._start.offset, log.bounds(tp)[1]):
-            found.read(entry.offset, entry.value)
-        theirs = found.chain.state
-        if theirs.owner:
-            return False
+    def _compare(self, own: ChainState) -> Iterator[bool]:
+        """Until the other log is that site's, and read up to where it is: has it all that this one has? PartedError."""
+        log, tp, found = self._remote.log, self._copy.tp, Mirror(self._start, own)
+        looked_at = 0.0
+        while True:
+            end = log.bounds(tp)[1]
+            while found.offset < end:
+                upto = min(end, found.offset + PIECE)
+                for entry in log.read(tp, found.offset, upto):
+                    found.read(entry.offset, entry.value)
+                found.offset = upto
+                yield True
+            theirs = found.chain.state
+            if not theirs.owner and (theirs.opened or theirs.lsn >= own.lsn):
+                break
+            looked_at = time.monotonic()
+            while time.monotonic() - looked_at < AGAIN_S:
+                yield True
         if theirs.lsn < own.lsn:
             raise PartedError(
                 f"the histories of the two sites have parted: this one goes up to lsn {own.lsn}, the other one took "
@@ -100,7 +116,17 @@ class GivingAway:
                 ours=own.hash.hex(),
                 theirs=theirs.hash.hex(),
             )
-        return True
+
+
+def fence(coordinator: Coordinator, partition: str, site: str, highest: int, by: Member) -> EpochId:
+    """An epoch of a site that nobody of it will serve, above all that its znode knows and `highest`: nobody is active
+    from here on. It still has to be started in the log."""
+
+    def fenced(table: PartitionTable) -> PartitionTable:
+        number = max(table.epoch.number, highest) + 1
+        return msgspec.structs.replace(table, epoch=EpochId(number, site, nonce(by, number)), active=None, replicas=())
+
+    return change_table(coordinator, partition, fenced).epoch
 
 
 def beginning(copy: Copy, site: str, here: str) -> ChainState:

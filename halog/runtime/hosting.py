@@ -15,6 +15,7 @@ from halog.runtime.host import Host
 from halog.runtime.mirroring import Mirroring
 from halog.runtime.router import Router
 from halog.runtime.snapshots import Policy, Snapshots
+from halog.runtime.splits import Watching
 from halog.runtime.surroundings import CopyPolicy
 from halog.runtime.telling import Telling
 
@@ -44,6 +45,12 @@ def make_mirroring(c: Config, a: Adapters, host: Host) -> Mirroring | None:
     if not c.other_sites:
         return None
     return Mirroring(host, a.reach, TopicPartition(cluster.schemas_topic(c), 0))
+
+
+def make_watching(c: Config, a: Adapters, host: Host) -> Watching | None:
+    """What looks whether two sites serve the same; None where there are no other sites, or nothing has a home."""
+    homes = {name for name, policy in c.policies.items() if policy.home}
+    return Watching(host, a.reach, tuple(c.other_sites), homes) if c.other_sites and homes else None
 
 
 def copy_policy(c: Config, name: str) -> CopyPolicy:

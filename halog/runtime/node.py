@@ -34,7 +34,7 @@ from halog.runtime.copy import Copy
 from halog.runtime.defining import begun_anew
 from halog.runtime.history import History
 from halog.runtime.host import Host
-from halog.runtime.hosting import make_host, make_mirroring
+from halog.runtime.hosting import make_host, make_mirroring, make_watching
 from halog.runtime.leaving import hand_over_all
 from halog.runtime.lives import Lives
 from halog.runtime.mapping import Places
@@ -179,7 +179,7 @@ class Runtime:
         self.routing.mappings.watch(c.policies)
         if host is not None:
             tables = begun_anew(a.coordinator, tables, self.name)
-            tables = returned(c, a.coordinator, a.reach, tables, self.name)
+            tables = returned(c, a.coordinator, a.reach, tables, self.member)
         for name, (version, table) in tables.items():
             self.router.table_seen(name, version, table)
         self.lives.begin()
@@ -229,6 +229,8 @@ class Runtime:
         host.keep_on("remapping", self.remapping.turn)
         if (mirroring := make_mirroring(self.config, self.adapters, host)) is not None:
             host.keep_on("mirroring", mirroring.turn, mirroring.close)
+        if (watching := make_watching(self.config, self.adapters, host)) is not None:
+            host.keep_on("watching", watching.turn)
         self._commits.deliveries = self._reads.deliveries = self._ballots.deliveries = host.deliveries
 
     def _create_topics_and_tables(self) -> dict[str, tuple[int, PartitionTable]]:

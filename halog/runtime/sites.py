@@ -12,10 +12,12 @@ from contextlib import suppress
 import msgspec
 
 from halog.config import Config
+from halog.core.ids import Member
 from halog.core.mirror import Checkpoint
 from halog.core.table import PartitionTable
 from halog.errors import CoordinatorError, HalogError, VersionError
 from halog.ports import Coordinator
+from halog.runtime.cluster import read_nodes
 from halog.runtime.groups import change_table
 from halog.runtime.outside import Remote
 
@@ -52,14 +54,16 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def standing(coordinator: Coordinator, partition: str) -> Standing | None:
-    """How the mirror of a partition stood last; None before the first. CoordinatorError for what is no standing."""
+    """How the mirror of a partition stood last; None before the first, and for what cannot be read, of another version
+    perhaps: then it is begun anew, which does no harm."""
     found = coordinator.get(f"mirrors/{partition}")
     if found is None:
         return None
     try:
         return _STANDING.decode(found.data)
     except msgspec.MsgspecError as e:
-        raise CoordinatorError(f"znode mirrors/{partition} is no standing of a mirror: {e}") from e
+        logger.warning("znode mirrors/%s is no standing of a mirror: %s", partition, e)
+        return None
 
 
 def table_of(coordinator: Coordinator, partition: str) -> PartitionTable:
@@ -123,19 +127,16 @@ def returned(
     coordinator: Coordinator,
     reach: Callable[[str], Remote],
     tables: dict[str, tuple[int, PartitionTable]],
-    me: str,
+    me: Member,
 ) -> dict[str, tuple[int, PartitionTable]]:
     """The tables, as a node that starts is to know them. What nobody serves here, and another site has taken over
     meanwhile, is that site's from now on, before anybody of this one opens an epoch that it never saw (F3). Sites that
     cannot be reached are passed over: each goes on, unless a quorum says otherwise."""
-    up = set(coordinator.children("nodes")) - {me}
+    up = running(coordinator) - {me}
+    homes = {name for name, policy in config.policies.items() if policy.home}
     now = dict(tables)
     for site in config.other_sites:
-        mine = [
-            t
-            for _, t in now.values()
-            if not t.owner and config.policies[t.policy].home and (t.active is None or t.active.node not in up)
-        ]
+        mine = [t for _, t in now.values() if not t.owner and t.policy in homes and t.active not in up]
         if not mine:
             continue
         try:
@@ -144,7 +145,7 @@ def returned(
             logger.warning("whether site %s has taken anything over is not known: %s", site, e)
             continue
         try:
-            taken = [t.name for t in mine if _serves(remote, t.name)]
+            taken = [t.name for t in mine if _serves(remote, t)]
         finally:
             remote.close()
         for name in taken:
@@ -153,10 +154,23 @@ def returned(
     return now
 
 
-def _serves(remote: Remote, partition: str) -> bool:
+def running(coordinator: Coordinator) -> set[Member]:
+    """The runs of nodes that are registered: a node that was restarted serves nothing that its last run did."""
+    nodes = read_nodes(coordinator, coordinator.children("nodes"))
+    return {Member(info.name, info.incarnation) for info in nodes.values()}
+
+
+def _serves(remote: Remote, table: PartitionTable) -> bool:
     """Is the other site to serve it, by its own word?"""
-    found = remote.coordinator.get(f"partitions/{partition}")
-    return found is not None and not PartitionTable.from_bytes(found.data).owner
+    found = remote.coordinator.get(f"partitions/{table.name}")
+    theirs = None if found is None else PartitionTable.from_bytes(found.data)
+    if theirs is not None and theirs.log_id != table.log_id:
+        logger.error(
+            "partition %s: site %s has another history under this name (log id %s, here %s), and nothing to do with it",
+            table.name, remote.name, theirs.log_id, table.log_id,
+        )  # fmt: skip
+        return False
+    return theirs is not None and not theirs.owner
 
 
 def _given(coordinator: Coordinator, partition: str, site: str) -> tuple[int, PartitionTable]:

@@ -166,6 +166,7 @@ class Spanning:
                 "there is one (`halog partition show`)",
                 partition=r.partition,
                 active=e.evidence.get("active"),
+                **{name: True for name in ("asked_before",) if name in e.evidence},
             ) from None
         except (OverloadedError, QuorumError) as e:
             waits = isinstance(e, OverloadedError) or self._waits(r.partition)

@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
 
+from halog.core import records
+from halog.core.ids import Member
 from halog.core.table import PartitionTable
-from halog.errors import ConfigError, DeadlineError, HalogError, RefusedError
-from halog.ports import Coordinator
+from halog.errors import ConfigError, DeadlineError, HalogError, LogError, RefusedError
+from halog.ports import Coordinator, TopicPartition
 from halog.runtime import retention
+from halog.runtime.giving import fence
 from halog.runtime.groups import change_table
 from halog.runtime.outside import Remote
-from halog.runtime.sites import HOLD_MS, standing, table_of
+from halog.runtime.sites import HOLD_MS, running, standing, table_of
 
 LOOK_S = 0.1
 """Between looks at how far the mirror is."""
@@ -54,7 +58,7 @@ class Switching:
         try:
             for site in dict.fromkeys(t.owner for t in tables if t.owner and t.name not in alone):
                 remotes[site] = self._there(site, may_fork)
-            return self._promote(tables, alone, remotes, done)
+            return self._promote(tables, alone, remotes, done, may_fork)
         finally:
             for remote in remotes.values():
                 if remote is not None:
@@ -66,29 +70,30 @@ class Switching:
         alone: set[str],
         remotes: dict[str, Remote | None],
         done: Callable[[Switch], None],
+        may_fork: bool,
     ) -> list[Switch]:
         """All are asked for at once, so that they are away for about as long as one would be."""
-        asked: dict[str, Remote] = {}
+        asked: dict[str, tuple[Remote, str]] = {}
         switches = []
         try:
             for table in tables:
                 remote = remotes.get(table.owner) if table.name not in alone else None
                 if remote is not None:
-                    asked[table.name] = remote
+                    asked[table.name] = remote, table_of(remote.coordinator, table.name).owner
                     self._give(remote.coordinator, table.name, self._site)
             for table in tables:
-                if table.name in asked:
-                    self._wait_until_level(table, asked[table.name])
+                level = table.name not in asked or self._is_level(table, asked[table.name][0], may_fork)
                 if table.owner:
                     self._hold(table)
                     self._give(self._coordinator, table.name, "")
-                may_fork = bool(table.owner) and table.name not in asked
+                may_fork_here = bool(table.owner) and (table.name not in asked or not level)
                 asked.pop(table.name, None)
-                switches.append(Switch(table.name, table.owner, may_fork))
+                switches.append(Switch(table.name, table.owner, may_fork_here))
                 done(switches[-1])
         finally:
-            for name, remote in asked.items():  # it was not to be: theirs again
-                self._give(remote.coordinator, name, "")
+            for name, (remote, before) in asked.items():  # it was not to be: as it was there
+                with suppress(HalogError):
+                    self._give(remote.coordinator, name, before)
         return switches
 
     def demote(self, partitions: Iterable[str], to: str) -> list[str]:
@@ -131,30 +136,59 @@ class Switching:
                 site=site,
             ) from None
 
-    def _wait_until_level(self, table: PartitionTable, remote: Remote) -> None:
-        """Until the other site's nodes have ended their epoch, or are not there, and all of its log is here."""
-        until, name = time.monotonic() + self._timeout_s, table.name
-        quiet_since: int | None = None
+    def _is_level(self, table: PartitionTable, remote: Remote, may_fork: bool) -> bool:
+        try:
+            self._wait_until_level(table, remote, time.monotonic() + self._timeout_s)
+        except HalogError:
+            if not may_fork:
+                raise
+            return False
+        return True
+
+    def _wait_until_level(self, table: PartitionTable, remote: Remote, until: float) -> None:
+        """Until the other site's nodes have ended their epoch, or are not there; then its log is fenced, so that
+        nothing that anybody there still sends counts, and all of it up to there is waited for."""
+        name = table.name
         while True:
             there = table_of(remote.coordinator, name)
-            serves = there.active is not None and there.active.node in remote.coordinator.children("nodes")
+            if there.active is None or there.active not in running(remote.coordinator):
+                break
+            self._pause(until, table, "its active node has not handed over")
+        fenced = self._fence(there, remote, until)
+        while True:
             now = standing(self._coordinator, name)
-            if now is not None and now.level:
-                state = now.checkpoint.state
-                if state.closed_for == self._site and state.epoch.number >= there.epoch.number:
-                    return
-                if quiet_since is not None and now.at_ms > quiet_since:
-                    return
-            if not serves and quiet_since is None:
-                quiet_since = time.time_ns() // 1_000_000
-            if time.monotonic() >= until:
-                raise DeadlineError(
-                    f"partition {name} was not level with site {remote.name} within {self._timeout_s:g} s "
-                    f"({_why(now is None, serves, '' if now is None else now.error)}); nothing was changed",
-                    partition=name,
-                    site=remote.name,
-                )
-            time.sleep(LOOK_S)
+            if now is not None and not now.error and now.site == remote.name and now.checkpoint.offset > fenced:
+                return
+            why = "nothing was ever mirrored" if now is None else now.error or "the mirror is behind"
+            self._pause(until, table, f"{why}; see `halog site lag`")
+
+    def _fence(self, there: PartitionTable, remote: Remote, until: float) -> int:
+        """Start an epoch in the other site's log that nobody will serve; its offset."""
+        tp, site, me = TopicPartition(there.topic, there.index), remote.name, Member("operator", time.time_ns())
+        epoch = fence(remote.coordinator, there.name, site, there.epoch.number, me)
+        header = records.Header(bytes.fromhex(there.log_id), epoch)
+        landed: list[int | None] = []
+        session = remote.log.session()
+        try:
+            record = records.EpochStarted(header, there.epoch, 0)
+            session.append(tp, records.encode(record), lambda offset, why: landed.append(offset))
+            while not landed:
+                session.poll(LOOK_S)
+                self._pause(until, there, f"the log of site {site} does not answer", 0.0)
+        finally:
+            session.abandon()
+        if landed[0] is None:
+            raise LogError(f"the log of {there.name} at site {site} did not take an epoch", partition=there.name)
+        return landed[0]
+
+    def _pause(self, until: float, table: PartitionTable, why: str, seconds: float = LOOK_S) -> None:
+        if time.monotonic() >= until:
+            raise DeadlineError(
+                f"partition {table.name} was not level with the other site within {self._timeout_s:g} s ({why}); "
+                "it was not taken over",
+                partition=table.name,
+            )
+        time.sleep(seconds)
 
     def _hold(self, table: PartitionTable) -> None:
         """The other site will need this log from here on, and cannot say so yet."""
@@ -165,11 +199,3 @@ class Switching:
     @staticmethod
     def _give(coordinator: Coordinator, partition: str, to: str) -> None:
         change_table(coordinator, partition, lambda now: msgspec.structs.replace(now, owner=to))
-
-
-def _why(never: bool, serves: bool, error: str) -> str:
-    if serves:
-        return "its active node has not handed over"
-    if never:
-        return "nothing was ever mirrored; see `halog site lag`"
-    return error or "the mirror is behind; see `halog site lag`"

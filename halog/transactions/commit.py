@@ -170,7 +170,12 @@ def _lost_race(tx: Transaction, works: Mapping[str, Work]) -> HalogError | None:
         except ConflictError as error:
             return _named(tx, partition, error)
         except HalogError as error:
-            return error
+            return ConflictError(
+                f"a key exists in another partition, and whether what was read in {partition} still held is not known "
+                f"({error}); run the transaction again",
+                partition=partition,
+                settled_lsn=0,
+            )
     return None
 
 

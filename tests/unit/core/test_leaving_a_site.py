@@ -68,3 +68,17 @@ def test_what_cannot_be_drained_is_tried_again() -> None:
     assert core.is_now(Role.ACTIVE)
     core.step(ev.Ticked())
     assert core.is_now(Role.DRAINING)
+
+
+def test_a_lost_answer_of_leaving_the_znode_is_made_up_for() -> None:
+    """Somebody else changed it in that very moment: nobody else would ever take this node's name out."""
+    core = Core().with_sync_replica()
+    given(core)
+    core.acknowledge()
+    lost = core.one(ev.SetTable)
+    core.step(ev.CasDone(lost.round, ev.Cas.CONFLICT))
+    core.step(ev.TableSeen(core.p.version + 1, core.p.table))
+    core.step(ev.Ticked(), after_ms=1_000)
+    assert core.one(ev.SetTable).table.active is None
+    core.step(ev.Ticked())
+    assert not core.of(ev.SetTable)

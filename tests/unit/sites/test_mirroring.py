@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from halog.runtime.mirroring import POLL_S
+from halog.runtime.line import POLL_S
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import registry
 from tests.unit.sites.two import east, flights, fly, level, stands, states, west

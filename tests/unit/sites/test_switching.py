@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from halog.errors import PartitionUnavailableError, RefusedError
-from halog.runtime.mirroring import POLL_S
+from halog.runtime import splits
+from halog.runtime.line import POLL_S
 from halog.runtime.switching import Switching
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight
@@ -136,6 +137,30 @@ def test_two_sites_that_both_went_on_are_told_and_left_as_they_are(west: Cluster
     fly(west, 50)
     assert heads(east) == before
     assert flights(east) == set(range(10)) | set(range(100, 130))
+
+
+def test_a_split_is_told_by_both_sites_as_soon_as_they_see_each_other(
+    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no more once one of them has stopped."""
+    monkeypatch.setattr(splits, "WATCH_S", 0.1)
+    west.see(east)
+    fly(west, *range(5))
+    level(west, east)
+    east.cut()
+    switching(east).promote(NAMES, may_fork=True)
+    east.settle()
+    assert not any(map(told_parted, (west, east)))
+    east.mend()
+    wait_until(lambda: told_parted(west) == dict.fromkeys(NAMES, "east"), "west tells it")
+    wait_until(lambda: told_parted(east) == dict.fromkeys(NAMES, "west"), "east tells it")
+    switching(west).demote(NAMES, "east")
+    wait_until(lambda: not told_parted(east), "it is over")
+
+
+def told_parted(cluster: Cluster) -> dict[str, str]:
+    found = splits.parted(cluster.node(cluster.names[0]).runtime.adapters.coordinator)
+    return {name: one.site for name, one in found.items()}
 
 
 def test_what_the_other_site_still_had_to_send_is_there_before_it_is_taken_over(west: Cluster, east: Cluster) -> None:
