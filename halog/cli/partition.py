@@ -46,7 +46,9 @@ def list_(config_path: Path, format_: str, timeout_s: float, degraded: bool) -> 
       halog partition list --degraded
       halog partition list --format json
     """
-    views = [v for v in _views(config_path, timeout_s) if not degraded or v.state not in ("ok", "not placed")]
+    from halog.cli.survey import WELL
+
+    views = [v for v in _views(config_path, timeout_s) if not degraded or v.state not in WELL]
     if format_ == "json":
         emit_json([as_json(v) for v in views])
         return

@@ -30,6 +30,10 @@ NODE_ANSWER_S = 1.0
 
 UP, OFFLINE, SILENT, DOWN, CLIENT = "up", "offline", "silent", "down", "client"
 OK, NO_ACTIVE, NO_QUORUM, TOO_FEW, UNPLACED = "ok", "no active", "no quorum", "replicas missing", "not placed"
+MIRRORED = "mirrored"
+"""Another site serves it, and all copies that are to be here are."""
+
+WELL = (OK, UNPLACED, MIRRORED)
 
 _LEADING = frozenset(role.value for role in LEADING)
 
@@ -43,7 +47,8 @@ Said = Mapping[str, Any]
 
 
 class CopyView(msgspec.Struct, frozen=True):
-    """One copy of a partition. `kind`: active, sync, async, or missing for a configured node that holds no copy."""
+    """One copy of a partition. `kind`: active, sync, async, or missing for a configured node that holds no copy;
+    mirror where another site serves the partition."""
 
     node: str
     kind: str
@@ -144,7 +149,7 @@ class Survey(msgspec.Struct, frozen=True):
     def degraded(self) -> list[PartitionView]:
         """Partitions without an active node or with fewer replicas than configured; those that nobody has placed yet
         (P7) lack nothing."""
-        return [p for p in self.partitions if p.state not in (OK, UNPLACED)]
+        return [p for p in self.partitions if p.state not in WELL]
 
 
 def survey(connection: Connection) -> Survey:
@@ -233,7 +238,7 @@ def partition_view(
     copies = tuple(_copy_view(node, table, registered, said) for node in _nodes_of(table))
     active = next((c for c in copies if c.kind == "active"), None)
     serving = active is not None and active.error is None and _leads(active.role)
-    counted = {c.node for c in copies if c.kind in ("sync", "async") and c.error is None}
+    counted = {c.node for c in copies if c.kind in ("sync", "async", "mirror") and c.error is None}
     missing = tuple(n for n in table.configured if n not in counted and not (serving and active and n == active.node))
     state = _health(table, active.node if serving and active else None, counted)
     seen = tuple(_seen(node, table, said.get(node, {})) for node, info in sorted(registered.items()) if info.hosts)
@@ -247,6 +252,8 @@ def _health(table: PartitionTable, active: str | None, counted: set[str]) -> str
     """What is missing, with these replicas."""
     if not table.configured:
         return UNPLACED
+    if table.owner:
+        return TOO_FEW if len(counted) < len(table.configured) else MIRRORED
     if active is None:
         return NO_ACTIVE
     if 1 + sum(counts(table, n) for n in counted) < needed(table, active):
@@ -283,7 +290,7 @@ def _copy_view(
     if info is None or answer is None or "error" in answer:
         why = "node is down" if info is None else "node is silent"
         return CopyView(node, kind, "unknown", None, None, None, why)
-    if kind != "missing" and info.incarnation != _incarnation(node, table):
+    if kind not in ("missing", "mirror") and info.incarnation != _incarnation(node, table):
         return CopyView(node, kind, "unknown", None, None, None, "the node was restarted and has not rejoined yet")
     copy = next((c for c in answer.get("copies", ()) if c["partition"] == table.name), None)
     if copy is None:
@@ -294,6 +301,8 @@ def _copy_view(
 
 
 def _kind(node: str, table: PartitionTable) -> str:
+    if table.owner:
+        return "mirror"
     if table.active is not None and table.active.node == node:
         return "active"
     return next((r.kind for r in table.replicas if r.node == node), "missing")

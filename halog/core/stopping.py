@@ -49,6 +49,10 @@ def judge(
     """What becomes of a partition when `stopping` stop. `unlogged`: commits of its policy do not wait for the log."""
     copies = list(copies)
     left = [c for c in copies if c.node not in stopping and c.node in table.configured]
+    if table.owner:
+        names = ", ".join(c.node for c in left)
+        why = f"site {table.owner} serves it; {names or 'no node'} would keep a copy here"
+        return Verdict(table.name, bool(left), "", why)
     if not any(c.kind == ACTIVE for c in copies):
         return Verdict(table.name, False, "", "it has no active node now")
     heir, why = _heir(table, left, unlogged=unlogged)

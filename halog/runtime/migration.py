@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 
+import msgspec
+
 from halog.config import Config
 from halog.core.defining import admitting
 from halog.core.migrating import assigned, left, moving, paced, why_not, why_not_assigned
@@ -62,10 +64,13 @@ def going(
     copy_rate: int | None = None,
 ) -> PartitionTable:
     """`table` with that wish; placed at once where nobody hosts it who could move it. `stood`: as the coordinator has
-    it: who may host it now is not changed by the wish itself. RefusedError."""
+    it: who may host it now is not changed by the wish itself. At once, too, where another site serves it: the log has
+    it all. RefusedError."""
     refuse(table, why_not_nodes(config, table, target.nodes) or _why_nobody(target.nodes, up))
     refuse(table, why_not(table, target, replace=replace))
     policy = config.policies[table.policy]
+    if table.owner:
+        return msgspec.structs.replace(assigned(table, target), target=None)
     if any(n in up for n in stood.present):
         if copy_rate is not None and table.target == target:
             return paced(table, copy_rate)
@@ -148,4 +153,6 @@ def wait_until_there(
 def is_there(table: PartitionTable, target: Target) -> bool:
     """Is the wish fulfilled?"""
     wished = (table.configured, table.sync_replicas, table.target) == (target.nodes, target.sync_replicas, None)
+    if table.owner:
+        return wished
     return wished and table.active is not None and table.active.node in target.nodes

@@ -112,3 +112,28 @@ def test_parted_histories_are_shown_and_fail_the_command(
 def test_wrong_names_are_told(files: dict[str, Path], halog: Halog, args: list[str], said: str) -> None:
     ran = halog("site", *args, "--config", files["west"])
     assert (ran.code, said in ran.err) == (2, True), ran.err
+
+
+def test_a_site_that_only_mirrors_is_well_and_its_nodes_may_stop_and_move(
+    west: Cluster, east: Cluster, files: dict[str, Path], halog: Halog
+) -> None:
+    fly(west, *range(10))
+    level(west, east)
+    ran = halog("status", "--config", files["east"], "--format", "json")
+    assert ran.code == 0, ran.out
+    listed = halog("partition", "list", "--config", files["east"], "--format", "json").json
+    assert {(p["state"], p["active"]) for p in listed} == {("mirrored", None)}
+    assert halog("safe-to-stop", "east-A", "--config", files["east"]).code == 0
+    assert halog("safe-to-stop", "east-A", "east-B", "--config", files["east"]).code == 5
+    moved = halog("partition", "migrate", "test-0", "--nodes", "east-B", "--config", files["east"])
+    assert moved.code == 0, moved.err
+    assert east.tables()["test-0"].configured == ("east-B",)
+    wait_until(lambda: "test-0" not in east.node("east-A").runtime.copies, "the copy is let go of")
+    fly(west, *range(10, 20))
+    there = east.node("east-B").runtime.copies["test-0"]
+
+    def same() -> bool:
+        here = west.node(west.names[0]).runtime.copies["test-0"]
+        return there.core.chain.state.hash == here.core.chain.state.hash
+
+    wait_until(same, "the other node mirrors it")

@@ -46,6 +46,14 @@ def test_it_is_safe_if_somebody_is_left_who_has_everything_and_a_quorum(
     assert why in verdict.why
 
 
+@pytest.mark.feature("M5")
+@pytest.mark.parametrize(("stopping", "safe"), [("A", True), ("ABC", False)])
+def test_what_another_site_serves_needs_a_copy_here_and_no_active_node(stopping: str, safe: bool) -> None:
+    copies = [CopyFact(n, "mirror", 0) for n in "ABC"]
+    verdict = judge(table(owner="west"), stopping, copies)
+    assert (verdict.safe, "site west serves it" in verdict.why) == (safe, True)
+
+
 @pytest.mark.parametrize(
     ("unlogged", "replicas", "lag", "safe", "why"),
     [
