@@ -127,13 +127,16 @@ def test_a_replica_is_stopped_and_goes_on(cluster: Cluster, kind: str) -> None:
 @pytest.mark.promise(5)
 @pytest.mark.quick_fault
 def test_the_initiator_is_killed(cluster: Cluster) -> None:
-    """Each of its last transactions happened whole or not at all; others go on at the same objects."""
+    """Each of its last transactions happened whole or not at all; others go on at the same objects. Now and then all of
+    its threads are between two transactions: then another one is killed."""
+    killed: list[ClientProcess] = []
     with Clients(cluster.client(), "initiator") as clients:
-        other = ClientProcess(cluster, clients)
-        other.process.kill()
-        clients.flows(SERVES_AGAIN_S)
-    assert any(p.ended is None for p in other.pairs()), "nothing was in flight"
-    judge(cluster, clients, other)
+        while len(killed) < 6 and not any(p.ended is None for k in killed for p in k.pairs()):
+            killed.append(ClientProcess(cluster, clients, seat=1 + len(killed)))
+            killed[-1].process.kill()
+            clients.flows(SERVES_AGAIN_S)
+    assert any(p.ended is None for k in killed for p in k.pairs()), "nothing was in flight"
+    judge(cluster, clients, *killed)
 
 
 @pytest.mark.promise(4)
