@@ -31,7 +31,7 @@ def conflicts() -> None:
     \b
     Examples:
       halog conflicts list --source east
-      halog conflicts list --source east --format json > conflicts.json
+      halog conflicts list --source east --format json
     """
 
 
