@@ -78,7 +78,7 @@ class Commits:
         self._asker.check_open()
         until, locked = time.monotonic() + self._asker.call_of(partition), 0.0
         self._unsent.discard(tx)
-        perhaps = False
+        perhaps = not first  # begun before, by whoever did not wait: nobody has said here what became of it
         while True:
             try:
                 lsn = self._once(partition, tx, work, until)

@@ -11,6 +11,7 @@ from halog.backend import Work
 from halog.core import events as ev
 from halog.errors import HalogError, NotActiveError, OutcomeUnknownError, PartitionUnavailableError
 from halog.runtime.commits import Commits
+from halog.runtime.deliveries import Deliveries
 
 pytestmark = pytest.mark.feature("R5", "D1")
 
@@ -68,3 +69,16 @@ def test_what_may_be_in_the_log_is_unknown_whatever_comes_next(
     with pytest.raises(told) as caught:
         commits.commit("p", commits.new_id(), WORK)
     assert not isinstance(caught.value, NotActiveError)
+
+
+def test_what_was_begun_without_waiting_is_unknown_too() -> None:
+    """An event loop's commit: begun here, then nobody is active. A site that only mirrors says so at once."""
+    node: Any = Node(ev.Unknown("its epoch ended"))
+    commits = Commits(node, 7, lambda partition: False)
+    commits.deliveries = Deliveries(lambda: node, list)
+    node.answers_early = lambda durability: False
+    tx, told = commits.new_id(), []
+    assert commits.begin("p", tx, WORK, lambda lsn: bool(told.append(lsn)))
+    assert told == [None]
+    with pytest.raises(OutcomeUnknownError):
+        commits.commit("p", tx, WORK)
