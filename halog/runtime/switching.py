@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from halog.core import records
+from halog.core.chain import ChainState
 from halog.core.ids import Member
 from halog.core.table import PartitionTable
 from halog.errors import ConfigError, DeadlineError, HalogError, LogError, RefusedError
@@ -148,24 +149,31 @@ class Switching:
     def _wait_until_level(self, table: PartitionTable, remote: Remote, until: float) -> None:
         """Until the other site's nodes have ended their epoch, or are not there; then its log is fenced, so that
         nothing that anybody there still sends counts, and all of it up to there is waited for."""
-        name = table.name
         while True:
-            there = table_of(remote.coordinator, name)
+            there = table_of(remote.coordinator, table.name)
             if there.active is None or there.active not in running(remote.coordinator):
                 break
             self._pause(until, table, "its active node has not handed over")
-        fenced = self._fence(there, remote, until)
+        highest = there.epoch.number
         while True:
-            now = standing(self._coordinator, name)
-            if now is not None and not now.error and now.site == remote.name and now.checkpoint.offset > fenced:
+            state = self._brought(table, remote, self._fence(there, remote, highest, until), until)
+            if state.owner or not state.opened:
                 return
+            highest = state.epoch.number  # the log was ahead of the znode: an epoch above the fence stands open
+
+    def _brought(self, table: PartitionTable, remote: Remote, offset: int, until: float) -> ChainState:
+        """What the other log had led to once this site had all of it up to there, and more."""
+        while True:
+            now = standing(self._coordinator, table.name)
+            if now is not None and not now.error and now.site == remote.name and now.checkpoint.offset > offset:
+                return now.checkpoint.state
             why = "nothing was ever mirrored" if now is None else now.error or "the mirror is behind"
             self._pause(until, table, f"{why}; see `halog site lag`")
 
-    def _fence(self, there: PartitionTable, remote: Remote, until: float) -> int:
+    def _fence(self, there: PartitionTable, remote: Remote, highest: int, until: float) -> int:
         """Start an epoch in the other site's log that nobody will serve; its offset."""
         tp, site, me = TopicPartition(there.topic, there.index), remote.name, Member("operator", time.time_ns())
-        epoch = fence(remote.coordinator, there.name, site, there.epoch.number, me)
+        epoch = fence(remote.coordinator, there.name, site, highest, me)
         header = records.Header(bytes.fromhex(there.log_id), epoch)
         landed: list[int | None] = []
         session = remote.log.session()

@@ -8,7 +8,7 @@ import time
 import msgspec
 import pytest
 
-from halog.core.ids import Member
+from halog.core.ids import NO_EPOCH, Member
 from halog.errors import DeadlineError, HalogError, StoreError
 from halog.runtime import line, mirroring, retention
 from halog.runtime.groups import change_table
@@ -102,6 +102,26 @@ def test_nodes_that_lost_only_their_sessions_acknowledge_nothing_that_is_lost(we
         thread.join()
     assert acknowledged
     wait_until(lambda: acknowledged <= flights(east), "what was acknowledged is here")
+
+
+def test_a_log_that_is_ahead_of_its_znode_is_fenced_too(west: Cluster, east: Cluster) -> None:
+    """A coordinator restored from a backup names an older epoch than the nodes write in, which know nothing of it."""
+    west.see(east)
+    fly(west, *range(20))
+    level(west, east)
+    for name in west.names:
+        west._running[name].coordinator.expire(reconnect=False)
+    for name in NAMES:
+        table = west.tables()[name]
+        version = west._tree.get(f"partitions/{name}")
+        assert version is not None
+        older = msgspec.structs.replace(table, epoch=NO_EPOCH, active=None)
+        west._tree.set(f"partitions/{name}", older.to_bytes(), version.version)
+    switching(east).promote(NAMES)
+    east.settle()
+    with pytest.raises(HalogError):
+        fly(west, 1_000)
+    assert flights(east) == set(range(20))
 
 
 def test_a_switch_that_was_killed_half_way_can_be_undone_or_done(west: Cluster, east: Cluster) -> None:
