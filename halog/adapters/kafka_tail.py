@@ -167,7 +167,7 @@ class KafkaTail:
 
     def _look_for_lost(self) -> None:
         """Nothing waits in the consumer. A place that twice stands where the broker has said there is more will not
-        move by itself: once in some 1,000 moves during a poll entries were fetched and never delivered."""
+        move by itself: seen once, where places moved during polls, with entries fetched and never delivered."""
         now = time.monotonic()
         if now - self._counted_at < QUIET_S:
             return

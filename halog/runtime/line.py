@@ -248,6 +248,8 @@ class Line:
         session.poll(0)
         while sum(len(one.pending) for one in self._running.values()) > IN_FLIGHT and not self._broken:
             session.poll(POLL_S)
+            if self._host.pause(0):  # the log may be away, and the node closes
+                return
         if self._broken or session.failed:
             raise LogError(f"this site's log did not take what was mirrored: {self._broken or session.failed}")
         self._report(way)

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 
 from halog.core.roles import OUT, Role
 from halog.ports import TopicPartition
+from halog.runtime.line import LOOK_S, REPORT_S, Line
 from halog.runtime.outside import Remote
 from halog.runtime.sites import standing
 
 if TYPE_CHECKING:
     from halog.runtime.copy import Copy
     from halog.runtime.host import Host
-
-from halog.runtime.line import LOOK_S, REPORT_S, Line
 
 STALE_S = 10.0
 """A standing that stays the same for that long: whoever should have written another one does not mirror."""

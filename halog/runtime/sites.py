@@ -23,7 +23,6 @@ from halog.runtime.outside import Remote
 
 logger = logging.getLogger("halog.mirror")
 
-
 HOLD_MS = 24 * 3_600_000
 """How long a log is held for another site that does not come back: a day of repairs."""
 
@@ -104,14 +103,11 @@ class Originals:
         site = self._config.home_of(table.policy)
         if site not in self._open:
             self._open[site] = self._reach(site)
-        found = self._open[site].coordinator.get(f"partitions/{table.name}")
-        if found is None:
-            raise CoordinatorError(
-                f"site {site}, the home of partition {table.name}, does not have it yet: start a node there first",
-                partition=table.name,
-                site=site,
-            )
-        home = PartitionTable.from_bytes(found.data)
+        try:
+            home = table_of(self._open[site].coordinator, table.name)
+        except CoordinatorError as e:
+            said = f"site {site} is the home of partition {table.name}, and {e}: start a node there first"
+            raise CoordinatorError(said, partition=table.name, site=site) from None
         return msgspec.structs.replace(table, log_id=home.log_id, home=site, owner=site)
 
     def __enter__(self) -> Originals:
@@ -145,7 +141,7 @@ def returned(
             logger.warning("whether site %s has taken anything over is not known: %s", site, e)
             continue
         try:
-            taken = [t.name for t in mine if _serves(remote, t)]
+            taken = [t.name for t in mine if serves(remote, t)]
         finally:
             remote.close()
         for name in taken:
@@ -160,17 +156,11 @@ def running(coordinator: Coordinator) -> set[Member]:
     return {Member(info.name, info.incarnation) for info in nodes.values()}
 
 
-def _serves(remote: Remote, table: PartitionTable) -> bool:
-    """Is the other site to serve it, by its own word?"""
+def serves(remote: Remote, table: PartitionTable) -> bool:
+    """Is the other site to serve this very history, by its own word? (One set up anew has another one of this name.)"""
     found = remote.coordinator.get(f"partitions/{table.name}")
     theirs = None if found is None else PartitionTable.from_bytes(found.data)
-    if theirs is not None and theirs.log_id != table.log_id:
-        logger.error(
-            "partition %s: site %s has another history under this name (log id %s, here %s), and nothing to do with it",
-            table.name, remote.name, theirs.log_id, table.log_id,
-        )  # fmt: skip
-        return False
-    return theirs is not None and not theirs.owner
+    return theirs is not None and not theirs.owner and theirs.log_id == table.log_id
 
 
 def _given(coordinator: Coordinator, partition: str, site: str) -> tuple[int, PartitionTable]:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from halog.core import events as ev
-from halog.core.table import PartitionTable
 from halog.errors import HalogError
 from halog.events import PARTED
 from halog.ports import Coordinator, UnknownResult
 from halog.runtime.outside import Remote
+from halog.runtime.sites import serves
 
 if TYPE_CHECKING:
     from halog.runtime.copy import Copy
@@ -76,7 +76,7 @@ class Watching:
     def _look(self, site: str, mine: list[Copy]) -> None:
         remote = self._reach(site)
         try:
-            both = {c.name for c in mine if _serves(remote, c)}
+            both = {c.name for c in mine if serves(remote, c.core.table)}
         finally:
             remote.close()
         for copy in mine:
@@ -97,11 +97,3 @@ class Watching:
         found = self._host.coordinator.get(f"parted/{copy.name}")
         if found is not None and _DECODER.decode(found.data).site == site:
             self._host.coordinator.delete(f"parted/{copy.name}", found.version)
-
-
-def _serves(remote: Remote, copy: Copy) -> bool:
-    found = remote.coordinator.get(f"partitions/{copy.name}")
-    if found is None:
-        return False
-    theirs = PartitionTable.from_bytes(found.data)
-    return not theirs.owner and theirs.log_id == copy.core.table.log_id
