@@ -1,7 +1,7 @@
-# make setup   everything this needs, once          make check   lint, types, layers, unit, simulation (3 min on 2 cores)
-# make test    check + contract + integration + the quick faults + a few tests on containers, where Docker runs
+# make setup   everything this needs, once          make check   lint, types, layers, unit, simulation (2 min on 2 cores)
+# make test    check + nodes in one process + simulation at length + contract + integration + the quick faults + a few tests on containers, where Docker runs
 # make demo ARGS='--all'   the main job on real flights, with real kills
-# make faults  every fault with real processes and servers, judged; writes build/faults.json (12 min)
+# make faults  every fault with real processes and servers, judged; writes build/faults.json (15 min)
 # make containers   the integration suite over three brokers and three ZooKeeper servers in containers (Docker)
 # make compose  the same and three nodes, to stay        make compose ARGS='down -v'
 # make features · sim SEEDS=5000 · mutants · bench · lock · bench-peers (other systems beside halog, 25 min)
@@ -26,8 +26,8 @@ CORES := $(shell nproc)
 WORKERS := $(shell echo $$((2 * $$(nproc) + 2)))
 TEST_SEEDS := 20000
 # Partitions that move from node to node; transactions over several partitions; mappings that change; partitions that are
-# defined and disabled; key directories.
-OTHER_SEEDS := moves:2000 banks:1000 shops:1000 lives:1000 markets:1000
+# defined and disabled; key directories; two sites that part and are merged (a minute of both cores).
+OTHER_SEEDS := moves:2000 banks:1000 shops:1000 lives:1000 markets:1000 sites:1000
 
 .PHONY: setup check test containers compose faults demo features sim mutants bench bench-peers bench-rebalance lock clean fresh-outcomes
 
@@ -40,7 +40,7 @@ check: setup
 	$(PY) -m ruff check -q $(CHECKED) && \
 	{ $(PYTEST) -q --collect-only $(FAST) >/dev/null 2>&1 & $(PY) -m mypy --strict $(TYPED); } && wait && \
 	PYTHONPATH=. $(PY) -m tools.imports && \
-	$(PYTEST) $(FAST) -n $(WORKERS) --dist loadfile && \
+	$(PYTEST) $(FAST) -m "not nodes" -n $(WORKERS) --dist loadfile && \
 	took=$$(( $$(date +%s) - start )) && echo "make check: $$took s" && \
 	{ [ $$took -lt $(CHECK_LIMIT_S) ] || echo "make check should take less than $(CHECK_LIMIT_S) s: make it faster" >&2; }
 
@@ -50,6 +50,7 @@ fresh-outcomes:
 
 # The simulation on all cores: a minute per 4,000 seeds and core.
 test: fresh-outcomes check
+	$(PYTEST) $(FAST) -m nodes -n $(WORKERS) --dist loadfile
 	$(PY) -m tests.sim.run --seeds $(TEST_SEEDS) $(OTHER_SEEDS:%=--also %) --processes $(CORES)
 	$(PYTEST) $(SLOW)
 	$(PYTEST) tests/faults -m quick_fault

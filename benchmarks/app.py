@@ -235,6 +235,14 @@ class App:
         self.node.load(objects)
         return {"per_s": count / (time.perf_counter() - begin)}
 
+    def change(self, kind: str, first: int, count: int) -> dict[str, Any]:
+        """A transaction for each of them."""
+        cls = CLASSES[kind]
+        for number in range(first, first + count):
+            with self.node.transaction() as tx:
+                tx.get(cls, number).count += 1
+        return {}
+
     # --- placement ---
 
     def counts(self, kind: str, count: int) -> dict[str, int]:

@@ -18,11 +18,13 @@ from pathlib import Path
 from benchmarks import (
     suite_commit,
     suite_failover,
+    suite_merge,
     suite_objects,
     suite_placement,
     suite_policies,
     suite_restore,
     suite_roles,
+    suite_sites,
     suite_spark,
 )
 from benchmarks.calm import Calm
@@ -46,11 +48,13 @@ OWN: dict[str, Suite] = {
     "freeze": suite_roles.freeze,
     "policies": suite_policies.run,
     "spark": suite_spark.run,
+    "merge": suite_merge.run,
+    "sites": suite_sites.run,
 }
 """These make a cluster of their own."""
 
-ASKED_FOR = {"transfer", "freeze", "policies", "spark"}
-"""Only by name, the first three also in `benchmarks.peers`: eight minutes of their own, and four of Spark's."""
+ASKED_FOR = {"transfer", "freeze", "policies", "spark", "merge", "sites"}
+"""Only by name, the first three also in `benchmarks.peers`: eight minutes of their own, and eight of Spark's."""
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:

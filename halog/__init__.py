@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from halog import aio as aio, errors as errors
     from halog.core.durability import Durability as Durability
+    from halog.runtime.compensating import on_conflict as on_conflict
     from halog.runtime.lives import PartitionChange as PartitionChange, partition_notifier as partition_notifier
     from halog.runtime.open import node as node
     from halog.schema import Decimals as Decimals, Ref as Ref, managed as managed
@@ -40,6 +41,7 @@ _PUBLIC: dict[str, str] = {
     "errors": "halog.errors",
     "field": "dataclasses:field",
     "managed": "halog.schema:managed",
+    "on_conflict": "halog.runtime.compensating:on_conflict",
     "partition_notifier": "halog.runtime.lives:partition_notifier",
     "node": "halog.runtime.open:node",
     "transaction": "halog.transactions:transaction",
@@ -48,7 +50,7 @@ _PUBLIC: dict[str, str] = {
 __all__ = [
     "managed", "field", "Ref", "Decimals",
     "node", "Node", "transaction", "current", "Transaction", "Token", "Durability",
-    "PartitionChange", "partition_notifier",
+    "PartitionChange", "partition_notifier", "on_conflict",
     "aio", "errors", "__version__",
 ]  # fmt: skip
 

@@ -48,6 +48,9 @@ class Work(msgspec.Struct, frozen=True, array_like=True):
     """None: what the policy says."""
     mapping: int = 0
     """The version of the mapping it was routed by (T8)."""
+    site: str | None = None
+    """The site that served the partition when the transaction began, as `Mapped.sites` names it: it is presented to no
+    other one. None: to whichever serves it."""
 
 
 class Invocation(msgspec.Struct, frozen=True, array_like=True):
@@ -96,6 +99,9 @@ class Mapped(msgspec.Struct, frozen=True, eq=False):
     """Those of them that the newest layout does not have: nothing is created there."""
     policies: Mapping[str, str] = {}
     """By partition, also of those that no layout has any more: what was routed to them before is refused there."""
+    sites: Mapping[str, str] = {}
+    """By partition that has a home: the other site which serves it, "" for this one (M5). What was read at one site is
+    no ground for what is done at another."""
 
     def one_directory(self, one: str, other: str) -> bool:
         """Are they partitions of the same policy, and have its objects entries in a key directory?"""

@@ -6,7 +6,8 @@
     │   └── SchemaChangedError    a stored definition this one cannot read
     ├── TransactionError          the transaction did not happen
     │   ├── ConflictError         a version read no longer holds; retry
-    │   │   └── LockedError       held by a transaction over several partitions that is not decided yet; retry
+    │   │   ├── LockedError       held by a transaction over several partitions that is not decided yet; retry
+    │   │   └── SwitchedError     another site serves the partition by now; retry
     │   ├── DuplicateKeyError     the key exists
     │   ├── NotFoundError         the key or reference does not exist
     │   ├── FieldTypeError        a value that does not fit its annotation
@@ -22,6 +23,7 @@
     │   ├── UnreachableError      a server or a node does not answer
     │   ├── OverloadedError       a limit on work in flight is reached
     │   ├── QuorumError           too few nodes are there to hold a commit (R7)
+    │   │   ├── SitesError        a site whose log must have a commit is away (M5)
     │   │   ├── ReplicasError     too few sync replicas are there to flush what asks for it (R6)
     │   │   └── ZoneQuorumError   the node has no quorum in one of its zones (Q1)
     │   └── DeadlineError         not within the time allowed               (exit 6)
@@ -99,6 +101,11 @@ class RemappedError(ConflictError):
     the new one; raised only where that takes the whole transaction. `evidence`: partition, mapping (its version)."""
 
 
+class SwitchedError(ConflictError):
+    """Another site serves the partition than when the transaction began, and nothing was done (M5). Versions read there
+    may be something else here; running the transaction again is safe."""
+
+
 class LockedError(ConflictError):
     """A transaction over several partitions that is not decided yet holds the object (T5); `evidence["tx"]` names it.
     Waited for already; running the transaction again is safe."""
@@ -164,6 +171,10 @@ class OverloadedError(AvailabilityError):
 
 class QuorumError(AvailabilityError):
     """Nothing was done: too few nodes of the partition's group are there (R7)."""
+
+
+class SitesError(QuorumError):
+    """Nothing was done: a site whose log must have a commit confirms nothing (M5); `evidence["sites"]` names it."""
 
 
 class ReplicasError(QuorumError):

@@ -122,6 +122,20 @@ PARTED = Kind(
     ERROR,
     "partition {partition}: this site and {site} have gone on each by itself: {cause}",
 )
+SITE_AWAY = Kind(
+    "HALOG-1045", "sync site away", ERROR, "partition {partition}: site {site} does not confirm commits: {cause}"
+)
+SITE_BACK = Kind("HALOG-1046", "sync site back", INFO, "partition {partition}: commits wait for site {site}: {cause}")
+RESTORED = Kind(
+    "HALOG-1042", "restored", INFO, "partition {partition}: {changed} objects were changed by merge {merge}: {cause}"
+)
+BRANCHES = Kind(
+    "HALOG-1047",
+    "split brain counted",
+    ERROR,
+    "partition {partition}: this site and {site} have parted behind lsn {fork}: {here} objects touched here, "
+    "{there} there: {cause}",
+)
 LOST = Kind("HALOG-1016", "events lost", WARNING, "{count} events are missing from the history: {cause}")
 
 KINDS: dict[str, Kind] = {
@@ -131,7 +145,7 @@ KINDS: dict[str, Kind] = {
         DESIGNATED, DISCARDED, DIVERGED, LOST, NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST,
         LEASE_AWAITED, ZONE_LOST, ZONE_BACK, ZONE_PARTIAL, ZONE_WHOLE, ZONE_SWITCHED, MIGRATION, MIGRATED,
         ACTIVATED, TAKEN_UP, REBALANCE, REMAPPING, REMAPPED, STATE, DEFINITION, REPLICATION, UNAVAILABLE,
-        DIFFERING, MIRRORING, PARTED,
+        DIFFERING, MIRRORING, PARTED, RESTORED, SITE_AWAY, SITE_BACK, BRANCHES,
     )
 }  # fmt: skip
 """Every code that can occur."""

@@ -75,6 +75,9 @@ class LogTail(Protocol):
         LogError, with evidence topic, partition, offset, at the poll behind its last good entry. ClosedError after
         `close`."""
 
+    def known_end(self, tp: TopicPartition) -> int:
+        """Where a followed partition ended when it was read last; -1: not known. Asks nobody; the polling thread's."""
+
     def wake(self) -> None:
         """Make a waiting `poll` return soon (best effort, within 100 ms)."""
 

@@ -14,7 +14,7 @@ from mappers.consistent_hash import ConsistentHash
 from mappers.custom import CustomMapper, MisplacedError, earlier_of, version_of, versioned
 from mappers.least_loaded import least_loaded
 from mappers.round_robin import RoundRobin
-from mappers.stable_hash import stable_hash
+from mappers.stable_hash import stable_hash, stable_hashes
 
 __all__ = [
     "AtCreateMapper",
@@ -29,6 +29,7 @@ __all__ = [
     "earlier_of",
     "least_loaded",
     "stable_hash",
+    "stable_hashes",
     "version_of",
     "versioned",
 ]

@@ -1,40 +1,21 @@
-"""Two sites' logs of one partition, read as two branches: where they parted, and what each did since (F4, M3).
+"""Two sites' logs of one partition, read as two branches, and compared: where they parted, and every key that either
+touched since (F4, M3).
 
-Read twice, and only what lies behind the fork is kept: once for the lineages, which tell where that is, and once for
-what was committed behind it. Both branches count as read up to where their logs ended at the first look. A transaction
-that both have, because one branch recovered what the other had accepted, is on neither.
+Where they parted the lineages tell, which are known from where each history ends. A transaction that both have, because
+one branch recovered what the other had accepted, is on neither.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Collection
+from typing import NamedTuple, Protocol
 
-from halog.core import records
-from halog.core.chain import Chain, ChainState, Verdict
-from halog.core.ids import digest
-from halog.core.ledger import Decided, Ledger
-from halog.core.records import Change
-from halog.errors import LogError
-from halog.ports import Entry, Log, TopicPartition
+from halog.errors import DivergedError
+from restore.branch import Branch, Decide, Side, aborted, branch
 from restore.compensation import KeepInitiating, KeepSource, Verdict as Decision
-from restore.divergence import Accepted, Behind, Fork, Relation, Same, Unrelated, accepted, compare, history_of
-from restore.merge import Committed, Difference, Kind, differences, touched, two_way
+from restore.divergence import Behind, Fork, Relation, Same, Unrelated, compare, history_of
+from restore.merge import Committed, Difference, Instance, Kind, differences, touched, two_way
 from restore.plan import Choice, chosen
-
-READ_S = 30.0
-"""For a batch of entries to come: brokers of another data centre may be busy, too."""
-
-
-class Side(NamedTuple):
-    """One site's log of a partition, up to where it ended."""
-
-    site: str
-    log: Log
-    tp: TopicPartition
-    begin: ChainState
-    """Where its history begins."""
-    end: int
 
 
 class Compared(NamedTuple):
@@ -42,6 +23,8 @@ class Compared(NamedTuple):
 
     relation: Relation
     keys: tuple[Difference, ...]
+    source: Branch | None = None
+    initiating: Branch | None = None
 
     @property
     def forked(self) -> bool:
@@ -59,35 +42,80 @@ class Compared(NamedTuple):
             case Same() | Unrelated():
                 return 0
 
+    def said(self, source: str, initiating: str) -> str:
+        """The relation for people, by the names of the sites."""
+        match self.relation:
+            case Fork():
+                return "parted"
+            case Same():
+                return "the same"
+            case Behind(first=first):
+                return f"site {source if first else initiating} is behind"
+            case Unrelated():
+                return "unrelated"
 
-def side(site: str, log: Log, tp: TopicPartition, begin: ChainState) -> Side:
-    """LogError if what the log began with is gone: a fork further back could not be seen."""
-    start, end = log.bounds(tp)
-    if start > 0:
-        raise LogError(
-            f"the log of {tp.topic}/{tp.partition} at site {site} is trimmed up to offset {start}, and cannot be "
-            "compared",
-            site=site,
-            start=start,
-        )
-    return Side(site, log, tp, begin, end)
+
+class Found(Protocol):
+    """An object as the source's node has it."""
+
+    @property
+    def ref(self) -> bytes: ...
+
+    @property
+    def value(self) -> bytes: ...
 
 
-def compared(source: Side, initiating: Side, *, three_way: bool = True) -> Compared:
+def compared(source: Side, initiating: Side, *, three_way: bool = True, decide: Decide = aborted) -> Compared:
     """How two sites' histories of a partition are related, and what a merge would find. DivergedError if one of them is
     no history, or they contradict each other; DeadlineError if a log does not answer."""
-    ours, theirs = _state(source), _state(initiating)
-    relation = compare(history_of(ours), history_of(theirs))
+    relation = compare(history_of(source.state), history_of(initiating.state))
     if not isinstance(relation, Fork):
         return Compared(relation, ())
-    lsn = max(point.lsn for point in relation.at)
-    mine, yours = [*_behind(source, lsn)], [*_behind(initiating, lsn)]
-    relation = compare(history_of(ours, [a for a, _ in mine]), history_of(theirs, [a for a, _ in yours]))
+    ours, theirs = branch(source, relation, aborted), branch(initiating, relation, decide)
+    return merged_at(relation, source, initiating, ours, theirs, three_way=three_way)
+
+
+def merged_at(
+    fork: Fork, source: Side, initiating: Side, ours: Branch, theirs: Branch, *, three_way: bool = True
+) -> Compared:
+    """The same, both branches having been read: the source's, and the initiating one."""
+    lines = [[a for a, _ in b.committed] for b in (ours, theirs)]
+    relation = compare(history_of(source.state, lines[0]), history_of(initiating.state, lines[1]))
     assert isinstance(relation, Fork)
-    both = {a.place for pair in relation.common for a in pair}
-    kept = [[c for a, c in branch if a.place not in both and c.changes] for branch in (mine, yours)]
-    found = (differences if three_way else two_way)(touched(kept[0]), touched(kept[1]))
-    return Compared(relation, tuple(found))
+    if ours.parted_at != theirs.parted_at:
+        raise DivergedError(
+            f"the sites {source.site} and {initiating.site} have other records where their histories are to have "
+            "parted, or a merge lies between: they cannot be compared",
+            lsn=relation.at[0].lsn,
+        )
+    both = {a.first_written for a, _ in relation.common}
+    mine, yours = _alone(ours, theirs, both), _alone(theirs, ours, both)
+    found = {d.key: d for d in (differences if three_way else two_way)(touched(mine), touched(yours))}
+    for key, state in {**theirs.written, **ours.written}.items():  # the same on both, and of two versions
+        found.setdefault(key, Difference(key, Kind.SAME, state, state, state, (), ()))
+    return Compared(relation, tuple(found[key] for key in sorted(found)), ours, theirs)
+
+
+def _alone(one: Branch, other: Branch, both: Collection[object]) -> list[Committed]:
+    """What one of them has, and the other has not."""
+    there = frozenset(other.brought)
+    return [c for a, c in one.committed if c.changes and a.first_written not in both and a.tx not in there]
+
+
+def completed(found: Compared, find: Callable[[bytes], Found | None]) -> Compared:
+    """With what the source has, where a policy that keeps no before-images does not tell what stood there at the fork:
+    `find` knows the source's objects, as the branch left them."""
+    return found._replace(keys=tuple(_completed(d, find) for d in found.keys))
+
+
+def _completed(d: Difference, find: Callable[[bytes], Found | None]) -> Difference:
+    if d.source is None or d.source.value is not None:
+        return d
+    there = find(d.key)
+    if there is None or there.ref != d.source.ref:
+        raise DivergedError(f"{d.key.hex()[:80]}: the source has another object there than its branch", key=d.key)
+    source = Instance(there.ref, there.value)
+    return d._replace(base=source if d.base == d.source else d.base, source=source)
 
 
 def outcomes(found: Compared) -> tuple[Choice, ...]:
@@ -101,31 +129,3 @@ def _by_default(difference: Difference) -> Decision:
 
 def _never(difference: Difference, fields: object) -> bytes:
     raise AssertionError("the defaults make no new state")
-
-
-def _state(of: Side) -> ChainState:
-    chain = Chain(of.begin)
-    for entry in _entries(of):
-        chain.read(records.decode(entry.value), digest(entry.value))
-    return chain.state
-
-
-def _behind(of: Side, lsn: int) -> Iterator[tuple[Accepted, Committed]]:
-    """What it accepted behind this lsn. A transaction over several partitions counts where it was decided."""
-    chain, ledger = Chain(of.begin), Ledger()
-    for entry in _entries(of):
-        record, hash_ = records.decode(entry.value), digest(entry.value)
-        if chain.read(record, hash_) not in (Verdict.ACCEPTED, Verdict.OPENED):
-            continue
-        changes: tuple[Change, ...] = ()
-        if type(record) is records.Commit:
-            changes = record.changes
-        elif type(meant := ledger.accepted(record, entry.offset)) is Decided and meant.commit is not None:
-            changes = meant.commit.changes
-        h = record.header
-        if h.lsn > lsn:
-            yield accepted(record, hash_), Committed(h.tx, h.lsn, entry.timestamp_ms, changes)
-
-
-def _entries(of: Side) -> Iterator[Entry]:
-    return of.log.read(of.tp, 0, of.end, READ_S)

@@ -13,7 +13,7 @@ Pure: reads nothing, decides nothing about what is to be done.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -152,6 +152,12 @@ def _ancestors(heads: Iterable[Place], lineage: Mapping[EpochId, Opened]) -> dic
     return reach
 
 
+def part_of(history: History) -> Callable[[Place], bool]:
+    """Is a record part of it?"""
+    reach = _reach(history)
+    return lambda place: 0 < place[1] <= reach.get(place[0], 0)
+
+
 def _holds(reach: Mapping[EpochId, int], place: Place) -> bool:
     return place[1] <= reach.get(place[0], -1)
 
@@ -193,11 +199,15 @@ def opened(record: EpochOpened) -> Opened:
 
 
 def lineage_of(state: ChainState) -> tuple[Opened, ...]:
-    """The lineage of a copy: each epoch continues the one opened before it."""
-    before = (NO_EPOCH, *(epoch for epoch, _ in state.lineage))
-    return tuple(
-        Opened(epoch, lsn, ((parent, lsn - 1),)) for parent, (epoch, lsn) in zip(before, state.lineage, strict=False)
-    )
+    """The lineage of a copy: each epoch continues the one opened before it, or the branches that it made one."""
+    merged = {j.epoch: tuple((b.epoch, b.lsn) for b in j.branches) for j in state.joined}
+    lines = [state.lineage, *(b.lineage for j in state.joined for b in j.branches)]
+    found: dict[EpochId, Opened] = {}
+    for line in lines:
+        before = (NO_EPOCH, *(epoch for epoch, _ in line))
+        for parent, (epoch, lsn) in zip(before, line, strict=False):  # a branch's first one is of the lineage before it
+            found.setdefault(epoch, Opened(epoch, lsn, merged.get(epoch, ((parent, lsn - 1),))))
+    return tuple(found.values())
 
 
 def accepted(record: Record, digest: bytes) -> Accepted:

@@ -103,26 +103,33 @@ class Difference(NamedTuple):
         return self.initiating if self.kind in FROM_INITIATING else self.source
 
 
-def touched(branch: Iterable[Committed]) -> dict[bytes, Touched]:
-    """By key, what a branch did behind the fork. `branch` in log order, without what both branches have. DivergedError
-    if a change does not follow the one before it: then something of the branch is missing."""
-    found: dict[bytes, Touched] = {}
+def touched(branch: Iterable[Committed], begun: Mapping[bytes, Touched] | None = None) -> dict[bytes, Touched]:
+    """By key, what a branch did behind the fork, or has gone on to do behind what it had `begun` with. `branch` in log
+    order, without what both branches have. DivergedError if a change does not follow the one before it: then something
+    of the branch is missing."""
+    begun = begun or {}
+    bases: dict[bytes, State] = {key: t.base for key, t in begun.items()}
+    stands: dict[bytes, State] = {key: t.now for key, t in begun.items()}
+    by: dict[bytes, list[Committed]] = {key: [*t.by] for key, t in begun.items()}
     for commit in branch:
         for change in commit.changes:
-            key, before = change.key, found.get(change.key)
-            base = _before(change) if before is None else before.base
-            now = _before(change) if before is None else before.now
-            _follows(commit, change, now)
-            by = () if before is None else before.by
-            found[key] = Touched(base, _after(change), by if by[-1:] == (commit,) else (*by, commit))
-    return found
+            key = change.key
+            if key not in bases:
+                bases[key] = stands[key] = _before(change)
+            _follows(commit, change, stands[key])
+            stands[key] = after(change)
+            writers = by.setdefault(key, [])
+            if writers[-1:] != [commit]:
+                writers.append(commit)
+    return {key: Touched(base, stands[key], tuple(by[key])) for key, base in bases.items()}
 
 
 def _before(change: Change) -> State:
     return None if change.op == CREATE else Instance(change.ref, change.before)
 
 
-def _after(change: Change) -> State:
+def after(change: Change) -> State:
+    """What stands there behind it."""
     return None if change.op == DELETE else Instance(change.ref, change.value)
 
 
@@ -152,17 +159,21 @@ def differences(source: Mapping[bytes, Touched], initiating: Mapping[bytes, Touc
 def two_way(source: Mapping[bytes, Touched], initiating: Mapping[bytes, Touched]) -> Iterator[Difference]:
     """The same by the manual's rule, which knows no base: what only the initiating branch has is an instance added,
     also where the source has deleted it, and any difference of one instance is a state conflict."""
-    for found in differences(source, initiating):
-        s, i = found.source, found.initiating
-        if s == i:
-            kind = found.kind
-        elif i is None:
-            kind = Kind.KEPT
-        elif s is None:
-            kind = Kind.INSTANCE_ADDED
-        else:
-            kind = Kind.STATE_CONFLICT if s.ref == i.ref else Kind.KEY_CONFLICT
-        yield found._replace(kind=kind)
+    return map(without_base, differences(source, initiating))
+
+
+def without_base(found: Difference) -> Difference:
+    """What that rule says of a key."""
+    s, i = found.source, found.initiating
+    if s == i:
+        kind = found.kind
+    elif i is None:
+        kind = Kind.KEPT
+    elif s is None:
+        kind = Kind.INSTANCE_ADDED
+    else:
+        kind = Kind.STATE_CONFLICT if s.ref == i.ref else Kind.KEY_CONFLICT
+    return found._replace(kind=kind)
 
 
 def _base(key: bytes, ours: Touched | None, theirs: Touched | None) -> State:

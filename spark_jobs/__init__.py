@@ -4,6 +4,7 @@
     spark_jobs.objects(spark, "halog.toml", "Flight")        every object, typed; also as of an lsn or a time
     spark_jobs.changes(spark, "halog.toml", "Flight")        every change that is still in the log, in order
     spark_jobs.changes_stream(spark, "halog.toml", "Flight") the same, going on with what comes
+    spark_jobs.classified(spark, "halog.toml", "flights", …) what two sites that both went on contradict each other in
 
 The only place that imports pyspark; importing this package does not. What counts in a log is decided by the pure core
 on the executors (`halog.core.chain`, `halog.core.ledger`), never by SQL: readers that followed rules of their own would
@@ -15,15 +16,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spark_jobs.merge import classified
     from spark_jobs.reader import changes, objects
     from spark_jobs.spark import jars, session
     from spark_jobs.streaming import changes_stream
 
-__all__ = ["changes", "changes_stream", "jars", "objects", "session"]
+__all__ = ["changes", "changes_stream", "classified", "jars", "objects", "session"]
 
 # No name here is that of a module: importing the module would put it in the name's place.
 _PLACES = {
-    "changes": "reader", "objects": "reader", "changes_stream": "streaming", "jars": "spark", "session": "spark",
+    "changes": "reader", "objects": "reader", "changes_stream": "streaming", "classified": "merge", "jars": "spark",
+    "session": "spark",
 }  # fmt: skip
 
 

@@ -14,7 +14,6 @@ topic had been read.
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,9 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from halog import errors
 from halog.config import Config
-from halog.errors import ConfigError, HalogError, LogError, RefusedError
+from halog.errors import ConfigError, LogError, RefusedError
 from halog.ports import TopicPartition
 from halog.runtime import ledger_rows
 from halog.runtime.mapping import layout_of
@@ -46,6 +44,7 @@ from spark_jobs.finding import (
 )
 from spark_jobs.history import Carried
 from spark_jobs.holds import Holds, hold_name
+from spark_jobs.micro_batches import drain
 from spark_jobs.mover import Mover
 from spark_jobs.placing import Mapping as PlaceMapping
 from spark_jobs.progress import LOG, STATE, Progress
@@ -64,6 +63,8 @@ MAX_OFFSETS: Final = 2_000_000
 driver."""
 HOLD_MS: Final = 900_000
 """How long a job that was killed may take to be restarted: somebody has to see it."""
+WHY: Final = "a Spark job looks for objects that belong elsewhere"
+"""Of its holds."""
 PASSES: Final = 20
 """At a topic that goes on growing, or that an open transaction hides the end of."""
 HIDDEN_S: Final = 1.0
@@ -111,9 +112,8 @@ class Finder:
         if not self._places:
             raise ConfigError(f"the cluster has no partitions of policy {policy}")
         self._task = _task(site, wanted, self._places)
-        self._holds = Holds(site, hold_name(policy, checkpoint), self._places, hold_ms)
+        self._holds = Holds(site, hold_name("rebalance", policy, checkpoint), self._places, hold_ms, WHY)
         self._progress = Progress(_job(site, wanted, policy))
-        self._failed: BaseException | None = None
         self._batches = 0
 
     def run(self) -> Report:
@@ -237,35 +237,8 @@ class Finder:
 
     def _run(self, stream: DataFrame, work: Callable[[], Any]) -> None:
         """Everything there is now. `work` makes what executors do, anew for each micro-batch."""
-        from pyspark.errors import PySparkException
-
-        self._failed = None
-        query = (
-            stream.writeStream.foreachBatch(lambda frame, number: self._batch(frame, number, work))
-            .option("checkpointLocation", str(self._progress.directory(self._directory)))
-            .trigger(availableNow=True)
-            .start()
-        )
-        try:
-            query.awaitTermination()
-        except PySparkException as error:
-            found = self._failure()
-            raise found if found is not None else error from None
-        finally:
-            query.stop()
-
-    def _failure(self) -> BaseException | None:
-        """What ended a micro-batch: Spark's own error shows it as text."""
-        return self._failed
-
-    def _batch(self, frame: DataFrame, number: int, work: Callable[[], Any]) -> None:
-        if number <= self._progress.batch:
-            return  # done, and Spark was not told before the job ended
-        try:
-            self._take(frame, number, work())
-        except BaseException as error:
-            self._failed = told_by_executor(error) or error
-            raise
+        progress = self._progress
+        drain(stream, progress.directory(self._directory), progress.batch, lambda f, n: self._take(f, n, work()))
 
     def _take(self, frame: DataFrame, number: int, work: Any) -> None:
         told = Told(frame.mapInArrow(work, COLUMNS).toArrow())
@@ -334,12 +307,3 @@ def _job(site: Site, wanted: Config, policy: str) -> str:
     version = layout_of(wanted, policy).mapper_version  # of code that judged what was read already
     to = f"{p.mapper} (version {version}), {p.partitions} partitions, ring {p.ring_size}"
     return f"{wanted.cluster.name}.{policy} ({logs}) to {to}"
-
-
-def told_by_executor(error: BaseException) -> HalogError | None:
-    """The error of ours that Spark's shows in its text, if it shows one."""
-    for name, said in re.findall(r"halog\.errors\.(\w+): (.+)", str(error)):
-        cls = getattr(errors, name, None)
-        if isinstance(cls, type) and issubclass(cls, HalogError):
-            return cls(said.strip())
-    return None

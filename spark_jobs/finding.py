@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,7 +23,7 @@ from halog.schema import Definition
 from spark_jobs.history import Carried, History, Step
 from spark_jobs.mover import Misplaced
 from spark_jobs.packing import HEAD_BYTES, OBJECT, TYPE_AT, Heads, heads_of, pack, unpacked
-from spark_jobs.placing import Mapping, Placer
+from spark_jobs.placing import LONGEST, Mapping, Placer
 from spark_jobs.site import ReadOnlyLog
 from spark_jobs.snapshot import Place
 
@@ -37,8 +38,6 @@ SCHEMA: Final = pa.schema(
         ("type", pa.string()), ("target", pa.string()), ("lsn", pa.int64()),
     ]
 )  # fmt: skip
-LONGEST: Final = 2**31 - 1
-"""Of a key, for Arrow."""
 BATCH = 20_000
 """Rows sent back at once: 2 MB."""
 SLICE: Final = 50_000
@@ -124,7 +123,7 @@ class _Here:
         if heads is None or not heads.of_one_type:
             yield from self._stored(keys.to_pylist(), values.to_pylist())
             return
-        indexed = pc.binary_slice(keys, 1, LONGEST)  # without an end pyarrow 26 miscounts the bytes
+        indexed = pc.binary_slice(keys, 1, LONGEST)
         if self._gone:
             self._gone.difference_update(indexed.to_pylist())
         self._count += 0 if heads.type_id == DIRECTORY else len(keys)
@@ -161,12 +160,12 @@ class _Here:
         name = self._name
         if self._placer.stays(type_id, name):
             return
-        type_name, place = self._placer.of(type_id)
-        targets = list(map(place, keys.to_pylist()))
-        mine = [i for i, target in enumerate(targets) if target != name]
-        if mine:
-            packed = pack(keys.take(pa.array(mine)), heads.take(mine), [targets[i] for i in mine])
-            yield from _told([(FOUND, self._index, None, packed, type_name, None, len(mine))])
+        way = self._placer.of(type_id)
+        targets = way.places(keys)
+        mine = np.flatnonzero(targets != way.place_of(name))
+        if len(mine):
+            packed = pack(keys, heads, mine, way.names, targets[mine])
+            yield from _told([(FOUND, self._index, None, packed, way.type_name, None, len(mine))])
 
     def stepped(self, step: Step) -> None:
         """An accepted record of the log: most have one object, so they are placed together, at the end."""
@@ -243,7 +242,7 @@ class Told:
         found: list[Any] = self._table.filter(pc.field("kind") == kind).column(name).to_pylist()
         return found
 
-    def found(self, place: int, rows: int) -> Iterator[list[Misplaced]]:
+    def found(self, place: int, rows: int) -> Iterator[Misplaced]:
         """What belongs elsewhere of a partition, so many at a time."""
         mine = self._of(FOUND, place)
         for packed, type_name in zip(mine.column("value"), mine.column("type")):

@@ -14,11 +14,13 @@ import msgspec
 
 from halog.core import records
 from halog.core.chain import Chain, ChainState, Verdict
-from halog.core.ids import digest
+from halog.core.ids import NO_TX, EpochId, digest
 from halog.core.ledger import Decided, Ledger
+from halog.core.merged import continues
 from halog.ports import Entry
 from halog.runtime import ledger_rows
 from halog.runtime.verdicts import judge_backwards
+from restore.report import changes_of
 
 
 class Step(NamedTuple):
@@ -32,6 +34,22 @@ class Step(NamedTuple):
     changes: tuple[records.Change, ...]
 
 
+class Counted(NamedTuple):
+    """A record that counts, the hash of its bytes, and what it does."""
+
+    record: records.Record
+    hash: bytes
+    step: Step
+    merged: tuple[records.Merged, ...] = ()
+    """What a merge makes to stand."""
+    brought: tuple[bytes, ...] = ()
+    """Transactions that it brings from elsewhere."""
+    happened: tuple[bytes, ...] = ()
+    """Transactions that are known as committed from here on."""
+    voted: int = 0
+    """Lsn of the vote that is decided; 0: none is."""
+
+
 class Carried(msgspec.Struct, frozen=True):
     """Where a history stands: what a reader that goes on at `next_offset` must know."""
 
@@ -39,6 +57,8 @@ class Carried(msgspec.Struct, frozen=True):
     state: ChainState
     ledger: tuple[bytes, ...] = ()
     horizon: bytes = b""
+    parts: tuple[bytes, ...] = ()
+    """Of a merge that may count yet, as the log has them."""
 
     def pack(self) -> bytes:
         """MessagePack."""
@@ -62,6 +82,9 @@ class History:
         known = {key: value for key, value, _ in ledger_rows.keyed(lsn, rows)}
         self._ledger = ledger_rows.restored(known, lsn, len(rows), carried.horizon)
         self.next_offset = carried.next_offset
+        self._parts = list(carried.parts)
+        for data in self._parts:
+            self._chain.read(records.decode(data), digest(data))
 
     @property
     def state(self) -> ChainState:
@@ -73,26 +96,50 @@ class History:
         """Of the last accepted record."""
         return self._chain.state.lsn
 
+    @property
+    def ledger(self) -> Ledger:
+        """Transactions over several partitions."""
+        return self._ledger
+
     def read(self, entry: Entry) -> Step | None:
         """What the entry does; None for one that does not count, or was read before."""
+        found = self.accepted(entry)
+        return None if found is None else found.step
+
+    def accepted(self, entry: Entry) -> Counted | None:
+        """The same, with the record."""
         if entry.offset < self.next_offset:
             return None
-        record = records.decode(entry.value)
-        verdict = self._chain.read(record, digest(entry.value))
+        record, hash_, was = records.decode(entry.value), digest(entry.value), self._chain.state
+        verdict = self._chain.read(record, hash_)
         self.next_offset = entry.offset + 1
+        if verdict is Verdict.HELD:
+            self._parts.append(entry.value)
+        elif verdict is not Verdict.SKIPPED:
+            self._parts.clear()
         if verdict not in (Verdict.ACCEPTED, Verdict.OPENED):
             return None
-        return _step(self._ledger, record, entry)
+        if type(record) is records.EpochMerged and self._chain.merged is not None:
+            merged = self._chain.merged
+            self._ledger.merged(merged, entry.offset)
+            second = not continues(was, record.branches[0])
+            step = _step(self._ledger, record, entry, changes_of(merged.merged, second=second))
+            brought = (*merged.happened, *(tx for tx, commit in merged.decided if commit))
+            return Counted(record, hash_, step, merged.merged, brought, merged.happened)
+        vote = self._ledger.undecided.get(record.header.tx) if type(record) is records.Outcome else None
+        step = _step(self._ledger, record, entry)
+        happened = (step.tx,) if step.changes and step.tx != NO_TX else ()
+        return Counted(record, hash_, step, happened=happened, voted=0 if vote is None else vote.prepare.header.lsn)
 
     def carried(self) -> Carried:
         """To go on from here."""
         rows = tuple(ledger_rows.rows(self._ledger))
-        return Carried(self.next_offset, self._chain.state, rows, self._ledger.horizon)
+        return Carried(self.next_offset, self._chain.state, rows, self._ledger.horizon, tuple(self._parts))
 
 
-def _step(ledger: Ledger, record: records.Record, entry: Entry) -> Step:
-    """What an accepted record does. Commits need not be asked about."""
-    changes: tuple[records.Change, ...] = ()
+def _step(ledger: Ledger, record: records.Record, entry: Entry, merged: Iterable[records.Change] = ()) -> Step:
+    """What an accepted record does: what was `merged`, if it is one that does so. Commits need not be asked about."""
+    changes = tuple(merged)
     if type(record) is records.Commit:
         changes = record.changes
     elif type(meant := ledger.accepted(record, entry.offset)) is Decided and meant.commit is not None:
@@ -107,18 +154,35 @@ def steps_before(entries: Iterable[Entry], marked: ChainState) -> list[Step]:
     changes something nobody knows, so nothing up to it is told."""
     ledger = Ledger()
     found: list[Step] = []
-    listed = list(entries)
+    listed, parts = list(entries), _Parts()
     for entry, judged in zip(listed, judge_backwards(listed, marked.hash), strict=True):
         record = judged.record
+        parts.read(record)
         if record is None or judged.verdict not in (Verdict.ACCEPTED.value, Verdict.OPENED.value):
             continue
         unknown = type(record) is records.Outcome and record.commit and not _prepared(ledger, record.header.tx)
-        step = _step(ledger, record, entry)
+        step = _step(ledger, record, entry, changes_of(parts.merged(record)))
         if unknown:
             found.clear()
         else:
             found.append(step)
     return found
+
+
+class _Parts:
+    """Of merges, as they come by."""
+
+    def __init__(self) -> None:
+        self._of: dict[EpochId, dict[int, records.MergePart]] = {}
+
+    def read(self, record: records.Record | None) -> None:
+        if isinstance(record, records.MergePart):
+            self._of.setdefault(record.header.epoch, {})[record.index] = record
+
+    def merged(self, record: records.Record) -> list[records.Merged]:
+        """What is made to count by it."""
+        its = self._of.get(record.header.epoch, {}) if isinstance(record, records.EpochMerged) else {}
+        return [m for i in sorted(its) for m in its[i].merged]
 
 
 def _prepared(ledger: Ledger, tx: bytes) -> bool:

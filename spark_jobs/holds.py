@@ -6,25 +6,34 @@ import time
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
+from typing import Protocol
 
 from halog.errors import HalogError
-from halog.ports import TopicPartition, UnknownResult
+from halog.ports import Coordinator, KeyedLog, TopicPartition, UnknownResult
 from halog.runtime import retention
-from spark_jobs.site import Site
 from spark_jobs.snapshot import Place
 
 
-def hold_name(policy: str, checkpoint: Path) -> str:
+class Held(Protocol):
+    """A site, as far as its logs are held there."""
+
+    @property
+    def coordinator(self) -> Coordinator: ...
+    @property
+    def log(self) -> KeyedLog: ...
+
+
+def hold_name(job: str, policy: str, checkpoint: Path) -> str:
     """Another one for each checkpoint directory: a job that ends must not let go of what another one holds."""
-    return f"rebalance-{policy[:80]}-{blake2b(str(checkpoint.absolute()).encode(), digest_size=4).hexdigest()}"
+    return f"{job}-{policy[:80]}-{blake2b(str(checkpoint.absolute()).encode(), digest_size=4).hexdigest()}"
 
 
 class Holds:
     """The job's holds of the partitions' logs; renewed while it runs."""
 
-    def __init__(self, site: Site, name: str, places: dict[int, Place], hold_ms: int) -> None:
+    def __init__(self, site: Held, name: str, places: dict[int, Place], hold_ms: int, why: str) -> None:
         self._site, self._name, self._places, self._hold_ms = site, name, places, hold_ms
-        self._why = "a Spark job looks for objects that belong elsewhere"
+        self._why = why
         self._offsets: dict[int, int] = {}
         self._renewed = 0.0
 

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 
-class Misplaced(NamedTuple):
-    """An object that belongs elsewhere. `lsn`: its version when it was found; whoever moves it looks at it anew."""
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    """Objects of one type that belong elsewhere: a list for each column, all of one length."""
 
-    reference: bytes
-    key: bytes
     type_name: str
-    target: str
-    lsn: int
+    keys: Sequence[bytes]
+    targets: Sequence[str]
+    lsns: Sequence[int]
+    """Their versions when they were found; whoever moves them looks at them anew."""
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def slices(self, rows: int) -> Iterator[Misplaced]:
+        """The same, so many at a time."""
+        for at in range(0, len(self), rows):
+            end = at + rows
+            yield Misplaced(self.type_name, self.keys[at:end], self.targets[at:end], self.lsns[at:end])
 
 
 Counts = Mapping[str, int]
@@ -24,7 +35,7 @@ class Mover(Protocol):
     """Called by one thread. The same object may come again: after a restart, and whenever it was written to. A call
     that raises ends the job, and comes again when it is restarted."""
 
-    def move(self, partition: str, objects: Sequence[Misplaced]) -> Counts:
+    def move(self, partition: str, objects: Misplaced) -> Counts:
         """Move these, which are in `partition`; at the latest when `settle` returns."""
 
     def gone(self, partition: str, keys: Sequence[bytes]) -> Counts:
@@ -41,10 +52,10 @@ class DryRun:
     def __init__(self) -> None:
         self._found: dict[str, dict[bytes, str]] = {}
 
-    def move(self, partition: str, objects: Sequence[Misplaced]) -> Counts:
+    def move(self, partition: str, objects: Misplaced) -> Counts:
         here = self._found.setdefault(partition, {})
         before = len(here)
-        here.update([(o.key, o.target) for o in objects])
+        here.update(zip(objects.keys, objects.targets))
         return {"would_move": len(here) - before}
 
     def gone(self, partition: str, keys: Sequence[bytes]) -> Counts:

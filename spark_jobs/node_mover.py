@@ -72,11 +72,11 @@ class NodeMover:
 
     # --- by the job's thread ---
 
-    def move(self, partition: str, objects: Sequence[Misplaced]) -> Counts:
+    def move(self, partition: str, objects: Misplaced) -> Counts:
         """See Mover. What became of them is told by `settle`."""
-        for at in range(0, len(objects), REQUEST):
+        for some in objects.slices(REQUEST):
             self._wait_for_room(1)
-            self._pool.submit(self._work, partition, objects[at : at + REQUEST])
+            self._pool.submit(self._work, partition, some)
         return {}
 
     def gone(self, partition: str, keys: Sequence[bytes]) -> Counts:
@@ -105,7 +105,7 @@ class NodeMover:
 
     # --- by the pool's threads ---
 
-    def _work(self, partition: str, objects: Sequence[Misplaced]) -> None:
+    def _work(self, partition: str, objects: Misplaced) -> None:
         try:
             if self._error is None:
                 self._move(partition, objects)
@@ -114,9 +114,9 @@ class NodeMover:
         finally:
             self._room.release()
 
-    def _move(self, partition: str, objects: Sequence[Misplaced]) -> None:
+    def _move(self, partition: str, objects: Misplaced) -> None:
         """Until all have moved that can, or it is too late for what can be had later."""
-        keys, versions = [o.key for o in objects], [o.lsn for o in objects]
+        keys, versions = list(objects.keys), list(objects.lsns)
         frame = frames.Move(partition, keys, self._version, versions)
         until, moved = time.monotonic() + self._deadline_s, 0
         while True:

@@ -1,14 +1,14 @@
 """Rows of a micro-batch as arrays, and what is found among them as one row (S1).
 
 Of a stored object a job looks at its index key and its head: lsn (8), reference (24) and the id of the definition that
-wrote it (8). A row that goes from an executor to the driver costs Spark four times what finding it does; so what is
-found of a batch is packed: one value, an Arrow stream with a column each. Knows no Spark.
+wrote it (8); of what it finds it tells key, target and lsn. A row that goes from an executor to the driver costs Spark
+four times what finding it does; so what is found of a batch is packed: one value, an Arrow stream with a column each.
+Knows no Spark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import repeat
 from typing import Final
 
 import numpy as np
@@ -20,16 +20,16 @@ from spark_jobs.mover import Misplaced
 OBJECT: Final = ord("k")
 """What the key of an object's row begins with."""
 HEAD_BYTES: Final = 40
-_REF_AT: Final = 8
+_LSN_BYTES: Final = 8
 TYPE_AT: Final = 32
 _SCHEMA: Final = pa.schema(
     [
-        ("reference", pa.binary(TYPE_AT - _REF_AT)), ("key", pa.binary()),
-        ("target", pa.dictionary(pa.int32(), pa.string())), ("lsn", pa.int64()),
+        ("key", pa.binary()), ("target", pa.dictionary(pa.int32(), pa.string())), ("lsn", pa.int64()),
     ]
 )  # fmt: skip
 
 Bytes = npt.NDArray[np.uint8]
+Indices = npt.NDArray[np.int64]
 
 
 class Heads:
@@ -54,18 +54,9 @@ class Heads:
         """The first one's."""
         return self.rows[0, TYPE_AT:].tobytes()
 
-    def take(self, indices: Sequence[int]) -> Heads:
-        """Those, in this order."""
-        return Heads(self.rows[np.asarray(indices, np.int64)])
-
-    def references(self) -> pa.Array:
-        """As Arrow."""
-        data = np.ascontiguousarray(self.rows[:, _REF_AT:TYPE_AT])
-        return pa.Array.from_buffers(pa.binary(TYPE_AT - _REF_AT), len(data), [None, pa.py_buffer(data)])
-
-    def lsns(self) -> pa.Array:
-        """As Arrow."""
-        data = np.ascontiguousarray(self.rows[:, :_REF_AT]).view(">i8").ravel()
+    def lsns(self, indices: Indices) -> pa.Array:
+        """Of those, as Arrow."""
+        data = np.ascontiguousarray(self.rows[indices, :_LSN_BYTES]).view(">i8").ravel()
         return pa.array(data.astype(np.int64))
 
 
@@ -87,24 +78,22 @@ def _flat(column: pa.Array) -> tuple[npt.NDArray[np.int32], Bytes]:
     return offsets, np.frombuffer(data, np.uint8)
 
 
-def pack(keys: pa.Array, heads: Heads, targets: Sequence[str]) -> bytes:
-    """Objects of one type and the partitions they belong to."""
-    columns = [heads.references(), keys, pa.array(targets, pa.string()).dictionary_encode(), heads.lsns()]
+def pack(keys: pa.Array, heads: Heads, mine: Indices, names: Sequence[str], targets: Indices) -> bytes:
+    """Of objects of one type those at the indices `mine`; `targets`: of each the index of its partition in `names`."""
+    dictionary = pa.DictionaryArray.from_arrays(pa.array(targets.astype(np.int32)), pa.array(names, pa.string()))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, _SCHEMA) as writer:
+        columns = [keys.take(pa.array(mine)), dictionary, heads.lsns(mine)]
         writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=_SCHEMA))
     found: bytes = sink.getvalue().to_pybytes()
     return found
 
 
-def unpacked(packed: pa.Buffer, type_name: str, rows: int) -> Iterator[list[Misplaced]]:
+def unpacked(packed: pa.Buffer, type_name: str, rows: int) -> Iterator[Misplaced]:
     """The same objects, so many at a time."""
     with pa.ipc.open_stream(packed) as reader:
         for whole in reader:
-            for at in range(0, whole.num_rows, rows):
-                some = whole.slice(at, rows)
-                references, keys, targets, lsns = some.columns
-                names = targets.dictionary.to_pylist()
-                placed = [names[i] for i in targets.indices.to_pylist()]
-                columns = references.to_pylist(), keys.to_pylist(), repeat(type_name), placed, lsns.to_pylist()
-                yield list(map(Misplaced._make, zip(*columns)))
+            keys, targets, lsns = whole.columns
+            names = targets.dictionary.to_pylist()
+            placed = [names[i] for i in targets.indices.to_pylist()]
+            yield from Misplaced(type_name, keys.to_pylist(), placed, lsns.to_pylist()).slices(rows)

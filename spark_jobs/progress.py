@@ -1,7 +1,7 @@
-"""How far a finder's job is: one file in its checkpoint directory, beside Spark's own offsets.
+"""How far a job is: one file in its checkpoint directory, beside Spark's own offsets.
 
-Replaced as a whole behind each micro-batch, when the mover has answered. A micro-batch that Spark gives again, because
-the job ended before Spark noted it, is told by its number and done only once.
+Replaced as a whole behind each micro-batch, when what it did is done: a finder's mover has answered. A micro-batch that
+Spark gives again, because the job ended before Spark noted it, is told by its number and done only once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -21,11 +21,22 @@ STATE, LOG = "state", "log"
 """Stages."""
 
 
+class Saved(Protocol):
+    """What a job notes: a `msgspec.Struct`."""
+
+    @property
+    def job(self) -> str:
+        """What it is to do, as text: a checkpoint is of one job."""
+
+
+P = TypeVar("P", bound=Saved)
+
+
 class Progress(msgspec.Struct, frozen=True):
-    """What a job that is restarted must know."""
+    """What a finder that is restarted must know."""
 
     job: str
-    """What it is to find, as text: a checkpoint is of one job."""
+    """What it is to find."""
     attempt: int = 0
     """Counts the beginnings: each has directories of its own for Spark's offsets."""
     stage: str = STATE
@@ -51,9 +62,14 @@ _PROGRESS = msgspec.msgpack.Decoder(Progress)
 
 def load(directory: Path, job: str) -> Progress | None:
     """None where nothing was begun. ConfigError for the checkpoint of another job, or anything else in its place."""
+    return load_as(_PROGRESS, directory, job)
+
+
+def load_as(decoder: msgspec.msgpack.Decoder[P], directory: Path, job: str) -> P | None:
+    """The same of any kind of job."""
     file = directory / FILE
     try:
-        found = _PROGRESS.decode(file.read_bytes())
+        found = decoder.decode(file.read_bytes())
     except FileNotFoundError:
         if directory.is_dir() and any(directory.iterdir()):
             raise ConfigError(f"{directory} is no checkpoint of this job, and not empty; give another one") from None
@@ -67,7 +83,7 @@ def load(directory: Path, job: str) -> Progress | None:
     return found
 
 
-def save(directory: Path, progress: Progress) -> None:
+def save(directory: Path, progress: Saved) -> None:
     """In one step."""
     directory.mkdir(parents=True, exist_ok=True)
     unfinished = directory / f"{FILE}.{os.getpid()}"

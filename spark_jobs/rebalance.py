@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import sys
-import tempfile
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,10 +18,11 @@ from typing import Any
 import click
 
 from halog.config import Config
-from halog.errors import ConfigError, HalogError
+from halog.errors import ConfigError
 from halog.runtime import wishes
 from halog.runtime.wishes import Progress
 from spark_jobs import moving
+from spark_jobs.command import LOCAL, checkpoints, default_master, run, session, told
 from spark_jobs.finder import HOLD_MS, MAX_OFFSETS, Finder
 from spark_jobs.mover import DryRun
 from spark_jobs.moving import Job, Outcome
@@ -34,7 +32,7 @@ from spark_jobs.site import Site, connect
 
 WAIT_S = 3_600.0
 """How long a change is waited for: a million objects take some minutes. The nodes go on without the job."""
-LOCAL = "local[*]"
+JOB = "rebalance"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -98,11 +96,6 @@ def command(
         count(config_path, policy, zone, master, format_, max_offsets or MAX_OFFSETS, **given)
 
 
-def default_master() -> str:
-    """This machine; under spark-submit, what that was told."""
-    return "" if "PYSPARK_GATEWAY_PORT" in os.environ else LOCAL
-
-
 # --- counting ---
 
 
@@ -116,7 +109,8 @@ def count(
     **parts: Any,
 ) -> None:
     """Show what would move; `parts` of the mapping are others than in the file."""
-    with connect(config_path) as site, _told() as bar, _checkpoints(None) as scratch:
+    with connect(config_path) as site, told() as say, checkpoints(None, JOB) as scratch:
+        bar = _Bar(say)
         policies = _policies(site, policy, zone)
         wanted = {name: changed(mapping_of(site, name), name, **parts) for name in policies}
         found = []
@@ -161,7 +155,8 @@ def move(
     max_offsets: int = moving.MAX_OFFSETS,
 ) -> None:
     """Change the mapping to what the file says, and show what came of it."""
-    with connect(config_path) as site, _told() as bar, _checkpoints(checkpoint) as directory:
+    with connect(config_path) as site, told() as say, checkpoints(checkpoint, JOB) as directory:
+        bar = _Bar(say)
         policies = _policies(site, policy, zone)
         _check(site, policies)
         found: list[Outcome] = []
@@ -193,26 +188,11 @@ def _policies(site: Site, policy: str | None, zone: str | None) -> list[str]:
 @contextlib.contextmanager
 def _session(site: Site, master: str, policies: Sequence[str]) -> Iterator[Any]:
     """For the length of a command."""
-    from spark_jobs.spark import session
-
     if not policies:  # a zone where nothing differs: nobody will use it
         yield None
         return
-    spark = session(master, f"halog rebalance {', '.join(policies)}", modules=site.own.application.modules)
-    try:
+    with session(master, f"halog rebalance {', '.join(policies)}", site.own.application.modules) as spark:
         yield spark
-    finally:
-        spark.stop()
-
-
-@contextlib.contextmanager
-def _checkpoints(given: Path | None) -> Iterator[Path]:
-    """Where jobs note how far they are: what was given, or a directory for the length of a command."""
-    if given is not None:
-        yield given
-        return
-    with tempfile.TemporaryDirectory(prefix="halog-rebalance-") as scratch:
-        yield Path(scratch)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,35 +210,9 @@ class _Bar:
         self.say(f"{now.policy} {now.state}, {now.clean} of {now.partitions} partitions are done")
 
 
-@contextlib.contextmanager
-def _told() -> Iterator[_Bar]:
-    """Progress on stderr, where that is a terminal."""
-    from rich.console import Console
-    from rich.progress import Progress as Shown, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Shown(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
-        task = shown.add_task("starting Spark")
-        yield _Bar(lambda text: shown.update(task, description=text))
-
-
 def main(args: Sequence[str] | None = None) -> int:
     """Runs a command line; the exit code."""
-    try:
-        command.main(args=None if args is None else list(args), prog_name="spark_jobs.rebalance", standalone_mode=False)
-        return 0
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("halog: interrupted", err=True)
-        return 130
-    except HalogError as error:
-        if os.environ.get("HALOG_DEBUG"):
-            traceback.print_exc()
-        click.echo(f"halog: {' '.join(error.message.split())}", err=True)
-        return error.exit_code
+    return run(command, "spark_jobs.rebalance", args)
 
 
 if __name__ == "__main__":

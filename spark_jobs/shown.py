@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from halog.config import Config
+from spark_jobs.command import stdout
 from spark_jobs.finder import Report
 from spark_jobs.mover import DryRun
 from spark_jobs.moving import Outcome
@@ -28,7 +27,7 @@ def show_counts(site: Site, found: Sequence[Counted], format_: str, *, single: b
     if format_ == "json":
         click.echo(json.dumps(documents[0] if single else {"policies": documents}))
         return
-    console = _console()
+    console = stdout()
     table = Table("partition", "read up to lsn", "would move", "to", title=None)
     for document in documents:
         for name, at in document["partitions"].items():
@@ -68,7 +67,7 @@ def show_moves(found: Sequence[Outcome], format_: str, *, single: bool) -> None:
     for d in documents:
         counts = [f"{d[name]:,}" for name in (MOVED, STAYED, AGAIN, FAILED)]
         table.add_row(d["policy"], str(d["version"]), d["state"], f"{d['clean']} of {d['partitions']}", *counts)
-    console = _console()
+    console = stdout()
     if not documents:
         console.print("no mapping is another one than the file's; nothing was changed")
         return
@@ -89,7 +88,3 @@ def _moved(outcome: Outcome) -> dict[str, Any]:
         "seconds": round(report.seconds, 1),
         "started_over": report.started_over,
     }
-
-
-def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else 200)

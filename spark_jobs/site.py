@@ -72,7 +72,7 @@ class Site:
 
     def __init__(self, config: Config, own: Config, adapters: Adapters, name: str) -> None:
         self.config, self.own, self.name, self._channel = config, own, name, adapters.channel
-        self.coordinator, self.log = adapters.coordinator, adapters.log
+        self.coordinator, self.log, self.reach = adapters.coordinator, adapters.log, adapters.reach
         self.bootstrap = addresses(own)[0]
         self.look()
 

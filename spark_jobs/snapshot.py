@@ -29,6 +29,8 @@ PIECE = 20_000
 """Log entries asked for at once: well under a second."""
 PIECE_S = 30.0
 """How long one piece may take: longer than a broker's restart."""
+NO_OBJECTS = b"\xff" * 9
+"""No index key begins so."""
 ATTEMPTS = 5
 """A log that is trimmed faster than it is read would be read for ever."""
 
@@ -118,6 +120,17 @@ def start_of(place: Place, loaded: Loaded | None) -> Carried:
     position = loaded.position
     rows = tuple(ledger_rows.rows(loaded.ledger))
     return Carried(position.next_offset, position.state, rows, position.settled)
+
+
+def begins_at(log: KeyedLog, place: Place) -> tuple[Carried, int]:
+    """Where a log can be followed from: its beginning, or its snapshot's marker where that was trimmed; and its end.
+    LogError if there is no such marker."""
+    tp = TopicPartition(place.log, place.index)
+    start, end = log.bounds(tp)
+    if start == 0:
+        return Carried(0, place.empty), end
+    state = TopicPartition(place.state, place.index)
+    return start_of(place, load(log, place.name, tp, state, place.empty, NO_OBJECTS)), end
 
 
 def _objects_at(log: Readable, place: Place, family: bytes, moment: Moment) -> Objects:

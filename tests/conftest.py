@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,27 @@ class Recorder:
             features.save({**features.load(), **self.outcomes})
 
 
+class Nodes:
+    """Marks tests that run nodes in this process, over memory adapters, by what they and their fixtures use."""
+
+    USED = (("halog.testing.cluster", "Cluster", "wait_until"), ("halog.adapters.memory", "MemoryBroker", "MemoryTree"))
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        used = {id(getattr(sys.modules[m], name)) for m, *names in self.USED if m in sys.modules for name in names}
+        known: dict[int, bool] = {}
+
+        def uses_it(names: dict[str, object]) -> bool:
+            if id(names) not in known:
+                known[id(names)] = not used.isdisjoint(map(id, names.values()))
+            return known[id(names)]
+
+        for item in items:
+            if isinstance(item, pytest.Function):
+                fixtures = (one.func for some in item._fixtureinfo.name2fixturedefs.values() for one in some)
+                if any(map(uses_it, [vars(item.module), *(f.__globals__ for f in fixtures)])):
+                    item.add_marker("nodes")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     said = os.environ.get("HALOG_TEST_SITE", "embedded")
     sites = ("embedded", "containers")
@@ -95,3 +117,4 @@ def container_site() -> Iterator[ContainerSite]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Recorder(), "halog-features")
+    config.pluginmanager.register(Nodes(), "halog-nodes")

@@ -167,7 +167,7 @@ class KafkaTail:
 
     def _look_for_lost(self) -> None:
         """Nothing waits in the consumer. A place that twice stands where the broker has said there is more will not
-        move by itself: seen once, where places moved during polls, with entries fetched and never delivered."""
+        move by itself: an assignment that another operation overtakes may be dropped (librdkafka #2190, #5591)."""
         now = time.monotonic()
         if now - self._counted_at < QUIET_S:
             return
@@ -183,6 +183,11 @@ class KafkaTail:
                     place.stood_at = place.next
                 else:
                     self._again(tp, place, f"nothing came although the log goes up to {end}")
+
+    def known_end(self, tp: TopicPartition) -> int:
+        with self._inside:
+            self._check()
+            return _known_end(self._consumer, tp)
 
     def _again(self, tp: TopicPartition, place: _Place, why: str) -> None:
         """Seat a place once more, where it stands. Called under the lock."""

@@ -242,6 +242,11 @@ class MemoryTail:
         self._places[tp] = offset + len(rows)
         return [_entry(tp, row) for row in rows if not row.is_marker]
 
+    def known_end(self, tp: TopicPartition) -> int:
+        self._check()
+        with self._broker.lock:
+            return self._broker.shelf(tp).end
+
     def wake(self) -> None:
         self._woken = True
         self._signal.set()

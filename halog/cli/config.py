@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -252,18 +249,11 @@ def _reached(config_path: Path, file: Path | None, timeout_s: float) -> Any:
 def _activate(connection: Connection, standing: Standing, path: Path, new: Config, comment: str) -> Version:
     from halog.cli.config_views import tell
     from halog.runtime.versions import Draft, activate as activate_version
+    from halog.runtime.who import who
 
     why = " ".join(comment.split())  # one line of a table
-    draft = Draft(time.time_ns() // 1_000_000, _who(), str(path.absolute()), why, new)
+    draft = Draft(time.time_ns() // 1_000_000, who(), str(path.absolute()), why, new)
     made = activate_version(connection.coordinator, standing, draft)
     if connection.tables and not tell(connection, made):
         say("the event history does not answer: this activation is only in `halog config history`")
     return made
-
-
-def _who() -> str:
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"

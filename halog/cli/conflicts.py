@@ -1,8 +1,9 @@
-"""`halog conflicts list`: where two sites' histories parted, and what a merge of them would find. Changes nothing."""
+"""`halog conflicts list`: where two sites' histories parted, and what a merge of them would make. Changes nothing."""
 
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,17 @@ from halog.cli.sites import partition_option, with_home
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
     from halog.core.table import PartitionTable
+    from halog.ports import Log
+    from halog.runtime.compensating import Compensate
     from halog.runtime.outside import Remote
-    from restore.branches import Compared
+    from restore.branch import Side
     from restore.merge import Committed, Difference, State
-    from restore.plan import Choice
 
 READ_S = 120.0
-"""Both logs are read from their beginnings, twice."""
+"""Both logs are read from their last snapshots on."""
+
+NO_OBJECTS = b"\xff" * 9
+"""No index key begins so."""
 
 
 @click.group()
@@ -32,6 +37,7 @@ def conflicts() -> None:
     Examples:
       halog conflicts list --source east
       halog conflicts list --source east --format json
+      halog conflicts show --partition flights-0
     """
 
 
@@ -54,8 +60,9 @@ def list_(
 ) -> None:
     """List what this site's history and that of site SOURCE contradict each other in, since they parted.
 
-    Each object with what it was then and what each site made of it, and what stands by default: an instance that only
-    this site has is added, in all other conflicts the source is kept. Reads both logs, and changes nothing.
+    Each object with what it was then and what each site made of it, and what would stand: as the triggers of the
+    application's modules say, else an instance that only this site has is added, and in all other conflicts the source
+    is kept. Reads both logs, and changes nothing.
 
     \b
     Examples:
@@ -68,16 +75,51 @@ def list_(
     with connect(config_path, timeout_s) as connection:
         remote = connection.adapters.reach(_other(connection, source))
         try:
-            documents = [
-                _partition(connection, remote, table, three_way=not two_way, everything=everything)
-                for table in with_home(connection, names)
-            ]
+            tables = with_home(connection, names)
+            sources = {table.name: source for table in tables}
+            preview(
+                connection, tables, sources, lambda site: remote, three_way=not two_way, everything=everything,
+                format_=format_,
+            )  # fmt: skip
         finally:
             remote.close()
+
+
+def preview(
+    connection: Connection,
+    tables: Iterable[PartitionTable],
+    sources: Mapping[str, str],
+    reach: Callable[[str], Remote],
+    *,
+    three_way: bool,
+    everything: bool = False,
+    format_: str,
+) -> None:
+    """What a restore would make of these partitions, each merged at its source."""
+    decide = _deciding(connection)
+    documents = [
+        _partition(connection, reach(sources[table.name]), table, decide, three_way=three_way, everything=everything)
+        for table in tables
+    ]
     if format_ == "json":
         emit_json(documents)
-        return
-    _show(documents, source, connection.config.site.name)
+    else:
+        _show(documents, ", ".join(dict.fromkeys(sources.values())), connection.config.site.name)
+
+
+def _deciding(connection: Connection) -> Compensate:
+    """As the source's nodes decide, if the application's modules can be imported here."""
+    from halog.errors import ConfigError
+    from halog.runtime.compensating import Compensation, by_the_rules
+    from halog.runtime.wiring import import_modules
+    from halog.schema.registry import DEFAULT
+
+    try:
+        import_modules(connection.config)
+    except ConfigError as e:
+        click.echo(f"what triggers would say is not known here: {e}", err=True)
+        return by_the_rules
+    return Compensation(connection.definitions, DEFAULT, connection.config.limits.max_record_bytes).decide
 
 
 def _other(connection: Connection, source: str) -> str:
@@ -91,46 +133,61 @@ def _other(connection: Connection, source: str) -> str:
 
 
 def _partition(
-    connection: Connection, remote: Remote, table: PartitionTable, *, three_way: bool, everything: bool
+    connection: Connection,
+    remote: Remote,
+    table: PartitionTable,
+    decide: Compensate,
+    *,
+    three_way: bool,
+    everything: bool,
 ) -> dict[str, Any]:
-    from halog.cli.partition_log import place_of
     from halog.runtime.sites import table_of
-    from restore.branches import compared, outcomes, side
+    from restore.branches import compared
     from restore.plan import totals
 
-    here, tp = connection.config.site.name, place_of(table)
-    theirs = side(remote.name, remote.log, tp, table_of(remote.coordinator, table.name).beginning(remote.name))
-    ours = side(here, connection.adapters.log, tp, table.beginning(here))
+    here = connection.config.site.name
+    theirs = _side(connection, remote.name, remote.log, table_of(remote.coordinator, table.name))
+    ours = _side(connection, here, connection.adapters.log, table)
     found = compared(theirs, ours, three_way=three_way)
-    choices = outcomes(found)
-    counted = totals(choices)
+    decided = decide(found.keys)
+    counted = totals(d.choice for d in decided)
     return {
         "partition": table.name,
-        "histories": _relation(found, here, remote.name),
+        "histories": found.said(remote.name, here),
         "fork_lsn": found.fork_lsn,
         "touched": counted.keys,
         "conflicts": {kind.value: n for kind, n in counted.conflicts.items()},
-        "objects": [_object(connection, c) for c in choices if everything or c.is_conflict],
+        "objects": [
+            told(connection, d.choice.found, d.choice.then, d.by, d.choice.deferred)
+            for d in decided
+            if everything or d.choice.is_conflict
+        ],
     }
 
 
-def _relation(found: Compared, here: str, there: str) -> str:
-    from restore.divergence import Behind, Fork, Same
+def _side(connection: Connection, site: str, log: Log, table: PartitionTable) -> Side:
+    """A site's branch, read from where its log begins, or from its snapshot's marker where that was trimmed."""
+    from halog.cli.partition_log import place_of
+    from halog.ports import TopicPartition
+    from halog.runtime.cluster import state_topic
+    from halog.runtime.state_topic import load
+    from restore.branch import Side, read_on
 
-    match found.relation:
-        case Fork():
-            return "parted"
-        case Same():
-            return "the same"
-        case Behind(first=first):
-            return f"site {there if first else here} is behind"
-        case _:
-            return "unrelated"
+    tp, begin = place_of(table), table.beginning(site)
+    _, end = log.bounds(tp)
+    topic = TopicPartition(state_topic(connection.config, table.policy), table.index)
+    loaded = load(log, table.name, tp, topic, begin, NO_OBJECTS)
+    if loaded is None:
+        return read_on(Side(site, log, tp, begin, 0), end)
+    in_doubt = tuple(u.offset for u in loaded.ledger.undecided.values())
+    at = loaded.position
+    return read_on(Side(site, log, tp, at.state, at.next_offset, in_doubt), max(end, at.next_offset))
 
 
-def _object(connection: Connection, choice: Choice) -> dict[str, Any]:
-    found = choice.found
+def told(connection: Connection, found: Difference, then: State, by: str, why: str) -> dict[str, Any]:
+    """One key, as a document. `by`: the trigger that decided; `why` an operator is to."""
     name, key = _named(connection, found)
+    stands = "source" if then == found.source else "initiating" if then == found.initiating else "merged"
     return {
         "type": name,
         "key": key,
@@ -140,7 +197,10 @@ def _object(connection: Connection, choice: Choice) -> dict[str, Any]:
         "initiating": _state(connection, found.initiating),
         "source_time": _time(found.source_by),
         "initiating_time": _time(found.initiating_by),
-        "stands": "initiating" if choice.then == found.initiating and choice.then != found.source else "source",
+        "stands": "nothing" if stands == "merged" and then is None else stands,
+        "then": _state(connection, then),
+        "by": by,
+        "deferred": why,
     }
 
 
@@ -190,7 +250,13 @@ def _row(partition: str, o: dict[str, Any]) -> tuple[str, ...]:
     from halog.cli.values import short
 
     name = f"{o['type']} {short(o['key'])}"
-    return partition, name, o["is"], _said(o["source"]), _said(o["initiating"]), o["stands"]
+    return partition, name, o["is"], _said(o["source"]), _said(o["initiating"]), stands(o)
+
+
+def stands(o: dict[str, Any]) -> str:
+    """What stands of a key, in a word or two."""
+    said = o["stands"] if o["stands"] != "merged" else _said(o["then"])
+    return f"{said} (for an operator: {o['deferred']})"[:80] if o["deferred"] else said
 
 
 def _said(state: dict[str, Any] | None) -> str:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 336_776
 DEFAULT_ROWS = 20_000  # three weeks
+DEFAULT_PARTITIONS = 12
+SPLIT_ROWS = 2_000  # of which each site's client does some thousand things
+SPLIT_PARTITIONS = 6
 MIN_ROWS = 100  # below, a fault has no middle to happen in
 
 
@@ -23,12 +26,15 @@ MIN_ROWS = 100  # below, a fault has no middle to happen in
 @click.option(
     "--rows",
     type=click.IntRange(MIN_ROWS, MAX_ROWS),
-    default=DEFAULT_ROWS,
-    show_default=True,
-    help="How many flights, the first ones of the year.",
+    help=f"How many flights, the first ones of the year.  [default: {DEFAULT_ROWS}; of a split {SPLIT_ROWS}]",
 )
 @click.option("--all", "all_rows", is_flag=True, help=f"All {MAX_ROWS:,} flights.")
-@click.option("--partitions", type=click.IntRange(3, 256), default=12, show_default=True, help="Of all nodes together.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(3, 256),
+    help=f"Of all nodes together.  [default: {DEFAULT_PARTITIONS}; of a split {SPLIT_PARTITIONS}]",
+)
+@click.option("--split-brain", is_flag=True, help="Two sites lose each other, both go on, and become one again.")
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
@@ -38,7 +44,14 @@ MIN_ROWS = 100  # below, a fault has no middle to happen in
 @click.option("--sabotage", type=click.Choice(["", "drop-commit"]), default="", hidden=True)
 @format_option
 def demo(
-    rows: int, all_rows: bool, partitions: int, data_dir: Path | None, seed: int, sabotage: str, format_: str
+    rows: int | None,
+    all_rows: bool,
+    partitions: int | None,
+    split_brain: bool,
+    data_dir: Path | None,
+    seed: int,
+    sabotage: str,
+    format_: str,
 ) -> int:
     """Replay real flights while nodes join, leave, are killed and stopped, and check that nothing is lost.
 
@@ -47,15 +60,26 @@ def demo(
     and leaves, one is killed and started again, and one is stopped and woken. At the end every object, where it is,
     every copy and every acknowledged transaction is checked. Exit code 0 only if all of it holds.
 
+    With --split-brain two sites, each with a Kafka, a ZooKeeper and two nodes, lose each other in the middle of
+    traffic. Both go on, with the same flights and totals. Then the line is healed, the merge is previewed, done and
+    undone, and every write that either site acknowledged must stand, be superseded by its own site, be in the report
+    of conflicts, or be contained in a total.
+
     \b
     Examples:
       halog demo
       halog demo --rows 6000
       halog demo --all --format json
+      halog demo --split-brain
+      halog demo --split-brain --rows 400 --format json
     """
     from halog.demo.options import Options
 
-    options = Options(MAX_ROWS if all_rows else rows, partitions, data_dir, seed, sabotage)
+    count = MAX_ROWS if all_rows else rows
+    if split_brain:
+        options = Options(count or SPLIT_ROWS, partitions or SPLIT_PARTITIONS, data_dir, seed, sabotage)
+        return _split(options, format_)
+    options = Options(count or DEFAULT_ROWS, partitions or DEFAULT_PARTITIONS, data_dir, seed, sabotage)
     result, scene = _play(options)
     if format_ == "json":
         emit_json(result.to_dict())
@@ -67,17 +91,43 @@ def demo(
 
 
 def _play(options: Options) -> tuple[Result, Scene]:
-    import signal
-
-    from halog.demo import dataset
     from halog.demo.run import play
     from halog.demo.scene import Scene
     from halog.demo.view import View
-    from halog.embedded.progress import BarProgress, LogProgress
+    from halog.embedded.progress import LogProgress
+
+    _prepare()
+    scene = Scene(options.rows)
+    with View(scene):
+        return play(options, scene, LogProgress()), scene
+
+
+def _split(options: Options, format_: str) -> int:
+    from halog.demo.split.picture import draw, progress_line
+    from halog.demo.split.run import play
+    from halog.demo.split.scene import SplitScene
+    from halog.demo.view import View
+    from halog.embedded.progress import LogProgress
+
+    _prepare()
+    scene = SplitScene(options.rows)
+    with View(scene, picture=lambda: draw(scene), line=lambda: progress_line(scene)):
+        result = play(options, scene, LogProgress())
+    if format_ == "json":
+        emit_json(result.to_dict())
+    else:
+        from halog.demo.split.report import report
+
+        report(result, scene)
+    return 0 if result.ok else 1
+
+
+def _prepare() -> None:
+    import signal
+
+    from halog.demo import dataset
+    from halog.embedded.progress import BarProgress
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # told to go, it ends its children like on Ctrl-C
     with BarProgress() as progress:  # before the live picture begins: two of them cannot share a terminal
         dataset.ensure(progress)
-    scene = Scene(options.rows)
-    with View(scene):
-        return play(options, scene, LogProgress()), scene

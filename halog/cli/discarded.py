@@ -39,7 +39,7 @@ def discarded(judged: Iterable[Judged]) -> Iterator[Left]:
         if isinstance(record, records.Commit | records.Prepare) and item.verdict in _PASSED_OVER:
             passed.append((item, record))
         elif record is not None and item.verdict in _COUNTED:
-            if isinstance(record, records.EpochOpened):
+            if isinstance(record, records.EpochOpened | records.EpochMerged):
                 led = record.header.epoch.number
             elif isinstance(record, records.Commit) or (isinstance(record, records.Outcome) and record.commit):
                 happened[record.header.tx] = record.header.lsn

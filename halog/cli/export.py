@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import config_option, output_option, timeout_option
 from halog.cli.output import emit, format_option
 from halog.cli.talk import progress
 
@@ -21,14 +21,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("types", metavar="[TYPE]...", nargs=-1)
-@click.option(
-    "-o",
-    "--output",
-    "target",
-    type=click.Path(path_type=Path, dir_okay=False),
-    required=True,
-    help="The file to write.",
-)
+@output_option
 @config_option
 @format_option
 @timeout_option

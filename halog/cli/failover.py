@@ -37,7 +37,7 @@ def failover(partition: str, target: str, config_path: Path, format_: str, timeo
     with connect(config_path, timeout_s) as connection:
         was = _check(connection, partition, target)
         began = time.monotonic()
-        _hand_over(connection, partition, target, timeout_s)
+        hand_over(connection, partition, target, timeout_s)
         ms = round((time.monotonic() - began) * 1000)
         epoch = connection.table(partition).epoch.number
     if format_ == "json":
@@ -61,7 +61,7 @@ def _check(connection: Connection, partition: str, target: str) -> str | None:
     return None if table.active is None else table.active.node
 
 
-def _hand_over(connection: Connection, partition: str, target: str, timeout_s: float) -> None:
+def hand_over(connection: Connection, partition: str, target: str, timeout_s: float) -> None:
     """Ask, then wait until the coordinator names the new node."""
     from halog.errors import DeadlineError, RefusedError
     from halog.runtime import frames

@@ -42,3 +42,15 @@ def timeout_after(default_s: float, help_: str) -> Callable[[F], F]:
 
 timeout_option = timeout_after(TIMEOUT_S, "Give up (exit 3 or 6) after this long.")
 """`--timeout`: how long to wait for an answer."""
+
+
+def output_option(command: F) -> F:
+    """`--output`: a file, which appears when it is complete (`halog.cli.export.written_whole`)."""
+    return click.option(
+        "-o",
+        "--output",
+        "target",
+        type=click.Path(path_type=Path, dir_okay=False),
+        required=True,
+        help="The file to write.",
+    )(command)

@@ -60,21 +60,23 @@ def list_(config_path: Path, format_: str, timeout_s: float, degraded: bool) -> 
 
 def _views(config_path: Path, timeout_s: float, only: str | None = None) -> list[PartitionView]:
     from halog.cli.connection import connect
-    from halog.cli.survey import ask_nodes, partition_view, survey
+    from halog.cli.survey import survey, survey_of
 
     with connect(config_path, timeout_s) as connection:
         if only is None:
             return list(survey(connection).partitions)
         table = connection.table(only)
-        return [partition_view(table, connection.nodes, ask_nodes(connection))]
+        return [survey_of(connection, table)]
 
 
 def as_json(view: PartitionView) -> dict[str, Any]:
     """A partition as plain values."""
     import msgspec
 
-    document: dict[str, Any] = msgspec.to_builtins(view)
-    return document
+    from halog.cli.parted import document
+
+    plain: dict[str, Any] = msgspec.to_builtins(view)
+    return {**plain, "parted": None if view.parted is None else document(view.partition, view.parted)}
 
 
 def _node_list(view: PartitionView) -> str:
@@ -97,11 +99,11 @@ def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
     import msgspec
 
     from halog.cli.connection import connect
-    from halog.cli.survey import ask_nodes, partition_view
+    from halog.cli.survey import survey_of
 
     with connect(config_path, timeout_s) as connection:
         table = connection.table(name)
-        view = partition_view(table, connection.nodes, ask_nodes(connection))
+        view = survey_of(connection, table)
     if format_ == "json":
         group = msgspec.to_builtins(table.group)
         place = {"topic": table.topic, "index": table.index, "log_id": table.log_id}
@@ -117,6 +119,7 @@ def _show_facts(table: PartitionTable, view: PartitionView) -> None:
     echo_facts(
         [
             ("partition", f"{view.partition}: {view.state}"),
+            *_parted(view),
             ("life", view.life),
             ("policy", view.policy),
             ("log", f"{table.topic}, partition {table.index}"),
@@ -128,8 +131,16 @@ def _show_facts(table: PartitionTable, view: PartitionView) -> None:
             *_moving(table),
             *_copied_anew(table),
             ("nodes needed", _needed(table)),
+            *((f"site {s.site}", f"{s.state}, {s.behind} records not confirmed") for s in view.sites),
         ]
     )
+
+
+def _parted(view: PartitionView) -> list[tuple[str, object]]:
+    """What the other site has done, too."""
+    from halog.cli.parted import summary
+
+    return [] if view.parted is None else [("parted", summary(view.parted))]
 
 
 def _moving_json(table: PartitionTable) -> dict[str, object]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.by_spark import LOCAL_SPARK, check_installed
 from halog.cli.options import config_option, timeout_after, timeout_option
 from halog.cli.output import emit, emit_json, format_option
 from halog.cli.talk import echo_facts, progress, say
@@ -22,9 +23,6 @@ WAIT_S = 3_600.0
 
 DEGRADED_EXIT = 4
 
-LOCAL_SPARK = "local[*]"
-NEEDED = ("pyspark", "pyarrow", "pandas")
-"""By Spark jobs, and by nothing else."""
 
 policy_option = click.option("--policy", metavar="NAME", help="The policy; may be left out where there is one only.")
 
@@ -108,18 +106,10 @@ def _by_spark(
     wait_s: float,
 ) -> None:
     """In this process: what `python -m spark_jobs.rebalance` does."""
-    from importlib.util import find_spec
-
     from halog.cli.connection import modules_beside
     from halog.config import load_config
-    from halog.errors import ConfigError
 
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    if missing:
-        raise ConfigError(
-            f"--spark needs {missing[0]}, which is not installed: pip install 'halog[spark]'; without --spark the "
-            "nodes find by themselves what is to move"
-        )
+    check_installed("the nodes find by themselves what is to move")
     import spark_jobs.rebalance as job
 
     config = load_config(config_path)

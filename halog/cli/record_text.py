@@ -71,6 +71,17 @@ def _body(record: records.Record, definitions: Definitions) -> dict[str, Any]:
             return {"mapper_version": record.mapper_version}
         case records.Horizon():
             return {"stamp": record.stamp}
+        case records.MergePart() | records.EpochMerged():
+            return _merge(record)
+
+
+def _merge(record: records.MergePart | records.EpochMerged) -> dict[str, Any]:
+    match record:
+        case records.MergePart():
+            return {"index": record.index, "objects": len(record.merged), "transactions": len(record.happened)}
+        case records.EpochMerged():
+            branches = [{"epoch": b.epoch.number, "site": b.epoch.site, "lsn": b.lsn} for b in record.branches]
+            return {"merge": record.merge.hex(), "branches": branches, "parts": record.parts}
 
 
 def _change(change: records.Change, definitions: Definitions) -> dict[str, Any]:

@@ -1,24 +1,30 @@
-"""`halog site list|lag|promote|demote`: which site serves what, how far mirrors are, and changing it."""
+"""`halog site list|lag|metrics|promote|demote|let-go`: which site serves what, how far mirrors are, and changing it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from halog.cli.options import config_option, timeout_after, timeout_option
-from halog.cli.output import emit, format_option
+from halog.cli.output import emit, emit_table, format_option
+from halog.cli.site_metrics import metrics
 from halog.cli.status import DEGRADED_EXIT
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
     from halog.core.table import PartitionTable
+    from halog.runtime.members import NodeInfo
+    from halog.runtime.splits import Parted
 
 SWITCH_S = 60.0
 """A switch drains, mirrors what is left and elects: a second or two; a mirror may have to catch up first."""
+
+ANSWER_S = 2.0
+"""A node that takes longer is as good as out of reach."""
 
 STALE_S = 10.0
 """A standing that is older than this says nothing of now: mirrors write theirs every two seconds."""
@@ -36,9 +42,14 @@ def site() -> None:
     Examples:
       halog site list
       halog site lag
+      halog site metrics
       halog site promote
       halog site demote --to east
+      halog site let-go east
     """
+
+
+site.add_command(metrics)
 
 
 @site.command("list")
@@ -46,7 +57,8 @@ def site() -> None:
 @format_option
 @timeout_option
 def list_(config_path: Path, format_: str, timeout_s: float) -> None:
-    """List the sites as this one sees them: where partitions are served, and whether their histories are one.
+    """List the sites as this one sees them: where partitions are served, whether requests for them can go there, and
+    whether their histories are one.
 
     Exit code 4 if histories have parted, or a mirror stands still.
 
@@ -56,18 +68,28 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
       halog site list --format json
     """
     from halog.cli.connection import connect
+    from halog.cli.parted import COLUMNS, row
     from halog.runtime.splits import parted
 
     with connect(config_path, timeout_s) as connection:
         own, others = connection.config.site.name, connection.config.other_sites
-        found = _mirrors(connection, with_home(connection, ()))
+        found = mirrors(connection, with_home(connection, ()))
         serves = dict.fromkeys((own, *others), 0)
         for table in connection.tables:
             serves[table.owner or own] = serves.get(table.owner or own, 0) + 1
-        both = {name: told.site for name, told in parted(connection.coordinator).items()}
+        both = parted(connection.coordinator, connection.tables)
         documents = [_site(connection, name, own, serves[name], found, both) for name in serves]
-    rows = [(d["site"], d["state"], d["serves"], d["mirrored_here"], ", ".join(d["parted"])) for d in documents]
-    emit(format_, documents, ["site", "state", "serves", "mirrored here", "parted"], rows)
+    apart = [one for d in documents for one in d["parted"]]
+    rows = [
+        (
+            d["site"], d["state"], d["serves"], d["mirrored_here"], d["waited_for"], d["requests"], len(d["parted"]),
+        )
+        for d in documents
+    ]  # fmt: skip
+    heads = ["site", "state", "serves", "mirrored here", "waited for", "requests go there", "parted"]
+    emit(format_, documents, heads, rows)
+    if apart and format_ != "json":
+        emit_table(COLUMNS, map(row, apart))
     if any(d["parted"] or d["still"] for d in documents):
         raise click.exceptions.Exit(DEGRADED_EXIT)
 
@@ -90,9 +112,13 @@ def lag(names: tuple[str, ...], config_path: Path, format_: str, timeout_s: floa
     from halog.cli.connection import connect
 
     with connect(config_path, timeout_s) as connection:
-        found = _mirrors(connection, [t for t in with_home(connection, names) if t.owner])
-    rows = [(m["partition"], m["site"], m["by"], m["behind"], m["lag_ms"], m["age_s"], m["why"]) for m in found]
-    emit(format_, found, ["partition", "from site", "by", "entries behind", "lag ms", "told s ago", ""], rows)
+        found = mirrors(connection, [t for t in with_home(connection, names) if t.owner])
+    rows = [
+        (m["partition"], m["site"], m["by"], m["behind"], m["lag_ms"], m["age_s"], _yes(m["commits_wait"]), m["why"])
+        for m in found
+    ]
+    heads = ["partition", "from site", "by", "entries behind", "lag ms", "told s ago", "commits wait", ""]
+    emit(format_, found, heads, rows)
     if any(m["why"] for m in found):
         raise click.exceptions.Exit(DEGRADED_EXIT)
 
@@ -125,10 +151,14 @@ def promote(names: tuple[str, ...], may_fork: bool, config_path: Path, format_: 
         switching = Switching(connection.coordinator, here, reach, timeout_s)
         switches = switching.promote(wanted, may_fork=may_fork, done=lambda s: _say(s.partition, here))
     documents = [
-        {"partition": s.partition, "site": here, "from": s.taken_over_from, "may_fork": s.may_fork} for s in switches
+        {"partition": s.partition, "site": here, "from": s.taken_over_from, "may_fork": s.may_fork, "lacks": s.lacks}
+        for s in switches
     ]
-    rows = [(d["partition"], d["from"] or "was here", "perhaps" if d["may_fork"] else "no") for d in documents]
-    emit(format_, documents, ["partition", "taken over from", "forked"], rows)
+    rows = [
+        (d["partition"], d["from"] or "was here", "perhaps" if d["may_fork"] else "no", d["lacks"] or "nothing")
+        for d in documents
+    ]
+    emit(format_, documents, ["partition", "taken over from", "forked", "may lack"], rows)
 
 
 @site.command("demote")
@@ -142,6 +172,7 @@ def demote(to: str, names: tuple[str, ...], config_path: Path, format_: str, tim
 
     To be asked for at a site that came back and still serves: its nodes end their epochs. If the other site has all of
     its history it mirrors that site; if not, both have gone on, `halog site list` shows it, and neither is changed.
+    Refused with exit code 5 if the other site says that it does not serve them: nobody would.
 
     \b
     Examples:
@@ -156,12 +187,43 @@ def demote(to: str, names: tuple[str, ...], config_path: Path, format_: str, tim
         if to not in config.other_sites:
             known = ", ".join(config.other_sites) or "none"
             raise ConfigError(f"{config.source}: {to} is no other site; [sites] has {known}", site=to)
-        wanted = [t.name for t in with_home(connection, names)]
+        tables = with_home(connection, names)
+        _check_served(connection, to, [t for t in tables if not t.owner])
+        wanted = [t.name for t in tables]
         switching = Switching(connection.coordinator, config.site.name, connection.adapters.reach, timeout_s)
         changed = switching.demote(wanted, to)
     documents = [{"partition": name, "to": to, "changed": name in changed} for name in wanted]
     rows = [(name, to, "stops here" if name in changed else "was not served here") for name in wanted]
     emit(format_, documents, ["partition", "to", ""], rows)
+
+
+@site.command("let-go")
+@click.argument("name", metavar="SITE")
+@partition_option
+@config_option
+@format_option
+@timeout_option
+def let_go(name: str, names: tuple[str, ...], config_path: Path, format_: str, timeout_s: float) -> None:
+    """Let commits go on without a site whose log they wait for (sync_sites), until it has caught up again.
+
+    To be asked for at the site that serves, while the other one is away. What is acknowledged from now on is lost with
+    this site. Once the other one has everything, commits wait for it again by themselves.
+
+    \b
+    Examples:
+      halog site let-go east
+      halog site let-go east --partition flights-0
+    """
+    from halog.cli.connection import connect
+    from halog.runtime.switching import Switching
+
+    with connect(config_path, timeout_s) as connection:
+        tables = _awaiting(connection, names, name)
+        here, reach = connection.config.site.name, connection.adapters.reach
+        changed = Switching(connection.coordinator, here, reach, timeout_s).let_go([t.name for t in tables], name)
+    documents = [{"partition": t.name, "site": name, "changed": t.name in changed} for t in tables]
+    rows = [(d["partition"], name, "goes on without it" if d["changed"] else "as it was") for d in documents]
+    emit(format_, documents, ["partition", "site", ""], rows)
 
 
 # --- what is known ---
@@ -184,12 +246,53 @@ def with_home(connection: Connection, names: Iterable[str]) -> list[PartitionTab
     return wanted
 
 
-def _mirrors(connection: Connection, tables: Iterable[PartitionTable]) -> list[dict[str, Any]]:
+def _check_served(connection: Connection, site: str, tables: Iterable[PartitionTable]) -> None:
+    """RefusedError for what that site says it does not serve. If it cannot be reached nobody knows."""
+    from halog.errors import RefusedError, UnreachableError
+    from halog.runtime.sites import serves
+
+    try:
+        remote = connection.adapters.reach(site)
+    except UnreachableError:
+        return
+    try:
+        idle = next((t.name for t in tables if not serves(remote, t)), "")
+    finally:
+        remote.close()
+    if idle:
+        raise RefusedError(
+            f"partition {idle} is not served by site {site}, so nobody would serve it; nothing was changed. To have "
+            f"that site take it over say `halog site promote` with the configuration of site {site}",
+            partition=idle,
+            site=site,
+        )
+
+
+def _awaiting(connection: Connection, names: Iterable[str], site: str) -> list[PartitionTable]:
+    """The partitions named, or all that are served here, whose commits wait for that site. ConfigError for others."""
+    from halog.errors import ConfigError
+
+    config = connection.config
+    wanted = with_home(connection, names)
+    found = [t for t in wanted if site in config.policies[t.policy].sync_sites and site != config.site.name]
+    if not found or (names and len(found) < len(wanted)):
+        policy = next((t.policy for t in wanted if t not in found), "")
+        raise ConfigError(
+            f"{config.source}: commits wait for no site {site}: see policies.{policy}.sync_sites; nothing was changed",
+            site=site,
+        )
+    return found if names else [t for t in found if not t.owner] or found
+
+
+def mirrors(connection: Connection, tables: Iterable[PartitionTable]) -> list[dict[str, Any]]:
+    """How each of them is mirrored; `why`: why it is not."""
+    from halog.runtime.arrivals import awaited
     from halog.runtime.sites import standing
 
     found = []
     for table in tables:
         now = standing(connection.coordinator, table.name)
+        told = awaited(connection.coordinator, table.name, table.owner)
         age_s = 0.0 if now is None else max(0.0, time.time() - now.at_ms / 1000)
         why = ""
         if table.owner and (now is None or now.site != table.owner):
@@ -206,33 +309,74 @@ def _mirrors(connection: Connection, tables: Iterable[PartitionTable]) -> list[d
             "lag_ms": None if now is None else now.lag_ms,
             "age_s": round(age_s, 1),
             "parted": now is not None and now.parted,
+            "commits_wait": None if told is None else told.waits,
             "why": why if table.owner else "",
         })  # fmt: skip
     return found
 
 
 def _site(
-    connection: Connection, name: str, own: str, serves: int, found: list[dict[str, Any]], both: dict[str, str]
+    connection: Connection, name: str, own: str, serves: int, found: list[dict[str, Any]], both: dict[str, Parted]
 ) -> dict[str, Any]:
+    from halog.cli.parted import documents
+
     mine = [m for m in found if m["site"] == name]
+    state, requests = ("this one", "") if name == own else _reached(connection, name)
     return {
         "site": name,
-        "state": "this one" if name == own else _reached(connection, name),
+        "state": state,
         "serves": serves,
         "mirrored_here": len(mine),
-        "parted": [m["partition"] for m in mine if m["parted"]] + [p for p, site in both.items() if site == name],
+        "waited_for": sum(name in t.synced and not t.owner for t in connection.tables),
+        "requests": requests,
+        "parted": documents({p: one for p, one in both.items() if one.site == name}),
         "still": [m["partition"] for m in mine if m["why"]],
     }
 
 
-def _reached(connection: Connection, name: str) -> str:
+def _reached(connection: Connection, name: str) -> tuple[str, str]:
+    """Its servers, and how many of its nodes answer over the line; the latter "off" where none is asked."""
     from halog.errors import HalogError
+    from halog.runtime.cluster import read_nodes
+
+    requests = connection.config.other_sites[name].requests
+    try:
+        remote = connection.adapters.reach(name)
+        try:
+            infos = read_nodes(remote.coordinator, remote.coordinator.children("nodes")) if requests else {}
+        finally:
+            remote.close()
+    except HalogError as e:
+        return f"cannot be reached: {e}", "" if requests else "off"
+    return "reached", _answering(connection, name, infos) if requests else "off"
+
+
+def _answering(connection: Connection, site: str, infos: Mapping[str, NodeInfo]) -> str:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from halog.runtime.known import Known
+
+    known = Known(connection.adapters.channel, connection.config.other_sites[site].nodes)
+    known.nodes_seen(dict(infos))
+    hosts = [name for name, info in infos.items() if info.hosts]
+    with ThreadPoolExecutor(8) as pool:
+        answers = sum(pool.map(lambda node: _answers(connection, known.address_of(node)), hosts))
+    return f"{answers} of {len(hosts)} nodes answer"
+
+
+def _answers(connection: Connection, address: str) -> bool:
+    from halog.errors import HalogError
+    from halog.runtime import frames
 
     try:
-        connection.adapters.reach(name).close()
-    except HalogError as e:
-        return f"cannot be reached: {e}"
-    return "reached"
+        connection.adapters.channel.request(address, frames.encode(frames.Status()), ANSWER_S)
+    except HalogError:
+        return False
+    return True
+
+
+def _yes(said: bool | None) -> str:
+    return "" if said is None else "yes" if said else "no"
 
 
 def _say(partition: str, site: str) -> None:

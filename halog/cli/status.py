@@ -50,6 +50,8 @@ def status(config_path: Path, format_: str, timeout_s: float) -> None:
 
 def as_json(seen: Survey) -> dict[str, Any]:
     """The overview as one document."""
+    from halog.cli.parted import documents
+
     worst = worst_of(seen)
     return {
         "cluster": seen.cluster,
@@ -60,9 +62,12 @@ def as_json(seen: Survey) -> dict[str, Any]:
         "config": {"version": seen.config or None, "behind": behind(seen)},
         "plan": plan_json(seen.plan),
         "partitions": len(seen.partitions),
-        "without_active": [p.partition for p in seen.partitions if p.active is None],
+        "without_active": [p.partition for p in served_here(seen) if p.active is None],
+        "mirrored": [p.partition for p in seen.partitions if is_mirrored(p)],
+        "parted": documents({p.partition: p.parted for p in seen.partitions if p.parted is not None}),
         "replicas": {"configured": configured_replicas(seen), "present": present_replicas(seen)},
         "replicas_missing": {p.partition: list(p.missing) for p in seen.degraded if p.missing},
+        "sync_sites": sync_sites(seen),
         "worst_lag": worst,
     }
 
@@ -99,9 +104,28 @@ def behind(seen: Survey) -> list[str]:
     return [n.node for n in seen.nodes if n.config not in (None, seen.config)]
 
 
+def is_mirrored(p: PartitionView) -> bool:
+    """Does another site serve it, and this one keep copies?"""
+    return any(c.kind == "mirror" for c in p.copies)
+
+
+def served_here(seen: Survey) -> list[PartitionView]:
+    """All others."""
+    return [p for p in seen.partitions if not is_mirrored(p)]
+
+
+def sync_sites(seen: Survey) -> dict[str, dict[str, int]]:
+    """By site whose log commits are to wait for: how many partitions it is sync for, behind, away, let go of."""
+    found: dict[str, dict[str, int]] = {}
+    for site in (s for p in seen.partitions for s in p.sites):
+        states = found.setdefault(site.site, {})
+        states[site.state] = states.get(site.state, 0) + 1
+    return found
+
+
 def configured_replicas(seen: Survey) -> int:
-    """How many replicas there should be."""
-    return sum(len(p.configured) - 1 for p in seen.partitions)
+    """How many replicas there should be, of what is served here."""
+    return sum(len(p.configured) - 1 for p in served_here(seen))
 
 
 def present_replicas(seen: Survey) -> int:
@@ -114,7 +138,8 @@ def show(seen: Survey) -> None:
     hosting = [n for n in seen.nodes if n.state != "client"]
     up = sum(n.state == "up" for n in hosting)
     clients = len(seen.nodes) - len(hosting)
-    active = sum(p.active is not None for p in seen.partitions)
+    here = served_here(seen)
+    active, mirrored = sum(p.active is not None for p in here), len(seen.partitions) - len(here)
     echo_facts(
         [
             ("cluster", f"{seen.cluster} at site {seen.site}: {'degraded' if seen.degraded else 'ok'}"),
@@ -122,7 +147,9 @@ def show(seen: Survey) -> None:
             *[(f"zone {name}", state) for name, state in zones_of(seen).items() if state == "disabled"],
             *([("config", _config_text(seen))] if seen.config else []),
             *([("plan", _plan_text(seen.plan))] if seen.plan is not None else []),
-            ("partitions", f"{active} of {len(seen.partitions)} with an active node"),
+            ("partitions", f"{active} of {len(here)} with an active node"),
+            *([("mirrored", f"{mirrored} partitions of other sites")] if mirrored else []),
+            *((f"site {name}", _site_text(states)) for name, states in sync_sites(seen).items()),
             ("replicas", f"{present_replicas(seen)} of {configured_replicas(seen)}"),
             ("worst lag", _lag_text(worst_of(seen))),
         ]
@@ -130,6 +157,12 @@ def show(seen: Survey) -> None:
     _show_nodes(seen)
     if seen.degraded:
         _show_degraded(seen.degraded)
+
+
+def _site_text(states: dict[str, int]) -> str:
+    have = f"its log has what is committed in {states.get('sync', 0)} of {sum(states.values())} partitions"
+    rest = ", ".join(f"{state}: {count}" for state, count in states.items() if state != "sync")
+    return f"{have}{'; ' if rest else ''}{rest}"
 
 
 def _config_text(seen: Survey) -> str:
@@ -160,7 +193,12 @@ def _lag_text(worst: dict[str, Any] | None) -> str:
 
 
 def _show_degraded(degraded: list[PartitionView]) -> None:
+    from halog.cli.parted import COLUMNS, documents, row
+
     rows = [(p.partition, p.state, p.active, ", ".join(p.missing)) for p in degraded[:SHOWN]]
     if len(degraded) > SHOWN:
         rows.append((f"and {len(degraded) - SHOWN} more", "", None, "see `halog partition list`"))
     emit_table(["partition", "state", "active", "missing"], rows)
+    apart = {p.partition: p.parted for p in degraded[:SHOWN] if p.parted is not None}
+    if apart:
+        emit_table(COLUMNS, map(row, documents(apart)))

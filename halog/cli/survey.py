@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,10 +17,12 @@ from halog.core.defining import status
 from halog.core.group import counts, needed
 from halog.core.life import State
 from halog.core.roles import LEADING, Role
+from halog.core.sync_sites import SYNC as SYNC_SITE
 from halog.core.table import PartitionTable
 from halog.errors import HalogError
 from halog.runtime import frames
 from halog.runtime.members import NodeInfo
+from halog.runtime.splits import Parted, parted
 from halog.runtime.versions import read
 
 if TYPE_CHECKING:
@@ -32,6 +35,10 @@ UP, OFFLINE, SILENT, DOWN, CLIENT = "up", "offline", "silent", "down", "client"
 OK, NO_ACTIVE, NO_QUORUM, TOO_FEW, UNPLACED = "ok", "no active", "no quorum", "replicas missing", "not placed"
 MIRRORED = "mirrored"
 """Another site serves it, and all copies that are to be here are."""
+PARTED = "parted"
+"""Another site has gone on with it, too."""
+SITE_MISSING = "sync site missing"
+"""The log of a site that must have each commit does not have them."""
 
 WELL = (OK, UNPLACED, MIRRORED)
 
@@ -61,6 +68,16 @@ class CopyView(msgspec.Struct, frozen=True):
     """Objects of an async replica that contradicted the log (R2), since its process began."""
 
 
+class SiteView(msgspec.Struct, frozen=True):
+    """Another site whose log commits are to wait for, as the active node has it (`halog.core.sync_sites`)."""
+
+    site: str
+    state: str
+    """sync, behind, away, let go."""
+    behind: int
+    """Records that it has not confirmed."""
+
+
 class Seen(msgspec.Struct, frozen=True):
     """A partition as one hosting node has it, whether or not it has a copy (P8, P9)."""
 
@@ -84,6 +101,9 @@ class PartitionView(msgspec.Struct, frozen=True):
     copies: tuple[CopyView, ...]
     life: str = State.UNAVAILABLE.value
     seen: tuple[Seen, ...] = ()
+    sites: tuple[SiteView, ...] = ()
+    parted: Parted | None = None
+    """What is told of the other site that has gone on with it, too."""
 
     @property
     def worst(self) -> CopyView | None:
@@ -147,23 +167,29 @@ class Survey(msgspec.Struct, frozen=True):
 
     @property
     def degraded(self) -> list[PartitionView]:
-        """Partitions without an active node or with fewer replicas than configured; those that nobody has placed yet
-        (P7) lack nothing."""
+        """Partitions without an active node or with fewer replicas than configured, and those that have parted; those
+        that nobody has placed yet (P7) lack nothing."""
         return [p for p in self.partitions if p.state not in WELL]
 
 
 def survey(connection: Connection) -> Survey:
     """Ask every registered node, and put it beside the tables."""
-    said = ask_nodes(connection)
+    said, split = ask_nodes(connection), parted(connection.coordinator, connection.tables)
     config = connection.config
     return Survey(
         config.cluster.name,
         config.site.name,
         tuple(node_views(list(config.nodes), connection.nodes, said)),
-        tuple(partition_view(t, connection.nodes, said) for t in connection.tables),
+        tuple(partition_view(t, connection.nodes, said, split) for t in connection.tables),
         read(connection.coordinator).number,
         plan_of(connection),
     )
+
+
+def survey_of(connection: Connection, table: PartitionTable) -> PartitionView:
+    """The same of one partition."""
+    split = parted(connection.coordinator, [table])
+    return partition_view(table, connection.nodes, ask_nodes(connection), split)
 
 
 def plan_of(connection: Connection) -> PlanView | None:
@@ -232,7 +258,10 @@ def _leads(role: str) -> bool:
 
 
 def partition_view(
-    table: PartitionTable, registered: Mapping[str, NodeInfo], said: Mapping[str, Said]
+    table: PartitionTable,
+    registered: Mapping[str, NodeInfo],
+    said: Mapping[str, Said],
+    split: Mapping[str, Parted] = MappingProxyType({}),
 ) -> PartitionView:
     """One partition, as the table says and its nodes confirm."""
     copies = tuple(_copy_view(node, table, registered, said) for node in _nodes_of(table))
@@ -240,15 +269,23 @@ def partition_view(
     serving = active is not None and active.error is None and _leads(active.role)
     counted = {c.node for c in copies if c.kind in ("sync", "async", "mirror") and c.error is None}
     missing = tuple(n for n in table.configured if n not in counted and not (serving and active and n == active.node))
-    state = _health(table, active.node if serving and active else None, counted)
+    sites = _sites(table, said.get(active.node, {})) if serving and active else ()
+    state = _health(table, active.node if serving and active else None, counted, sites)
+    state = PARTED if table.name in split else state
     seen = tuple(_seen(node, table, said.get(node, {})) for node, info in sorted(registered.items()) if info.hosts)
     return PartitionView(
         table.name, table.policy, state, active.node if serving and active else None, table.epoch.number,
-        active.lsn if active else None, table.configured, missing, copies, _life(table, seen), seen,
+        active.lsn if active else None, table.configured, missing, copies, _life(table, seen), seen, sites,
+        split.get(table.name),
     )  # fmt: skip
 
 
-def _health(table: PartitionTable, active: str | None, counted: set[str]) -> str:
+def _sites(table: PartitionTable, said: Said) -> tuple[SiteView, ...]:
+    copies = (c for c in said.get("copies", ()) if c["partition"] == table.name)
+    return tuple(SiteView(name, *how) for copy in copies for name, how in copy.get("sites", {}).items())
+
+
+def _health(table: PartitionTable, active: str | None, counted: set[str], sites: tuple[SiteView, ...] = ()) -> str:
     """What is missing, with these replicas."""
     if not table.configured:
         return UNPLACED
@@ -258,6 +295,8 @@ def _health(table: PartitionTable, active: str | None, counted: set[str]) -> str
         return NO_ACTIVE
     if 1 + sum(counts(table, n) for n in counted) < needed(table, active):
         return NO_QUORUM
+    if any(s.state != SYNC_SITE for s in sites):
+        return SITE_MISSING
     return TOO_FEW if len(counted) < len(table.configured) - 1 else OK
 
 

@@ -41,6 +41,7 @@ _LOCAL: Final = "each machine reaches the site in its own way"
 _LOCAL_OTHER: Final = "each machine reaches the other sites in its own way"
 _NODE: Final = "it is that node's machine which knows"
 _NEW: Final = Rule(RESTART, "of every process that uses it")
+_SITES: Final = Rule(RESTART, "of the nodes, each while it is active")
 _SPREAD: Final = 'nodes spread copies anew by themselves; `rebalance = "manual"`: `halog plan create` and `apply` do'
 _BROUGHT: Final = (
     'nodes bring partitions there by themselves; `rebalance = "manual"`: `halog plan create` and `apply` do'
@@ -58,6 +59,8 @@ RULES: Final[Mapping[str, Rule]] = {
     "sites.*.bootstrap": Rule(OWN_FILE, _LOCAL_OTHER),
     "sites.*.zookeeper": Rule(OWN_FILE, _LOCAL_OTHER),
     "sites.*.embedded": Rule(OWN_FILE, _LOCAL_OTHER),
+    "sites.*.requests": Rule(OWN_FILE, _LOCAL_OTHER),
+    "sites.*.nodes.*": Rule(OWN_FILE, _LOCAL_OTHER),
     "application.modules": Rule(OWN_FILE, "no process imports what somebody else wrote into ZooKeeper"),
     "zones.*": Rule(AT_ONCE, ""),
     "zones.*.nodes": Rule(AT_ONCE, _SPREAD),
@@ -69,6 +72,9 @@ RULES: Final[Mapping[str, Rule]] = {
     "policies.*.zones": Rule(AT_ONCE, _SPREAD),
     "policies.*.backup": Rule(AT_ONCE, _SPREAD),
     "policies.*.home": Rule(RESTART, "fixed once the policy has partitions: it is where their log begins"),
+    "policies.*.sync_sites": _SITES,
+    "policies.*.sync_site_away": _SITES,
+    "policies.*.sync_site_away_ms": _SITES,
     "policies.*.kind": _MADE,
     "policies.*.partitions": _MAPPED,
     "policies.*.partitions.*": Rule(BY_PLAN, f"{_BROUGHT}, with `--policy`"),
@@ -148,7 +154,7 @@ def key_text(key: KeyPath) -> str:
 
 def pattern(key: KeyPath) -> str:
     """The key's place in `RULES`."""
-    names = (1, 3) if key[2:3] == ("partitions",) else (1,)
+    names = (1, 3) if key[2:3] in (("partitions",), ("nodes",)) else (1,)
     return ".".join("*" if i in names and key[0] in NAMED else part for i, part in enumerate(key))
 
 

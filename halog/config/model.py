@@ -50,6 +50,10 @@ class RemoteSiteConfig:
     bootstrap: str | None = None
     zookeeper: str | None = None
     embedded: Path | None = None
+    requests: bool = True  # what it serves is used from here as inside a site; where nodes cannot reach its nodes each
+    # request says so within seconds. False: it is refused at once, and nothing is slower than this site ever is
+    nodes: Mapping[str, str] = field(default_factory=dict)  # host:port of those that are reached from here otherwise
+    # than they have registered (N2)
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,13 @@ class PolicyConfig:
     backup: tuple[str, ...] = ()  # names or patterns: nodes for replicas; without any all are alike (P5)
     home: str = ""  # the site where its partitions begin, and whose log the other sites mirror; "": this very one, not
     # mirrored anywhere: a second log is for who has a second data centre
+    sync_sites: tuple[str, ...] = ()  # sites whose logs have a commit before it returns, all but the one that serves:
+    # each costs every commit a round trip there; without them nothing in one site waits for another
+    sync_site_away: str = (
+        "refuse"  # while one of them confirms nothing: who asks for a copy there has it, or no commit;
+    )
+    # "drop": commits go on without it, and are not there if this site is lost
+    sync_site_away_ms: int = 5_000  # so long it may confirm nothing: a mirror's node that died is replaced in a second
     kind: str = DYNAMIC  # halog names and spreads the partitions; "static": the file does (P3)
     static: Mapping[str, StaticPartition] = field(  # `[policies.NAME.partitions]`, see `static`
         default_factory=dict, metadata=NO_TABLE

@@ -17,12 +17,18 @@ Problems = Iterator[tuple[str, str]]
 
 SERVERS: Final = ("bootstrap", "zookeeper")
 
+SITE_AWAY: Final = ("refuse", "drop")
+AWAY_MS: Final = (2_000, 600_000)
+"""A mirror says twice a second what has arrived, and may be a busy machine's; nobody waits longer for a commit."""
+
 
 def site_problems(config: Config) -> Problems:
     """(key, reason) of whatever is wrong with how this site and the others are reached."""
     yield from _servers("site", config.site)
     for name, site in config.sites.items():
         yield from _servers(f"sites.{name}", site)
+        for node, address in site.nodes.items():
+            yield from address_problems(f"sites.{name}.nodes.{node}", address, zero=False)
     yield from _shared(config)
 
 
@@ -72,3 +78,25 @@ def home_problems(config: Config, key: str, policy: PolicyConfig) -> Problems:
     elif policy.unlogged:
         why = "its log may lack what nodes have, and so would a mirror of it"
         yield f"{key}.local_sync", f"NO_SYNC excludes home: {why}; use WRITE_NO_SYNC, or take out {key}.home"
+
+
+def sync_site_problems(config: Config, key: str, policy: PolicyConfig) -> Problems:
+    """(key, reason) of sites that commits cannot wait for."""
+    known = tuple(dict.fromkeys((config.site.name, *config.other_sites)))
+    for name in policy.sync_sites:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"name its servers in [sites.{name}]"
+            yield f"{key}.sync_sites", f"{name!r} is neither this site, {config.site.name!r}, nor in [sites]; {hint}"
+        if policy.sync_sites.count(name) > 1:
+            yield f"{key}.sync_sites", f"names {name!r} twice"
+    if policy.sync_sites and not policy.home:
+        yield f"{key}.sync_sites", f"needs {key}.home: a policy without one is mirrored to no other site"
+    elif policy.sync_sites == (policy.home,):
+        yield f"{key}.sync_sites", f"names only the home, {policy.home!r}: no commit there would wait for another site"
+    if not policy.sync_sites and policy.sync_site_away != SITE_AWAY[0]:
+        yield f"{key}.sync_site_away", f"needs {key}.sync_sites: which sites do commits wait for?"
+    if policy.sync_site_away not in SITE_AWAY:
+        yield f"{key}.sync_site_away", f"{policy.sync_site_away!r} must be one of {', '.join(SITE_AWAY)}"
+    if not AWAY_MS[0] <= policy.sync_site_away_ms <= AWAY_MS[1]:
+        yield f"{key}.sync_site_away_ms", f"must be {AWAY_MS[0]} to {AWAY_MS[1]}, is {policy.sync_site_away_ms}"

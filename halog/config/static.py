@@ -128,7 +128,9 @@ def _strings(where: str, value: Any) -> tuple[str, ...]:
 
 def as_toml(policy: PolicyConfig) -> dict[str, Any]:
     """A policy's entries as the file has them."""
-    values = {k: v for k, v in vars(policy).items() if v or k not in ("zone", "zones", "backup", "home")}
+    values = {k: v for k, v in vars(policy).items() if v or k not in ("zone", "zones", "backup", "home", "sync_sites")}
+    if not policy.sync_sites:
+        del values["sync_site_away"], values["sync_site_away_ms"]
     del values["static"]
     if policy.static:
         values["partitions"] = {name: _written(p) for name, p in policy.static.items()}

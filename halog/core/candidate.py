@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from halog.core import events as ev, records
+from halog.core import events as ev
 from halog.core.causes import Causes
-from halog.core.chain import Verdict
 from halog.core.election import Candidate, pick
 from halog.core.group import needed, priority
 from halog.core.ids import NO_EPOCH, EpochId, Member, nonce
 from halog.core.leading import Leading
 from halog.core.nodelist import NodeList, told_by
+from halog.core.opening import Opening
 from halog.core.roles import Role
 from halog.core.table import SYNC, PartitionTable, Replica, arrange
 from halog.core.tail import are_gone, holders, put_back, with_holders
@@ -65,10 +65,7 @@ class Campaign:
         """Our epoch has opened, and others may still read under leases."""
         self.ahead_since: int | None = None
         """Since when the log shows a later epoch than the znode: for a moment that is a watch that is late."""
-        self.first_tag = 0
-        """The tag of `EpochStarted`."""
-        self.open_at = 0
-        """The lsn with which everything the log lacked is in it."""
+        self.opening = Opening(self)
 
     # --- when to stand ---
 
@@ -246,8 +243,9 @@ class Campaign:
         self.by_hand_over, self.replaced = self._mine_by_hand_over(), p.table
         self.why = self.causes.because(handed_over=self.by_hand_over)
         self.claims, self.session_lost = self.claims + 1, False
-        highest = max(p.table.epoch.number, p.chain.state.epoch.number)
-        self.epoch = EpochId(highest + 1, p.chain.state.site, nonce(p.me, self.claims))
+        s = p.chain.state
+        highest = max(p.table.epoch.number, s.epoch.number, s.led, p.merging.floor)
+        self.epoch = EpochId(highest + 1, s.site, nonce(p.me, self.claims))
         usable = [r.member for r in p.table.replicas if r.member in p.alive]
         if p.table.active is not None and p.table.active in p.alive:
             usable.append(p.table.active)
@@ -299,55 +297,13 @@ class Campaign:
         self.waits = False
         if p.unlogged:
             p.out += put_back(p.chain.state, self.replaced)
-        self.deadline = p.now + p.settings.start_deadline_ms
-        s = p.chain.state
-        self.first_tag = p.tag + 1
-        self._append(records.encode(records.EpochStarted(records.Header(s.log_id, self.epoch), s.epoch, s.lsn)))
+        self.opening.start()
 
     # --- starting and opening ---
 
-    def _append(self, data: bytes) -> None:
-        p = self.p
-        p.tag += 1
-        p.out.append(ev.Append(p.tag, data))
-
-    def read(self, record: records.Record, verdict: Verdict) -> None:
-        """What the log shows between the claim and serving."""
-        p, ours = self.p, record.header.epoch == self.epoch
-        if verdict is Verdict.STARTED and not ours:
-            p.step_down("deposed", f"epoch {record.header.epoch.number} started in the log")
-        elif p.role is Role.STARTING and ours and verdict is Verdict.STARTED:
-            self._started()
-        elif p.role is Role.STARTING and ours and verdict is Verdict.SKIPPED:
-            p.step_down("epoch ended", "the log holds a higher epoch: raise above it")
-        elif p.role is Role.OPENING and ours and verdict is Verdict.ACCEPTED:
-            self._open()
-        elif p.role is Role.OPENING and ours and verdict is Verdict.OPENED:
-            self._opened()
-        elif p.role is Role.OPENING and ours and verdict is Verdict.VOIDED:
-            p.step_down("epoch ended", "the log voided this epoch before it opened")
-
-    def _started(self) -> None:
-        """Append again what the log lacks, and open (E5)."""
-        p, s = self.p, self.p.chain.state
-        if not p.tail.joins(s):
-            first = p.tail.run[0].header.lsn
-            p.lost(f"the log ends at lsn {s.lsn}, commits from {first} on are to follow: it lost its tail")
-            return
-        p.become("started")
-        self.open_at = p.tail.tip or s.lsn
-        for data in p.tail.again(s, self.epoch):
-            self._append(data)
-        self._open()
-
-    def _open(self) -> None:
-        """Once the log shows all that was appended again: an opening behind a hole would look like a lost tail."""
-        s = self.p.chain.state
-        if s.lsn == self.open_at:
-            header = records.Header(s.log_id, self.epoch, s.lsn + 1, s.hash)
-            self._append(records.encode(records.EpochOpened(header, s.lineage[-1:])))
-
-    def _opened(self) -> None:
+    def opened(self) -> None:
+        """Our epoch is open in the log."""
+        self.p.merging.opened()
         self.waits = True
         self.serve_if_over()
 
@@ -373,7 +329,7 @@ class Campaign:
 
     def append_failed(self, e: ev.AppendFailed) -> None:
         p = self.p
-        if e.tag != -1 and e.tag < self.first_tag:
+        if e.tag != -1 and e.tag < self.opening.first_tag:
             return
         if e.tag != -1:
             p.out.append(ev.EndSession(e.why))

@@ -8,6 +8,7 @@ accept the same ones. A record is
 - ACCEPTED  of the current epoch and continuing the chain of lsn and hash (R2);
 - SKIPPED   of a lower epoch, of a voided or closed one, or an `EpochStarted` that lost;
 - VOIDED    of the current epoch but not continuing: the rest of that epoch is void, for every reader alike (R2);
+- HELD      a part of a merge: nothing yet; it counts with the `EpochMerged` of its epoch, which is OPENED, or never;
 - SWITCHED  a `SiteSwitched` of the current epoch that stands where this history ends (F1).
 
 A log belongs to one site at a time: its own, whose epochs are judged as above, or another one, whose history is
@@ -25,8 +26,17 @@ import enum
 
 import msgspec
 
-from halog.core.ids import NO_EPOCH, NO_HASH, EpochId, Position
-from halog.core.records import EpochOpened, EpochStarted, HandedOver, Record, SiteSwitched
+from halog.core import merged
+from halog.core.chain_state import ChainState as ChainState
+from halog.core.record_types import (
+    EpochMerged,
+    EpochOpened,
+    EpochStarted,
+    HandedOver,
+    MergePart,
+    Record,
+    SiteSwitched,
+)  # fmt: skip
 from halog.errors import DivergedError
 
 
@@ -38,49 +48,24 @@ class Verdict(enum.Enum):
     ACCEPTED = "accepted"
     SKIPPED = "skipped"
     VOIDED = "voided"
+    HELD = "held"
     SWITCHED = "switched"
 
 
-class ChainState(msgspec.Struct, frozen=True):
-    """Where an accepted history ends; stored beside the objects it produced, in the same write."""
-
-    log_id: bytes
-    site: str
-    epoch: EpochId = NO_EPOCH
-    """The highest epoch started."""
-    opened: bool = False
-    void: bool = False
-    """The rest of `epoch` does not count: voided, or closed by its own `HandedOver`."""
-    closed_for: str = ""
-    """The node `epoch` was handed over to, if its last accepted record is a `HandedOver`."""
-    led: int = 0
-    """Number of the last epoch opened: the first half of the position."""
-    lsn: int = 0
-    hash: bytes = NO_HASH
-    lineage: tuple[tuple[EpochId, int], ...] = ()
-    """Every opened epoch with the lsn of its `EpochOpened`, oldest first; kept for ever (F4)."""
-    owner: str = ""
-    """The other site whose history is mirrored into this log; "": it is the own site's (F1)."""
-    fenced: int = 0
-    """While it is mirrored: the highest epoch number the own site has started here. What it wrote before is dead."""
-
-    @property
-    def head(self) -> tuple[EpochId, int]:
-        """Where this history ends: its last opened epoch, and the lsn."""
-        return (self.lineage[-1][0] if self.lineage else NO_EPOCH), self.lsn
-
-    @property
-    def position(self) -> Position:
-        return Position(self.led, self.lsn)
+_NO_COMMITS = frozenset({SiteSwitched, MergePart, EpochOpened, EpochMerged})
 
 
 class Chain:
     """The automaton: `read` each record in log order; `state` is the value to store."""
 
-    __slots__ = ("state",)
+    __slots__ = ("merged", "parts", "state")
 
     def __init__(self, state: ChainState) -> None:
         self.state = state
+        self.parts: merged.Parts | None = None
+        """What may still count."""
+        self.merged: merged.MergedIn | None = None
+        """What the last `EpochMerged` that was OPENED says."""
 
     def read(self, record: Record, digest: bytes) -> Verdict:
         """Judge the next record of the log; `digest` is the hash of its bytes."""
@@ -104,18 +89,29 @@ class Chain:
                     highest=s.epoch.number,
                 )
             return Verdict.SKIPPED
-        if type(record) is SiteSwitched:
-            return self._switched(record)
+        if type(record) in _NO_COMMITS:
+            return self._of_epoch(record, digest)
         if s.void:
             return Verdict.SKIPPED
-        continues = h.lsn == s.lsn + 1 and h.prev == s.hash
-        if type(record) is EpochOpened:
-            return self._opened(record, digest, continues)
-        if not continues:
+        if self.parts is not None:
+            self.parts = None
+        if h.lsn != s.lsn + 1 or h.prev != s.hash:
             self.state = msgspec.structs.replace(s, void=True)
             return Verdict.VOIDED
         self.accept(record, digest)
         return Verdict.ACCEPTED
+
+    def _of_epoch(self, record: Record, digest: bytes) -> Verdict:
+        """One that begins or ends the current epoch, or belongs to its beginning."""
+        s = self.state
+        if type(record) is SiteSwitched:
+            return self._switched(record)
+        if s.void or (type(record) is MergePart and s.opened):
+            return Verdict.SKIPPED
+        if type(record) is MergePart:
+            return self._held(record, digest)
+        assert isinstance(record, EpochOpened | EpochMerged)
+        return self._opened(record, digest)
 
     def accept(self, record: Record, digest: bytes) -> None:
         """Extend the history by a record known to continue it (the active's own, once the log has it)."""
@@ -125,18 +121,23 @@ class Chain:
         else:
             self.state = ChainState(
                 s.log_id, s.site, s.epoch, s.opened, s.void, s.closed_for, s.led, record.header.lsn, digest, s.lineage,
-                s.owner, s.fenced,
+                s.owner, s.fenced, s.joined,
             )  # fmt: skip
 
     def _started(self, record: EpochStarted) -> Verdict:
         s, epoch = self.state, record.header.epoch
         if epoch.site != s.site or epoch.number <= s.epoch.number:
             return Verdict.SKIPPED
+        self.parts = None
         self.state = msgspec.structs.replace(s, epoch=epoch, opened=False, void=False, closed_for="")
         return Verdict.STARTED
 
-    def _opened(self, record: EpochOpened, digest: bytes, continues: bool) -> Verdict:
+    def _opened(self, record: EpochOpened | EpochMerged, digest: bytes) -> Verdict:
         s, h = self.state, record.header
+        if type(record) is EpochMerged:
+            continues = merged.continues(s, record.branches[0])
+        else:
+            continues = h.lsn == s.lsn + 1 and h.prev == s.hash
         if s.opened:  # a second one of the same epoch: the writer lost count
             self.state = msgspec.structs.replace(s, void=True)
             return Verdict.VOIDED
@@ -147,10 +148,32 @@ class Chain:
                 theirs=(h.lsn - 1, h.prev.hex()),
                 ours=(s.lsn, s.hash.hex()),
             )
+        if type(record) is EpochMerged:
+            return self._merged(record, digest)
+        self.parts = None
         self.state = msgspec.structs.replace(
             s, opened=True, led=h.epoch.number, lsn=h.lsn, hash=digest, lineage=(*s.lineage, (h.epoch, h.lsn))
         )
         return Verdict.OPENED
+
+    def _held(self, record: MergePart, digest: bytes) -> Verdict:
+        self.parts = self.parts or merged.Parts()
+        self.parts.hold(record, digest)
+        return Verdict.HELD
+
+    def _merged(self, record: EpochMerged, digest: bytes) -> Verdict:
+        """It stands on this history. Its writer has miscounted if its parts are not there."""
+        parts = self._parts_of(record)
+        if parts is None or not merged.is_whole(record):
+            self.state = msgspec.structs.replace(self.state, void=True)
+            return Verdict.VOIDED
+        self.parts = None
+        self.merged = merged.taken(record, parts)
+        self.state = merged.opened(self.state, record, digest)
+        return Verdict.OPENED
+
+    def _parts_of(self, record: EpochMerged) -> tuple[MergePart, ...] | None:
+        return (self.parts or merged.Parts()).of(record)
 
     # --- a log that changes hands (F1, F2) ---
 
@@ -170,20 +193,35 @@ class Chain:
         of_own_site = h.epoch.site == s.site
         if of_own_site and h.epoch.number <= s.fenced:
             return Verdict.SKIPPED
+        if type(record) is MergePart:
+            return self._held(record, digest)
+        if type(record) is EpochMerged:
+            return self._joined(record, digest)
         if type(record) is EpochStarted and of_own_site:
+            self.parts = None
             self.state = msgspec.structs.replace(
                 s, epoch=h.epoch, opened=False, void=False, closed_for="", owner="", fenced=0
             )
             return Verdict.STARTED
         if h.lsn != s.lsn + 1 or h.prev != s.hash:
             return Verdict.SKIPPED
+        goes_on = not s.void and h.epoch in (s.epoch, s.head[0])  # the log may have been given away in the middle of it
+        if self.parts is not None and (type(record) is EpochOpened or goes_on):
+            self.parts = None
         if type(record) is EpochOpened:
             self.state = msgspec.structs.replace(
                 s, epoch=h.epoch, opened=True, void=False, closed_for="", led=h.epoch.number, lsn=h.lsn, hash=digest,
                 lineage=(*s.lineage, (h.epoch, h.lsn)),
             )  # fmt: skip
             return Verdict.OPENED
-        if h.epoch != s.epoch or s.void:
+        if not goes_on:
             return Verdict.SKIPPED
         self.accept(record, digest)
         return Verdict.ACCEPTED
+
+    def _joined(self, record: EpochMerged, digest: bytes) -> Verdict:
+        """Of another site, on whichever of its branches this history is. Its parts may have to be brought once more."""
+        ours = any(merged.continues(self.state, b) for b in record.branches)
+        if not ours or self._parts_of(record) is None or not merged.is_whole(record):
+            return Verdict.SKIPPED
+        return self._merged(record, digest)

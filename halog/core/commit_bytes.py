@@ -1,5 +1,5 @@
 """The bytes of a `Commit`, a `Prepare` and an `Outcome`, written and read by hand: the records of every transaction, so
-their cost is everybody's.
+their cost is everybody's. Those of a `MergePart` are written so, since a partition that merges serves nobody meanwhile.
 
 Avro, byte for byte what fastavro makes of the schemas in `records` (a test holds them equal), at a third of its price
 and less. Reading gives None for anything that is not recognised as the plain form; `records` then asks fastavro, which
@@ -89,6 +89,29 @@ def write_prepare(prefix: bytes, header: Any, record: Any) -> bytes:
         parts.append(_long(len(record.reads)))
         for key, version in record.reads:
             parts += (_long(len(key)), key, _long(version))
+    parts.append(b"\0")
+    return b"".join(parts)
+
+
+def write_part(prefix: bytes, header: Any, record: Any) -> bytes:
+    """A part of a merge; `record` has the fields of `records.MergePart`."""
+    parts = [_beginning(prefix, header.log_id, header.epoch), _long(header.lsn), _fixed(header.prev, HASH_BYTES)]
+    parts += (_fixed(header.tx, TX_BYTES), _long(record.index))
+    if record.merged:
+        parts.append(_long(len(record.merged)))
+        for m in record.merged:
+            key, ref, value, evidence = m.key, m.ref, m.value, m.evidence
+            parts += (_long(len(key)), key, _long(len(ref)), ref)
+            parts += (b"\0",) if value is None else (b"\2", _long(len(value)), value)
+            parts += (_long(len(evidence)), evidence)
+    parts.append(b"\0")
+    if record.happened:
+        parts.append(_long(len(record.happened)))
+        parts += (_fixed(tx, TX_BYTES) for tx in record.happened)
+    parts.append(b"\0")
+    if record.decided:
+        parts.append(_long(len(record.decided)))
+        parts += (_fixed(tx, TX_BYTES) + (b"\1" if commit else b"\0") for tx, commit in record.decided)
     parts.append(b"\0")
     return b"".join(parts)
 

@@ -25,6 +25,7 @@ from halog.core.chain import ChainState
 from halog.core.durability import Durability
 from halog.core.ids import EpochId, Member, Position
 from halog.core.ledger import Applied
+from halog.core.merge_events import MergeAsked as MergeAsked, MergeDue as MergeDue, MergeMade as MergeMade
 from halog.core.records import Change, Record
 from halog.core.results import (
     Busy as Busy,
@@ -146,6 +147,14 @@ class ReplicaAck(msgspec.Struct, frozen=True):
     flushed: int = 0
 
 
+class SiteAck(msgspec.Struct, frozen=True):
+    """The log of another site has accepted everything up to `lsn` of `epoch` (M5)."""
+
+    site: str
+    epoch: EpochId
+    lsn: int
+
+
 class FlushAsked(msgspec.Struct, frozen=True):
     """`member`, active in `epoch`, has commits that wait until replicas have everything up to `lsn` on their disks."""
 
@@ -228,6 +237,7 @@ Event = (
     TableSeen | AliveChanged | EntriesRead | LogEnd | Taken | Restored | LogLost | Submitted | BarrierAsked | Asked
     | Appended | AppendFailed | ReplicaAck | FlushAsked | Flushed | Pushed | PositionAsked | PositionTold | CasDone
     | Renewed | Died | SessionLost | HandOverAsked | PrepareAsked | DecideAsked | MappingAsked | Confirmed | Ticked
+    | MergeAsked | MergeMade | SiteAck
 )  # fmt: skip
 
 
@@ -382,4 +392,5 @@ class Tell(msgspec.Struct, frozen=True):
 Effect = (
     Append | EndSession | Read | StopReading | Apply | Show | Keep | Save | Flush | Reply | SetTable | Renew | Refresh
     | AskPositions | TellPosition | SendAck | AskFlush | Push | RoleChanged | Tell | Spread | AskDecision
+    | MergeDue
 )  # fmt: skip

@@ -29,7 +29,7 @@ NOBODY = -2
 
 
 class UnderWay(NamedTuple):
-    """The hand-over that was asked for."""
+    """The hand-over that was asked for. To this very node where the epoch only ends (`halog.core.merging`)."""
 
     token: int
     to: str
@@ -44,6 +44,8 @@ class HandOver:
     def __init__(self, leading: Leading) -> None:
         self._leading, self._p = leading, leading.p
         self.now: UnderWay | None = None
+        self._leave_by = 0
+        """Until then what is in doubt is waited for."""
 
     def begin(self, e: ev.HandOverAsked) -> None:
         """Stop taking commits; refused where it could not end well."""
@@ -60,26 +62,39 @@ class HandOver:
             self.progress()
 
     def leave(self) -> None:
-        """Another site is to serve the partition: end the epoch as in any hand-over, with everything logged."""
-        p, site = self._p, self._p.table.owner
-        if p.role is Role.ACTIVE and self.now is None:
+        """Another site is to serve the partition: end the epoch as in any hand-over, with everything logged; and, if
+        that comes soon, with nothing in doubt: over there somebody would have to ask this site."""
+        p, site, votes = self._p, self._p.table.owner, self._leading.votes
+        if not votes.closed:
+            votes.closed, self._leave_by = True, p.now + p.settings.drain_ms
+        settled = not votes.unsettled or p.now >= self._leave_by
+        if p.role is Role.ACTIVE and self.now is None and settled:
             p.out.append(ev.Tell(TRANSFER, "", f"site {site} is to serve it", {"to": site}))
             self.now = UnderWay(NOBODY, site, p.now + p.settings.drain_ms, to_site=True)
             p.become("hand over", f"hands over to site {site}")
             self.progress()
 
+    def renew(self) -> None:
+        """End the epoch, and begin another one here."""
+        p = self._p
+        self.now = UnderWay(NOBODY, p.me.node, p.now + p.settings.drain_ms)
+        p.become("hand over", "begins another epoch")
+        self.progress()
+
     def _refuse(self, token: int, why: str) -> None:
         self._p.out.append(ev.Reply(token, ev.Refused(why)))
 
     def progress(self) -> None:
-        """Everything logged and answered, and the successor has it all: give the log our last record."""
+        """Everything logged and answered, and the successor has it all: give the log our last record. What waits for a
+        site that is away nobody can answer: it is unknown."""
         p, writer = self._p, self._leading.writer
-        if self.now is None or p.role is not Role.DRAINING or writer.queue or writer.waiting:
+        if self.now is None or p.role is not Role.DRAINING or writer.queue:
+            return
+        if writer.waiting and self._leading.sites.short() is None:
             return
         to = self.now.to
-        if not self.now.to_site and not any(
-            m.node == to and lsn >= writer.last_lsn for m, lsn in self._leading.applied.items()
-        ):
+        has_it = self.now.to_site or to == p.me.node
+        if not has_it and not any(m.node == to and lsn >= writer.last_lsn for m, lsn in self._leading.applied.items()):
             return
         p.become("drained", f"hands over to {to}")
         self._leading.lease.give_up()
@@ -92,12 +107,13 @@ class HandOver:
         assert self.now is not None
         p, under_way = self._p, self.now
         p.out.append(ev.Reply(under_way.token, ev.Happened(p.chain.state.lsn)))
-        self._leading.writer.abandon("handed over before replicas had flushed it", p.out)
+        self._leading.writer.abandon("handed over before all that it waits for had it", p.out)
         self.now = None
         self._leading.barriers.abandon()
         p.leading = None
         p.out.append(ev.Read(p.next_offset))
         p.become("handed over", f"handed over to {under_way.to}")
+        p.merging.ends()
         if under_way.to_site:  # nobody here will take its place in the znode
             p.out.append(ev.SetTable(p.next_round(), p.version, msgspec.structs.replace(p.table, active=None)))
         p.campaign.handed_over()
@@ -126,6 +142,7 @@ class HandOver:
         if token == OWN:
             self._leading.returning.failed(self._leading.awake_ms)
         self._p.become("call off", f"{to} did not catch up in time")
+        self._p.merging.over(ev.Refused("the epoch did not end in time"))
         self._refuse(token, f"{to} did not catch up in time")
 
     def abandon(self, why: str) -> None:

@@ -25,7 +25,8 @@ from halog.core.pushing import Pushing
 from halog.core.returning import Returning
 from halog.core.roles import Role
 from halog.core.settings import Sync
-from halog.core.syncset import SyncSet
+from halog.core.sync_sites import SITE, SyncSites
+from halog.core.syncset import SyncSet, usable
 from halog.core.table import SYNC, PartitionTable, Replica
 from halog.core.voting import Voting
 from halog.core.writer import Writer
@@ -44,6 +45,7 @@ class Leading:
         self.pushing = Pushing(self)
         self.votes = Voting(self.writer, p.ledger, p.table.name, p.now)
         self.sync = SyncSet(p.table)
+        self.sites = SyncSites(self)
         self.cas_round, self.calm = 0, False
         """The compare-and-set under way, or 0; and does one wait until the log has what was acknowledged?"""
         self.proposal = p.table
@@ -65,7 +67,7 @@ class Leading:
     def begin(self) -> None:
         self._count()
         self.p.out += self.node_list.changed(self.p.table)
-        self._reconcile()
+        self.reconcile()
 
     def knows(self, tx: bytes) -> bool:
         """Is `tx` in flight here?"""
@@ -215,8 +217,8 @@ class Leading:
             self.writer.settle(self.p.out)
         if e.applied:
             self.hand_over.progress()
-        if known is None or self.sync.joining or e.member not in self._listed():
-            self._reconcile()
+        if known is None or self.sync.joining or e.member not in self.listed:
+            self.reconcile()
 
     def _reads(self, m: Member, lsn: int) -> None:
         """Its copy says what it has of the log; what it merely holds proves its connection only."""
@@ -228,12 +230,14 @@ class Leading:
                 self._count()
         self.applied[m] = lsn if known is None else max(known, lsn)
 
-    def _listed(self) -> set[Member]:
+    @property
+    def listed(self) -> set[Member]:
+        """Who is in the node list, as the znode has it."""
         return {r.member for r in self.p.table.replicas}
 
     def _hosts(self, m: Member) -> bool:
         """Has it a copy, as the table says? One that moved away and comes back begins with an empty one."""
-        return m.node in self.p.table.hosts and m.node != self.p.table.away
+        return m.incarnation == SITE or (m.node in self.p.table.hosts and m.node != self.p.table.away)
 
     def _forget(self, m: Member) -> None:
         self.writer.acks.pop(m, None)
@@ -250,7 +254,7 @@ class Leading:
         for m in self.p.alive:
             self._heard.setdefault(m, self.awake_ms)
         self._count()
-        self._reconcile()
+        self.reconcile()
 
     def _listen(self) -> None:
         """Note whose copy has fallen silent."""
@@ -260,7 +264,7 @@ class Leading:
         if young and not self._young():
             self._count()
         since = self.awake_ms - self.p.settings.silent_ms
-        for m in self._listed() & self.p.alive - self.silent:
+        for m in self.listed & self.p.alive - self.silent:
             if self._heard.get(m, 0) < since:
                 self.silent.add(m)
                 self.node_list.because(m, f"its copy acknowledged nothing new for {self.p.settings.silent_ms} ms")
@@ -270,30 +274,19 @@ class Leading:
         """Its node list is still being filled: nobody had the time to fall silent."""
         return self.awake_ms < self.p.settings.silent_ms
 
-    def _usable(self) -> list[Member]:
-        """Living configured members in priority order: those in the table, and those close behind."""
-        p, acks = self.p, self.writer.acks
-        listed = self._listed()
-        up = {m.node: m for m in p.alive - self.silent if m.node not in (p.me.node, p.table.away)}
-        order = [up[n] for n in p.table.configured if n in up]
-        if self.writer.quorum:  # those who count first: async ones acknowledge late
-            order.sort(key=lambda m: not counts(p.table, m.node))
-        order.sort(key=lambda m: p.table.leaves(m.node))  # the wanted nodes are to have what is wanted without them
-        near = self.writer.last_lsn - p.settings.ready_lag
-        return [m for m in order if m in listed or (acks.get(m, -1) >= near and m in acks)]
-
-    def _reconcile(self) -> None:
-        """Bring the node list to what it should be, one compare-and-set at a time."""
+    def reconcile(self) -> None:
+        """Bring the node list to what it should be, and then the sites, one compare-and-set at a time."""
         if self.cas_round:
             return
         replicas = self.sync.plan(
-            self.p.table, self._usable(), self.writer.acks, self.writer.last_lsn, self._wanted_sync()
+            self.p.table, usable(self), self.writer.acks, self.writer.last_lsn, self._wanted_sync()
         )
+        self.sites.plan()
         self._wait_set()
         if replicas is not None:
             table: PartitionTable | None = msgspec.structs.replace(self.p.table, replicas=replicas)
-        elif (table := None if self.hand_over.now else self.migrating.due()) is not None:
-            for m in self._listed() - {r.member for r in table.replicas}:
+        elif (table := self.sites.due() or (None if self.hand_over.now else self.migrating.due())) is not None:
+            for m in self.listed - {r.member for r in table.replicas}:
                 self.node_list.because(m, "the partition has moved")
         self.calm = table is not None and self.writer.unlogged and self._drops_one(table.replicas)
         if table is not None and not self.calm:
@@ -310,13 +303,14 @@ class Leading:
     def _set(self, table: PartitionTable) -> None:
         p = self.p
         self.sync.proposed(table.replicas)
+        self.sites.proposed(table)
         self._wait_set()
         self.cas_round = p.next_round()
         p.out.append(ev.SetTable(self.cas_round, p.version, table))
         self.proposal = table
 
     def _wait_set(self) -> None:
-        self.writer.wait_set = self.sync.wait_set()
+        self.writer.wait_set = self.sync.wait_set() | self.sites.waited()
         self.writer.backed = self.sync.backed
         self.writer.early = self.p.unlogged and self.writer.backed and not self.calm
         self.writer.settle(self.p.out)
@@ -341,17 +335,18 @@ class Leading:
             self.cas_round = 0
             self._settled()
         elif self.sync.unsettled:
-            self._reconcile()
+            self.reconcile()
 
     def _settled(self) -> None:
         self.sync.settled(self.p.table)
+        self.sites.settled()
         self.migrating.settled()
         for m in [m for m in self.writer.acks if not self._hosts(m)]:
             self._forget(m)
         self._count()
         self.p.out += self.node_list.changed(self.p.table)
         self._wait_set()
-        self._reconcile()
+        self.reconcile()
 
     # --- the quorum (R7) ---
 
@@ -363,10 +358,10 @@ class Leading:
         self.writer.quorum = need - 1
         there = self.writer.counted - self.silent
         if not self._young():
-            there &= self._listed()
+            there &= self.listed
         have = 1 + len(there)
         short, self.writer.short = self.writer.short, ev.TooFew(have, need) if have < need else None
-        self.writer.closed = shut(table) or self.writer.short
+        self.writer.closed = shut(table) or self.writer.short or self.sites.short()
         if self.writer.short is not None and short is None:
             self.p.out.append(ev.Tell(NO_QUORUM, "", "no new commits", {"have": have, "needed": need}))
 
@@ -379,13 +374,18 @@ class Leading:
 
     def ticked(self) -> None:
         now = self.p.now
+        self.votes.closed = self.votes.closed and (bool(self.p.table.owner) or self.p.merging.settles)
         if self.writer.overdue(now):
             self._end("the log did not acknowledge in time")
         elif not self.hand_over.overdue():
             self._listen()
-            self._reconcile()
+            if self.sites.ticked():
+                self._count()
+                self.hand_over.progress()
+            self.reconcile()
             self.asking.ticked()
             self.lease.ticked()
+            self.p.merging.progress()
             self.votes.ticked(now, self.p.out, serving=self.p.serving)
             self.p.tag = self.writer.tag
             self.p.out += self.node_list.ticked(now, self.p.settings.silent_ms)

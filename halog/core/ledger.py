@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from halog.core import records
+from halog.core.merged import MergedIn
 from halog.core.outcomes import STAMP_BYTES
 from halog.core.results import Locked
 
@@ -63,7 +64,7 @@ class Forgotten(msgspec.Struct, frozen=True):
     ids: tuple[bytes, ...]
 
 
-Applied = records.Record | Prepared | Decided | Forgotten
+Applied = records.Record | Prepared | Decided | Forgotten | MergedIn
 """What a record of the history means to whoever keeps the objects; a record as it is says that itself."""
 
 
@@ -180,3 +181,13 @@ class Ledger:
         for tx in ids:
             del self.decided[tx]
         return Forgotten(record.header, self.horizon, ids)
+
+    def merged(self, m: MergedIn, offset: int) -> MergedIn:
+        """Branches were made one: all that any of them had in doubt is decided, and known alike to every reader."""
+        gone = tuple({*self.undecided, *self.decided})
+        self.undecided.clear()
+        self.locks.clear()
+        self.horizon = m.horizon.to_bytes(STAMP_BYTES, "big") if m.horizon else b""
+        self.mapping = m.mapper_version
+        self.decided = {tx: Decision(commit, m.header.lsn, offset) for tx, commit in m.decided}
+        return msgspec.structs.replace(m, offset=offset, forgotten=tuple(tx for tx in gone if tx not in self.decided))

@@ -25,9 +25,10 @@ from halog.core.judging import became_of
 from halog.core.leading import Leading
 from halog.core.lease import Predecessor
 from halog.core.ledger import Applied, Decided, Ledger
+from halog.core.merging import Merging
 from halog.core.outcomes import Outcomes
 from halog.core.positions import position_asked
-from halog.core.roles import CLAIMANT, LEADING, OUT, Role, next_role
+from halog.core.roles import CLAIMANT, OUT, Role, next_role
 from halog.core.settings import Settings, Sync
 from halog.core.table import PartitionTable
 from halog.core.tail import Tail
@@ -70,6 +71,7 @@ class Partition:
         self.following = Following(self, now)
         self.predecessor = Predecessor(self)
         self.campaign = Campaign(self, now)
+        self.merging = Merging(self)
         self.leading: Leading | None = None
         self._handlers = self._wired()
 
@@ -88,7 +90,8 @@ class Partition:
             ev.Asked: lambda e: self.out.append(ev.Reply(e.token, became_of(self, e))),
             ev.Appended: self._appended,
             ev.AppendFailed: self._append_failed,
-            ev.ReplicaAck: self._replica_ack,
+            ev.ReplicaAck: self._led(Leading.replica_ack),
+            ev.SiteAck: self._led(lambda leading, e: leading.sites.acked(e)),
             ev.FlushAsked: self.following.flush_asked,
             ev.Flushed: self.following.flushed,
             ev.Pushed: self.following.pushed,
@@ -102,9 +105,15 @@ class Partition:
             ev.PrepareAsked: self._vote_asked,
             ev.DecideAsked: self._vote_asked,
             ev.MappingAsked: self._vote_asked,
-            ev.Confirmed: self._confirmed,
+            ev.Confirmed: self._led(lambda leading, e: leading.votes.confirmed(e)),
+            ev.MergeAsked: self.merging.asked,
+            ev.MergeMade: self.merging.made,
             ev.Ticked: self._ticked,
         }
+
+    def _led(self, take: Callable[[Leading, Any], None]) -> Callable[[Any], None]:
+        """What only a leader takes."""
+        return lambda e: None if self.leading is None else take(self.leading, e)
 
     def step(self, event: ev.Event, now: int) -> list[ev.Effect]:
         """Take one event; the effects are to be performed in order."""
@@ -166,6 +175,7 @@ class Partition:
 
     def step_down(self, happening: str, why: str) -> None:
         """Stop claiming or writing; from here on learn what happened from the log like everybody else."""
+        self.merging.over(ev.Unknown(why))
         if self.leading is not None:
             self.discarded.in_flight(self.leading.writer.queue, self.leading.epoch.number, self.now, why)
             if self.unlogged:
@@ -248,15 +258,15 @@ class Partition:
             self._accepted(record, hash_)
         elif verdict is Verdict.OPENED:
             self.tail.opened(record.header.epoch)
-            self._apply(record)
+            self._apply(self.merging.read(record))
         elif verdict is Verdict.SKIPPED:
             passed_over(self, record)
-        else:
+        elif verdict is not Verdict.HELD:  # which counts with another one, and is read again if this copy stops before
             passed_over(self, record)
             self._epoch_over()
             self.out.append(ev.Keep(self.chain.state, self.next_offset))
         if self.role in CLAIMANT:
-            self.campaign.read(record, verdict)
+            self.campaign.opening.read(record, verdict)
         elif self.role is Role.VERIFYING:
             self._leader().verified(record, verdict, offset)
 
@@ -341,10 +351,6 @@ class Partition:
         else:
             self.out.append(ev.Reply(e.token, ev.NotServing(self._hint())))
 
-    def _confirmed(self, e: ev.Confirmed) -> None:
-        if self.leading is not None:
-            self.leading.votes.confirmed(e)
-
     def _barrier_asked(self, e: ev.BarrierAsked) -> None:
         if self.serving:
             self._leader().barriers.asked(e.token)
@@ -370,10 +376,6 @@ class Partition:
         elif self.role in (Role.STARTING, Role.OPENING):
             self.campaign.append_failed(e)
 
-    def _replica_ack(self, e: ev.ReplicaAck) -> None:
-        if self.leading is not None:
-            self.leading.replica_ack(e)
-
     def _hand_over_asked(self, e: ev.HandOverAsked) -> None:
         if self.role is Role.ACTIVE:
             self._leader().hand_over.begin(e)
@@ -393,8 +395,5 @@ class Partition:
             self.leading.ticked()
         else:
             self.campaign.ticked()
+            self.merging.ticked()
             self.following.ticked()
-
-    @property
-    def is_leading(self) -> bool:
-        return self.role in LEADING

@@ -10,123 +10,37 @@ from __future__ import annotations
 import io
 from typing import Any
 
-import msgspec
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
 from halog.core import commit_bytes
-from halog.core.ids import HASH_BYTES, LOG_ID_BYTES, NO_HASH, NO_TX, REF_BYTES, TX_BYTES, EpochId
+from halog.core.ids import HASH_BYTES, LOG_ID_BYTES, REF_BYTES, TX_BYTES, EpochId
+from halog.core.record_types import (
+    CREATE as CREATE,
+    DELETE as DELETE,
+    UPDATE as UPDATE,
+    Branch as Branch,
+    Change as Change,
+    Commit as Commit,
+    EpochMerged as EpochMerged,
+    EpochOpened as EpochOpened,
+    EpochStarted as EpochStarted,
+    HandedOver as HandedOver,
+    Header as Header,
+    Horizon as Horizon,
+    Joined as Joined,
+    Lineage as Lineage,
+    MapperChanged as MapperChanged,
+    Merged as Merged,
+    MergePart as MergePart,
+    Origin as Origin,
+    Outcome as Outcome,
+    Prepare as Prepare,
+    Record as Record,
+    SiteSwitched as SiteSwitched,
+)
 from halog.errors import RecordFormatError
 
 VERSION = 1
-
-CREATE, UPDATE, DELETE = 0, 1, 2
-
-
-class Header(msgspec.Struct, frozen=True, gc=False):
-    """What every record carries. `prev` is the hash of the accepted record before it; `lsn` counts accepted records.
-
-    An `EpochStarted` stands outside the chain: its writer has not read the tail yet, so its lsn is 0 and prev empty.
-    """
-
-    log_id: bytes
-    epoch: EpochId
-    lsn: int = 0
-    prev: bytes = NO_HASH
-    tx: bytes = NO_TX
-
-
-class Change(msgspec.Struct, frozen=True, gc=False):
-    """One object's change. `key` is the index key, `value` the encoded object (None: deleted), `replaced` the version
-    it replaces (-1: none), `before` the bytes it replaces where the policy keeps before-images."""
-
-    op: int
-    ref: bytes
-    key: bytes
-    value: bytes | None
-    replaced: int
-    before: bytes | None = None
-
-
-class Origin(msgspec.Struct, frozen=True):
-    """Where a commit recovered by a later epoch was first written."""
-
-    epoch: EpochId
-    lsn: int
-
-
-class EpochStarted(msgspec.Struct, frozen=True):
-    """A writer announces its epoch; everything lower is dead behind it. `parent_*` is the announcer's own position."""
-
-    header: Header
-    parent_epoch: EpochId
-    parent_lsn: int
-
-
-class EpochOpened(msgspec.Struct, frozen=True):
-    """The writer has read up to its `EpochStarted`; header.lsn and header.prev state the history it stands on."""
-
-    header: Header
-    lineage: tuple[tuple[EpochId, int], ...]
-
-
-class Commit(msgspec.Struct, frozen=True):
-    """Everything one transaction changes in this partition."""
-
-    header: Header
-    changes: tuple[Change, ...]
-    origin: Origin | None = None
-
-
-class Prepare(msgspec.Struct, frozen=True):
-    """A participant's vote in a transaction over several partitions (T1): what it read here, (key, version), and would
-    change here."""
-
-    header: Header
-    first: str
-    participants: tuple[str, ...]
-    mapper_version: int
-    digest: bytes
-    changes: tuple[Change, ...]
-    reads: tuple[tuple[bytes, int], ...] = ()
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """The decision of a transaction over several partitions (T2), or a copy of it."""
-
-    header: Header
-    commit: bool
-
-
-class HandedOver(msgspec.Struct, frozen=True):
-    """The last record of an epoch: its writer has given up in favour of node `to`."""
-
-    header: Header
-    to: str
-
-
-class MapperChanged(msgspec.Struct, frozen=True):
-    """From here on requests must carry at least this mapper version (T8)."""
-
-    header: Header
-    mapper_version: int
-
-
-class SiteSwitched(msgspec.Struct, frozen=True):
-    """The log's owner site changes (F1)."""
-
-    header: Header
-    to: str
-    lineage_head: tuple[EpochId, int]
-
-
-class Horizon(msgspec.Struct, frozen=True):
-    """Transaction ids below this stamp are settled for good (T6)."""
-
-    header: Header
-    stamp: int
-
-
-Record = EpochStarted | EpochOpened | Commit | Prepare | Outcome | HandedOver | MapperChanged | SiteSwitched | Horizon
 
 _EPOCH = [
     {"name": "epoch", "type": "long"},
@@ -160,6 +74,38 @@ _READ = {
     "fields": [{"name": "key", "type": "bytes"}, {"name": "version", "type": "long"}],
 }
 
+_TX = {"type": "fixed", "name": "Tx", "size": TX_BYTES}
+_MERGED = {
+    "type": "record",
+    "name": "Merged",
+    "fields": [
+        {"name": "key", "type": "bytes"},
+        {"name": "ref", "type": "bytes"},
+        {"name": "value", "type": ["null", "bytes"]},
+        {"name": "evidence", "type": "bytes"},
+    ],
+}
+_DECIDED = {
+    "type": "record",
+    "name": "DecidedTx",
+    "fields": [{"name": "tx", "type": "Tx"}, {"name": "commit", "type": "boolean"}],
+}
+_BRANCH = {
+    "type": "record",
+    "name": "Branch",
+    "fields": [
+        *_EPOCH,
+        {"name": "at_lsn", "type": "long"},
+        {"name": "hash", "type": "Hash"},
+        {"name": "lineage", "type": {"type": "array", "items": _EPOCH_AT}},
+    ],
+}
+_JOINED = {
+    "type": "record",
+    "name": "Joined",
+    "fields": [*_EPOCH, {"name": "branches", "type": {"type": "array", "items": "Branch"}}],
+}
+
 _BODIES: dict[type[Any], tuple[int, list[dict[str, Any]]]] = {
     EpochStarted: (1, [{"name": "parent", "type": _EPOCH_AT}]),
     EpochOpened: (2, [{"name": "lineage", "type": {"type": "array", "items": _EPOCH_AT}}]),
@@ -180,6 +126,27 @@ _BODIES: dict[type[Any], tuple[int, list[dict[str, Any]]]] = {
     MapperChanged: (7, [{"name": "mapper_version", "type": "long"}]),
     SiteSwitched: (8, [{"name": "to", "type": "string"}, {"name": "lineage_head", "type": _EPOCH_AT}]),
     Horizon: (9, [{"name": "stamp", "type": "long"}]),
+    MergePart: (
+        10,
+        [
+            {"name": "index", "type": "int"},
+            {"name": "merged", "type": {"type": "array", "items": _MERGED}},
+            {"name": "happened", "type": {"type": "array", "items": _TX}},
+            {"name": "decided", "type": {"type": "array", "items": _DECIDED}},
+        ],
+    ),
+    EpochMerged: (
+        11,
+        [
+            {"name": "merge", "type": "bytes"},
+            {"name": "branches", "type": {"type": "array", "items": _BRANCH}},
+            {"name": "joined", "type": {"type": "array", "items": _JOINED}},
+            {"name": "parts", "type": "int"},
+            {"name": "parts_hash", "type": "bytes"},
+            {"name": "horizon", "type": "long"},
+            {"name": "mapper_version", "type": "long"},
+        ],
+    ),
 }
 
 
@@ -219,8 +186,28 @@ def _body_out(record: Record) -> dict[str, Any]:
             return {**plain, "changes": [_change_out(c) for c in record.changes], "reads": reads}
         case SiteSwitched():
             return {"to": record.to, "lineage_head": _flat(*record.lineage_head)}
+        case MergePart() | EpochMerged():
+            return _merge_out(record)
         case _:
             return {n: getattr(record, n) for n in record.__struct_fields__ if n != "header"}
+
+
+def _merge_out(record: MergePart | EpochMerged) -> dict[str, Any]:
+    if isinstance(record, MergePart):
+        merged = [{"key": s.key, "ref": s.ref, "value": s.value, "evidence": s.evidence} for s in record.merged]
+        decided = [{"tx": tx, "commit": commit} for tx, commit in record.decided]
+        return {"index": record.index, "merged": merged, "happened": record.happened, "decided": decided}
+    joined = [{**_epoch_out(j.epoch), "branches": [_branch_out(b) for b in j.branches]} for j in record.joined]
+    plain = {n: getattr(record, n) for n in ("merge", "parts", "parts_hash", "horizon", "mapper_version")}
+    return {**plain, "branches": [_branch_out(b) for b in record.branches], "joined": joined}
+
+
+def _epoch_out(epoch: EpochId) -> dict[str, Any]:
+    return {"epoch": epoch.number, "site": epoch.site, "nonce": epoch.nonce}
+
+
+def _branch_out(b: Branch) -> dict[str, Any]:
+    return {**_flat(b.epoch, b.lsn), "hash": b.hash, "lineage": [_flat(e, n) for e, n in b.lineage]}
 
 
 def _change_out(c: Change) -> dict[str, Any]:
@@ -236,6 +223,8 @@ def encode(record: Record) -> bytes:
         return commit_bytes.write_prepare(_PREFIX[Prepare], h, record)
     if type(record) is Outcome:
         return commit_bytes.write_outcome(_PREFIX[Outcome], h, record.commit)
+    if type(record) is MergePart:
+        return commit_bytes.write_part(_PREFIX[MergePart], h, record)
     return _encode(record)
 
 
@@ -273,8 +262,29 @@ def _body_in(cls: type[Any], header: Header, d: dict[str, Any]) -> Record:
         return Prepare(header, *plain, _changes_in(d["changes"]), reads)
     if cls is SiteSwitched:
         return SiteSwitched(header, d["to"], _epoch_at(d["lineage_head"]))
+    if cls is MergePart:
+        merged = tuple(Merged(**item) for item in d["merged"])
+        decided = tuple((item["tx"], item["commit"]) for item in d["decided"])
+        return MergePart(header, d["index"], merged, tuple(d["happened"]), decided)
+    if cls is EpochMerged:
+        branches, joined = _branches_in(d["branches"]), tuple(_joined_in(item) for item in d["joined"])
+        rest = (d[n] for n in ("parts", "parts_hash", "horizon", "mapper_version"))
+        return EpochMerged(header, d["merge"], branches, joined, *rest)
     result: Record = cls(header, *(d[n] for n in cls.__struct_fields__ if n != "header"))
     return result
+
+
+def _branches_in(items: list[dict[str, Any]]) -> tuple[Branch, ...]:
+    return tuple(Branch(*_epoch_at(b), b["hash"], tuple(_epoch_at(e) for e in b["lineage"])) for b in items)
+
+
+def _joined_in(d: dict[str, Any]) -> Joined:
+    return Joined(EpochId(d["epoch"], d["site"], d["nonce"]), _branches_in(d["branches"]))
+
+
+def is_part(data: bytes) -> bool:
+    """Is it a `MergePart`?"""
+    return data[:2] == _PREFIX[MergePart]
 
 
 def decode(data: bytes) -> Record:

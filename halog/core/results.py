@@ -70,12 +70,14 @@ class Busy(msgspec.Struct, frozen=True):
 
 
 class TooFew(msgspec.Struct, frozen=True):
-    """Nothing was done: too few nodes of the group are there to hold a commit (R7), or too few sync replicas to flush
-    what asks for it (R6)."""
+    """Nothing was done: too few nodes of the group are there to hold a commit (R7), too few sync replicas to flush
+    what asks for it (R6), or too few of the sites whose logs must have it (M5)."""
 
     have: int
     needed: int
     of: str = "nodes"
+    away: tuple[str, ...] = ()
+    """Those that are missed, where it is known who."""
 
 
 class Expired(msgspec.Struct, frozen=True):

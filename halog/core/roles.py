@@ -5,7 +5,7 @@ FOLLOWING  applies what the log accepts
 ELECTING   the active is gone: asked the others for their positions
 CLAIMING   won: the compare-and-set of the znode is under way
 STARTING   `EpochStarted` is appended; reads up to it
-OPENING    `EpochOpened` is appended; reads up to it
+OPENING    `EpochOpened` is appended, or what opens the epoch with a merge is waited for; reads up to it
 ACTIVE     takes commits; reads nothing, its log comes back as acknowledgements
 VERIFYING  an acknowledgement came at an unexpected offset: reads the gap like any reader (W3)
 DRAINING   hands over: takes no commits, waits for those in flight

@@ -18,6 +18,16 @@ class Sync(enum.IntEnum):
     """It was flushed to the disk: it survives the machine."""
 
 
+class Sites(msgspec.Struct, frozen=True):
+    """Other sites whose logs must have a commit before it is acknowledged (M5)."""
+
+    names: tuple[str, ...] = ()
+    strict: bool = True
+    """Are commits refused while one of them is away, rather than acknowledged without it?"""
+    away_ms: int = 5_000
+    """A site that confirms nothing for so long, though there is something, is away."""
+
+
 class Settings(msgspec.Struct, frozen=True):
     """The same for all copies of a partition; see each field."""
 
@@ -72,6 +82,8 @@ class Settings(msgspec.Struct, frozen=True):
     doubt_ms: int = 2_000
     """A transaction over several partitions undecided for so long is aborted, unless it turns out to be decided (D5):
     far longer than a decision takes, longer than a failover, and as long as its objects may be locked in vain."""
+    sites: Sites = Sites()
+    """Whose logs commits wait for."""
     max_outcomes: int = 10_000
     """Decisions of such transactions remembered per partition (D5): a second and more of the fastest, for callers that
     ask for half a minute at most."""

@@ -8,9 +8,14 @@ set whose result is unknown stays in the union until the version has moved on (S
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+from halog.core.group import counts
 from halog.core.ids import Member
 from halog.core.table import ASYNC, SYNC, PartitionTable, Replica
+
+if TYPE_CHECKING:
+    from halog.core.leading import Leading
 
 
 class SyncSet:
@@ -72,3 +77,16 @@ class SyncSet:
     def unknown(self) -> None:
         """The set may or may not have happened: keep waiting for the union, and set once more."""
         self.unsettled = True
+
+
+def usable(leading: Leading) -> list[Member]:
+    """Living configured members in priority order: those in the table, and those close behind."""
+    p, acks = leading.p, leading.writer.acks
+    listed = leading.listed
+    up = {m.node: m for m in p.alive - leading.silent if m.node not in (p.me.node, p.table.away)}
+    order = [up[n] for n in p.table.configured if n in up]
+    if leading.writer.quorum:  # those who count first: async ones acknowledge late
+        order.sort(key=lambda m: not counts(p.table, m.node))
+    order.sort(key=lambda m: p.table.leaves(m.node))  # the wanted nodes are to have what is wanted without them
+    near = leading.writer.last_lsn - p.settings.ready_lag
+    return [m for m in order if m in listed or (acks.get(m, -1) >= near and m in acks)]

@@ -129,6 +129,10 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     owner: str = ""
     """The other site whose nodes are to serve it: those of this site follow, and stand for no election (F1); "": this
     site."""
+    synced: tuple[str, ...] = ()
+    """While this site serves it: the other sites whose logs have everything acknowledged (`halog.core.sync_sites`)."""
+    let_go: tuple[str, ...] = ()
+    """Sites that commits are not to wait for, as an operator says, until they have caught up."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -185,7 +189,7 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name in ("target", "admitted", "resync"):
             if fields[name] is None:
                 del fields[name]
-        for name in ("definitions", "passed_over", "copy_rate", "home", "owner"):
+        for name in ("definitions", "passed_over", "copy_rate", "home", "owner", "synced", "let_go"):
             if not fields[name]:
                 del fields[name]
         return msgspec.json.encode(fields)

@@ -49,10 +49,17 @@ class Voting:
         """Who may have been asked to prepare what is being aborted here without being known."""
         self._given_up: dict[bytes, int] = {}
         """Aborts this one was told of before it was asked to prepare, and when: a request may still be on its way."""
+        self.closed = False
+        """Is nothing new to be voted on? Then the epoch ends soon, with nothing in doubt."""
         writer.votes, writer.mapping = self, ledger.mapping
         writer.locks = Locks()
         for u in ledger.undecided.values():
             writer.locks.take(u.prepare)
+
+    @property
+    def unsettled(self) -> int:
+        """So many are in doubt here, or not known to have been confirmed."""
+        return len(self.ledger.undecided) + len(self.preparing) + len(self.deciding) + len(self.unconfirmed)
 
     def _others(self, d: Decision) -> set[str]:
         return set(d.participants) - {self.name} if d.commit and d.first == self.name else set()
@@ -107,6 +114,8 @@ class Voting:
         if e.mapping > writer.mapping:
             self.remap(e.mapping, NOBODY, now, out)
         refusal = ev.Remapped(writer.mapping) if e.mapping < writer.mapping else writer.refused(e)
+        if self.closed:
+            refusal = ev.NotServing(None)
         if e.last and e.first != self.name:
             refusal = ev.Refused(f"its first partition is {e.first}")
         if refusal is not None:

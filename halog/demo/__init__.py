@@ -9,8 +9,9 @@ is used by halog itself.
     dataset, rows, totals    the flights: fetched once, read twice, by the client and by the judge
     model                    the managed classes
     cluster, processes       configuration and children
-    child, client, replay, journal   what runs in the children, beside `halog node start`
+    child, client, replay, exactly, journal   what runs in the children, beside `halog node start`
     schedule, moves, probe   when nodes are hurt or changed, how they are changed, and how long that was felt
     verify_*                 the three questions at the end
     view, run                the live display, and the play itself
+    split                    the other story: two sites lose each other, and become one again
 """

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -119,3 +120,30 @@ def stop_all(children: list[Child], grace_s: float = STOP_S) -> None:
     until = time.monotonic() + grace_s
     for child in children:
         child.finish(until)
+
+
+@contextlib.contextmanager
+def undivided() -> Iterator[None]:
+    """A signal that comes while a process is started is heard once it is known: else nobody would end it."""
+    heard: list[int] = []
+    before = {n: signal.signal(n, lambda number, _: heard.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        for number in heard:
+            signal.raise_signal(number)
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """A second Ctrl-C must not leave half of the processes behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -2,56 +2,33 @@
 
 A row is one transaction: a landing changes `Flight`, `Aircraft` and `Airport`, mostly in two partitions. Never batches
 rows. All rows of one tail number are done one after the other, in file order, and those of one airport in turn: rivals
-for Chicago would mostly run again. A conflict is run again by the decorated form; an unknown outcome is asked after by
-its id until it is known, and only what did not happen is run again.
+for Chicago would mostly run again. How a row happens exactly once is `exactly`'s.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
-import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, TypeVar
 
-from halog.demo.journal import ACKNOWLEDGED, DENIED, UNKNOWN, Journal, Note
+from halog.demo.exactly import Exactly, Outcomes
+from halog.demo.journal import Journal, Note
 from halog.demo.model import Airport, Flight, Status
 from halog.demo.rows import Row
-from halog.errors import AvailabilityError, ConflictError, OutcomeUnknownError
 from halog.transactions import Node, Transaction
+
+W = TypeVar("W")
 
 WORKERS = 32
 """Threads: a commit waits for logs and replicas, not for a processor, and some wait for their airport. More in flight
 also means more records per produce request and fetch, which is most of what a broker's processor is used for."""
 QUEUE_ROWS = 500
 """Rows waiting, for each thread: those held up by a failover must not hold up the others at once."""
-RETRIES = 100
-"""Runs after a conflict; while a partition fails over, one and the same transaction may meet itself more than once."""
-GIVE_UP_S = 60.0
-"""A row is tried that long; every fault of the demo is over much sooner."""
 FLIGHT = "flight"
 """What the journal calls a row."""
-
-
-class Outcomes(Protocol):
-    """What settles an unknown outcome; the node's runtime."""
-
-    def outcome(self, partition: str, tx: bytes, attempt: int) -> str: ...
-
-
-@dataclass
-class Tally:
-    """How far the client is. Counted under its lock."""
-
-    rows: int = 0
-    transactions: int = 0
-    acknowledged: int = 0
-    unknown: int = 0
-    repeated: int = 0
-    """Runs after the first: conflicts."""
 
 
 class Gate:
@@ -73,14 +50,14 @@ class Gate:
             self._changed.wait_for(lambda: row < self._limit)
 
 
-class Lines:
-    """Rows of one name are done one after the other, in order; of different names by as many threads as there are."""
+class Lines(Generic[W]):
+    """Work of one name is done one after the other, in order; of different names by as many threads as there are."""
 
-    def __init__(self, work: Callable[[Row], None], count: int, guarded: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, work: Callable[[W], None], count: int, guarded: Callable[[Callable[[], None]], None]) -> None:
         self._work, self._guarded = work, guarded
         self._room = threading.Semaphore(count * QUEUE_ROWS)
         self._changed = threading.Condition()
-        self._lines: dict[str, deque[Row]] = {}
+        self._lines: dict[str, deque[W]] = {}
         """The rows that wait, of names that a thread has taken on or is to take on."""
         self._ready: deque[str] = deque()
         self._ended = False
@@ -88,7 +65,7 @@ class Lines:
         for thread in self._threads:
             thread.start()
 
-    def put(self, name: str, row: Row) -> None:
+    def put(self, name: str, row: W) -> None:
         """Wait for a place, then stand in line."""
         self._room.acquire()
         with self._changed:
@@ -119,7 +96,7 @@ class Lines:
             self._changed.wait_for(lambda: self._ready or self._ended)
             return self._ready.popleft() if self._ready else None
 
-    def _next_row(self, name: str) -> Row | None:
+    def _next_row(self, name: str) -> W | None:
         with self._changed:
             line = self._lines[name]
             if line:
@@ -128,7 +105,7 @@ class Lines:
             return None
 
 
-class Replay:
+class Replay(Exactly[Row]):
     """One client's work. `run` returns when every row is done; the first error of a thread ends it."""
 
     def __init__(
@@ -139,13 +116,8 @@ class Replay:
         journal: Journal,
         sabotaged: int = -1,
     ) -> None:
-        self.node, self.outcomes, self.epochs = node, outcomes, epochs
+        super().__init__(node, outcomes, epochs)
         self.journal, self.sabotaged = journal, sabotaged
-        self.tally = Tally()
-        self.error: BaseException | None = None
-        self._lock = threading.Lock()
-        self._open = threading.local()
-        self._run = node.transactional(retries=RETRIES)(self._flight)
         self._airports: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         """Whose turn it is."""
 
@@ -153,7 +125,7 @@ class Replay:
 
     def run(self, rows: Iterable[Row], gate: Gate, workers: int = WORKERS) -> None:
         """Replay all rows."""
-        flights = Lines(self._row, workers, self._guarded)
+        flights = Lines(self._row, workers, self.guarded)
         for row in rows:
             gate.wait(row.number)
             flights.put(row.tail, row)
@@ -163,17 +135,9 @@ class Replay:
         if self.error is not None:
             raise self.error
 
-    def _guarded(self, work: Callable[[], None]) -> None:
-        """The first error ends everything; until all threads know, lines are only emptied."""
-        if self.error is None:
-            try:
-                work()
-            except BaseException as error:
-                self.error = error
-
     def _row(self, row: Row) -> None:
         with self._turn(row):
-            self._transact(row)
+            self.transact(row, pretend=row.number == self.sabotaged)
         with self._lock:
             self.tally.rows += 1
 
@@ -184,14 +148,8 @@ class Replay:
         with self._lock:
             return self._airports[row.destination]
 
-    def _begun(self) -> Transaction:
-        """The transaction just begun; remembered, because its id is known only at the end."""
-        self._open.tx = tx = self.node.current()
-        self._open.runs += 1
-        return tx
-
-    def _flight(self, row: Row) -> None:
-        tx = self._begun()
+    def work(self, tx: Transaction, row: Row) -> None:
+        """The flight, its aircraft, its airport."""
         flight = tx.create(Flight(*row.key, row.origin, row.destination, row.status, row.miles, row.minutes))
         if row.status is Status.LANDED:
             flight.land()
@@ -200,73 +158,6 @@ class Replay:
             airport.miles += row.miles
             airport.minutes += row.minutes or 0
 
-    # --- one transaction ---
-
-    def _transact(self, row: Row) -> None:
-        """Exactly once, whatever happens to the nodes meanwhile."""
-        until = time.monotonic() + GIVE_UP_S
-        self._open.runs = 0
-        if row.number == self.sabotaged:
-            self._pretend(row)
-        else:
-            while not self._attempt(row, time.monotonic() >= until):
-                pass
-        with self._lock:
-            self.tally.transactions += 1
-            self.tally.repeated += max(0, self._open.runs - 1)
-
-    def _attempt(self, row: Row, last: bool) -> bool:
-        """True: settled, one way or the other."""
-        epochs = self.epochs()
-        try:
-            self._run(row)
-        except OutcomeUnknownError as error:
-            if self._open.tx.id is None:  # a read or a call was not answered; nothing was committed
-                return False
-            partition: str = error.evidence["partition"]
-            return self._settle(row, partition, epochs[partition])
-        except (ConflictError, AvailabilityError):
-            if last:
-                raise
-            return False
-        self._note(row, self._open.tx.home, ACKNOWLEDGED)
-        return True
-
-    def _settle(self, row: Row, partition: str, epoch: int) -> bool:
-        """Ask what became of it. The rest of the row waits meanwhile, so no later work can hide the answer."""
-        self._note(row, partition, UNKNOWN)
-        until = time.monotonic() + GIVE_UP_S
-        while time.monotonic() < until:
-            try:
-                answer = self.outcomes.outcome(partition, self._tx_id(), epoch)
-            except (AvailabilityError, OutcomeUnknownError):
-                continue
-            if answer in ("happened", "did not happen"):
-                return self._settled(row, partition, happened=answer == "happened")
-            time.sleep(0.05)
-        return True
-
-    def _settled(self, row: Row, partition: str, *, happened: bool) -> bool:
-        with self._lock:
-            self.tally.unknown -= 1
-        self._note(row, partition, ACKNOWLEDGED if happened else DENIED)
-        return happened
-
-    def _pretend(self, row: Row) -> None:
-        """Sabotage: all the work, an id, a note of success, and no commit."""
-        with self.node.transaction() as tx:
-            self._flight(row)
-            tx.id = self.node.backend.new_transaction_id()
-            tx.rollback()
-        self._note(row, self.node.space.route(Flight, row.key).partition, ACKNOWLEDGED)
-
-    def _tx_id(self) -> bytes:
-        tx: Transaction = self._open.tx
-        assert tx.id is not None, "a transaction that was committed has an id"
-        return tx.id
-
-    def _note(self, row: Row, partition: str, outcome: str) -> None:
-        self.journal.write(Note(row.number, FLIGHT, partition, self._tx_id(), outcome))
-        with self._lock:
-            self.tally.acknowledged += outcome == ACKNOWLEDGED
-            self.tally.unknown += outcome == UNKNOWN
+    def note(self, row: Row, partition: str, tx: bytes, outcome: str) -> None:
+        """In the journal."""
+        self.journal.write(Note(row.number, FLIGHT, partition, tx, outcome))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.console import Console
 from rich.table import Table
@@ -15,22 +15,30 @@ WIDTH = 120
 """For pipes and files, which have no width of their own."""
 
 
+OK = "ok: nothing was lost, nothing happened twice, every copy is the same"
+
+
 def report(result: Result, scene: Scene, console: Console | None = None) -> None:
     """Print it."""
+    tell(lines(result), scene, OK if result.ok else "", console)
+
+
+def tell(told: Iterable[tuple[str, str, str]], scene: Scene, ok: str, console: Console | None = None) -> None:
+    """A table, what was wrong, and the verdict; `ok` is empty where it is not."""
     out = console or Console()
     if not out.is_terminal:
         out = Console(file=out.file, width=WIDTH)
     table = Table(box=None, show_header=False, padding=(0, 2))
     for no_wrap in (True, True, False):
         table.add_column(no_wrap=no_wrap)
-    for what, value, why in lines(result):
+    for what, value, why in told:
         table.add_row(Text(what), Text(value, style="bold"), Text(why))
     out.print(table)
     for _, text in scene.story:
         if text.startswith("WRONG"):
             out.print(Text(text, style="bold red"), soft_wrap=True)
-    if result.ok:
-        out.print(Text("ok: nothing was lost, nothing happened twice, every copy is the same", style="bold green"))
+    if ok:
+        out.print(Text(ok, style="bold green"))
     else:
         out.print(Text("NOT ok", style="bold red"))
 

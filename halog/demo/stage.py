@@ -1,24 +1,17 @@
 """Everything that runs during the demo: the site, the node processes, the client, and the demo's own node.
 
-A with-block that leaves nothing behind. `wait` is the only loop: whatever the demo waits for, it notices a child that
-ended unasked, and keeps the scene up to date. Knows nothing of faults and verdicts.
+Knows nothing of faults and verdicts.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import re
-import secrets
 import shutil
-import signal
-import tempfile
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -27,24 +20,19 @@ from halog.config import Config
 from halog.demo import cluster
 from halog.demo.client import Order
 from halog.demo.options import Options
-from halog.demo.processes import Child, stop_all
+from halog.demo.processes import Child, stop_all, undivided, uninterrupted
 from halog.demo.scene import NodeScene, Scene
+from halog.demo.staging import GRACE_S, UP_S, Staging
 from halog.demo.watch import Watch, is_up
 from halog.embedded import EmbeddedSite
 from halog.embedded.progress import Progress
-from halog.errors import DeadlineError, HalogError, SiteError
+from halog.errors import DeadlineError, HalogError
 from halog.ports import Coordinator
 from halog.runtime import versions
 from halog.runtime.open import Node
 
-LOOK_S = 0.02
-"""Restart and catch-up are measured this finely."""
-UP_S = 60.0
-"""A node of ours is up in two seconds; a loaded machine may need ten times that."""
 STALL_S = 90.0
 """The client finished no row for so long: longer than it tries a single one."""
-GRACE_S = 0.2
-"""What is left then is killed: the data is judged or abandoned, and with all nodes leaving there is no successor."""
 
 
 class ClientReports:
@@ -82,45 +70,24 @@ class ClientReports:
             raise DeadlineError(f"the client finished no row for {STALL_S:.0f} s; see {self.child.log}")
 
 
-class Stage:
+class Stage(Staging):
     """See the module."""
 
     def __init__(self, options: Options, scene: Scene, progress: Progress) -> None:
+        super().__init__(options.data_dir, scene)
         self.options, self.scene = options, scene
-        self.base = prepared(options.data_dir)
-        self.run_dir = self.base / f"run-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
         self.site = EmbeddedSite(self.base / "site", progress=progress)
         self.nodes: dict[str, Child] = {}
         self.wounded: set[str] = set()
         """Nodes whose end or silence is the demo's own doing."""
         self.reports: ClientReports | None = None
-        self.keep = options.data_dir is not None
-        """Whether data, logs and journals stay; those of a failed run are evidence."""
         self.node: Node
         self.watch: Watch
 
     # --- life ---
 
-    def __enter__(self) -> Self:
-        try:
-            self._open()
-        except BaseException as error:
-            self._end(error)
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._end(error)
-
-    def _end(self, error: BaseException | None) -> None:
-        if isinstance(error, Exception) and self.nodes and not self.keep:
-            self.keep_evidence()
-        self.close()
-
-    def keep_evidence(self) -> None:
-        """Something is wrong: leave data, logs and journals where they are."""
-        self.keep = True
-        self.scene.tell(f"data, logs and journals are kept in {self.run_dir}")
+    def _has_begun(self) -> bool:
+        return bool(self.nodes)
 
     def _open(self) -> None:
         self.scene.phase = "starting Kafka and ZooKeeper"
@@ -141,7 +108,7 @@ class Stage:
 
     def close(self) -> None:
         """Nothing of this run is alive afterwards."""
-        with _uninterrupted():
+        with uninterrupted():
             if hasattr(self, "watch"):
                 self.watch.close()
             client = [self.reports.child] if self.reports is not None else []
@@ -158,7 +125,7 @@ class Stage:
     def start_node(self, name: str) -> Child:
         """Start a node process, or start it again on its data."""
         argv = ["halog.cli.main", "node", "start", "--config", str(self.config_path), "--name", name]
-        with _undivided():
+        with undivided():
             child = self.nodes[name] = Child(name, [*argv, "--log-level", "info"], self.run_dir)
         self.scene.nodes[name] = NodeScene("starting", child.pid)
         if hasattr(self, "watch") and name not in self.watch.latest:
@@ -189,7 +156,7 @@ class Stage:
             sabotaged=sabotaged,
         )
         argv = ["halog.demo.client", msgspec.json.encode(order).decode()]
-        with _undivided():
+        with undivided():
             self.reports = ClientReports(Child("client", argv, self.run_dir, pipes=True), self.scene)
 
     def activate(self, config: Config, why: str) -> None:
@@ -214,16 +181,6 @@ class Stage:
         self.reports.child.tell(f"allow {rows}")
 
     # --- waiting ---
-
-    def wait(self, what: str, happened: Callable[[], bool], limit_s: float | None = None) -> None:
-        """Wait; DeadlineError names `what`, HalogError a child that ended unasked."""
-        until = None if limit_s is None else time.monotonic() + limit_s
-        while not happened():
-            self._look()
-            if until is not None and time.monotonic() >= until:
-                raise DeadlineError(f"waited {limit_s:.0f} s for {what}; see the logs in {self.run_dir}")
-            time.sleep(LOOK_S)
-        self._look()
 
     def pause(self, seconds: float) -> None:
         """Let time pass, attentively."""
@@ -279,49 +236,3 @@ class Stage:
         if status is None or status.lag > 0 or status.failed is not None:
             return False
         return status.leads() <= set(self.watch.led_by(name))
-
-
-def prepared(directory: Path | None) -> Path:
-    """The demo's directory; SiteError for one that holds other things."""
-    if directory is None:
-        return Path(tempfile.mkdtemp(prefix="halog-demo-"))
-    path = directory.absolute()
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        foreign = sorted(p.name for p in path.iterdir() if not re.fullmatch(r"site|run-[0-9a-f-]+", p.name))
-    except OSError as e:
-        raise SiteError(f"data directory {path} cannot be used ({e.strerror}): choose another --data-dir") from None
-    if foreign:
-        raise SiteError(
-            f"data directory {path} holds files that are not the demo's ({foreign[0]}): choose an empty or a new "
-            "--data-dir",
-            found=foreign[:5],
-        )
-    return path
-
-
-@contextlib.contextmanager
-def _undivided() -> Any:
-    """A signal that comes while a process is started is heard once it is known: else nobody would end it."""
-    heard: list[int] = []
-    before = {n: signal.signal(n, lambda number, _: heard.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-        for number in heard:
-            signal.raise_signal(number)
-
-
-@contextlib.contextmanager
-def _uninterrupted() -> Any:
-    """A second Ctrl-C must not leave half of the processes behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

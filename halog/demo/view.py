@@ -6,6 +6,7 @@ The live picture is redrawn by rich's own thread from the plain values of `scene
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -23,14 +24,22 @@ STORY_LINES = 9
 PLAIN_S = 5.0
 """Without a terminal: one line of progress that often."""
 
-_STYLE = {"up": "green", "killed": "bold red", "stopped": "bold yellow", "starting": "cyan", "silent": "red"}
+STYLE = {"up": "green", "killed": "bold red", "stopped": "bold yellow", "starting": "cyan", "silent": "red"}
 
 
 class View:
     """A with-block during which the scene is shown."""
 
-    def __init__(self, scene: Scene, console: Console | None = None) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        console: Console | None = None,
+        *,
+        picture: Callable[[], RenderableType] | None = None,
+        line: Callable[[], str] | None = None,
+    ) -> None:
         self.scene = scene
+        self._picture, self._line = picture or (lambda: draw(scene)), line or (lambda: progress_line(scene))
         self.console = console or Console(stderr=True)
         self._told = 0
         self._closing = threading.Event()
@@ -38,7 +47,7 @@ class View:
         self._live: Live | None = None
         if self.console.is_terminal:
             self._live = Live(
-                get_renderable=lambda: draw(scene),
+                get_renderable=self._picture,
                 console=self.console,
                 refresh_per_second=FRAMES_PER_S,
                 transient=True,
@@ -68,7 +77,7 @@ class View:
             waited += 0.2
             if waited >= PLAIN_S:
                 waited = 0.0
-                self.console.print(Text(progress_line(self.scene)), soft_wrap=True)
+                self.console.print(Text(self._line()), soft_wrap=True)
 
     def _print_story(self) -> None:
         new = self.scene.story[self._told :]
@@ -105,6 +114,6 @@ def _nodes(scene: Scene) -> Table:
     for column in ("node", "state", "pid", "active for", "replica of", "lag (records)"):
         table.add_column(column, justify="left" if column in ("node", "state") else "right")
     for name, n in scene.nodes.items():
-        state = Text(n.state, style=_STYLE.get(n.state, ""))
+        state = Text(n.state, style=STYLE.get(n.state, ""))
         table.add_row(name, state, str(n.pid), str(n.active), str(n.replicas), f"{n.lag:,}")
     return table

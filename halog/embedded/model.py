@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import re
@@ -19,13 +20,15 @@ SERVERS: tuple[ServerName, ...] = ("kafka", "zookeeper")
 KAFKA_VERSION = "4.3.0"
 ZOOKEEPER_VERSION = "3.9.3"
 
+LOOPBACK = "127.0.0.1"
+
 _ADDRESS = re.compile(r"[A-Za-z0-9._-]+:([0-9]{1,5})")
 """host:port; nothing else becomes part of a broker's properties."""
 
 
 @dataclass(frozen=True)
 class Ports:
-    """The three loopback ports of a site; kept in its data directory so that a restart gets the same."""
+    """The three ports of a site; kept in its data directory so that a restart gets the same."""
 
     kafka: int
     controller: int
@@ -52,8 +55,8 @@ class RemoteListener:
 class SiteInfo:
     """A running site: where it listens, who runs it, and how long it took to answer."""
 
-    bootstrap: str  # "127.0.0.1:port" of Kafka
-    zookeeper: str  # "127.0.0.1:port" of ZooKeeper
+    bootstrap: str  # "127.0.0.1:port" of Kafka, or where the site was told to listen
+    zookeeper: str  # the same of ZooKeeper
     data_dir: str
     pids: dict[str, int] = field(default_factory=dict)  # supervisor, kafka, zookeeper; a server that is down is absent
     cached: bool = True  # nothing had to be fetched or built for this start
@@ -89,6 +92,7 @@ class Launch:
     kafka_port: int | None = None
     zookeeper_port: int | None = None
     remote: RemoteListener | None = None
+    host: str = LOOPBACK  # where the servers listen
 
     def to_json(self) -> str:
         """As it stands in argv."""
@@ -100,6 +104,14 @@ class Launch:
         values = json.loads(text)
         remote = values.pop("remote", None)
         return cls(**values, remote=None if remote is None else RemoteListener(**remote))
+
+
+def checked_host(host: str) -> str:
+    """The same. ConfigError: it is no IPv4 address; nothing else becomes part of the servers' configuration."""
+    try:
+        return str(ipaddress.IPv4Address(host))
+    except ValueError:
+        raise ConfigError(f"host {host!r}: the servers listen on an IPv4 address of this machine") from None
 
 
 def error_to(error: HalogError) -> dict[str, Any]:

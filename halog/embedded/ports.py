@@ -1,4 +1,4 @@
-"""Free loopback ports, outside the kernel's ephemeral range. Never keeps a socket open.
+"""Free ports of this machine, outside the kernel's ephemeral range. Never keeps a socket open.
 
 Why outside: a client that reconnects to a closed loopback port *in* that range can be given the very port it calls as
 its own, and is then connected to itself; the server cannot come back (TCP simultaneous open).
@@ -10,7 +10,7 @@ import random
 import socket
 from pathlib import Path
 
-from halog.embedded.model import Ports
+from halog.embedded.model import LOOPBACK, Ports
 from halog.errors import ConfigError, SiteError
 
 LOWEST = 20_000  # below are the well-known services
@@ -18,12 +18,12 @@ HIGHEST = 65_000
 TRIES = 2_000
 
 
-def is_free(port: int) -> bool:
+def is_free(port: int, host: str = LOOPBACK) -> bool:
     """Whether a server could listen there now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the JVM does: TIME_WAIT is no obstacle
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((host, port))
             probe.listen(1)
         except OSError:
             return False
@@ -45,20 +45,20 @@ def _candidates() -> list[int]:
     return outside or list(range(LOWEST, HIGHEST))
 
 
-def pick(taken: set[int]) -> int:
+def pick(taken: set[int], host: str = LOOPBACK) -> int:
     """A free port that is not in `taken`. Random, so that sites starting together rarely meet."""
     candidates = _candidates()
     for _ in range(TRIES):
         port = random.choice(candidates)
-        if port not in taken and is_free(port):
+        if port not in taken and is_free(port, host):
             return port
-    raise SiteError("no free loopback port found: stop some servers, or give the ports as options")
+    raise SiteError(f"no free port found on {host}: stop some servers, or give the ports as options")
 
 
-def _wanted(port: int, option: str) -> int:
+def _wanted(port: int, option: str, host: str) -> int:
     if not 1 <= port <= 65_535:
         raise ConfigError(f"{option} {port}: a port is a number from 1 to 65535")
-    if not is_free(port):
+    if not is_free(port, host):
         raise SiteError(
             f"port {port} is taken by another program: stop it, choose another {option}, or leave the option out",
             port=port,
@@ -66,7 +66,9 @@ def _wanted(port: int, option: str) -> int:
     return port
 
 
-def asked_for(kafka: int | None, zookeeper: int | None, remote: int | None = None) -> dict[str, int]:
+def asked_for(
+    kafka: int | None, zookeeper: int | None, remote: int | None = None, host: str = LOOPBACK
+) -> dict[str, int]:
     """The ports given as options, if they can be had; asked before anything slow is done."""
     if remote is not None and remote in (kafka, zookeeper):
         raise ConfigError(f"the remote listener's port {remote} is that of a server: it needs its own")
@@ -74,18 +76,23 @@ def asked_for(kafka: int | None, zookeeper: int | None, remote: int | None = Non
         raise ConfigError(f"--kafka-port and --zookeeper-port are both {kafka}: each server needs its own")
     asked = {"kafka": (kafka, "--kafka-port"), "zookeeper": (zookeeper, "--zookeeper-port")}
     asked |= {"remote": (remote, "remote listener's port")}
-    return {name: _wanted(port, option) for name, (port, option) in asked.items() if port is not None}
+    hosts = {"kafka": host, "zookeeper": host, "remote": LOOPBACK}
+    return {name: _wanted(port, option, hosts[name]) for name, (port, option) in asked.items() if port is not None}
 
 
 def choose(
-    saved: Ports | None, kafka: int | None = None, zookeeper: int | None = None, remote: int | None = None
+    saved: Ports | None,
+    kafka: int | None = None,
+    zookeeper: int | None = None,
+    remote: int | None = None,
+    host: str = LOOPBACK,
 ) -> Ports:
     """Asked-for ports first (taken = error), then the last start's where still free, then new ones."""
-    chosen = asked_for(kafka, zookeeper, remote)
-    for name in ("kafka", "controller", "zookeeper"):
+    chosen = asked_for(kafka, zookeeper, remote, host)
+    for name, where in (("kafka", host), ("controller", LOOPBACK), ("zookeeper", host)):
         if name not in chosen:
             taken = set(chosen.values())
             last = getattr(saved, name) if saved else 0
-            chosen[name] = last if last and last not in taken and is_free(last) else pick(taken)
+            chosen[name] = last if last and last not in taken and is_free(last, where) else pick(taken, where)
     chosen.pop("remote", None)  # asked for anew at each start
     return Ports(**chosen)

@@ -1,4 +1,4 @@
-"""Asks a server on loopback whether it answers, in its own protocol. Never keeps a connection, never raises.
+"""Asks a server on this machine whether it answers, in its own protocol. Never keeps a connection, never raises.
 
 The broker is asked with a hand-written Metadata request (version 1, no topics): the supervisor needs no Kafka client,
 and a refused connection costs microseconds instead of a client's back-off.
@@ -9,16 +9,18 @@ from __future__ import annotations
 import socket
 import struct
 
+from halog.embedded.model import LOOPBACK
+
 TIMEOUT_S = 0.5  # a server that accepts but is still starting is asked again after this
 
 # api key 3 (Metadata), version 1, correlation id 7, client id "halog"; body: an empty list of topics
 _METADATA = struct.pack(">hhih5si", 3, 1, 7, 5, b"halog", 0)
 
 
-def kafka_answers(port: int, timeout_s: float = TIMEOUT_S) -> bool:
+def kafka_answers(port: int, timeout_s: float = TIMEOUT_S, host: str = LOOPBACK) -> bool:
     """True once a metadata answer names at least one live broker."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout_s) as s:
+        with socket.create_connection((host, port), timeout_s) as s:
             s.sendall(struct.pack(">i", len(_METADATA)) + _METADATA)
             head = _exactly(s, 12)
     except OSError:
@@ -29,10 +31,10 @@ def kafka_answers(port: int, timeout_s: float = TIMEOUT_S) -> bool:
     return bool(correlation == 7 and brokers >= 1)
 
 
-def zookeeper_answers(port: int, timeout_s: float = TIMEOUT_S) -> bool:
+def zookeeper_answers(port: int, timeout_s: float = TIMEOUT_S, host: str = LOOPBACK) -> bool:
     """True once `srvr` names a mode: before that the server listens but serves nobody."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout_s) as s:
+        with socket.create_connection((host, port), timeout_s) as s:
             s.sendall(b"srvr")
             answer = b""
             while chunk := s.recv(4096):

@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 
 from halog.embedded import datadir
-from halog.embedded.model import Ports, RemoteListener, ServerName
+from halog.embedded.model import LOOPBACK, Ports, RemoteListener, ServerName
 
 # R8: a commit record may have 5 MB; 6 MiB leaves room for the batch around it, headers and a careless client's.
 MAX_MESSAGE_BYTES = 6 << 20
@@ -49,13 +49,13 @@ ARCHIVED_FLAGS = tuple(f for f in _FLAGS if f.startswith("-XX:"))  # an archive 
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH")
 
 
-def kafka_properties(ports: Ports, remote: RemoteListener | None = None) -> dict[str, str | int]:
+def kafka_properties(ports: Ports, remote: RemoteListener | None = None, host: str = LOOPBACK) -> dict[str, str | int]:
     """server.properties of a KRaft broker that is its own controller."""
-    return _broker(ports) | ({} if remote is None else _second_door(ports, remote))
+    return _broker(ports, host) | ({} if remote is None else _second_door(ports, remote, host))
 
 
-def _second_door(ports: Ports, remote: RemoteListener) -> dict[str, str | int]:
-    own = f"PLAINTEXT://127.0.0.1:{ports.kafka}"
+def _second_door(ports: Ports, remote: RemoteListener, host: str) -> dict[str, str | int]:
+    own = f"PLAINTEXT://{host}:{ports.kafka}"
     return {
         "listeners": f"{own},REMOTE://127.0.0.1:{remote.port},CONTROLLER://127.0.0.1:{ports.controller}",
         "advertised.listeners": f"{own},REMOTE://{remote.advertised}",
@@ -64,13 +64,13 @@ def _second_door(ports: Ports, remote: RemoteListener) -> dict[str, str | int]:
     }
 
 
-def _broker(ports: Ports) -> dict[str, str | int]:
+def _broker(ports: Ports, host: str) -> dict[str, str | int]:
     return {
         "process.roles": "broker,controller",
         "node.id": 1,
         "controller.quorum.voters": f"1@127.0.0.1:{ports.controller}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{ports.kafka},CONTROLLER://127.0.0.1:{ports.controller}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{ports.kafka}",
+        "listeners": f"PLAINTEXT://{host}:{ports.kafka},CONTROLLER://127.0.0.1:{ports.controller}",
+        "advertised.listeners": f"PLAINTEXT://{host}:{ports.kafka}",
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": "kafka/data",
@@ -107,16 +107,16 @@ def _broker(ports: Ports) -> dict[str, str | int]:
     }
 
 
-def zookeeper_properties(ports: Ports) -> dict[str, str | int]:
+def zookeeper_properties(ports: Ports, host: str = LOOPBACK) -> dict[str, str | int]:
     """zoo.cfg of a standalone server."""
     return {
         "tickTime": 500,  # sessions from 2 to 20 ticks: 1,000 ms is granted
         "dataDir": "./zookeeper/data",
         "clientPort": ports.zookeeper,
-        "clientPortAddress": "127.0.0.1",
+        "clientPortAddress": host,
         "admin.enableServer": "false",  # no HTTP port
         "4lw.commands.whitelist": "ruok,srvr",  # what the readiness check asks, nothing that lists data
-        "maxClientCnxns": 0,  # all clients come from 127.0.0.1
+        "maxClientCnxns": 0,  # all clients come from one address
         "autopurge.snapRetainCount": 3,
         "autopurge.purgeInterval": 1,
         "snapCount": 10_000,  # restart reads at most so many changes
@@ -142,10 +142,12 @@ rootLogger.appenderRef.f.ref=F
 """
 
 
-def write(root: Path, ports: Ports, cluster_id: str, remote: RemoteListener | None = None) -> None:
+def write(
+    root: Path, ports: Ports, cluster_id: str, remote: RemoteListener | None = None, host: str = LOOPBACK
+) -> None:
     """Everything the servers read at their start. Idempotent; never touches their data."""
-    _write_properties(root / "kafka/server.properties", kafka_properties(ports, remote))
-    _write_properties(root / "zookeeper/zoo.cfg", zookeeper_properties(ports))
+    _write_properties(root / "kafka/server.properties", kafka_properties(ports, remote, host))
+    _write_properties(root / "zookeeper/zoo.cfg", zookeeper_properties(ports, host))
     for name in MAIN:
         (root / name / "log4j2.properties").write_text(_LOG4J.format(name=name))
     _format(root / "kafka/data", cluster_id)

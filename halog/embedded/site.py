@@ -16,7 +16,7 @@ from halog.embedded import archives, datadir, jars, ports
 from halog.embedded.archives import child_environment
 from halog.embedded.control import DOWN_S, SiteControl
 from halog.embedded.java import find_java
-from halog.embedded.model import Launch, RemoteListener, SiteInfo, boot_clock, error_from
+from halog.embedded.model import LOOPBACK, Launch, RemoteListener, SiteInfo, boot_clock, checked_host, error_from
 from halog.embedded.progress import LogProgress, Progress
 from halog.errors import HalogError, SiteError
 
@@ -26,6 +26,9 @@ class EmbeddedSite(SiteControl):
 
     Use as a context manager, or `start()` and `stop()`. The data directory outlives both: starting on it again
     finds the same data on, where they are free, the same ports.
+
+    `host` is another IPv4 address of this machine for the servers to listen on, and to be named by. They ask nobody who
+    he is: it is for networks in which there is nobody else, as between two network namespaces.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class EmbeddedSite(SiteControl):
         kafka_port: int | None = None,
         zookeeper_port: int | None = None,
         remote: RemoteListener | None = None,
+        host: str = LOOPBACK,
         detach: bool = False,
         progress: Progress | None = None,
         since: float | None = None,
@@ -42,7 +46,7 @@ class EmbeddedSite(SiteControl):
         super().__init__(data_dir)
         self.detach = detach
         self._ports = (kafka_port, zookeeper_port)
-        self._remote = remote
+        self._remote, self._host = remote, checked_host(host)
         self._progress = progress or LogProgress()
         self._since = since  # when the command began, on boot_clock(); None: when start() is called
         self._starting: subprocess.Popen[bytes] | None = None
@@ -58,7 +62,7 @@ class EmbeddedSite(SiteControl):
         datadir.check(self.data_dir)
         if datadir.is_locked(self.data_dir):
             os.close(datadir.lock(self.data_dir))  # the sentence, before anything is fetched
-        ports.asked_for(*self._ports, self._remote.port if self._remote else None)
+        ports.asked_for(*self._ports, self._remote.port if self._remote else None, self._host)
 
     def begin(self) -> None:
         """Start without waiting: `begun` is to be asked next, or `abandon`."""
@@ -78,6 +82,7 @@ class EmbeddedSite(SiteControl):
             kafka_port=self._ports[0],
             zookeeper_port=self._ports[1],
             remote=self._remote,
+            host=self._host,
         )
         self._starting = subprocess.Popen(
             [sys.executable, "-m", "halog.embedded.supervisor", launch.to_json()],

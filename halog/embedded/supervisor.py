@@ -72,11 +72,15 @@ class Supervisor:
         leftovers.clear(self.root, marker.cluster_id)
         remote = self.launch.remote
         self.ports = ports.choose(
-            marker.ports, self.launch.kafka_port, self.launch.zookeeper_port, remote.port if remote else None
+            marker.ports,
+            self.launch.kafka_port,
+            self.launch.zookeeper_port,
+            remote.port if remote else None,
+            self.launch.host,
         )
         try:
             datadir.save_ports(self.root, marker, self.ports)
-            settings.write(self.root, self.ports, marker.cluster_id, remote)
+            settings.write(self.root, self.ports, marker.cluster_id, remote, self.launch.host)
             self.control = datadir.at_socket(self.root, _listen)
         except OSError as e:
             raise SiteError(f"data directory {self.root} cannot be written ({e.strerror})") from None
@@ -93,7 +97,7 @@ class Supervisor:
         )
         port: int = getattr(self.ports, name)
         ask = probe.kafka_answers if name == "kafka" else probe.zookeeper_answers
-        return Server(name, self.root, argv, lambda: ask(port))
+        return Server(name, self.root, argv, lambda: ask(port, host=self.launch.host))
 
     def _close(self) -> None:
         with suppress(OSError):
@@ -131,8 +135,8 @@ class Supervisor:
     def _publish(self) -> SiteInfo:
         """site.json says what runs now; if the disk has no room it says so later, and the servers live on."""
         info = SiteInfo(
-            bootstrap=f"127.0.0.1:{self.ports.kafka}",
-            zookeeper=f"127.0.0.1:{self.ports.zookeeper}",
+            bootstrap=f"{self.launch.host}:{self.ports.kafka}",
+            zookeeper=f"{self.launch.host}:{self.ports.zookeeper}",
             data_dir=str(self.root),
             pids={"supervisor": os.getpid(), **{n: s.pid for n, s in self.servers.items() if s.alive()}},
             cached=self.launch.cached,

@@ -13,7 +13,8 @@ from halog.core.roles import INCOMPLETE
 from halog.errors import ClosedError, LockedError
 from halog.runtime import frames
 from halog.runtime.copy import Copy
-from halog.runtime.router import LocalError, Router
+from halog.runtime.request import LocalError
+from halog.runtime.router import Router
 
 T = TypeVar("T")
 
@@ -94,12 +95,14 @@ class Asker:
             return None
         return copy
 
-    def ask(self, partition: str, frame: frames.Request, until: float | None = None) -> frames.Reply | None:
-        """Ask the active node; None if that is this very node by now."""
+    def ask(
+        self, partition: str, frame: frames.Request, until: float | None = None, site: str | None = None
+    ) -> frames.Reply | None:
+        """Ask the active node; None if that is this very node by now. `site`: see `Router.ask`."""
         self.check_open()
         deadline = self.call_of(partition) if until is None else max(0.0, until - time.monotonic())
         try:
-            return self.router.ask(partition, frame, deadline, lambda: self.serving(partition) is not None)
+            return self.router.ask(partition, frame, deadline, lambda: self.serving(partition) is not None, site)
         except LocalError:
             return None
 

@@ -19,6 +19,7 @@ from halog.runtime.asking import Asker, Waiter
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
 from halog.runtime.presented import presented
+from halog.runtime.request import HERE, check_here
 from halog.runtime.results import to_error
 
 R = TypeVar("R", bound=frames.Reply)
@@ -88,27 +89,29 @@ class Ballots:
         role moved meanwhile."""
         copy = self._asker.serving(r.partition)
         if copy is None:
-            return self._elsewhere(r, until, frames.Committed).lsn
+            return self._elsewhere(r, until, frames.Committed, r.work.site).lsn
+        check_here(r.partition, r.work.site, self._asker.router)
         r.epoch = self._asker.router.epoch(r.partition)
         result = self._here(copy, lambda answer: prepare(copy, r, answer), until)
         if isinstance(result, ev.Happened):
             return result.lsn
         raise to_error(result, r.partition)
 
-    def decide(self, r: frames.Decide, until: float) -> tuple[str, int]:
-        """How it stands and where; raises what was answered else."""
+    def decide(self, r: frames.Decide, until: float, site: str | None = HERE) -> tuple[str, int]:
+        """How it stands and where; raises what was answered else. `site`: nobody else is asked."""
         copy = self._asker.serving(r.partition)
         if copy is None:
-            reply = self._elsewhere(r, until, frames.OutcomeIs)
+            reply = self._elsewhere(r, until, frames.OutcomeIs, site)
             return reply.outcome, reply.lsn
+        check_here(r.partition, site, self._asker.router)
         result = self._here(copy, lambda answer: decide(copy, r, answer), until)
         how = stands(result, commit=r.commit)
         if how is None:
             raise to_error(result, r.partition)
         return how, lsn_of(result)
 
-    def _elsewhere(self, r: frames.Prepare | frames.Decide, until: float, kind: type[R]) -> R:
-        reply = self._asker.ask(r.partition, r, until)
+    def _elsewhere(self, r: frames.Prepare | frames.Decide, until: float, kind: type[R], site: str | None) -> R:
+        reply = self._asker.ask(r.partition, r, until, site)
         if reply is None:
             raise to_error(ev.NotServing(None), r.partition)
         assert isinstance(reply, kind)
@@ -127,11 +130,11 @@ def lsn_of(result: ev.Result) -> int:
     return result.lsn if isinstance(result, ev.Happened | ev.Otherwise) else 0
 
 
-def attempt(ballots: Ballots, r: frames.Decide, within_s: float) -> str | None:
-    """How it stands, asked for once; UNKNOWN: not settled yet. None: nobody is there to answer."""
+def attempt(ballots: Ballots, r: frames.Decide, within_s: float, site: str | None = HERE) -> str | None:
+    """How it stands, asked for once, at this site; UNKNOWN: not settled yet. None: nobody is there to answer."""
     until = time.monotonic() + within_s
     try:
-        outcome = ballots.decide(r, until)[0]
+        outcome = ballots.decide(r, until, site)[0]
     except PartitionUnavailableError:
         return None
     except HalogError:

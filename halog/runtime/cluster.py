@@ -35,6 +35,9 @@ logger = logging.getLogger("halog.cluster")
 EVENTS_KEPT_MS = 30 * 24 * 3_600_000
 """The event history: long enough to ask about last month."""
 
+ARRIVED_KEPT_MS = 3_600_000
+"""What other sites' logs had: only the last of it counts; an hour for whoever wonders."""
+
 _INFO = msgspec.json.Decoder(NodeInfo)
 
 
@@ -48,9 +51,19 @@ def events_topic(cluster: str) -> str:
     return f"{cluster}.events"
 
 
+def arrived_topic(config: Config) -> str:
+    """`<cluster>.arrived`"""
+    return f"{config.cluster.name}.arrived"
+
+
 def state_topic(config: Config, policy: str) -> str:
     """`<cluster>.<policy>.state`"""
     return f"{config.cluster.name}.{policy}.state"
+
+
+def merge_topic(config: Config, policy: str) -> str:
+    """`<cluster>.<policy>.merge`: made by the first job that writes there."""
+    return f"{config.cluster.name}.{policy}.merge"
 
 
 def schemas_topic(config: Config) -> str:
@@ -112,6 +125,8 @@ def create_topics(log: Log, coordinator: Coordinator, config: Config) -> None:
         log.ensure_topic(state_topic(config, name), policy.partitions, compacted=True, flushed=flushed[name])
     log.ensure_topic(schemas_topic(config), 1, compacted=True, flushed=any(flushed.values()))
     log.ensure_topic(events_topic(config.cluster.name), 1, keep_ms=EVENTS_KEPT_MS)
+    if any(policy.sync_sites for policy in config.policies.values()):
+        log.ensure_topic(arrived_topic(config), 1, keep_ms=ARRIVED_KEPT_MS)
 
 
 def add_partitions(log: Log, coordinator: Coordinator, config: Config, policy: str, held: PolicyMapping) -> list[str]:
@@ -141,7 +156,8 @@ def create_tables(
         coordinator.create(f"policies/{name}", mapping(config, name))
         check_mapping(coordinator, config, name)
     tables, elsewhere = {}, dict.fromkeys(config.policies, 0)
-    for wanted in planned_tables(mappings.with_all_partitions(config, mappings.read_all(coordinator))):
+    all_of_them = planned_tables(mappings.with_all_partitions(config, mappings.read_all(coordinator)))
+    for wanted in sorted(all_of_them, key=lambda t: config.mirrored(t.policy)):  # others may wait for what begins here
         path = f"partitions/{wanted.name}"
         if coordinator.get(path) is None and coordinator.create(path, originals(wanted).to_bytes()):
             created(wanted.name)

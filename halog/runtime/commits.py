@@ -21,12 +21,14 @@ from halog.errors import (
     OverloadedError,
     PartitionUnavailableError,
     QuorumError,
+    SwitchedError,
     ZoneQuorumError,
 )
 from halog.runtime import frames
 from halog.runtime.asking import Asker, Waiter
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
+from halog.runtime.request import check_here
 from halog.runtime.results import clock_behind, closed_meanwhile, perhaps_done, to_error
 
 PERHAPS: Final = 0
@@ -91,7 +93,7 @@ class Commits:
                     self.catch_up(e.evidence["horizon"])
                     raise clock_behind(e) from None
                 raise
-            except (ClosedError, PartitionUnavailableError, NotActiveError) as e:
+            except (ClosedError, PartitionUnavailableError, NotActiveError, SwitchedError) as e:
                 _give_up(partition, e, perhaps=perhaps, first=first)
             if lsn:
                 return lsn
@@ -116,6 +118,7 @@ class Commits:
                 return PERHAPS
             assert isinstance(reply, frames.Committed)
             return reply.lsn
+        check_here(partition, work.site, self._asker.router)
         result = self._here(copy, tx, work, until)
         if isinstance(result, ev.Happened):
             return result.lsn
@@ -136,7 +139,7 @@ class Commits:
     def begin(self, partition: str, tx: bytes, work: Work, done: Callable[[int | None], bool]) -> bool:
         """See Backend."""
         copy, deliveries = self._asker.serving(partition), self.deliveries
-        if copy is None or self._asker.closed or deliveries is None:
+        if copy is None or self._asker.closed or deliveries is None or work.site:
             return False
 
         logged = not copy.answers_early(work.durability)

@@ -93,6 +93,7 @@ class Copy(Showing):
             ev.Spread: lambda e: node.spread(self, e),
             ev.AskDecision: lambda e: node.ask_decision(self, e),
             ev.Push: lambda e: node.push(self.name, e),
+            ev.MergeDue: lambda e: node.merge_due(self, e),
             ev.RoleChanged: self._role_changed,
             ev.Tell: self._tell,
         }
@@ -105,6 +106,7 @@ class Copy(Showing):
             local_sync=self._policy.local_sync,
             remote_sync=self._policy.remote_sync,
             lease_ms=self._policy.lease_ms,
+            sites=self._policy.sites,
             **self._policy.times,
         )
         with self.lock:

@@ -2,7 +2,8 @@
 
 Its own log first: an epoch of this site's that nobody serves fences whatever is still on its way there. Then what the
 log holds up to there is compared with the other site's: if the other one has all of it, `SiteSwitched` ends this site's
-turn, and mirroring begins; if not, both have gone on, which is told and never mended here (M1).
+turn, and mirroring begins; if not, both have gone on, which is told (M1). Then the other site may merge what this one
+has: the record that does so makes this site's history a part of that one's, and is waited for.
 
 A little at each step, on the thread of the line to that site, through its session: others are mirrored meanwhile.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,10 +22,11 @@ from halog.core.chain import ChainState
 from halog.core.ids import EpochId, Member, nonce
 from halog.core.mirror import Checkpoint, Mirror
 from halog.core.table import PartitionTable
-from halog.errors import PartedError
+from halog.errors import LogError, PartedError
 from halog.ports import Coordinator, LogSession
 from halog.runtime.groups import change_table
 from halog.runtime.outside import Remote
+from halog.runtime.restores import Closed, close
 
 if TYPE_CHECKING:
     from halog.runtime.copy import Copy
@@ -43,16 +45,25 @@ class GivingAway:
     """Of one partition, to one site. `fenced`: an epoch that this node has begun for it before."""
 
     def __init__(
-        self, host: Host, copy: Copy, remote: Remote, session: LogSession, start: Checkpoint, fenced: EpochId | None
+        self,
+        host: Host,
+        copy: Copy,
+        remote: Remote,
+        session: LogSession,
+        start: Callable[[], Checkpoint],
+        fenced: EpochId | None,
     ) -> None:
-        """`start`: a place in the other log that this site's history goes up to, or beyond."""
+        """`start`: finds a place in the other log that this site's history goes up to, or beyond. LogError."""
         self._host, self._copy, self._remote, self._session = host, copy, remote, session
         self._start, self.epoch = start, fenced
+        self.parted: LogError | None = None
+        """Both sites have gone on, as far as this one can see."""
+        self.rests_until = 0.0
+        """There is nothing to do before, by the monotonic clock."""
         self._steps = self._all()
 
     def step(self) -> bool:
-        """Go on a little; False: that was all, whatever came of it. PartedError if both sites have gone on; other
-        LogErrors if the two logs cannot be compared."""
+        """Go on a little; False: that was all, whatever came of it. LogErrors if the two logs cannot be compared."""
         return next(self._steps, False)
 
     def _all(self) -> Iterator[bool]:
@@ -65,8 +76,10 @@ class GivingAway:
                 logger.info("partition %s: another epoch was quicker; once more", self._copy.name)
                 return
             yield True
-        own = self._state()
+        own = self._closed()
         yield from self._compare(own)
+        if self._state().epoch != self.epoch:  # somebody was quicker: what was told of this branch's end is void
+            return
         self._append(records.SiteSwitched(self._header(), self._remote.name, own.head))
         while self._state().owner != self._remote.name:
             if self._state().epoch != self.epoch:
@@ -76,6 +89,15 @@ class GivingAway:
     def _state(self) -> ChainState:
         with self._copy.lock:
             return self._copy.core.chain.state
+
+    def _closed(self) -> ChainState:
+        """What the own log ends with, told to whoever may merge it: nothing more comes to it."""
+        with self._copy.lock:
+            core = self._copy.core
+            state, offset = core.chain.state, core.next_offset
+            in_doubt = tuple(u.offset for u in core.ledger.undecided.values())
+        close(self._host.coordinator, self._copy.name, Closed(Checkpoint(offset, state), in_doubt))
+        return state
 
     def _header(self) -> records.Header:
         assert self.epoch is not None
@@ -91,9 +113,9 @@ class GivingAway:
         self._session.append(self._copy.tp, records.encode(record), _ignore)
 
     def _compare(self, own: ChainState) -> Iterator[bool]:
-        """Until the other log is that site's, and read up to where it is: has it all that this one has? PartedError."""
-        log, tp, found = self._remote.log, self._copy.tp, Mirror(self._start, own)
-        looked_at = 0.0
+        """Until the other log is that site's, and has all that this one has. If it is and has not, the histories have
+        `parted`: from then on a merge over there is waited for."""
+        log, tp, found = self._remote.log, self._copy.tp, Mirror(self._start(), own)
         while True:
             end = log.bounds(tp)[1]
             while found.offset < end:
@@ -103,19 +125,22 @@ class GivingAway:
                 found.offset = upto
                 yield True
             theirs = found.chain.state
+            if (not theirs.owner and found.met) or self._state().epoch != self.epoch:
+                return
             if not theirs.owner and (theirs.opened or theirs.lsn >= own.lsn):
-                break
-            looked_at = time.monotonic()
-            while time.monotonic() - looked_at < AGAIN_S:
-                yield True
-        if theirs.lsn < own.lsn:
-            raise PartedError(
-                f"the histories of the two sites have parted: this one goes up to lsn {own.lsn}, the other one took "
-                f"over at most at {theirs.lsn}",
-                lsn=theirs.lsn,
-                ours=own.hash.hex(),
-                theirs=theirs.hash.hex(),
-            )
+                self.parted = found.parted or _ends_before(own, theirs)
+            self.rests_until = time.monotonic() + AGAIN_S
+            yield True
+
+
+def _ends_before(own: ChainState, theirs: ChainState) -> PartedError:
+    return PartedError(
+        f"the histories of the two sites have parted: this one goes up to lsn {own.lsn}, the other one took over at "
+        f"most at {theirs.lsn}",
+        lsn=theirs.lsn,
+        ours=own.hash.hex(),
+        theirs=theirs.hash.hex(),
+    )
 
 
 def fence(coordinator: Coordinator, partition: str, site: str, highest: int, by: Member) -> EpochId:

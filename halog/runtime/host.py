@@ -94,6 +94,9 @@ class Host:
         self._session: LogSession
         self._session_lock = threading.Lock()
         self._ending: LogSession | None = None  # let go of, while its successor is being made
+        self.merge_due: Callable[[Copy, ev.MergeDue], None] = _nobody_merges
+        self.to_stir: list[Callable[[], None]] = []
+        """Called after each batch of the log that was read."""
         self.roles_seen: Callable[[str, str], None] = lambda name, role: None
         """Told of every change of a copy's role: (partition, role)."""
         self._refreshing = Refreshing(coordinator, self.table_seen)
@@ -124,11 +127,11 @@ class Host:
         """Behind `prepare`: start the threads, once the topics exist; copies are added one by one."""
         self.members = members
         self._session, self._tail = self.log.session(), Tails(*(made.result() for made in self._tails_made))
-        prompt = LogReader(self._tail.prompt, self.by_tp.get, self.flush_acks)
+        prompt = LogReader(self._tail.prompt, self.by_tp.get, self._batch_read)
         self.spawn("tail", lambda: self._forever(prompt.turn))
         for name, turn in (
             ("deliveries", lambda: self.deliveries.run(self._closing)),
-            ("patient-tail", LogReader(self._tail.patient, self.by_tp.get, self.flush_acks).turn),
+            ("patient-tail", LogReader(self._tail.patient, self.by_tp.get, self._batch_read).turn),
             ("members", lambda: members.turn(self._closing, TICK_S)),
             ("ticks", self._tick),
             ("snapshots", self._take_snapshots),
@@ -326,6 +329,11 @@ class Host:
         for node in effect.to:
             self.members.send(node, frame)
 
+    def _batch_read(self) -> None:
+        self.flush_acks()
+        for stir in self.to_stir:
+            stir()
+
     def flush_acks(self) -> None:
         """Send what a thread found while it read a batch."""
         due: dict[str, list[Ack]] = getattr(self._collecting, "acks", {})
@@ -372,3 +380,7 @@ def _make(made: Future[LogTail], make: Callable[[], LogTail]) -> None:
 def _close(made: Future[LogTail]) -> None:
     if made.exception() is None:
         made.result().close()
+
+
+def _nobody_merges(copy: Copy, e: ev.MergeDue) -> None:
+    """Nothing in this node asks for it."""

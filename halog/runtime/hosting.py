@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from halog.core.ids import Member
-from halog.core.settings import Settings, Sync
+from halog.core.settings import Settings, Sites, Sync
 from halog.ports import TopicPartition
 from halog.runtime import cluster
+from halog.runtime.afar import Afar
+from halog.runtime.arrivals import Confirming, Hearing, Looking
+from halog.runtime.compensating import Compensate
 from halog.runtime.flushing import FlushedStore
 from halog.runtime.host import Host
 from halog.runtime.mirroring import Mirroring
+from halog.runtime.partings import Partings
+from halog.runtime.restoring import Restoring
 from halog.runtime.router import Router
+from halog.runtime.schemas import bring
 from halog.runtime.snapshots import Policy, Snapshots
 from halog.runtime.splits import Watching
 from halog.runtime.surroundings import CopyPolicy
@@ -21,7 +27,7 @@ from halog.runtime.telling import Telling
 
 if TYPE_CHECKING:
     from halog.config import Config, TimingConfig
-    from halog.runtime.outside import Adapters
+    from halog.runtime.outside import Adapters, Remote
 
 
 def make_host(c: Config, a: Adapters, me: Member, router: Router, telling: Telling) -> Host | None:
@@ -40,17 +46,48 @@ def make_host(c: Config, a: Adapters, me: Member, router: Router, telling: Telli
     return Host(me, c.site.name, core_settings(c), policies, a.log, a.coordinator, store, router, snapshots, telling)
 
 
-def make_mirroring(c: Config, a: Adapters, host: Host) -> Mirroring | None:
-    """What brings other sites' partitions here; None where there are no other sites."""
-    if not c.other_sites:
-        return None
-    return Mirroring(host, a.reach, TopicPartition(cluster.schemas_topic(c), 0))
+def homes_of(c: Config) -> set[str]:
+    """The policies that have one."""
+    return {name for name, policy in c.policies.items() if policy.home}
 
 
-def make_watching(c: Config, a: Adapters, host: Host) -> Watching | None:
-    """What looks whether two sites serve the same; None where there are no other sites, or nothing has a home."""
-    homes = {name for name, policy in c.policies.items() if policy.home}
-    return Watching(host, a.reach, tuple(c.other_sites), homes) if c.other_sites and homes else None
+def make_afar(c: Config, a: Adapters) -> Afar:
+    """How other sites are asked; of a client, too."""
+    definitions = TopicPartition(cluster.schemas_topic(c), 0)
+
+    def prepare(remote: Remote) -> None:  # objects of classes that only this site has may be sent there
+        bring(a.log, remote.log, definitions)
+
+    return Afar(c, a.channel, a.reach, prepare)
+
+
+def tend_sites(c: Config, a: Adapters, host: Host, compensate: Compensate) -> None:
+    """What nodes do where there are other sites."""
+    schemas = TopicPartition(cluster.schemas_topic(c), 0)
+    host.snapshots.mirrors = mirroring = Mirroring(host, a.reach, schemas, tuple(c.other_sites))
+    host.keep_on("mirroring", mirroring.turn, mirroring.close)
+    restoring = Restoring(host, a.reach, compensate, schemas)
+    host.merge_due = restoring.due
+    host.keep_on("restoring", restoring.turn, restoring.close)
+    if homes := homes_of(c):
+        host.keep_on("watching", Watching(host, a.reach, tuple(c.other_sites), homes).turn)
+        host.keep_on("partings", Partings(host, a.reach).turn)
+    if any(policy.sync_sites for policy in c.policies.values()):
+        tend_sync_sites(c, a, host, mirroring)
+
+
+def tend_sync_sites(c: Config, a: Adapters, host: Host, mirroring: Mirroring) -> None:
+    """What arrives is told where it came from, and heard where commits wait for it."""
+    arrived = TopicPartition(cluster.arrived_topic(c), 0)
+    mine = {n: p.sync_site_away == "drop" for n, p in c.policies.items() if c.site.name in p.sync_sites}
+    for site in c.other_sites if mine else ():
+        confirming = Confirming(host, mirroring, site, a.reach, arrived, mine.keys())
+        host.to_stir.append(confirming.stir)
+        host.keep_on(f"arrived-{site}", confirming.turn, confirming.close)
+        looking = Looking(host, mirroring, site, a.reach, mine)
+        host.keep_on(f"awaited-{site}", looking.turn, looking.close)
+    hearing = Hearing(host, a.log, arrived)
+    host.keep_on("hearing", hearing.turn, hearing.close)
 
 
 def copy_policy(c: Config, name: str) -> CopyPolicy:
@@ -59,9 +96,11 @@ def copy_policy(c: Config, name: str) -> CopyPolicy:
     times = core_times(c.timing_of(name))
     # a transaction over several policies is tried again for as long as `[timing]` says
     times["discarded_ms"] = max(times["discarded_ms"], c.timing.call_deadline_ms + times["commit_deadline_ms"])
+    others = tuple(n for n in policy.sync_sites if n != c.site.name)
+    sites = Sites(others, policy.sync_site_away == "refuse", policy.sync_site_away_ms)
     return CopyPolicy(
         policy.before_images, Sync[policy.remote_sync], Sync[policy.local_sync], policy.lease_ttl_ms, times,
-        policy.copy_threads,
+        policy.copy_threads, sites,
     )  # fmt: skip
 
 

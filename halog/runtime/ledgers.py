@@ -12,6 +12,7 @@ import msgspec
 
 from halog.core import records
 from halog.core.ledger import Applied, Decided, Decision, Forgotten, Ledger, Prepared, Undecided
+from halog.core.merged import MergedIn
 from halog.ports import Snapshot
 from halog.runtime.stored import StoredPosition
 
@@ -42,8 +43,18 @@ def items_for(prefix: bytes, meant: Applied) -> list[Item]:
             return [(prefix + b"q" + header.tx, None), (prefix + b"o" + header.tx, msgspec.msgpack.encode(decision))]
         case Forgotten(ids=ids):
             return [(prefix + b"o" + tx, None) for tx in ids]
+        case MergedIn():
+            return _merged(prefix, meant)
         case _:
             return []
+
+
+def _merged(prefix: bytes, meant: MergedIn) -> list[Item]:
+    """What was in doubt on a branch, or decided on one only, is not any more, or is known like this."""
+    items: list[Item] = [(prefix + kind + tx, None) for tx in meant.forgotten for kind in (b"q", b"o")]
+    items += [(prefix + b"q" + tx, None) for tx, _ in meant.decided]
+    made = ((tx, Decision(commit, meant.header.lsn, meant.offset)) for tx, commit in meant.decided)
+    return [*items, *((prefix + b"o" + tx, msgspec.msgpack.encode(d)) for tx, d in made)]
 
 
 def load(source: Snapshot, prefix: bytes, position: StoredPosition | None) -> Ledger:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from halog.core import events as ev
@@ -20,10 +20,13 @@ from halog.core.mirror import Checkpoint, Mirror
 from halog.errors import HalogError, LogError, PartedError, RefusedError
 from halog.events import MIRRORING, PARTED
 from halog.ports import Entry, LogSession, LogTail, OutOfRange, TopicPartition, UnknownResult
-from halog.runtime import retention
+from halog.runtime import places, retention, splits
 from halog.runtime.giving import GivingAway, beginning
+from halog.runtime.mirrored import HOLD_S, Mirrored
 from halog.runtime.outside import Remote
-from halog.runtime.sites import HOLD_MS, Standing, standing, write
+from halog.runtime.schemas import bring
+from halog.runtime.sites import COMPARES, HOLD_MS, Standing, standing, write
+from halog.runtime.succession import Succession
 
 if TYPE_CHECKING:
     from halog.runtime.copy import Copy
@@ -49,40 +52,6 @@ AGAIN_S = 30.0
 STUCK_S = 5.0
 """Everything brought is in the log for that long, and the copy here has not taken it: begin again."""
 
-HOLD_S = 60.0
-"""How often the other site's log is held anew."""
-
-
-class _Mirrored:
-    """One partition that is being mirrored."""
-
-    def __init__(self, copy: Copy, mirror: Mirror) -> None:
-        self.copy, self.mirror = copy, mirror
-        self.pending: deque[tuple[int, Checkpoint]] = deque()
-        """What is under way: when the other site's log took it, and where the mirror stood behind it."""
-        self.landed = self.safe = self._next_safe = mirror.checkpoint
-        """Everything up to here is in this site's log; and was read from it by this node, as what counts."""
-        self.lag_ms = 0
-        self.still_since = time.monotonic()
-        """Since when nothing is under way."""
-        self.told: Standing | None = None
-        self.told_at = self.held_at = -HOLD_S
-
-    def settle(self) -> None:
-        """Look how far `safe` is. Not at the last that has landed, which a busy log would never have read."""
-        if not self.pending:
-            self.landed = self.mirror.checkpoint
-        if self.copy.core.chain.state.lsn >= self._next_safe.state.lsn:
-            self.safe, self._next_safe = self._next_safe, self.landed
-            if self.copy.core.chain.state.lsn >= self.landed.state.lsn:
-                self.safe = self.landed
-
-    @property
-    def fenced(self) -> bool:
-        """Has the other site's turn ended, and is all of it here, and that not told yet? Somebody waits for it."""
-        epoch = self.safe.state.epoch
-        return not self.safe.state.opened and (self.told is None or self.told.checkpoint.state.epoch != epoch)
-
 
 class _Way(NamedTuple):
     """What a line is made of, while it stands."""
@@ -102,13 +71,17 @@ class _Way(NamedTuple):
 class Line:
     """From one other site. All of it happens on one thread; `wanted` is set by another."""
 
-    def __init__(self, host: Host, site: str, reach: Callable[[str], Remote], definitions: TopicPartition) -> None:
+    def __init__(self, host: Host, succession: Succession, definitions: TopicPartition) -> None:
+        """`succession`: to that site."""
         self.wanted: frozenset[str] = frozenset()
-        self._host, self._site, self._reach, self._definitions = host, site, reach, definitions
+        self._succession = succession
+        self._host, self._site, self._definitions = host, succession.site, definitions
         self._way: _Way | None = None
-        self._running: dict[TopicPartition, _Mirrored] = {}
-        self._failed: dict[str, tuple[float, str]] = {}
-        """Partitions that cannot be mirrored: since when, and why."""
+        self._running: dict[TopicPartition, Mirrored] = {}
+        self._failed: dict[str, float] = {}
+        """Partitions that cannot be mirrored: since when."""
+        self._told: dict[str, tuple[float, str]] = {}
+        """When it was last said that one stands still, and why."""
         self._giving: dict[str, GivingAway] = {}
         self._fenced: dict[str, EpochId] = {}
         """Epochs begun to give partitions away: another attempt goes on with the same one."""
@@ -120,6 +93,7 @@ class Line:
     def turn(self) -> None:
         """Mirror for a moment. Whatever fails, the next turn begins again from what is in this site's log."""
         if not self.wanted:
+            self._succession.answers()
             self.reset()
             self._host.pause(LOOK_S)
             return
@@ -127,9 +101,11 @@ class Line:
             way = self._way or self._connected()
             self._begin_and_end(way)
             self._bring(way)
+            self._succession.answers()
         except (HalogError, UnknownResult) as e:
             logger.warning("the mirror of site %s begins again: %s", self._site, e)
             self.reset()
+            self._succession.is_silent(self.wanted)
             self._host.pause(LOOK_S)
 
     def reset(self) -> None:
@@ -143,7 +119,7 @@ class Line:
             way.close()
 
     def _connected(self) -> _Way:
-        remote = self._reach(self._site)
+        remote = self._succession.reach(self._site)
         try:
             tail = remote.log.tail()
             try:
@@ -162,12 +138,13 @@ class Line:
             if one.copy.name not in wanted or self._host.copies.get(one.copy.name) is not one.copy:
                 way.tail.unfollow(tp)
                 del self._running[tp]
-        for mine in (self._failed, self._giving, self._fenced):
+        for mine in (self._failed, self._told, self._giving, self._fenced):
             for name in mine.keys() - wanted:
                 del mine[name]
         begun = {one.copy.name for one in self._running.values()}
         now = time.monotonic()
-        resting = {name for name, (since, _) in self._failed.items() if now - since < AGAIN_S}
+        resting = {name for name, since in self._failed.items() if now - since < AGAIN_S}
+        resting |= {name for name, giving in self._giving.items() if now < giving.rests_until}
         for name in wanted - begun - resting:
             copy = self._host.copies.get(name)
             if copy is not None:
@@ -182,26 +159,31 @@ class Line:
         try:
             before = standing(self._host.coordinator, copy.name)
             kept = before.checkpoint if before is not None and before.site == self._site else None
-            start = self._start(way, copy, own, kept)
             if own.owner != self._site:
-                self._give_away(way, copy, start)
+                self._give_away(way, copy, partial(self._start, way, copy, own, kept))
                 return
-            mirror = Mirror(start, own)
+            start = self._start(way, copy, own, kept)
+            mirror = Mirror(start, own)  # it may begin behind what is here: in front of a merge that has all of it
             self._hold(way, copy.name, start.offset)
         except (LogError, RefusedError) as e:
             self._stop(copy, e)
             return
-        one = self._running[copy.tp] = _Mirrored(copy, mirror)
+        self._told.pop(copy.name, None)
+        one = self._running[copy.tp] = Mirrored(copy, mirror)
         one.told, one.held_at = before, time.monotonic()
         way.tail.follow(copy.tp, start.offset)
         logger.info("partition %s: mirrored from site %s, offset %d", copy.name, self._site, start.offset)
 
     def _start(self, way: _Way, copy: Copy, own: ChainState, kept: Checkpoint | None) -> Checkpoint:
-        """Where to go on in the other log: the last checkpoint, unless it is of more than the own log holds."""
+        """Where to go on in the other log: the last checkpoint, unless it is of more than the own log holds; where that
+        log was trimmed meanwhile, the place that the other site offers."""
         begins = way.remote.log.bounds(copy.tp)[0]
         if kept is not None and kept.state.lsn <= own.lsn and kept.offset >= begins:
             return kept
         if begins > 0:
+            offered = places.offered(way.remote.coordinator, copy.name)
+            if offered is not None and places.leads_on(offered, own, begins):
+                return offered
             raise LogError(
                 f"the log of {copy.name} at site {self._site} is trimmed up to offset {begins}, and what this site has "
                 "ends before that: it cannot be mirrored from there",
@@ -210,7 +192,7 @@ class Line:
             )
         return Checkpoint(0, beginning(copy, self._site, self._host.site))
 
-    def _give_away(self, way: _Way, copy: Copy, start: Checkpoint) -> None:
+    def _give_away(self, way: _Way, copy: Copy, start: Callable[[], Checkpoint]) -> None:
         """The own log is this site's still: once nobody serves from it, it becomes the other one's (F3)."""
         active = copy.core.table.active
         if active is not None and active in copy.core.alive:
@@ -228,6 +210,10 @@ class Line:
                 self._fenced[copy.name] = giving.epoch
             if not going_on:
                 del self._giving[copy.name]
+        if giving.parted is not None:
+            self._stands_still(copy, giving.parted)
+        else:
+            self._compares(copy)
 
     def _hold(self, way: _Way, partition: str, offset: int) -> None:
         until = retention.now_ms() + HOLD_MS
@@ -254,19 +240,20 @@ class Line:
             raise LogError(f"this site's log did not take what was mirrored: {self._broken or session.failed}")
         self._report(way)
 
-    def _take(self, way: _Way, one: _Mirrored, entry: Entry) -> None:
+    def _take(self, way: _Way, one: Mirrored, entry: Entry) -> None:
         try:
-            data = one.mirror.read(entry.offset, entry.value)
+            found = one.mirror.read(entry.offset, entry.value)
         except LogError as e:
-            self._running.pop(entry.tp)
-            way.tail.unfollow(entry.tp)
-            self._stop(one.copy, e, one)
+            self._end(way, one, e)
             return
-        if data is None:
-            if not one.pending:
-                one.landed = one.mirror.checkpoint
-            return
-        one.pending.append((entry.timestamp_ms, one.mirror.checkpoint))
+        if not found and not one.pending:
+            one.landed = one.mirror.checkpoint
+        for data in found:
+            self._give(way, one, data, entry.timestamp_ms, one.mirror.checkpoint)
+
+    def _give(self, way: _Way, one: Mirrored, data: bytes, taken_ms: int, behind: Checkpoint) -> None:
+        """To this site's log. Of several that go together each is behind the same checkpoint: the last one tells."""
+        one.pending.append((taken_ms, behind))
 
         def done(offset: int | None, why: str | None) -> None:
             if self._way is not way:
@@ -280,22 +267,55 @@ class Line:
 
         way.session.append(one.copy.tp, data, done)
 
-    def _stop(self, copy: Copy, error: HalogError, one: _Mirrored | None = None) -> None:
-        """This partition cannot be mirrored: say so, and leave the others alone."""
+    def _end(self, way: _Way, one: Mirrored, error: LogError) -> None:
+        self._running.pop(one.copy.tp)
+        way.tail.unfollow(one.copy.tp)
+        self._stop(one.copy, error, one)
+
+    def _is_read(self, way: _Way, one: Mirrored) -> bool:
+        """Is there nothing more in the other log? Histories that have parted a merge may have joined again."""
+        return one.mirror.offset >= way.remote.log.bounds(one.copy.tp)[1]
+
+    def _stop(self, copy: Copy, error: HalogError, one: Mirrored | None = None) -> None:
+        """This partition cannot be mirrored: say so, leave the others alone, and try again later."""
+        self._failed[copy.name] = time.monotonic()
+        self._stands_still(copy, error, one)
+
+    def _stands_still(self, copy: Copy, error: HalogError, one: Mirrored | None = None) -> None:
+        """Say so. Once as an event, and again and again as how it stands: else another node of this site has a try."""
         parted = isinstance(error, PartedError)
-        known = self._failed.get(copy.name, (0.0, ""))[1]
-        self._failed[copy.name] = time.monotonic(), error.message
+        since, known = self._told.get(copy.name, (-REPORT_S, ""))
+        if known == error.message and time.monotonic() - since < REPORT_S:
+            return
+        self._told[copy.name] = time.monotonic(), error.message
         if known != error.message:
             logger.error("partition %s is not mirrored from site %s: %s", copy.name, self._site, error)
             more = {"site": self._site, "at": error.evidence.get("lsn", copy.core.chain.state.lsn)}
             self._host.telling.told(copy, ev.Tell(PARTED if parted else MIRRORING, "", error.message, more))
-        before = standing(self._host.coordinator, copy.name) if one is None else one.told
-        checkpoint = one.safe if one is not None else None if before is None else before.checkpoint
-        if checkpoint is None:
+        if parted:
+            splits.tell(self._host.coordinator, copy.name, self._site, self._host.me.node)
+        self._write(copy, standing(self._host.coordinator, copy.name), error.message, one, parted=parted)
+
+    def _compares(self, copy: Copy) -> None:
+        """Say now and then that this node is at it, and what was said before: else others of this site begin, too."""
+        now = time.monotonic()
+        since, known = self._told.setdefault(copy.name, (now, ""))
+        if now - since >= REPORT_S:
+            self._told[copy.name] = now, known
+            before = standing(self._host.coordinator, copy.name)
+            parted = before is not None and before.parted and before.site == self._site
+            self._write(copy, before, before.error if before and parted else COMPARES, None, parted=parted)
+
+    def _write(self, copy: Copy, before: Standing | None, why: str, one: Mirrored | None, *, parted: bool) -> None:
+        """How a mirror stands that stands still."""
+        if one is not None:
+            checkpoint = one.safe
+        elif before is not None and before.site == self._site:
+            checkpoint = before.checkpoint
+        else:
             checkpoint = Checkpoint(0, beginning(copy, self._site, self._host.site))
         write(self._host.coordinator, copy.name, Standing(
-            site=self._site, by=self._host.me.node, at_ms=_ms(), checkpoint=checkpoint, error=error.message,
-            parted=parted,
+            site=self._site, by=self._host.me.node, at_ms=_ms(), checkpoint=checkpoint, error=why, parted=parted,
         ))  # fmt: skip
 
     # --- telling ---
@@ -309,7 +329,12 @@ class Line:
                 del self._running[tp]
                 continue
             one.settle()
-            if now - one.told_at >= REPORT_S or one.fenced:
+            if one.mirror.parted is not None and now - one.told_at >= REPORT_S and self._is_read(way, one):
+                self._end(way, one, one.mirror.parted)
+                continue
+            if one.mirror.given_away and self._is_followed(way, one):
+                continue
+            if not one.apart and one.mirror.parted is None and (now - one.told_at >= REPORT_S or one.fenced):
                 one.told_at = now
                 self._tell(way, one)
             if now - one.held_at >= HOLD_S:
@@ -319,36 +344,46 @@ class Line:
             self._looked_at = now
             self._bring_definitions(way)
 
-    def _is_stuck(self, one: _Mirrored, now: float) -> bool:
-        """Everything is in the log and is not taken: somebody else's history is there, or the log lost its end."""
-        if one.pending or one.copy.core.chain.state.lsn >= one.mirror.lsn:
+    def _is_followed(self, way: _Way, one: Mirrored) -> bool:
+        """Somebody else's by now, all of which is here: that site is mirrored from now on."""
+        if one.pending or one.copy.core.table.owner != self._site or not self._is_read(way, one):
+            return False
+        return self._succession.is_given(one.copy, one.mirror.given_away)
+
+    def _is_stuck(self, one: Mirrored, now: float) -> bool:
+        """Everything is in the log and is not taken: somebody else's history is there, or the log lost its end. Or it
+        will not be: somebody's takeover has fenced this log, and came to nothing."""
+        state = one.copy.core.chain.state
+        if one.pending or (state.lsn >= one.mirror.lsn and state.owner == self._site):
             one.still_since = now
         return now - one.still_since >= STUCK_S
 
-    def _tell(self, way: _Way, one: _Mirrored) -> None:
+    def _tell(self, way: _Way, one: Mirrored) -> None:
         if one.fenced:
             self._bring_definitions(way)  # whoever takes over from here will not ask that site again
         waiting = _ms() - one.pending[0][0] if one.pending else 0
+        end = way.tail.known_end(one.copy.tp)  # not asked for: the line may be long, and partitions many
         now = Standing(
             site=self._site, by=self._host.me.node, at_ms=_ms(), checkpoint=one.safe,
-            behind=max(0, way.remote.log.bounds(one.copy.tp)[1] - one.safe.offset),
-            lag_ms=max(one.lag_ms, waiting, 0),
+            behind=max(0, (end if end >= 0 else way.remote.log.bounds(one.copy.tp)[1]) - one.safe.offset),
+            lag_ms=max(one.lag_ms, waiting, 0), epoch=self._epoch(one.copy),
         )  # fmt: skip
         one.lag_ms = 0
         write(self._host.coordinator, one.copy.name, now)
+        if one.mirror.met and not one.joined:
+            splits.forget(self._host.coordinator, one.copy.name, self._site)
+            one.joined = True
         one.told = now
+
+    def _epoch(self, copy: Copy) -> int:
+        """Of the table by which this site mirrors that one, and nothing of its own is in the log behind that."""
+        with copy.lock:
+            mirrors = copy.core.table.owner == copy.core.chain.state.owner == self._site
+            return copy.core.table.epoch.number if mirrors else -1
 
     def _bring_definitions(self, way: _Way) -> None:
         """Objects of older classes are read by definitions that only the other site may have."""
-        tp = self._definitions
-        end = way.remote.log.bounds(tp)[1]
-        if end <= self._definitions_read:
-            return
-        have = dict(self._host.log.read_keyed(tp))
-        for key, value in way.remote.log.read_keyed(tp, self._definitions_read):
-            if value is not None and have.get(key) != value:
-                self._host.log.put(tp, key, value)
-        self._definitions_read = end
+        self._definitions_read = bring(way.remote.log, self._host.log, self._definitions, self._definitions_read)
 
 
 def _ms() -> int:

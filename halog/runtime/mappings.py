@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ import msgspec
 from halog.backend import Mapped
 from halog.config import Config
 from halog.core.mapping import Changing, Layout, PolicyMapping
+from halog.core.table import PartitionTable
 from halog.errors import CoordinatorError, OutcomeUnknownError, RefusedError, VersionError
 from halog.ports import Coordinator, UnknownResult, Versioned
 from halog.runtime.mapping import Owner
@@ -131,6 +132,8 @@ class Mappings:
         self.changed: Callable[[], None] = lambda: None
         """Called behind every change, on any thread."""
         self.now = Known()
+        self.homes: Collection[str] = ()
+        """Policies that have one, so that another site may serve their partitions some day."""
 
     @property
     def known(self) -> Mapping[str, PolicyMapping]:
@@ -168,5 +171,16 @@ class Mappings:
             listed = {name: known[p].kind for name, p in policies.items() if known[p].kind}
             leaving = frozenset(n for n in listed if n not in known[policies[n]].newest.partition_names(policies[n]))
             changing = any(m.next is not None for m in known.values())
-            self.now = Known(versions, changing, listed, leaving, policies, known, updating)
+            self.now = Known(
+                versions, changing, listed, leaving, policies, self.now.sites, mappings=known, updating=updating
+            )
         self.changed()
+
+    def served(self, table: PartitionTable, site: str) -> None:
+        """Another site serves it from now on; "": this one does. Told of every partition; of those that no other site
+        may ever serve nothing is noted."""
+        with self._lock:
+            sites = self.now.sites
+            noted = site or table.name in sites or table.policy in self.homes
+            if noted and sites.get(table.name) != site:
+                self.now = msgspec.structs.replace(self.now, sites={**sites, table.name: site})

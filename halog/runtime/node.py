@@ -29,12 +29,13 @@ from halog.runtime import cluster, frames
 from halog.runtime.asking import Asker, limits_of
 from halog.runtime.ballots import Ballots
 from halog.runtime.commits import Commits
+from halog.runtime.compensating import Compensate, by_the_rules
 from halog.runtime.configured import Activated, Configured, of_file
 from halog.runtime.copy import Copy
 from halog.runtime.defining import begun_anew
 from halog.runtime.history import History
 from halog.runtime.host import Host
-from halog.runtime.hosting import make_host, make_mirroring, make_watching
+from halog.runtime.hosting import homes_of, make_afar, make_host, tend_sites
 from halog.runtime.leaving import hand_over_all
 from halog.runtime.lives import Lives
 from halog.runtime.mapping import Places
@@ -76,14 +77,16 @@ class Runtime:
         publish: Callable[[Log], None] = lambda log: None,
         witness: Witness | None = None,
         activated: Activated | None = None,
+        compensate: Compensate = by_the_rules,
     ) -> None:
         self.config, self.name, self.adapters = config, name, adapters
         self.pid = os.getpid()
-        self.location = location_code(name)
+        self.location, self._compensate = location_code(name), compensate
         self.incarnation = time.time_ns() // 1_000_000
         self.installation = self._installation(adapters.store)
         self.member = Member(name, self.incarnation)
-        self.router = Router(name, adapters.channel, config.timing.attempt_timeout_ms / 1000)
+        self.router = Router(name, adapters.channel, config.timing.attempt_timeout_ms / 1000, config.site.name)
+        self._afar = self.router.afar = make_afar(config, adapters)
         self.host: Host | None = None
         journal = partial(adapters.log.journal, TopicPartition(cluster.events_topic(config.cluster.name), 0))
         self.telling = Telling(History(config.cluster.name, name, self.incarnation, journal))
@@ -98,6 +101,7 @@ class Runtime:
             routing.partition_of, routing.place_of, routing.partitions_of, routing.had, routing.relearn,
         )  # fmt: skip
         self.next_partition = routing.next_partition
+        self.router.served, routing.mappings.homes = routing.mappings.served, homes_of(config)
         self._witness = witness
         self._counts = itertools.count((self.incarnation << 22) + 1)  # threads take theirs one by one
         self._nodes_lock = threading.Lock()
@@ -227,10 +231,8 @@ class Runtime:
             host.keep_on("rebalancing", partial(rebalancing.turn, host.pause))
         self.remapping = Remapping(self, host)
         host.keep_on("remapping", self.remapping.turn)
-        if (mirroring := make_mirroring(self.config, self.adapters, host)) is not None:
-            host.keep_on("mirroring", mirroring.turn, mirroring.close)
-        if (watching := make_watching(self.config, self.adapters, host)) is not None:
-            host.keep_on("watching", watching.turn)
+        if self.config.other_sites:
+            tend_sites(self.config, self.adapters, host, self._compensate)
         self._commits.deliveries = self._reads.deliveries = self._ballots.deliveries = host.deliveries
 
     def _create_topics_and_tables(self) -> dict[str, tuple[int, PartitionTable]]:
@@ -250,6 +252,7 @@ class Runtime:
             hand_over_all(self.host, self.config.timing.close_deadline_ms / 1000)
         self._asker.closed = True
         self._spanning.close()
+        self._afar.close()
         members = getattr(self, "members", None)
         if members is not None:
             members.close()

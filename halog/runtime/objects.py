@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 
@@ -31,10 +30,12 @@ from halog.core.chain import ChainState
 from halog.core.early import early_version
 from halog.core.ids import ABSENT, TX_BYTES
 from halog.core.ledger import Applied, Decided, Ledger, Prepared
+from halog.core.merged import MergedIn, standing
 from halog.core.outcomes import Outcomes
 from halog.ports import Snapshot, Store
 from halog.runtime import ledgers
 from halog.runtime.consistency import Consistency
+from halog.runtime.scanning import merged, scan
 from halog.runtime.stored import (
     StoredPosition as StoredPosition,
     pack_object as pack_object,
@@ -112,6 +113,8 @@ class ObjectTable:
                     self._take_early(record)
             elif type(record) is records.EpochOpened:
                 self._drop_early()
+            elif type(record) is MergedIn:
+                self._take_merge(record, state, next_offset)
             else:
                 self._take_vote(record, state, next_offset)
         self._position, self._last_offset = (state, next_offset), next_offset - 1
@@ -124,6 +127,18 @@ class ObjectTable:
                 self.cache.pop(c.key, None)
         elif type(meant) is Decided and meant.commit is not None:
             self.take((meant.commit,), state, next_offset)
+
+    def _take_merge(self, meant: MergedIn, state: ChainState, next_offset: int) -> None:
+        """Whatever stands here under its keys, what it says stands there now, and is of its version (F5)."""
+        self._drop_early()
+        held = self._held([m.key for m in meant.merged])
+        changes = [c for m in meant.merged for c in standing(m, held[m.key])]
+        lsn = _LSN.pack(meant.header.lsn)
+        self._happened += [lsn + tx for tx in meant.happened]
+        self._unsaved.update(ledgers.items_for(self.prefix, meant))
+        made = records.Commit(meant.header, tuple(changes))
+        self._unsaved.update(self.items_for(made, lsn))
+        self.show(made, meant.header.lsn)
 
     def _held(self, keys: Iterable[bytes]) -> dict[bytes, Found | None]:
         """As stored or about to be; what only the cache would know is no reason to fill it."""
@@ -374,27 +389,3 @@ class ObjectTable:
             self._early.clear()
             self._forget_unsaved()
             self.store.drop(self.prefix)
-
-
-def scan(source: Snapshot, prefix: bytes, key_prefix: bytes, after: bytes = b"") -> Iterator[Found]:
-    """Objects of one partition whose index key starts with `key_prefix` and is greater than `after`, in key order."""
-    n = len(prefix) + 1
-    for k, data in source.scan(prefix + b"k" + key_prefix, prefix + b"k" + after if after else b""):
-        yield unpack_object(k[n:], data)
-
-
-def merged(stored: Iterator[Found], early: Mapping[bytes, Found | None]) -> Iterator[Found]:
-    """Stored objects with newer ones over them, by index key."""
-    newer = deque(sorted(early))
-    for found in stored:
-        while newer and newer[0] < found.key:
-            if (between := early[newer.popleft()]) is not None:
-                yield between
-        if newer and newer[0] == found.key:
-            if (instead := early[newer.popleft()]) is not None:
-                yield instead
-        else:
-            yield found
-    for key in newer:
-        if (last := early[key]) is not None:
-            yield last

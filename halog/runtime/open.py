@@ -12,6 +12,7 @@ from halog.config.check import NAMED, is_name
 from halog.errors import ConfigError, StoreError
 from halog.ports import Log
 from halog.runtime import bindings, cluster, schemas
+from halog.runtime.compensating import Compensation, Decided
 from halog.runtime.configured import Activated, of_file
 from halog.runtime.mapping import Places
 from halog.runtime.node import Runtime
@@ -22,6 +23,7 @@ from halog.runtime.witness import Witness
 from halog.schema import Definition
 from halog.schema.registry import DEFAULT, Registry
 from halog.transactions.node import Node as Verbs
+from restore.merge import Difference
 
 
 class Node(Verbs):
@@ -90,6 +92,9 @@ def _joined(
         opened.definitions = schemas.publish(log, topic, registry)
         places.definition = opened.definitions.find
 
+    def compensate(found: tuple[Difference, ...]) -> list[Decided]:
+        return Compensation(opened.definitions, registry, settings.limits.max_record_bytes).decide(found)
+
     def definition_of(type_name: str) -> Definition | None:
         info = registry.by_name.get(type_name)
         if info is not None:
@@ -99,7 +104,7 @@ def _joined(
     places = Places(settings, definition_of)
     outside = adapters(settings, name)
     try:
-        runtime = Runtime(settings, name, outside, places, execute, publish, witness, known)
+        runtime = Runtime(settings, name, outside, places, execute, publish, witness, known, compensate)
     except BaseException:
         outside.close()
         raise

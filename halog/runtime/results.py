@@ -103,6 +103,14 @@ def _too_few(partition: str, result: ev.TooFew) -> errors.QuorumError:
             have=have,
             needed=needed,
         )
+    if result.of == "sites":
+        names = ", ".join(result.away)
+        return errors.SitesError(
+            f"{partition}: the log of site {names} must have a commit (sync_sites), and nothing arrives there; nothing "
+            "was done; see `halog site list`, or say `halog site let-go` to go on without it until it is back",
+            partition=partition,
+            sites=list(result.away),
+        )
     return errors.QuorumError(
         f"{partition}: {have} nodes are there, a commit needs {needed} (quorum); nothing was done",
         partition=partition,

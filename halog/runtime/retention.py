@@ -5,7 +5,7 @@ with an expiry, or as long as its session. Who trims looks at the holds, announc
 looks at the holds *again*; who registers looks at the floor *after* its hold is there. So of the two at least one sees
 the other: either the hold stops the trim, or it is refused. The floor never goes down: a trim that was announced may
 happen at any time, even by a node that was replaced long ago. A hold that was acknowledged is trimmed over by nobody
-before it expires, by the clock of the partition's active node.
+before it expires, by the clock of the partition's active node, or of the one that mirrors it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import msgspec
 
 from halog.errors import ConfigError, NotFoundError, RefusedError, UnreachableError, VersionError
 from halog.ports import Coordinator, UnknownResult, Versioned
+from halog.runtime.znodes import put
 
 logger = logging.getLogger("halog.retention")
 
@@ -154,7 +155,7 @@ def floor(coordinator: Coordinator, partition: str) -> int:
 
 def allowed(coordinator: Coordinator, partition: str, wanted: int) -> int:
     """Up to where the log may be trimmed now, if it were up to `wanted` without any holds. Ends holds that have
-    expired. To be called by the partition's active node; another one announces in vain, and trims over nobody."""
+    expired. To be called by the node that takes the partition's snapshots; another one trims over nobody either."""
     first = _lowest(coordinator, partition, wanted)
     _announce(coordinator, partition, first)
     return _lowest(coordinator, partition, first)
@@ -183,17 +184,8 @@ def _ended(coordinator: Coordinator, path: str, version: int) -> bool:
 
 
 def _announce(coordinator: Coordinator, partition: str, offset: int) -> None:
-    path, data = f"trimmed/{partition}", b"%d" % offset
-    for _ in range(ATTEMPTS):
-        found = coordinator.get(path)
-        if found is not None and int(found.data) >= offset:
-            return
-        try:
-            if found is not None:
-                coordinator.set(path, data, found.version)
-                return
-            if coordinator.create(path, data):
-                return
-        except (VersionError, UnknownResult):
-            continue
-    raise RefusedError(f"others trim the log of {partition}, too", partition=partition)
+    def made(before: bytes | None) -> bytes | None:
+        return None if before is not None and int(before) >= offset else b"%d" % offset
+
+    if not put(coordinator, f"trimmed/{partition}", made):
+        raise RefusedError(f"others trim the log of {partition}, too", partition=partition)

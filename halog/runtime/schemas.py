@@ -139,6 +139,19 @@ class Definitions:
         return (name, *sorted(below))
 
 
+def bring(there: KeyedLog, here: Log, tp: TopicPartition, since: int = 0) -> int:
+    """Definitions that only another site has: its nodes may run a newer version of the application. `since`: what is
+    before that offset there was brought before. Returns where its topic ends by now."""
+    end = there.bounds(tp)[1]
+    if end <= since:
+        return since
+    have = dict(here.read_keyed(tp))
+    for key, value in there.read_keyed(tp, since):
+        if value is not None and have.get(key) != value:
+            here.put(tp, key, value)
+    return end
+
+
 def publish(log: Log, topic: str, registry: Registry) -> Definitions:
     """Add the declared definitions the topic lacks. SchemaChangedError, before anything is written, if a declared
     class cannot read what a stored definition of its name wrote."""

@@ -6,8 +6,8 @@ mirrors/<partition>   JSON: `Standing`, in the coordinator of the site that mirr
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
-from contextlib import suppress
 
 import msgspec
 
@@ -15,16 +15,30 @@ from halog.config import Config
 from halog.core.ids import Member
 from halog.core.mirror import Checkpoint
 from halog.core.table import PartitionTable
-from halog.errors import CoordinatorError, HalogError, VersionError
+from halog.errors import CoordinatorError, HalogError, UnreachableError
 from halog.ports import Coordinator
 from halog.runtime.cluster import read_nodes
 from halog.runtime.groups import change_table
 from halog.runtime.outside import Remote
+from halog.runtime.znodes import put
 
 logger = logging.getLogger("halog.mirror")
 
-HOLD_MS = 24 * 3_600_000
-"""How long a log is held for another site that does not come back: a day of repairs."""
+HOLD_MS = 7 * 24 * 3_600_000
+"""How long a log is held for another site that does not come back: what both did since then can be merged. A week of
+working days; who has not the room for that lets go of it earlier (`halog log release`)."""
+
+
+COMPARES = "this site's log is compared with the other one's, before it is given away"
+"""What a standing says as long as a node is at that."""
+
+HOME_S = 30.0
+"""For the nodes of a home site that start at the same time: each of them is up in some seconds."""
+
+SAY_S = 5.0
+"""Between words that they are waited for."""
+
+LOOK_S = 0.1
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +59,9 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Why nothing is mirrored."""
     parted: bool = False
     """That is because both sites have gone on."""
+    epoch: int | None = None
+    """The number of the epoch in this site's table as it was mirrored: what this site served later has a higher one,
+    and so has the fence behind that. -1: it is not mirrored now; None: of a node that does not say it."""
 
     @property
     def level(self) -> bool:
@@ -65,6 +82,15 @@ def standing(coordinator: Coordinator, partition: str) -> Standing | None:
         return None
 
 
+def followed(coordinator: Coordinator, table: PartitionTable, site: str) -> Standing | None:
+    """How this site stands with that one, if it mirrors it now: what was told before this site served by itself, or
+    fenced its log, is over. `table`: as it is now."""
+    now = standing(coordinator, table.name)
+    if now is None or now.site != site or now.error or table.owner != site:
+        return None
+    return now if now.epoch in (None, table.epoch.number) else None
+
+
 def table_of(coordinator: Coordinator, partition: str) -> PartitionTable:
     """As the site of this coordinator has it. CoordinatorError if it has none."""
     found = coordinator.get(f"partitions/{partition}")
@@ -75,13 +101,8 @@ def table_of(coordinator: Coordinator, partition: str) -> PartitionTable:
 
 def write(coordinator: Coordinator, partition: str, now: Standing) -> None:
     """Say how the mirror stands; what another node says at the same moment is as true."""
-    path, data = f"mirrors/{partition}", msgspec.json.encode(now)
-    found = coordinator.get(path)
-    with suppress(VersionError):
-        if found is None:
-            coordinator.create(path, data)
-        else:
-            coordinator.set(path, data, found.version)
+    data = msgspec.json.encode(now)
+    put(coordinator, f"mirrors/{partition}", lambda before: data)
 
 
 _STANDING = msgspec.json.Decoder(Standing)
@@ -94,21 +115,34 @@ class Originals:
     def __init__(self, config: Config, reach: Callable[[str], Remote]) -> None:
         self._config, self._reach = config, reach
         self._open: dict[str, Remote] = {}
+        self._until = time.monotonic() + HOME_S
 
     def of(self, table: PartitionTable) -> PartitionTable:
-        """The table for this site; as it is if its home is here. UnreachableError; CoordinatorError if the home site
-        does not have the partition yet."""
+        """The table for this site; as it is if its home is here. CoordinatorError if the home site does not have the
+        partition in time, or cannot be reached."""
         if not self._config.mirrored(table.policy):
             return table
         site = self._config.home_of(table.policy)
-        if site not in self._open:
-            self._open[site] = self._reach(site)
-        try:
-            home = table_of(self._open[site].coordinator, table.name)
-        except CoordinatorError as e:
-            said = f"site {site} is the home of partition {table.name}, and {e}: start a node there first"
-            raise CoordinatorError(said, partition=table.name, site=site) from None
+        home = self._at_home(site, table.name)
         return msgspec.structs.replace(table, log_id=home.log_id, home=site, owner=site)
+
+    def _at_home(self, site: str, partition: str) -> PartitionTable:
+        """Two sites may each be the home of something, and start at the same time."""
+        said_at = 0.0
+        while True:
+            try:
+                if site not in self._open:
+                    self._open[site] = self._reach(site)
+                return table_of(self._open[site].coordinator, partition)
+            except (CoordinatorError, UnreachableError) as e:
+                said = f"site {site} is the home of partition {partition}, and {e}: start a node there"
+                now = time.monotonic()
+                if now >= self._until:
+                    raise CoordinatorError(said, partition=partition, site=site) from None
+                if now - said_at >= SAY_S:
+                    said_at = now
+                    logger.warning("%s; it is waited for", said)
+                time.sleep(LOOK_S)
 
     def __enter__(self) -> Originals:
         return self
@@ -158,9 +192,15 @@ def running(coordinator: Coordinator) -> set[Member]:
 
 def serves(remote: Remote, table: PartitionTable) -> bool:
     """Is the other site to serve this very history, by its own word? (One set up anew has another one of this name.)"""
+    theirs = its_table(remote, table)
+    return theirs is not None and not theirs.owner
+
+
+def its_table(remote: Remote, table: PartitionTable) -> PartitionTable | None:
+    """What the other site has of this very history."""
     found = remote.coordinator.get(f"partitions/{table.name}")
     theirs = None if found is None else PartitionTable.from_bytes(found.data)
-    return theirs is not None and not theirs.owner and theirs.log_id == table.log_id
+    return theirs if theirs is not None and theirs.log_id == table.log_id else None
 
 
 def _given(coordinator: Coordinator, partition: str, site: str) -> tuple[int, PartitionTable]:

@@ -14,6 +14,24 @@ marker, every registered holder, and a margin from which a restarted node goes o
 end, then the log from the marker; replay is blind and ends past the highest lsn seen, so objects newer than the marker
 do no harm. What the topic held goes to the store in one step, position and all: a restore that dies half-way has left
 nothing there, and is made again.
+
+Where another site serves the partition, nobody here is active and no epoch says who writes. The node that mirrors it
+takes its snapshots, by the coordinator's word (`halog.runtime.mirroring`); for a moment two may believe that. The law
+is that the marker never goes back, and that no row is older than it. Both follow from one look, with the writer made:
+it has fenced everybody before, so a marker of theirs is in the topic now or never will be; who comes later fences this
+one, and looks himself. Whoever finds a marker of a higher offset of this site's log than he has read is stale, and
+writes nothing. Else what he writes is as new as any marker, and newer rows of somebody who did not come to his marker
+may be overwritten: his log goes on from here and brings them again. The mark in the coordinator may lag behind the
+marker, so what the topic got since is read, too. Offsets are compared, not lsns: they grow while epochs begin and end,
+and as the log changes hands (F1). So the same look holds when this site takes over, or has given its log away: an
+active node has read the `EpochStarted` behind which nobody mirrors, and a mirror the `SiteSwitched` behind the fence
+that ended every epoch before. A copy that has read that its own site took over, and is not active, writes nothing.
+The marker holds the whole chain state, its owner and fence, as any reader has it at that offset: a copy made from it
+judges what comes behind as all others do.
+
+A site that only mirrors does not know which commits decided here all participants have; they stand in the ledger's
+rows, from which whoever takes over spreads them again, so its log need not be kept for them. Before it trims its log it
+says where another site can begin to read it: `halog.runtime.places`.
 """
 
 from __future__ import annotations
@@ -24,66 +42,54 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from halog.core.chain import ChainState
 from halog.core.ledger import Ledger
+from halog.core.mirror import Checkpoint
 from halog.core.outcomes import KEEP, Outcomes
 from halog.core.table import PartitionTable
 from halog.errors import HalogError, LogError, RefusedError
-from halog.ports import Coordinator, KeyedLog, Log, LogTransaction, Snapshot, TopicPartition, UnknownResult, Versioned
-from halog.runtime import ledger_rows, retention
+from halog.ports import Coordinator, Log, LogTransaction, Snapshot, TopicPartition, UnknownResult, Versioned
+from halog.runtime import ledger_rows, places, retention
 from halog.runtime.copy import Copy
 from halog.runtime.objects import Item, StoredPosition
+from halog.runtime.state_topic import (
+    FORMAT,
+    MARKER as MARKER,
+    OBJECT,
+    OUTCOMES,
+    PAIR,
+    WITH_LEDGER,
+    WITH_MAPPING,
+    Loaded as Loaded,
+    Mark,
+    Marker,
+    Rows,
+    load as load,
+    marked_position as marked_position,
+    marked_up_to,
+    read_marker as read_marker,
+)
 
 logger = logging.getLogger("halog.snapshots")
+
+T = TypeVar("T")
 
 CHUNK = 2_000
 """Objects per Kafka transaction: an open one hides its rows from readers, so it must be short."""
 
 BLOCK = 1_000
-"""Transaction ids per outcome block."""
+"""Lsns per outcome block: so many transaction ids, but for a merge, whose one lsn has many."""
 
-FORMAT = 2
-"""Of the state topic's records. In 1 (which no marker and no mark names) objects stood under their references. What
-another format's snapshot holds is not read: it would be a copy that misses objects, and nobody would know."""
+IDS = 20_000
+"""Transaction ids per row of a block: half of what brokers take by default."""
 
-WITH_LEDGER = 3
-"""The same with rows of the ledger, which a halog that reads only 2 would miss. Written only where there are any."""
-
-WITH_MAPPING = 4
-"""Either, in a partition whose mapping has changed: a halog that reads only 2 and 3 would let older requests in."""
-
-_FIELDS = {(4, FORMAT), (5, WITH_LEDGER), (4, WITH_MAPPING), (5, WITH_MAPPING)}
-"""How many numbers a mark of each format has: the last of five is that of the ledger's rows."""
-
-MARKER = b"p"
-_OBJECT = ord("k")
-_PAIR = struct.Struct(">Q16s")
 _BLOCK = struct.Struct(">Q")
 
 Keyed = tuple[bytes, bytes | None, dict[str, bytes]]
-Rows = Iterator[tuple[bytes, bytes | None]]
-
-
-class Marker(msgspec.Struct, frozen=True):
-    """Everything up to `position` is in the state topic."""
-
-    position: StoredPosition
-    format: int = 1
-    rows: int = 0
-    """How many rows of the ledger go with it; none in format 2."""
-
-
-class _Format(msgspec.Struct, frozen=True):
-    """Of a marker only this is known before it is compared."""
-
-    format: int = 1
-
-
-_MARKER, _FORMAT = msgspec.msgpack.Decoder(Marker), msgspec.msgpack.Decoder(_Format)
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -97,13 +103,21 @@ class Policy(msgspec.Struct, frozen=True):
 class Known(NamedTuple):
     """The last marker this node knows of."""
 
-    lsn: int
-    end: int
-    """Where the state topic ended behind it: a topic that is shorter was created again, and holds nothing of it."""
+    mark: Mark
     at: float
     """When it was taken or read, in monotonic seconds."""
-    rows: int = 0
-    """Of its ledger."""
+
+
+class Mirrors(Protocol):
+    """Who mirrors what at this site; see `halog.runtime.mirroring`."""
+
+    def is_wanted(self, copy: Copy) -> bool:
+        """Is this node to mirror that partition, and is its log the other site's? Asked at every turn."""
+        ...
+
+    def is_told(self, copy: Copy) -> bool:
+        """Is it this node that does, by the coordinator's word? Asked when a snapshot is due."""
+        ...
 
 
 class Snapshots:
@@ -116,6 +130,8 @@ class Snapshots:
         self._state_topic = state_topic
         self._writers: dict[str, LogTransaction] = {}
         self._marked: dict[str, Known] = {}
+        self.mirrors: Mirrors | None = None
+        """None: there are no other sites."""
 
     def _tp(self, copy: Copy) -> TopicPartition:
         return TopicPartition(self._state_topic(copy.core.table.policy), copy.tp.partition)
@@ -126,9 +142,9 @@ class Snapshots:
         """Take a snapshot of every copy that is due. Errors are logged; the next turn tries again."""
         for copy in copies:
             try:
-                if not copy.serving:
+                if not (copy.serving or self._mirrored(copy)):
                     self._retire(copy)
-                elif self._due(copy):
+                elif self._due(copy) and self._is_taker(copy):
                     self.take(copy)
             except (HalogError, UnknownResult) as e:
                 logger.warning("no snapshot of %s this time: %s", copy.name, e)
@@ -138,16 +154,22 @@ class Snapshots:
                 self._retire(copy)
 
     def _retire(self, copy: Copy) -> None:
-        """Not active (any more): stop counting; the next active starts from the marker."""
+        """Nothing to be taken here (any more): stop counting; whoever takes the next one starts from the marker."""
         copy.objects.dirty = None
         self._marked.pop(copy.name, None)
         writer = self._writers.pop(copy.name, None)
         if writer is not None:
             writer.close()
 
+    def _mirrored(self, copy: Copy) -> bool:
+        return self.mirrors is not None and self.mirrors.is_wanted(copy)
+
+    def _is_taker(self, copy: Copy) -> bool:
+        return copy.serving or (self.mirrors is not None and self.mirrors.is_told(copy))
+
     def _due(self, copy: Copy) -> bool:
         known = self._known_marker(copy)
-        behind = copy.core.chain.state.lsn - known.lsn
+        behind = copy.core.chain.state.lsn - known.mark.lsn
         waited = time.monotonic() - known.at >= self.policy.every_ms / 1000
         return behind >= self.policy.every_records or (behind > 0 and waited)
 
@@ -155,18 +177,18 @@ class Snapshots:
         known = self._marked.get(copy.name)
         if known is None:
             found = self._read_mark(copy)
-            lsn, end, rows = (0, 0, 0) if found is None else _numbers(found.data)
-            known = self._marked[copy.name] = Known(lsn, end, time.monotonic(), rows)
+            mark = Mark() if found is None else Mark.from_bytes(found.data)
+            known = self._marked[copy.name] = Known(mark, time.monotonic())
         return known
 
     def _since(self, copy: Copy) -> int:
         """The lsn up to which the state topic is complete: everything above it is to be written."""
-        known = self._known_marker(copy)
-        if known.lsn and self.log.bounds(self._tp(copy))[1] < known.end:
+        mark = self._known_marker(copy).mark
+        if mark.lsn and self.log.bounds(self._tp(copy))[1] < mark.end:
             logger.warning("the state topic of %s was created again: everything is written to it", copy.name)
             copy.objects.dirty = None
             return 0
-        return known.lsn
+        return mark.lsn
 
     def _path(self, copy: Copy) -> str:
         return f"snapshots/{copy.name}"
@@ -185,7 +207,7 @@ class Snapshots:
             position, ledger = copy.objects.load_position(view), copy.objects.load_ledger(view)
             if position is None:
                 return
-            self._check_epoch(copy, position)
+            self._check(copy, position)
             self._write(copy, self._changes(copy, view, dirty, since))
             self._mark(copy, position, since, ledger)
         except BaseException:
@@ -204,7 +226,7 @@ class Snapshots:
         if dirty is None:
             for key, data in objects.objects(view):
                 if _lsn(data) > since:
-                    yield b"k" + key, data, {"lsn": data[:8]}
+                    yield OBJECT + key, data, {"lsn": data[:8]}
             deleted = dict.fromkeys(key for lsn, key in objects.tombstones(view) if lsn > since)
             gone = [key for key in deleted if objects.object_bytes(view, key) is None]  # else created again since
         else:
@@ -214,21 +236,46 @@ class Snapshots:
                 if data_ is None:
                     gone.append(key)
                 else:
-                    yield b"k" + key, data_, {"lsn": data_[:8]}
+                    yield OBJECT + key, data_, {"lsn": data_[:8]}
         for key in gone:
-            yield b"k" + key, None, {}
+            yield OBJECT + key, None, {}
         yield from self._outcome_blocks(copy, view, since)
 
     def _outcome_blocks(self, copy: Copy, view: Snapshot, since: int) -> Iterator[Keyed]:
         first = since // BLOCK * BLOCK
         items = copy.objects.outcomes_between(view, max(0, first - 1))
         for block, group in itertools.groupby(items, key=lambda item: item[0] // BLOCK):
-            yield b"t" + _BLOCK.pack(block), b"".join(_PAIR.pack(lsn, tx) for lsn, tx in group), {}
+            for n, some in enumerate(_batched(group, IDS)):
+                more = bytes((n,)) if n else b""
+                yield OUTCOMES + _BLOCK.pack(block) + more, b"".join(PAIR.pack(lsn, tx) for lsn, tx in some), {}
 
     def _expired_blocks(self, since: int, lsn: int) -> Iterator[Keyed]:
         """Blocks that the marker at `lsn` does without and the one before, at `since`, did not."""
         for block in range(max(0, since - KEEP) // BLOCK, max(0, lsn - KEEP) // BLOCK):
-            yield b"t" + _BLOCK.pack(block), None, {}
+            yield OUTCOMES + _BLOCK.pack(block), None, {}
+
+    def _check(self, copy: Copy, position: StoredPosition) -> None:
+        """RefusedError if what is stored here may be older than what the state topic holds."""
+        if position.state.owner:
+            self._check_not_stale(copy, position)
+        elif copy.core.leading is not None:
+            self._check_epoch(copy, position)
+        else:
+            raise RefusedError(f"this site serves {copy.name}, and its active node takes the snapshots")
+
+    def _check_not_stale(self, copy: Copy, position: StoredPosition) -> None:
+        """With the writer at hand: nobody before us marks anything any more, and whoever comes later fences ours."""
+        self._writer(copy)
+        self.coordinator.sync(self._path(copy))
+        found = self._read_mark(copy)
+        mark = Mark() if found is None else Mark.from_bytes(found.data)
+        self._marked[copy.name] = Known(mark, time.monotonic())
+        marked = marked_up_to(self.log, self._tp(copy), mark, position.state.log_id)
+        if marked > position.next_offset:
+            raise RefusedError(
+                f"this copy of {copy.name} is behind its snapshot: that goes on from offset {marked}, and this copy "
+                f"has read up to {position.next_offset}"
+            )
 
     def _check_epoch(self, copy: Copy, position: StoredPosition) -> None:
         """With the writer at hand: whoever becomes active after this look makes its own later, and fences ours."""
@@ -245,46 +292,56 @@ class Snapshots:
             writer = self._writers[copy.name] = self.log.transaction(f"halog.{self.cluster}.{copy.name}")
         return writer
 
+    def _checked_writer(self, copy: Copy) -> LogTransaction:
+        """The one that was at hand at the look; another one would fence whoever is newer."""
+        writer = self._writers.get(copy.name)
+        if writer is None:
+            raise RefusedError(f"the snapshot of {copy.name} was given up")
+        return writer
+
     def _write(self, copy: Copy, changes: Iterator[Keyed]) -> None:
         """Write in chunks, and read each back before it counts."""
         tp = self._tp(copy)
         for chunk in _batched(changes, CHUNK):
             start = self.log.bounds(tp)[1]
-            self._writer(copy).write(tp, chunk)
+            self._checked_writer(copy).write(tp, chunk)
             seen = dict(self.log.read_keyed(tp, start))
             if any(key not in seen or seen[key] != value for key, value, _ in chunk):
                 raise LogError(f"the state topic of {copy.name} does not hold what was committed to it")
 
     def _mark(self, copy: Copy, position: StoredPosition, since: int, ledger: Ledger) -> None:
         tp = self._tp(copy)
-        lsn, rows, last = position.state.lsn, ledger_rows.rows(ledger), self._known_marker(copy)
+        lsn, rows, last = position.state.lsn, ledger_rows.rows(ledger), self._known_marker(copy).mark
         self._write(copy, ledger_rows.keyed(lsn, rows))
         form = WITH_MAPPING if position.mapping else WITH_LEDGER if rows else FORMAT
         data = msgspec.msgpack.encode(Marker(position, form, len(rows)))
         start = self.log.bounds(tp)[1]
-        self._writer(copy).write(tp, [(MARKER, data, {}), *self._expired_blocks(since, position.state.lsn)])
+        self._checked_writer(copy).write(tp, [(MARKER, data, {}), *self._expired_blocks(since, position.state.lsn)])
         if not any(key == MARKER and value == data for key, value in self.log.read_keyed(tp, start)):
             raise RefusedError(f"the marker of {copy.name} was not committed")
-        end = self.log.bounds(tp)[1]
-        mark = f"{lsn} {position.next_offset} {end} {form}{f' {len(rows)}' if rows else ''}".encode()
+        mark = Mark(lsn, position.next_offset, self.log.bounds(tp)[1], len(rows))
         found = self._read_mark(copy)
         if found is None:
-            self.coordinator.create(self._path(copy), mark)
+            self.coordinator.create(self._path(copy), mark.to_bytes(form))
         elif not since or int(found.data.split()[0]) < position.state.lsn:
-            self.coordinator.set(self._path(copy), mark, found.version)
-        self._marked[copy.name] = Known(lsn, end, time.monotonic(), len(rows))
+            self.coordinator.set(self._path(copy), mark.to_bytes(form), found.version)
+        self._marked[copy.name] = Known(mark, time.monotonic())
         if last.rows and last.lsn != lsn:
             self._write(copy, ledger_rows.gone(last.lsn, last.rows))
 
     def _trim(self, copy: Copy, position: StoredPosition, ledger: Ledger) -> None:
         """Delete log behind the marker, a margin, what is in doubt at the marker or decided and not confirmed by all
         participants, and whatever a registered holder still needs."""
-        leading = copy.core.leading
         open_ = [u.offset for u in ledger.undecided.values()]
-        open_ += [d.offset for tx, d in ledger.decided.items() if leading is None or tx in leading.votes.unconfirmed]
+        if not position.state.owner:
+            leading = copy.core.leading
+            unconfirmed = ledger.decided if leading is None else leading.votes.unconfirmed
+            open_ += [d.offset for tx, d in ledger.decided.items() if tx in unconfirmed]
         first = self.log.bounds(copy.tp)[0]
         wanted = min([position.next_offset - self.policy.keep_records, *open_])
         if wanted > first:
+            if position.state.owner:
+                places.offer(self.coordinator, copy.name, Checkpoint(position.next_offset, position.state))
             before = retention.allowed(self.coordinator, copy.name, wanted)
             if before > first:
                 self.log.trim(copy.tp, before)
@@ -321,77 +378,10 @@ class Snapshots:
         self._writers.clear()
 
 
-class Loaded(NamedTuple):
-    """What a state topic holds: everything up to `position`, and perhaps some newer objects."""
-
-    position: StoredPosition
-    objects: dict[bytes, bytes]
-    """By `k` + index key, as stored."""
-    kept: list[tuple[bytes, int]]
-    """Transaction ids and their lsns."""
-    ledger: Ledger
-
-
-def load(
-    log: KeyedLog,
-    name: str,
-    at: TopicPartition,
-    tp: TopicPartition,
-    empty: ChainState,
-    family: bytes = b"",
-    pace: Callable[[Rows], Rows] = lambda rows: rows,
-) -> Loaded | None:
-    """The state topic `tp` of partition `name`, whose log is at `at`; None where the log alone holds everything.
-    `family`: only objects whose index keys begin with it. LogError if neither has what was trimmed."""
-    start, _ = log.bounds(at)
-    rows = pace(log.read_keyed(tp))
-    wanted = b"k" + family
-    latest = dict(rows if not family else (row for row in rows if row[0][:1] != b"k" or row[0].startswith(wanted)))
-    marker = latest.pop(MARKER, None)
-    marked = None if marker is None else read_marker(marker)
-    position = None if marked is None else marked.position
-    if marked is None or position is None or position.state.log_id != empty.log_id:
-        if start > 0:
-            raise LogError(
-                f"the log of {name} begins at offset {start} and no snapshot covers what is missing, or "
-                f"none of format {FORMAT}; restore the state topic from a backup, or start a node that has a copy",
-                partition=name,
-            )
-        return None
-    if position.next_offset < start:
-        raise LogError(f"the log of {name} begins at {start}, its snapshot ends at {position.next_offset}")
-    blocks = [value for key, value in latest.items() if value and key[:1] == b"t"]
-    ids = {lsn: tx for block in blocks for lsn, tx in _PAIR.iter_unpack(block)}
-    kept = [(tx, lsn) for lsn, tx in sorted(ids.items()) if lsn <= position.state.lsn][-KEEP:]
-    objects = {key: value for key, value in latest.items() if value and key[0] == _OBJECT}
-    ledger = ledger_rows.restored(latest, position.state.lsn, marked.rows, position.settled, position.mapping)
-    return Loaded(position, objects, kept, ledger)
-
-
-def marked_position(marker: bytes) -> StoredPosition | None:
-    """What a marker in the state topic says; None if its topic is of another format."""
-    marked = read_marker(marker)
-    return None if marked is None else marked.position
-
-
-def read_marker(data: bytes) -> Marker | None:
-    """None if its topic is of another format."""
-    return _MARKER.decode(data) if _FORMAT.decode(data).format in (FORMAT, WITH_LEDGER, WITH_MAPPING) else None
-
-
-def _numbers(mark: bytes) -> tuple[int, int, int]:
-    """(lsn, end, rows) of a mark; zeros for one that names no format, or another: everything is written anew."""
-    words = mark.split()
-    fields = [int(word) for word in words if word.isdigit()]
-    if len(fields) < len(words) or (len(fields), *fields[3:4]) not in _FIELDS:
-        return 0, 0, 0
-    return fields[0], fields[2], sum(fields[4:])
-
-
 def _lsn(stored: bytes) -> int:
     return int.from_bytes(stored[:8], "big")
 
 
-def _batched(items: Iterator[Keyed], size: int) -> Iterator[tuple[Keyed, ...]]:
+def _batched(items: Iterator[T], size: int) -> Iterator[tuple[T, ...]]:
     while batch := tuple(itertools.islice(items, size)):
         yield batch

@@ -38,6 +38,7 @@ from halog.runtime.asking import Asker
 from halog.runtime.ballots import ABORTED, COMMITTED, EXPIRED, Ballots, attempt
 from halog.runtime.commits import OVERLOADED_S, PERHAPS, RETRY_S, Commits
 from halog.runtime.lanes import Errands, Lanes
+from halog.runtime.request import HERE
 from halog.runtime.results import clock_behind
 
 logger = logging.getLogger("halog.node")
@@ -85,6 +86,7 @@ class Spanning:
         self._asker.check_open()
         self._commits.sent(tx)
         participants = tuple(sorted(works))
+        works = self._at_one_site(works)
         until = time.monotonic() + self._asker.call_s
         digest = hashlib.blake2b(
             msgspec.msgpack.encode((participants, [works[p] for p in participants])), digest_size=16
@@ -99,6 +101,22 @@ class Spanning:
             self._abort(last)
             raise
         return lsns | {first: self._decided(last, until)}
+
+    def _at_one_site(self, works: Mapping[str, Work]) -> Mapping[str, Work]:
+        """The same, asked for where they are served now. RefusedError where that is at several sites: whoever is in
+        doubt would hold its objects for as long as a line is down."""
+        router = self._asker.router
+        at = {p: router.site_of(p) if w.site is None else w.site for p, w in works.items()}
+        if len(set(at.values())) > 1:
+            said = ", ".join(f"{p} by site {site or router.site}" for p, site in at.items())
+            raise RefusedError(
+                f"the transaction is over partitions that several sites serve ({said}), and one must serve them all; "
+                "nothing was done; see `halog site promote`",
+                partitions=list(at),
+            )
+        if not any(at.values()):
+            return works
+        return {p: msgspec.structs.replace(w, site=at[p]) for p, w in works.items()}
 
     # --- votes ---
 
@@ -196,7 +214,7 @@ class Spanning:
     def _abort(self, last: frames.Prepare) -> None:
         """So that nobody is in doubt for long."""
         abort = _aborting(last)
-        self._aborts.go(last.first, last.tx, lambda: attempt(self._ballots, abort, ABORT_S) is not None)
+        self._aborts.go(last.first, last.tx, lambda: attempt(self._ballots, abort, ABORT_S, _site(last)) is not None)
 
     # --- the decision ---
 
@@ -223,7 +241,7 @@ class Spanning:
     def _settled(self, last: frames.Prepare, error: HalogError) -> int:
         """The lsn of the commit, if it has happened; raises `error` if it has not and will not."""
         try:
-            outcome, lsn = self._ballots.decide(_aborting(last), time.monotonic() + ABORT_S)
+            outcome, lsn = self._ballots.decide(_aborting(last), time.monotonic() + ABORT_S, _site(last))
         except HalogError:
             outcome, lsn = "", 0
         if outcome == COMMITTED:
@@ -240,6 +258,11 @@ class Spanning:
 def _aborting(last: frames.Prepare) -> frames.Decide:
     """What asks its first partition to abort it, whether that has heard of it or not."""
     return frames.Decide(last.first, last.tx, False, True, last.participants)
+
+
+def _site(last: frames.Prepare) -> str:
+    """Where it was voted on."""
+    return last.work.site or HERE
 
 
 class _Stopped(Exception):

@@ -1,23 +1,30 @@
-"""Do two sites serve the same partition? Looked at by whoever is active here, told, and left as it is (M1).
+"""Have two sites both gone on with a partition? Looked at by whoever is active here, or mirrors it, told, and left as
+it is (M1).
 
 parted/<partition>   JSON: `Parted`, in the coordinator of each of the sites that see it, as long as it is so
+
+Where both serve it, or the other one has stopped and keeps what this one lacks, the active node tells it; where this
+one has stopped, whoever would mirror (`halog.runtime.line`). What each side has done is counted by
+`halog.runtime.partings`.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from halog.core import events as ev
-from halog.errors import HalogError
+from halog.core.table import PartitionTable
+from halog.errors import HalogError, VersionError
 from halog.events import PARTED
 from halog.ports import Coordinator, UnknownResult
 from halog.runtime.outside import Remote
-from halog.runtime.sites import serves
+from halog.runtime.sites import its_table, standing
 
 if TYPE_CHECKING:
     from halog.runtime.copy import Copy
@@ -29,22 +36,100 @@ WATCH_S = 5.0
 """How often the other site's tables are read: a split lasts until somebody decides, so seconds do not matter."""
 
 
+APART_MS = 60_000
+"""Who mirrors says how it stands every few seconds, and where it stands still twice in that time: what is older is not
+of now."""
+
+
+class Fork(msgspec.Struct, frozen=True):
+    """The last record of both histories: the epoch that wrote it, by number and site, and its lsn."""
+
+    epoch: int
+    site: str
+    lsn: int
+
+
+class Branch(msgspec.Struct, frozen=True):
+    """What one site has done behind the fork, up to `lsn`, as it was known at `at_ms` (since 1970)."""
+
+    objects: int
+    """That it has touched."""
+    at_least: bool
+    """There is more than is counted."""
+    lsn: int
+    at_ms: int
+
+
 class Parted(msgspec.Struct, frozen=True):
-    """What is told of a partition that another site serves, too."""
+    """What is told of a partition that another site has gone on with, too. `fork`, `here` and `there` are known a
+    moment later, all together."""
 
     site: str
     by: str
     since_ms: int
+    fork: Fork | None = None
+    here: Branch | None = None
+    there: Branch | None = None
+    why: str = ""
+    """Why what is said of the branches is not, or no more, renewed."""
 
 
-def parted(coordinator: Coordinator) -> dict[str, Parted]:
-    """All that is told of, by partition."""
-    found = {}
-    for name in coordinator.children("parted"):
-        value = coordinator.get(f"parted/{name}")
-        if value is not None:
-            found[name] = _DECODER.decode(value.data)
+def parted(coordinator: Coordinator, tables: Iterable[PartitionTable]) -> dict[str, Parted]:
+    """Partitions whose history has parted from another site's: both serve it, or only one of them still does, and the
+    other one has what that one lacks."""
+    found, named = {}, set(coordinator.children("parted"))
+    for table in tables:
+        now = told(coordinator, table.name) if table.name in named else None
+        if not table.owner:
+            if now is not None:
+                found[table.name] = now
+            continue
+        stands = standing(coordinator, table.name)  # what was told while it served is over
+        if stands is not None and stands.parted and stands.site == table.owner:
+            known = now is not None and now.site == stands.site
+            found[table.name] = now if known and now else Parted(stands.site, stands.by, stands.at_ms)
     return found
+
+
+def told(coordinator: Coordinator, partition: str) -> Parted | None:
+    """What is told of a partition; None: nothing, or nothing that can be read."""
+    return told_at(coordinator, partition)[0]
+
+
+def told_at(coordinator: Coordinator, partition: str) -> tuple[Parted | None, int]:
+    """With the znode's version; -1: there is none."""
+    found = coordinator.get(f"parted/{partition}")
+    if found is None:
+        return None, -1
+    try:
+        return _DECODER.decode(found.data), found.version
+    except msgspec.MsgspecError as e:
+        logger.warning("znode parted/%s says nothing of a parting: %s", partition, e)
+        return None, found.version
+
+
+def tell(coordinator: Coordinator, partition: str, site: str, by: str) -> bool:
+    """Say that a partition has parted from that site; was it not said before? What is known of it stays."""
+    path, fresh = f"parted/{partition}", Parted(site, by, time.time_ns() // 1_000_000)
+    now, version = None, -1
+    while version < 0:  # somebody may say at this moment that it is over
+        if coordinator.create(path, msgspec.json.encode(fresh)):
+            return True
+        now, version = told_at(coordinator, partition)
+    if now is not None and (now.site, now.by) == (site, by):
+        return False
+    known = now is not None and now.site == site
+    with suppress(VersionError):  # whoever was quicker says the same
+        renewed = msgspec.structs.replace(now, by=by) if known and now else fresh
+        coordinator.set(path, msgspec.json.encode(renewed), version)
+    return not known
+
+
+def forget(coordinator: Coordinator, partition: str, site: str) -> None:
+    """It has not parted from that site any more."""
+    now, version = told_at(coordinator, partition)
+    if now is not None and now.site == site:
+        coordinator.delete(f"parted/{partition}", version)
 
 
 _DECODER = msgspec.json.Decoder(Parted)
@@ -59,7 +144,7 @@ class Watching:
         """`homes`: the policies that have one."""
         self._host, self._reach, self._sites, self._homes = host, reach, sites, homes
         self._told: dict[str, str] = {}
-        """Partition → the site that serves it, too."""
+        """Partition → the site that has gone on with it, too; of several the first one, until that is over."""
 
     def turn(self) -> None:
         """One look at the other sites."""
@@ -71,29 +156,45 @@ class Watching:
                 self._look(site, mine)
             except (HalogError, UnknownResult) as e:
                 logger.debug("what site %s serves is not known: %s", site, e)
+                for name in [name for name, told in self._told.items() if told == site]:
+                    del self._told[name]  # others may tell
         self._host.pause(WATCH_S)
 
     def _look(self, site: str, mine: list[Copy]) -> None:
+        told = set(self._host.coordinator.children("parted"))
         remote = self._reach(site)
         try:
-            both = {c.name for c in mine if serves(remote, c.core.table)}
+            named = told | set(remote.coordinator.children("parted"))
+            found = {c.name: self._has_gone_on(remote, c.core.table, named=c.name in named) for c in mine}
         finally:
             remote.close()
         for copy in mine:
-            if copy.name in both and self._told.get(copy.name) != site:
-                self._told[copy.name] = site
+            if found[copy.name] and copy.name not in self._told:
                 self._tell(copy, site)
-            elif copy.name not in both:
-                self._end(copy, site)
+                self._told[copy.name] = site
+            elif found[copy.name] is False:
+                self._end(copy, site, told=copy.name in told)
+
+    def _has_gone_on(self, remote: Remote, table: PartitionTable, *, named: bool) -> bool | None:
+        """The other site serves it, too, or has stopped, and has what this one lacks; that is looked for where one of
+        them tells of a parting. None: it has stopped, and does not say what it has."""
+        theirs = its_table(remote, table)
+        if theirs is None or theirs.owner not in ("", self._host.site):
+            return False
+        if not theirs.owner or not named:
+            return not theirs.owner
+        now, at = standing(remote.coordinator, table.name), time.time_ns() // 1_000_000
+        if now is None or now.site != self._host.site or at - now.at_ms > APART_MS:
+            return None
+        return now.parted
 
     def _tell(self, copy: Copy, site: str) -> None:
-        path, now = f"parted/{copy.name}", Parted(site, self._host.me.node, time.time_ns() // 1_000_000)
-        if self._host.coordinator.create(path, msgspec.json.encode(now)):
+        if tell(self._host.coordinator, copy.name, site, self._host.me.node):
             more = {"site": site, "at": copy.core.chain.state.lsn}
-            self._host.telling.told(copy, ev.Tell(PARTED, "", "both sites serve it", more))
+            self._host.telling.told(copy, ev.Tell(PARTED, "", "both sites have served it", more))
 
-    def _end(self, copy: Copy, site: str) -> None:
-        self._told.pop(copy.name, None)
-        found = self._host.coordinator.get(f"parted/{copy.name}")
-        if found is not None and _DECODER.decode(found.data).site == site:
-            self._host.coordinator.delete(f"parted/{copy.name}", found.version)
+    def _end(self, copy: Copy, site: str, *, told: bool) -> None:
+        if self._told.get(copy.name) == site:
+            del self._told[copy.name]
+        if told:
+            forget(self._host.coordinator, copy.name, site)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from halog.core import events as ev
 from halog.core.ids import Member
-from halog.core.settings import Settings, Sync
+from halog.core.settings import Settings, Sites, Sync
 from halog.ports import LogSession, Store, TopicPartition
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ class CopyPolicy(NamedTuple):
     """Deadlines of the core that are the policy's own (P4), by their names in `Settings`."""
     copy_threads: int = 4
     """So many of its copies a node makes at the same time (P4)."""
+    sites: Sites = Sites()
+    """The other sites whose logs commits wait for (M5)."""
 
 
 class Surroundings(Protocol):
@@ -77,6 +79,8 @@ class Surroundings(Protocol):
     def ask_decision(self, copy: Copy, effect: ev.AskDecision) -> None: ...
 
     def push(self, partition: str, effect: ev.Push) -> None: ...
+
+    def merge_due(self, copy: Copy, effect: ev.MergeDue) -> None: ...
 
     def role_changed(self, copy: Copy, role: str, why: str) -> None: ...
 

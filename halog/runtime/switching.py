@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
@@ -22,10 +23,11 @@ from halog.core.table import PartitionTable
 from halog.errors import ConfigError, DeadlineError, HalogError, LogError, RefusedError
 from halog.ports import Coordinator, TopicPartition
 from halog.runtime import retention
+from halog.runtime.arrivals import awaited
 from halog.runtime.giving import fence
 from halog.runtime.groups import change_table
 from halog.runtime.outside import Remote
-from halog.runtime.sites import HOLD_MS, running, standing, table_of
+from halog.runtime.sites import HOLD_MS, its_table, running, standing, table_of
 
 LOOK_S = 0.1
 """Between looks at how far the mirror is."""
@@ -39,6 +41,8 @@ class Switch(NamedTuple):
     """"" if this site served it before."""
     may_fork: bool
     """Nobody knows what the other site has."""
+    lacks: str = ""
+    """What the other site acknowledged and may not be here; "": nothing, as far as this site was told."""
 
 
 class Switching:
@@ -58,7 +62,8 @@ class Switching:
         remotes: dict[str, Remote | None] = {}
         try:
             for site in dict.fromkeys(t.owner for t in tables if t.owner and t.name not in alone):
-                remotes[site] = self._there(site, may_fork)
+                remotes[site] = self._there(site, may_fork, [t for t in tables if t.owner == site])
+            alone |= {t.name for t in tables if self._is_elsewhere(t, remotes.get(t.owner), may_fork)}
             return self._promote(tables, alone, remotes, done, may_fork)
         finally:
             for remote in remotes.values():
@@ -74,28 +79,51 @@ class Switching:
         may_fork: bool,
     ) -> list[Switch]:
         """All are asked for at once, so that they are away for about as long as one would be."""
-        asked: dict[str, tuple[Remote, str]] = {}
+        asked: dict[str, tuple[Remote, PartitionTable]] = {}
         switches = []
         try:
             for table in tables:
                 remote = remotes.get(table.owner) if table.name not in alone else None
                 if remote is not None:
-                    asked[table.name] = remote, table_of(remote.coordinator, table.name).owner
+                    asked[table.name] = remote, table_of(remote.coordinator, table.name)
                     self._give(remote.coordinator, table.name, self._site)
             for table in tables:
                 level = table.name not in asked or self._is_level(table, asked[table.name][0], may_fork)
+                may_fork_here = bool(table.owner) and (table.name not in asked or not level)
+                lacks = lacking(self._coordinator, table.name, table.owner) if may_fork_here else ""
                 if table.owner:
                     self._hold(table)
-                    self._give(self._coordinator, table.name, "")
-                may_fork_here = bool(table.owner) and (table.name not in asked or not level)
+                    if level and table.name in asked and not may_fork:
+                        self._check_still_given(table, asked[table.name][0])
+                    self._take(table, asked[table.name][1] if table.name in asked else None, alone=may_fork_here)
                 asked.pop(table.name, None)
-                switches.append(Switch(table.name, table.owner, may_fork_here))
+                switches.append(Switch(table.name, table.owner, may_fork_here, lacks))
                 done(switches[-1])
         finally:
             for name, (remote, before) in asked.items():  # it was not to be: as it was there
                 with suppress(HalogError):
-                    self._give(remote.coordinator, name, before)
+                    self._give_back(remote, name, before.owner)
         return switches
+
+    def _check_still_given(self, table: PartitionTable, remote: Remote) -> None:
+        """Another operator may have asked for the contrary meanwhile, and have got it."""
+        owner = table_of(remote.coordinator, table.name).owner
+        if owner != self._site:
+            raise RefusedError(
+                f"partition {table.name}: somebody else has made site {owner or remote.name} serve it meanwhile; "
+                "it was not taken over",
+                partition=table.name,
+                site=owner or remote.name,
+            )
+
+    def _give_back(self, remote: Remote, partition: str, to: str) -> None:
+        """Unless somebody else has made this site serve it meanwhile, or has said who is to serve over there."""
+
+        def as_before(now: PartitionTable) -> PartitionTable:
+            return msgspec.structs.replace(now, owner=to) if now.owner == self._site else now
+
+        if table_of(self._coordinator, partition).owner:
+            change_table(remote.coordinator, partition, as_before)
 
     def demote(self, partitions: Iterable[str], to: str) -> list[str]:
         """Let site `to` serve them: this site's nodes stop, and mirror it once it has all of this site's history.
@@ -105,6 +133,22 @@ class Switching:
             if not table_of(self._coordinator, name).owner:
                 self._give(self._coordinator, name, to)
                 changed.append(name)
+        return changed
+
+    def let_go(self, partitions: Iterable[str], site: str) -> list[str]:
+        """Let commits go on without `site` until it has caught up. Those that changed. RefusedError for what is not
+        served here."""
+        tables = [table_of(self._coordinator, name) for name in partitions]
+        if away := next((t for t in tables if t.owner), None):
+            raise RefusedError(
+                f"partition {away.name} is served by site {away.owner}: its nodes wait, so say it there; nothing was "
+                "changed",
+                partition=away.name,
+                site=away.owner,
+            )
+        changed = [t.name for t in tables if site not in t.let_go]
+        for name in changed:
+            change_table(self._coordinator, name, lambda now: _without(now, site))
         return changed
 
     # --- one partition ---
@@ -123,7 +167,34 @@ class Switching:
             )
         return True
 
-    def _there(self, site: str, may_fork: bool) -> Remote | None:
+    def _is_elsewhere(self, table: PartitionTable, remote: Remote | None, may_fork: bool) -> bool:
+        """Does a third site serve it by now, or may it? Then the one that this site mirrors cannot hand it over."""
+        owner = "" if remote is None else table_of(remote.coordinator, table.name).owner
+        if remote is None or owner in ("", self._site) or self._has_given_up(owner, table, remote.name):
+            return False
+        if not may_fork:
+            raise RefusedError(
+                f"partition {table.name}: site {remote.name} says that site {owner} serves it, and this site does not "
+                "follow that one yet, as it does within seconds once it reaches it; nothing was changed. To go on here "
+                "with what was mirrored, say --may-fork",
+                partition=table.name,
+                site=owner,
+            )
+        return True
+
+    def _has_given_up(self, site: str, table: PartitionTable, to: str) -> bool:
+        """Does that site say itself that it does not serve it, but `to` does, or this one? Somebody's command died."""
+        try:
+            there = self._reach(site)
+        except HalogError:
+            return False
+        try:
+            theirs = its_table(there, table)
+        finally:
+            there.close()
+        return theirs is not None and theirs.owner in (to, self._site)
+
+    def _there(self, site: str, may_fork: bool, tables: list[PartitionTable]) -> Remote | None:
         try:
             return self._reach(site)
         except ConfigError:
@@ -133,9 +204,17 @@ class Switching:
                 return None
             raise RefusedError(
                 f"site {site} cannot be reached ({e}): whether its nodes go on is not known, and if they do, the "
-                "history splits. Nothing was changed; if they are gone, or may be overruled later, say --may-fork",
+                f"history splits. {self._what_lacks(site, tables)}Nothing was changed; if they are gone, or may be "
+                "overruled later, say --may-fork",
                 site=site,
             ) from None
+
+    def _what_lacks(self, site: str, tables: list[PartitionTable]) -> str:
+        """Of a site that cannot be asked any more, in one sentence; nothing where no commit was ever to wait."""
+        lacks = [lacking(self._coordinator, t.name, site) for t in tables]
+        if not any(lacks):
+            return "What it acknowledged is here: its commits waited for this site when last seen. "
+        return f"Of {sum(map(bool, lacks))} of {len(tables)} partitions something it acknowledged may not be here. "
 
     def _is_level(self, table: PartitionTable, remote: Remote, may_fork: bool) -> bool:
         try:
@@ -204,6 +283,41 @@ class Switching:
         why = f"for site {table.owner}, which served it"
         retention.hold_the_rest(self._coordinator, table.name, f"site-{table.owner}", 0, why, until)
 
+    def _take(self, table: PartitionTable, there: PartitionTable | None, *, alone: bool) -> None:
+        """Serve it here. `alone`: no commit is to wait for the other site until that one is back. `there`: as that site
+        had it; whom an operator let go of there has not caught up by this either."""
+        others = () if there is None else tuple(n for n in there.let_go if n not in (self._site, table.owner))
+        let_go = (table.owner, *others) if alone else others
+
+        def taken(now: PartitionTable) -> PartitionTable:
+            return msgspec.structs.replace(now, owner="", synced=(), let_go=let_go)
+
+        change_table(self._coordinator, table.name, taken)
+
     @staticmethod
     def _give(coordinator: Coordinator, partition: str, to: str) -> None:
         change_table(coordinator, partition, lambda now: msgspec.structs.replace(now, owner=to))
+
+
+def _without(table: PartitionTable, site: str) -> PartitionTable:
+    """In one step: nobody may read that the site has everything once commits do not wait for it."""
+    synced = tuple(n for n in table.synced if n != site)
+    let_go = table.let_go if site in table.let_go else (*table.let_go, site)
+    return msgspec.structs.replace(table, synced=synced, let_go=let_go)
+
+
+def lacking(coordinator: Coordinator, partition: str, site: str) -> str:
+    """What may be missing here of what `site` has acknowledged, if it is not asked; "": nothing, unless an operator
+    there let go of this site since it was seen last."""
+    known, now = awaited(coordinator, partition, site), standing(coordinator, partition)
+    if now is not None and now.site == site and now.parted:  # whatever its commits waited for before
+        return "what it has done since both went on"
+    if known is not None and known.waits and not known.may_drop:
+        return ""
+    if now is None or now.site != site:
+        return "nothing was ever mirrored"
+    since = datetime.fromtimestamp(now.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    behind = f", and {now.behind} entries before that" if now.behind else ""
+    if known is not None and known.waits:
+        return f"what was acknowledged once commits went on without this site, after {since}{behind}"
+    return f"what was acknowledged after {since}{behind}"

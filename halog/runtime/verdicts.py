@@ -63,7 +63,10 @@ def judge_backwards(entries: Sequence[Entry], last: bytes) -> Iterator[Judged]:
             continue
         verdict = Verdict.SKIPPED
         if digest(entry.value) in thread:
-            verdict = Verdict.OPENED if isinstance(record, records.EpochOpened) else Verdict.ACCEPTED
+            opens = isinstance(record, records.EpochOpened | records.EpochMerged)
+            verdict = Verdict.OPENED if opens else Verdict.ACCEPTED
+        elif isinstance(record, records.MergePart):
+            verdict = Verdict.HELD
         elif isinstance(record, records.EpochStarted) and record.header.epoch.number > highest:
             verdict = Verdict.STARTED
         highest = max(highest, record.header.epoch.number)

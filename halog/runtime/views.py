@@ -25,6 +25,7 @@ def view(copy: Copy) -> dict[str, object]:
         "lag_records": lag.records,
         "lag_ms": lag.ms,
         "discarded_objects": copy.objects.consistency.discarded,
+        "sites": {} if core.leading is None else core.leading.sites.view(),
         "error": None if copy.error is None else str(copy.error),
     }
 

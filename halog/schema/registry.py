@@ -29,6 +29,8 @@ class Registry:
         self.families: dict[bytes, str] = {}
         self.notifiers: list[tuple[Callable[[Any], object], tuple[str, ...]]] = []
         """Called with every PartitionChange, of these partitions or (none) of all, on every node (P8)."""
+        self.triggers: dict[str, Callable[[Any], Any]] = {}
+        """By type: asked what is to stand where two branches changed an object of it (M3)."""
         self._foreign: dict[bytes, ForeignType] = {}
 
     def add(self, info: TypeInfo) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -60,7 +61,9 @@ class _Running(msgspec.Struct):
 class Cluster:
     """`nodes` nodes named A, B, C, …, and any number of clients. Close it, or use it in a with-block. With `site` it is
     one site of a larger cluster, and its nodes are named after it; `home`, another one that runs, is where everything
-    begins, and is mirrored here (M5); `others`, the names of sites it may `see` later."""
+    begins, and is mirrored here (M5); `others`, the names of sites it may `see` later; `requests`: do they go there?
+    `homes`: types that begin at another site than that, each kept by a policy of its own, which is named after it.
+    `sync_sites` and what begins so: keys of all these policies."""
 
     def __init__(
         self,
@@ -76,19 +79,33 @@ class Cluster:
         site: str = "",
         home: Cluster | None = None,
         others: tuple[str, ...] = (),
+        requests: bool = True,
+        homes: Mapping[str, str] = MappingProxyType({}),
+        sync_sites: tuple[str, ...] = (),
+        sync_site_away: str = "refuse",
+        sync_site_away_ms: int = 5_000,
     ) -> None:
         self.names = tuple(f"{site}{'-' if site else ''}{chr(ord('A') + i)}" for i in range(nodes))
         self.registry, self.site, self.home = registry, site, home
         self._others = {} if home is None else {home.site: home}
-        self._line: list[Gate] | None = []
-        """What stands to other sites; None: it is cut."""
+        self._lines: dict[str, list[Gate]] = {}
+        """What stands to other sites."""
+        self._cut: set[str] = set()
+        """Sites that are not reached from here."""
         self.config = _config(self.names, partitions, min(sync_replicas, nodes - 1), modules)
         policy = replace(
             self.config.policies["test"], remote_sync=remote_sync, quorum=quorum, lease_ttl_ms=lease_ttl_ms
         )
         self.config = replace(self.config, policies={"test": policy})
         if site:
-            self.config = _with_sites(self.config, site, site if home is None else home.site, others)
+            policy = replace(
+                policy, sync_sites=sync_sites, sync_site_away=sync_site_away, sync_site_away_ms=sync_site_away_ms
+            )
+            self.config = replace(self.config, policies={"test": policy})
+            begins = site if home is None else home.site
+            self.config = _with_sites(self.config, site, begins, others, homes)
+            reached = {name: replace(other, requests=requests) for name, other in self.config.sites.items()}
+            self.config = replace(self.config, sites=reached)
         self.config = self.config.validate()
         self._broker, self._tree = MemoryBroker(), MemoryTree()
         self._disks = {name: MemoryDisk(name) for name in self.names}
@@ -126,21 +143,31 @@ class Cluster:
 
         def adapters(config: Config, name: str) -> Adapters:
             log = MemoryLog(self._broker)
+            lined: Any = _Lined(channel, self._is_cut)
             return Adapters(
-                Gated(log, gate), Gated(coordinator, gate), Gated(channel, gate), Gated(store, gate), self._reach
+                Gated(log, gate), Gated(coordinator, gate), Gated(lined, gate), Gated(store, gate), self._reach
             )
 
         opened = node(self.config, name, registry=self.registry, adapters=adapters)
         self._running[name] = _Running(opened, gate, coordinator, channel)
 
     def _reach(self, site: str) -> Remote:
-        there, line, gate = self._others.get(site), self._line, Gate()
-        if there is None or line is None:
+        there, gate = self._others.get(site), Gate()
+        if there is None or site in self._cut:
             raise UnreachableError(f"site {site} cannot be reached", site=site)
-        line.append(gate)
+        self._lines.setdefault(site, []).append(gate)
         coordinator = MemoryCoordinator(there._tree)
         coordinator.connect(lambda state: None)
         return Remote(site, Gated(MemoryLog(there._broker), gate), Gated(coordinator, gate))
+
+    def _is_cut(self, address: str) -> bool:
+        """Is this the address of a node of another site, and the line to it cut?"""
+        return any(
+            address == running.node.runtime.info.address
+            for name, there in self._others.items()
+            if name in self._cut
+            for running in list(there._running.values())
+        )
 
     # --- using it ---
 
@@ -152,7 +179,8 @@ class Cluster:
         """A process that only uses objects: a node in no zone. Closed with the cluster."""
 
         def adapters(config: Config, name: str) -> Adapters:
-            return Adapters(MemoryLog(self._broker), MemoryCoordinator(self._tree), MemoryChannel(), None)
+            lined: Any = _Lined(MemoryChannel(), self._is_cut)
+            return Adapters(MemoryLog(self._broker), MemoryCoordinator(self._tree), lined, None, self._reach)
 
         opened = node(self.config, f"client-{len(self._clients)}", registry=self.registry, adapters=adapters)
         self._clients.append(opened)
@@ -211,17 +239,28 @@ class Cluster:
     # --- hurting it ---
 
     def cut(self) -> None:
-        """Cut the line between this site and its home, both ways."""
-        for cluster in filter(None, (self, self.home)):
-            line, cluster._line = cluster._line, None
-            for gate in line or ():
-                gate.kill()
+        """Cut the line between this site and its home, both ways; of a home, all lines that it has made."""
+        if self.home is not None:
+            self.home._cut_to(self.site)
+        for site in self._others:
+            self._cut_to(site)
 
-    def mend(self) -> None:
-        """The line is back."""
-        for cluster in filter(None, (self, self.home)):
-            if cluster._line is None:
-                cluster._line = []
+    def cut_off(self, *sites: str) -> None:
+        """Cut the lines between this site and these, both ways; by default all."""
+        for site in sites or tuple(self._others):
+            self._cut_to(site)
+            self._others[site]._cut_to(self.site)
+
+    def mend(self, *sites: str) -> None:
+        """The lines between this site and these are back, both ways; by default all."""
+        for site in sites or tuple(self._others):
+            self._cut.discard(site)
+            self._others[site]._cut.discard(self.site)
+
+    def _cut_to(self, site: str) -> None:
+        self._cut.add(site)
+        for gate in self._lines.pop(site, ()):
+            gate.kill()
 
     def kill(self, name: str) -> None:
         """End a node as kill -9 does: connections break, its session ends, nothing is handed over."""
@@ -262,6 +301,22 @@ class Cluster:
             hurt.gate.open()
 
 
+class _Lined:
+    """A channel whose requests to another site's nodes go over the line, and nowhere while that is cut."""
+
+    def __init__(self, channel: MemoryChannel, is_cut: Callable[[str], bool]) -> None:
+        self._channel, self._is_cut = channel, is_cut
+
+    def request(self, address: str, frame: bytes, timeout_s: float) -> bytes:
+        """See Channel."""
+        if self._is_cut(address):
+            raise UnreachableError(f"{address} cannot be connected: the line is cut", address=address, sent=False)
+        return self._channel.request(address, frame, timeout_s)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name)
+
+
 def wait_until(holds: Callable[[], Any], why: str, seconds: float = WAIT_S) -> Any:
     """The first true value of `holds()`; AssertionError saying `why` if there is none in time."""
     until = time.monotonic() + seconds
@@ -285,14 +340,17 @@ def _config(names: tuple[str, ...], partitions: int, sync_replicas: int, modules
     ).validate()
 
 
-def _with_sites(config: Config, site: str, home: str, others: tuple[str, ...]) -> Config:
+def _with_sites(config: Config, site: str, home: str, others: tuple[str, ...], homes: Mapping[str, str]) -> Config:
     addresses = {name: f"{name}:1" for name in (home, site, *others)}
-    policies = {name: replace(policy, home=home) for name, policy in config.policies.items()}
+    policy = config.policies["test"]
+    policies = {"test": replace(policy, home=home)}
+    policies |= {kind.lower(): replace(policy, home=at) for kind, at in homes.items()}
     return replace(
         config,
         site=SiteConfig(site, addresses[site], addresses[site]),
         sites={name: RemoteSiteConfig(address, address) for name, address in addresses.items()},
         policies=policies,
+        bindings={**{kind: kind.lower() for kind in homes}, **config.bindings},
     )
 
 

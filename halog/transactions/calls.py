@@ -78,7 +78,8 @@ def _invoked(tx: Reading, entry: Entry, now: Work, invocation: Invocation) -> In
     while True:
         mapped = tx.mapped if created else tx.backend.mapped
         version = mapped.versions.get(entry.partition, 0)
-        its = Work(now.reads, now.writes, mapping=version) if version else now
+        site = tx.mapped.sites.get(entry.partition)
+        its = now if site is None and not version else Work(now.reads, now.writes, mapping=version, site=site)
         asked = msgspec.structs.replace(invocation, work=its, least=tx.least_of(entry.partition))
         try:
             return tx.backend.invoke(entry.partition, asked)

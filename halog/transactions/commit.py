@@ -8,8 +8,10 @@ backend's `commit` returns means nothing happened, except OutcomeUnknownError.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from halog.backend import Work, Write
 from halog.core.directory import object_key
@@ -24,6 +26,7 @@ from halog.errors import (
     RecordTooLargeError,
     RefusedError,
     RemappedError,
+    SwitchedError,
 )
 from halog.transactions import directory, moving, work
 from halog.transactions.looked import images, untouched
@@ -218,10 +221,10 @@ def _over(tx: Transaction, works: Mapping[str, Work], after: Sequence[tuple[byte
     """Under a new id, in as many partitions as it takes."""
     if len(works) > 1:
         return _presented_over(tx, works)
-    partition, its = next(iter(works.items()))
+    partition, its = next(iter(_sited(tx, works).items()))
     work.check_size(tx.space, its.writes)
     if tx.durability is not None:
-        its = Work(its.reads, its.writes, tx.durability, its.mapping)
+        its = msgspec.structs.replace(its, durability=tx.durability)
     tx.id = tx.backend.new_transaction_id()
     tx.state = COMMITTING
     return Presented(partition, its, after)
@@ -234,12 +237,21 @@ def _presented_over(tx: Transaction, works: Mapping[str, Work]) -> Presented:
             f"the transaction is over {len(works)} partitions ({', '.join(sorted(works))}), and only one within a "
             'partition may ask for remote="SYNC"; nothing was done',
         )
+    works = _sited(tx, works)
     for its in works.values():
         work.check_size(tx.space, its.writes)
     tx.id = tx.backend.new_transaction_id()
     tx.state = COMMITTING
     first = min(works)
     return Presented(first, works[first], (), works)
+
+
+def _sited(tx: Transaction, works: Mapping[str, Work]) -> Mapping[str, Work]:
+    """Each for the site that served its partition when the transaction began (M5)."""
+    sites = tx.mapped.sites
+    if not sites:
+        return works
+    return {p: msgspec.structs.replace(its, site=sites.get(p)) for p, its in works.items()}
 
 
 def _validate(tx: Transaction, reads: Mapping[bytes, int]) -> None:
@@ -265,6 +277,20 @@ def _validate_once(tx: Transaction, reads: Mapping[bytes, int]) -> None:
             raise
         except ConflictError as error:
             raise _named(tx, partition, error)  # noqa: B904 - the same error, told better
+    if tx.mapped is not tx.backend.mapped:
+        _check_sites(tx, parts)
+
+
+def _check_sites(tx: Transaction, partitions: Iterable[str]) -> None:
+    """SwitchedError unless the versions were read, and hold, at one site each."""
+    was, now = tx.mapped.sites, tx.backend.mapped.sites
+    for partition in partitions:
+        if was.get(partition) != now.get(partition):
+            raise SwitchedError(
+                f"another site serves partition {partition} than when the transaction began; run it again",
+                partition=partition,
+                settled_lsn=0,
+            )
 
 
 def _least(tx: Transaction, partition: str, of: int) -> int:

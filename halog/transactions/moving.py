@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from halog.backend import Backend, Found, Mapped, Work, Write
 from halog.core.directory import object_key
 from halog.core.ids import ABSENT
@@ -138,7 +140,8 @@ def routed(tx: Reading, works: Mapping[str, Work]) -> Mapping[str, Work]:
         _check_kinds(tx, works, mapped)
         parts = _placed(tx, works, mapped)
         if mapped is tx.backend.mapped:  # else places of two times may be among them
-            tx.mapped = mapped
+            began = tx.mapped.sites  # where it has read is not forgotten (M5)
+            tx.mapped = mapped if mapped.sites is began else msgspec.structs.replace(mapped, sites=began)
             return marked(parts, mapped)
 
 

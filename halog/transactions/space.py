@@ -119,6 +119,11 @@ class Route(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; no cycles
     being changed, or a key directory says where it is. Such a route is not remembered."""
 
 
+def _is_of(image: Image, value: bytes) -> bool:
+    """Was it made of these bytes? A version is a position in one log, and sites that have parted have two (M5)."""
+    return image.data == value or (image.found is not None and image.found.value == value)
+
+
 class Space:
     """See the module. Thread-safe: every entry of a cache is written whole and can be made again."""
 
@@ -177,7 +182,7 @@ class Space:
         """The decoded value of a committed object of this partition, remembered."""
         image = self.images.get(found.key)
         same = image is not None and image.version == found.version and image.ref == found.ref
-        if image is not None and same and image.partition == partition:  # a version is a position in one log
+        if image is not None and same and image.partition == partition and _is_of(image, found.value):
             image.found = found
             return image
         image = self.decoded(found, partition)

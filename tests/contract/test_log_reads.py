@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from halog.errors import DeadlineError, RefusedError
+from halog.errors import ClosedError, DeadlineError, RefusedError
 from halog.ports import TopicPartition
 from tests.contract.rigs import LogRig, appended, collect, new_topic, values
 
@@ -40,6 +40,22 @@ def test_a_tail_that_fetches_little_ahead_delivers_everything_however_slowly_it_
         assert len(some) <= 3
         found += some
     assert found == wanted
+
+
+def test_a_tail_knows_where_the_log_ended_when_it_was_read_last(logs: LogRig) -> None:
+    log = logs.log()
+    tp, session, tail = new_topic(log), log.session(), log.tail()
+    assert appended(session, tp, b"1", b"2", b"3") == [0, 1, 2]
+    tail.follow(tp, 0)
+    collect(tail, 3)
+    assert tail.known_end(tp) == 3
+    assert appended(session, tp, b"4") == [3]
+    collect(tail, 1)
+    assert tail.known_end(tp) == 4
+    tail.close()
+    with pytest.raises(ClosedError):
+        tail.known_end(tp)
+    session.abandon()
 
 
 def test_a_topic_grows_under_sessions_and_tails_that_know_it(logs: LogRig) -> None:

@@ -251,7 +251,8 @@ class ClientProcess(History):
         prefix = beside.name.removesuffix("-")
         self.name, self.partitions = f"{beside.name}{seat}", beside.partitions
         argv = ["tests.faults.clients", str(toml or cluster.toml), prefix, str(seat)]
-        self.process = Process(f"client-{prefix}-{seat}", cluster.directory, argv)
+        with cluster.inside():
+            self.process = Process(f"client-{prefix}-{seat}", cluster.directory, argv)
         cluster.helpers.append(self.process)
         self.flows(45)
 

@@ -18,8 +18,10 @@ from tests.faults.mesh import Mesh
 from tests.faults.promises import PROMISES
 from tests.integration.cluster import conftest as clusters
 from tests.integration.cluster.harness import Cluster
+from tests.integration.sites.conftest import between, linked, open_sites, two_sites
 
 MODULE = "tests.faults.things"
+__all__ = ["between", "linked", "open_sites", "two_sites"]
 
 make = clusters.make
 pytest_runtest_makereport = clusters.pytest_runtest_makereport

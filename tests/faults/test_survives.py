@@ -27,6 +27,8 @@ pytestmark = [pytest.mark.feature("R6", "R1"), pytest.mark.timeout(300), pytest.
 EVENTS = ("process", "machine", "brokers")
 FLOWS = 20
 SETTLED_S = 60.0
+DEADLINE_MS = 8_000
+"""Nobody waits for a dead broker."""
 
 
 class Cell:
@@ -57,7 +59,6 @@ class Nine(Cluster):
         )
         bindings = "[bindings]\n" + "".join(f'{name_of(*c)} = "{name_of(*c)}"\n' for c in COMBINATIONS)
         nodes = "".join(f'[nodes.{n}]\ndata_dir = "{n}"\n' for n in self.nodes)
-        tail = tail.replace("call_deadline_ms = 40000", "call_deadline_ms = 8000")  # nobody waits for a dead broker
         path = self.directory / file
         path.write_text(head + policies + bindings + tail + nodes)
         return path
@@ -145,7 +146,7 @@ class Table:
 
     def _under_load(self, site: EmbeddedSite, directory: Path, play: Callable[[Nine, Writers], None]) -> Cells:
         cells = {c: Cell(*c) for c in COMBINATIONS}
-        cluster = Nine(directory, site, nodes="AB", module="tests.faults.kinds")
+        cluster = Nine(directory, site, nodes="AB", module="tests.faults.kinds", deadline_ms=DEADLINE_MS)
         try:
             cluster.start()
             cluster.whole()

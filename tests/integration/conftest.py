@@ -1,10 +1,17 @@
-"""What integration tests share: one site for the whole run, embedded or (`--site containers`) three servers of each."""
+"""What integration tests share: one site for the whole run, embedded or (`--site containers`) three servers of each;
+one Spark session, since a second and a third one would cost ten seconds each."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.integration.site import Site
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +23,15 @@ def site(request: pytest.FixtureRequest) -> Site:
     kind = "container_site" if request.config.getoption("--site") == "containers" else "embedded_site"
     running: Site = request.getfixturevalue(kind)
     return running
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """On this machine, two tasks at a time."""
+    import spark_jobs
+
+    made = spark_jobs.session("local[2]", "halog-tests", settings={"spark.sql.shuffle.partitions": "2"})
+    try:
+        yield made
+    finally:
+        made.stop()

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from halog.core import candidate, chain, events as ev, records, roles, writer
+from halog.core import candidate, chain, events as ev, partition, records, roles, writer
 from halog.core.chain import Chain, Verdict
 from halog.core.discarded import Discarded
 from halog.core.following import Following
@@ -22,7 +22,7 @@ from halog.core.partition import Partition
 from halog.core.roles import Role
 from halog.core.syncset import SyncSet
 from halog.core.writer import Writer
-from tests.mutants.registry import handlers, mutant, patch
+from tests.mutants.registry import mutant, patch
 from tests.sim.store import Copy, change_objects
 
 
@@ -187,8 +187,8 @@ def serves_without_reading_up_to_its_start() -> None:
 
     def claimed(self: candidate.Campaign) -> None:
         real(self)
-        self._started()
-        self._opened()
+        self.opening._started()
+        self.opened()
 
     real = patch(candidate.Campaign, "_claimed", claimed)
 
@@ -215,28 +215,24 @@ def hand_over_called_off_after_append() -> None:
 def not_happened_before_a_higher_epoch_opened() -> None:
     """ "It did not happen" as soon as the znode names a higher epoch."""
 
-    def asked(self: Partition, e: ev.Asked) -> None:
-        if self.table.epoch.number > e.attempt and self.outcomes.get(e.tx) is None:
-            self.out.append(ev.Reply(e.token, ev.NotHappened()))
-        else:
-            real(self, e)
+    def became_of(p: Partition, e: ev.Asked) -> ev.Result:
+        if p.table.epoch.number > e.attempt and p.outcomes.get(e.tx) is None:
+            return ev.NotHappened()
+        return real(p, e)  # type: ignore[no-any-return]
 
-    real = patch(Partition, "_asked", asked)
-    handlers(ev.Asked, "_asked")
+    real = patch(partition, "became_of", became_of)
 
 
 @mutant("R4")
 def reading_to_the_end_proves_absence() -> None:
     """Whoever follows the log and has not seen it says that it did not happen."""
 
-    def asked(self: Partition, e: ev.Asked) -> None:
-        if self.role is Role.FOLLOWING and self.outcomes.get(e.tx) is None and not self.outcomes.expired(e.tx):
-            self.out.append(ev.Reply(e.token, ev.NotHappened()))
-        else:
-            real(self, e)
+    def became_of(p: Partition, e: ev.Asked) -> ev.Result:
+        if p.role is Role.FOLLOWING and p.outcomes.get(e.tx) is None and not p.outcomes.expired(e.tx):
+            return ev.NotHappened()
+        return real(p, e)  # type: ignore[no-any-return]
 
-    real = patch(Partition, "_asked", asked)
-    handlers(ev.Asked, "_asked")
+    real = patch(partition, "became_of", became_of)
 
 
 @mutant("W4")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from halog.core.partition import Partition
+from tests.sim.run import run_seed
 
 SEEDS = range(2_000)
 
@@ -17,16 +18,25 @@ class Mutant(NamedTuple):
     rule: str
     break_it: Callable[[], None]
     seeds: range
+    play: Callable[[int], str]
+    """What must notice: what fails with a seed, or ""."""
 
 
 MUTANTS: list[Mutant] = []
 
 
-def mutant(rule: str, seeds: range = SEEDS) -> Callable[[Callable[[], None]], Callable[[], None]]:
+def simulated(seed: int) -> str:
+    """By the simulation of one site."""
+    return run_seed(seed).failure
+
+
+def mutant(
+    rule: str, seeds: range = SEEDS, play: Callable[[int], str] = simulated
+) -> Callable[[Callable[[], None]], Callable[[], None]]:
     """Register a breakage under its function's name."""
 
     def register(fn: Callable[[], None]) -> Callable[[], None]:
-        MUTANTS.append(Mutant(fn.__name__.replace("_", " "), rule, fn, seeds))
+        MUTANTS.append(Mutant(fn.__name__.replace("_", " "), rule, fn, seeds, play))
         return fn
 
     return register

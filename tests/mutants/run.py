@@ -1,4 +1,4 @@
-"""`python -m tests.mutants.run`: break the core in every known way and see that the simulation notices.
+"""`python -m tests.mutants.run`: break the core in every known way and see that the simulation, or a model, notices.
 
 Each mutant gets a process of its own and at most 2,000 seeds; one of a rule that only some histories need, 2,000 of
 those. The last line is `caught N of N`; one survivor is exit 1: then the simulation is too kind, and it is the
@@ -22,17 +22,20 @@ from tests.mutants import (  # noqa: F401 - they register themselves
     leases,
     listing,
     lives,
+    merges,
     moves,
     mutants,
     policies,
     reads,
     remaps,
+    sites,
+    sync_sites,
+    traces,
     unlogged,
     votes,
     zones,
 )
 from tests.mutants.registry import MUTANTS
-from tests.sim.run import run_seed
 
 
 class Verdict(NamedTuple):
@@ -50,7 +53,7 @@ def hunt(place: int) -> Verdict:
     mutant.break_it()
     began = time.monotonic()
     for played, seed in enumerate(mutant.seeds, 1):
-        failure = run_seed(seed).failure
+        failure = mutant.play(seed)
         if failure:
             return Verdict(place, played, failure, time.monotonic() - began)
     return Verdict(place, len(mutant.seeds), "", time.monotonic() - began)

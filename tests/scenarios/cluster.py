@@ -86,7 +86,7 @@ class Cluster:
         return self.node(name).partition.role
 
     def leads(self, name: str) -> bool:
-        return self.node(name).partition.is_leading
+        return self.node(name).partition.leading is not None
 
     @property
     def active(self) -> str | None:

@@ -114,7 +114,7 @@ class Story:
 
     def remembered(self, at: str) -> list[tuple[dict[bytes, Decision], bytes]]:
         """The decisions and the horizon that each copy knows, the active one's first."""
-        processes = sorted(self.bank.worlds[at].processes(), key=lambda p: not p.partition.is_leading)
+        processes = sorted(self.bank.worlds[at].processes(), key=lambda p: not p.partition.leading is not None)
         return [(dict(p.partition.ledger.decided), p.partition.ledger.horizon) for p in processes]
 
     def well(self) -> None:

@@ -79,7 +79,7 @@ class Bank:
 
     def target(self, name: str, attempt: int = 0) -> Process | None:
         """Somebody who says to be active, zombies included."""
-        leading = [p for p in self.worlds[name].processes() if p.partition.is_leading and not p.unreached]
+        leading = [p for p in self.worlds[name].processes() if p.partition.leading is not None and not p.unreached]
         able = [p for p in leading if p.partition.chain.state.led >= attempt]
         return self.engine.rng.choice(able) if able else None
 

@@ -231,6 +231,9 @@ class Checks:
         """What the log lacks does not come back: what was said of it is not held against anybody."""
         self.lost, self.acknowledged = True, 0
 
+    def sets(self, p: Process, e: ev.SetTable) -> None:
+        """A node asks for this table. Within one site nothing must hold yet."""
+
     def table_set(self, old: PartitionTable, new: PartitionTable) -> None:
         """A compare-and-set went through."""
         if new.epoch != old.epoch:

@@ -130,7 +130,7 @@ class Client:
 
     def _target(self, attempt: int) -> Process | None:
         """Somebody who says to be active, of no lower epoch than this was tried under."""
-        leading = [p for p in self.world.processes() if p.partition.is_leading and not p.unreached]
+        leading = [p for p in self.world.processes() if p.partition.leading is not None and not p.unreached]
         able = [p for p in leading if p.partition.chain.state.led >= attempt]
         return self.world.engine.rng.choice(able) if able else None
 
@@ -188,7 +188,8 @@ class Client:
         elif token != tx.token or tx.settled:
             return
         elif isinstance(result, DENIALS) or (isinstance(result, ev.TooFew) and result.of != "nodes"):
-            self.world.cover.hit(f"answer {type(result).__name__}{' of replicas' * isinstance(result, ev.TooFew)}")
+            of = f" of {result.of.split()[-1]}" if isinstance(result, ev.TooFew) else ""
+            self.world.cover.hit(f"answer {type(result).__name__}{of}")
             tx.denied = type(result).__name__
             self.quota += 1
             self._finished(tx)

@@ -65,6 +65,7 @@ class FakeCoordinator:
     # --- compare-and-set ---
 
     def set(self, s: CoordinatorSession, e: ev.SetTable) -> None:
+        self.checks.sets(s.process, e)
         if not s.up:
             self.engine.at(UNKNOWN_AFTER_MS, self._reply, s, ev.CasDone(e.round, ev.Cas.UNKNOWN))
             return

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def victim(w: World) -> Process | None:
     """Mostly whoever leads, since that is where it hurts."""
     able = list(w.processes())
-    leading = [p for p in able if p.partition.is_leading]
+    leading = [p for p in able if p.partition.leading is not None]
     pool = leading if leading and w.engine.rng.random() < 0.7 else able
     return w.engine.rng.choice(pool) if pool else None
 
@@ -199,7 +199,7 @@ def hand_over(w: World) -> None:
 def hand_over_held(w: World) -> None:
     """A hand-over whose last record stays on its way for longer than a drain may take."""
     p = victim(w)
-    if p is not None and p.partition.is_leading and len(w.nodes) > 1:
+    if p is not None and p.partition.leading is not None and len(w.nodes) > 1:
         p.deliver(ev.HandOverAsked(w.hand_over_token(), w.engine.rng.choice([n for n in w.nodes if n != p.name])))
         hold_last(w, p, 100)
 

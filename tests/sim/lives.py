@@ -111,7 +111,7 @@ def look(w: World) -> None:
     """A node whose turn it is drops its copy, and says so."""
     for p in list(w.processes()):
         turn = p.name == p.partition.table.away == w.coordinator.table.away
-        busy = p.partition.is_leading or p.partition.role in CLAIMANT
+        busy = p.partition.leading is not None or p.partition.role in CLAIMANT
         if turn and not busy and not p.paused:
             w.cover.hit("copied anew")
             disks = len(w.coordinator.table.sync_set)  # those that are left, until it is back

@@ -217,7 +217,7 @@ class Carrier(Trader, Mover):
         if self.known.kind == BY_KEY:
             return super().carry(name, p, elsewhere)
         key = self.rng.choice(elsewhere)
-        version, value = p.copy.objects[key]
+        version, value, _ = p.copy.objects[key]
         sale = self.errand("move", b"")
         if self.known.kind == LISTING:
             row = directory.listing(key, Shown(REF, version, value), name)

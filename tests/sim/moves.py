@@ -118,7 +118,7 @@ def look(w: World) -> None:
         table = p.partition.table
         named = p.name in table.hosts or p.name in table.node_list
         empty = p.copy.position is None and p.node.disk.next_offset == 0
-        busy = p.partition.is_leading or p.partition.role in CLAIMANT
+        busy = p.partition.leading is not None or p.partition.role in CLAIMANT
         if not named and not empty and not busy and not p.paused and not p.fresh:
             drop(w, p)
         p.fresh = p.fresh and not named

@@ -85,8 +85,7 @@ class Process:
         self.session: Session | None = None
         self.reader = Reader(self.world.log, self.entries)
         self.coordinator = self.world.coordinator.connect(self)
-        self.end_at_start = len(self.world.log.entries)
-        self.loaded = False
+        self.end_at_start, self.loaded = len(self.world.log.entries), False
         self.flushing = self.taking = self.pushing = self.polling = False
         self.reports: list[ev.Appended | ev.AppendFailed] = []
         self.pushes: deque[ev.Push] = deque()
@@ -180,7 +179,7 @@ class Process:
         if not self.alive or not self.paused:
             return
         self.paused = False
-        self.woke_leading = self.partition.is_leading
+        self.woke_leading = self.partition.leading is not None
         backlog, self.backlog = self.backlog, []
         for fn, args in backlog:
             fn(*args)
@@ -189,7 +188,7 @@ class Process:
         """A client's request for the active of `epoch`; any other epoch is none of its business."""
         if self.paused:
             self.backlog.append((self.submit, (request, epoch)))
-        elif self.alive and self.partition.is_leading and self.partition.chain.state.led != epoch:
+        elif self.alive and self.partition.leading is not None and self.partition.chain.state.led != epoch:
             self.world.answer(self, request.token, ev.NotServing(None))
         elif self.alive:
             keys = [k for k, _ in request.reads] + [c.key for c in request.changes]
@@ -265,7 +264,9 @@ class Process:
 
     def _apply(self, e: ev.Apply) -> None:
         if len(e.records) > 1:
-            self.world.cover.hit("appends acknowledged together" if self.partition.is_leading else "read together")
+            self.world.cover.hit(
+                "appends acknowledged together" if self.partition.leading is not None else "read together"
+            )
         for record, state, next_offset in one_by_one(e):
             self.copy.apply(record, state, next_offset)
             self._shown_is(record)
@@ -309,9 +310,8 @@ class Process:
         elif isinstance(e, ev.AskFlush):
             for n in e.to:
                 self.world.send(self.name, n, ev.FlushAsked(self.me, e.epoch, e.lsn))
-        elif isinstance(e, ev.Spread | ev.AskDecision):
-            assert self.world.bank is not None
-            self.world.bank.told(self, e)
+        elif isinstance(e, ev.Spread | ev.AskDecision | ev.MergeDue):
+            self.world.asked_for(self, e)
         elif isinstance(e, ev.Tell):
             self.world.checks.told_of(e)
             self.world.cover.hit("silent replica left" if "acknowledged nothing" in e.cause else e.kind.name)
@@ -397,4 +397,4 @@ class Process:
             if self.woke_leading:
                 cover.hit("zombie woke up deposed")
         if before in CLAIMANT or before in (Role.ACTIVE, Role.VERIFYING, Role.DRAINING, Role.HANDING):
-            self.woke_leading = self.woke_leading and self.partition.is_leading
+            self.woke_leading = self.woke_leading and self.partition.leading is not None

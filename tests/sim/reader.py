@@ -42,7 +42,7 @@ class Reader:
         self.asking = False
 
     def _turn(self) -> None:
-        able = [p for p in self.world.processes() if p.partition.is_leading]
+        able = [p for p in self.world.processes() if p.partition.leading is not None]
         if able:
             self._ask(self.rng.choice(able))
         if self.asking:

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from tests.sim import ballots, bank, goods, leases, lives, market, moves, shop, stalls, zones
+from tests.sim.abroad import pair, story
 from tests.sim.away import log_away
 from tests.sim.faults import FAULTS, regroup
 from tests.sim.world import World, is_away, is_grouped, is_less
@@ -30,6 +31,7 @@ OWN_RANGES = {
     "shops": shop.SEEDS,
     "lives": lives.SEEDS,
     "markets": market.SEEDS,
+    "sites": pair.SEEDS,
 }
 """Histories of other kinds than those that seeds from 0 on play."""
 
@@ -99,23 +101,39 @@ def run_bank(seed: int, *, verbose: bool = False) -> Outcome:
     """Play a history over several partitions to its end."""
     name, module, finish = next(kind for kind in KINDS if seed in kind[1].SEEDS)
     made = module.make(seed, verbose=verbose)
-    failure = ""
-    try:
+
+    def play() -> None:
         made.engine.run(made.length)
         made.settle()
         finish(made)
+
+    return _played(name, made, play, verbose=verbose)
+
+
+def run_sites(seed: int, *, verbose: bool = False) -> Outcome:
+    """Play a history of two sites to its end."""
+    made = story.Story(seed, verbose=verbose)
+    return _played("sites", made.pair, made.play, verbose=verbose)
+
+
+def _played(name: str, made: Any, play: Callable[[], None], *, verbose: bool) -> Outcome:
+    failure = ""
+    try:
+        play()
     except Exception as e:
         failure = f"{type(e).__name__}: {e}"
         if verbose:
             made.engine.lines.append(repr(e))
     counts = Counter({f"{name}: {what}": n for what, n in made.cover.counts.items()})
-    return Outcome(seed, failure, counts, made.engine.events, made.engine.lines)
+    return Outcome(made.seed, failure, counts, made.engine.events, made.engine.lines)
 
 
 def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
     """Play one seed to its end."""
     if any(seed in module.SEEDS for _, module, _ in KINDS):
         return run_bank(seed, verbose=verbose)
+    if seed in pair.SEEDS:
+        return run_sites(seed, verbose=verbose)
     world = make_world(seed, verbose=verbose)
     failure = ""
     try:

@@ -271,7 +271,7 @@ class Mover(Customer):
         errand = self.deal = self.errand("move", b"")
         for key in elsewhere[: self.rng.choice((1, 2))]:
             if owner(key, self.known.newest) == to:
-                at, value = p.copy.objects[key]
+                at, value, _ = p.copy.objects[key]
                 errand.changes.setdefault(name, []).append(Change(DELETE, REF, key, None, at))
                 errand.changes.setdefault(to, []).append(Change(CREATE, REF, key, value, ABSENT))
         self.present(errand)

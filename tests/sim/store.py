@@ -7,28 +7,39 @@ computes it anew from what its disk held.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
 from halog.core import events as ev, records
 from halog.core.chain import ChainState
-from halog.core.ids import Member, digest
+from halog.core.ids import NO_TX, Member, digest
 from halog.core.ledger import Applied, Decided, Decision, Forgotten, Ledger, Prepared, Undecided
+from halog.core.merged import MergedIn, standing
 from halog.core.outcomes import Outcomes
 
-Objects = dict[bytes, tuple[int, bytes]]
-"""key → (version, value)"""
+
+class Stored(NamedTuple):
+    """An object."""
+
+    version: int
+    value: bytes
+    ref: bytes
+
+
+Objects = dict[bytes, Stored]
 
 _MASK = (1 << 64) - 1
 
 
-def object_hash(key: bytes, version: int, value: bytes) -> int:
-    """A number that depends on all three (not on PYTHONHASHSEED)."""
-    return (int.from_bytes(key[:4], "big") + 1) * (version * 1_000_003 + len(value) * 31 + sum(value) + 7) & _MASK
+def object_hash(key: bytes, version: int, value: bytes, ref: bytes) -> int:
+    """A number that depends on all four (not on PYTHONHASHSEED)."""
+    content = len(value) * 31 + sum(value) + int.from_bytes(ref, "big") + 7
+    return (int.from_bytes(key[:4], "big") + 1) * (version * 1_000_003 + content) & _MASK
 
 
 def state_hash(objects: Objects) -> int:
-    return sum(object_hash(k, version, value) for k, (version, value) in objects.items()) & _MASK
+    return sum(object_hash(k, *held) for k, held in objects.items()) & _MASK
 
 
 class Disk:
@@ -57,9 +68,10 @@ class Disk:
         """One atomic step."""
         for record in changes:
             self._note(record)
-            commit = committed(record)
+            commit = committed(record, self.objects)
             if commit is not None:
                 change_objects(self.objects, commit)
+            if commit is not None and commit.header.tx != NO_TX:
                 self.outcomes.add(commit.header.tx, commit.header.lsn)
         self.chain, self.next_offset = chain, next_offset
 
@@ -75,12 +87,25 @@ class Disk:
                 del self.decided[tx]
         elif isinstance(record, records.MapperChanged):
             self.mapping = max(self.mapping, record.mapper_version)
+        elif isinstance(record, MergedIn):
+            self._merged(record)
+
+    def _merged(self, m: MergedIn) -> None:
+        ledger = self.ledger
+        ledger.merged(m, m.offset)
+        self.undecided, self.decided = ledger.undecided, ledger.decided
+        self.horizon, self.mapping = ledger.horizon, ledger.mapping
+        for tx in m.happened:
+            self.outcomes.add(tx, m.header.lsn)
 
 
-def committed(record: Applied) -> records.Commit | None:
-    """What it changes."""
+def committed(record: Applied, objects: Objects) -> records.Commit | None:
+    """What it changes of these."""
     if isinstance(record, Decided):
         return record.commit
+    if isinstance(record, MergedIn):
+        changes = (c for one in record.merged for c in standing(one, objects.get(one.key)))
+        return records.Commit(record.header, tuple(changes))
     return record if isinstance(record, records.Commit) else None
 
 
@@ -105,8 +130,8 @@ def change_objects(objects: Objects, record: records.Commit) -> int:
         if old is not None:
             moved -= object_hash(c.key, *old)
         if c.value is not None:
-            objects[c.key] = (lsn, c.value)
-            moved += object_hash(c.key, lsn, c.value)
+            objects[c.key] = Stored(lsn, c.value, c.ref)
+            moved += object_hash(c.key, lsn, c.value, c.ref)
     return moved
 
 
@@ -124,7 +149,7 @@ class Copy:
         """The newest (chain state, next offset) not yet on the disk."""
 
     def apply(self, record: Applied, chain: ChainState, next_offset: int) -> None:
-        commit = committed(record)
+        commit = committed(record, self.objects)
         if commit is not None:
             self.hash = (self.hash + change_objects(self.objects, commit)) & _MASK
         self.unsaved.append(record)
@@ -172,7 +197,15 @@ def one_by_one(e: ev.Apply) -> Iterator[tuple[Applied, ChainState, int]]:
     """What it would have been, record by record."""
     first = e.next_offset - len(e.records)
     for i, record in enumerate(e.records):
-        state = msgspec.structs.replace(e.state, lsn=record.header.lsn, hash=digest(records.encode(as_record(record))))
+        state = msgspec.structs.replace(e.state, lsn=record.header.lsn, hash=_hash(e, i))
         yield record, state, first + i + 1
     if state != e.state:
         raise AssertionError(f"Apply ends at {e.state.lsn}, its records at {state.lsn}")
+
+
+def _hash(e: ev.Apply, i: int) -> bytes:
+    """Of the record that led to it. A merge is not told as one: there the next one names it."""
+    record = e.records[i]
+    if isinstance(record, MergedIn):
+        return e.records[i + 1].header.prev if i + 1 < len(e.records) else e.state.hash
+    return digest(records.encode(as_record(record)))

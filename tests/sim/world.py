@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from halog.core import events as ev
-from halog.core.chain import ChainState
 from halog.core.election import NEVER
 from halog.core.group import majority, needed, priority, rank
 from halog.core.ids import Member
@@ -113,28 +112,29 @@ class World:
         settings: Settings | None = None,
         engine: Engine | None = None,
         partition: str = "p",
+        site: str = SITE,
+        home: str = "",
+        judge: type[Checks] = Checks,
     ) -> None:
-        self.seed, self.settings = seed, settings or SETTINGS_OF[seed % len(SETTINGS_OF)]
-        grouped = is_grouped(seed)
-        if grouped:
-            self.settings = msgspec.structs.replace(self.settings, min_stay_ms=150)
+        """`home`: the other site where the partition's history begins; "": this one."""
+        self.seed = seed
         self.unlogged, self.asking = is_unlogged(seed), is_asking(seed)
         self.less = is_less(seed)
-        if self.unlogged:
-            self.settings = msgspec.structs.replace(self.settings, local_sync=Sync.NO_SYNC)
         self.leased = leases.given(seed) and not self.unlogged
-        if self.leased:
-            self.settings = msgspec.structs.replace(self.settings, **leases.SETTINGS)
+        grouped = is_grouped(seed)
+        self.settings = self._settings(settings or SETTINGS_OF[seed % len(SETTINGS_OF)], grouped=grouped)
         self.engine = engine or Engine(seed, verbose=verbose)
         self.bank: Bank | None = None
         """Of which this is one partition."""
         self.cover = Coverage()
         self.nature = Nature(self.engine.rng, calm=calm)
-        self.checks = Checks(self)
+        self.checks = judge(self)
         self.log = FakeLog(self.engine, self.nature, self.cover)
-        home = moves.first_home(seed, names)
-        quorum = majority(len(home)) if grouped else 0
-        table = PartitionTable(partition, LOG_ID.hex(), "t", 0, "policy", home, sync_replicas, quorum)
+        self.site, nodes = site, moves.first_home(seed, names)
+        quorum = majority(len(nodes)) if grouped else 0
+        table = PartitionTable(
+            partition, LOG_ID.hex(), "t", 0, "policy", nodes, sync_replicas, quorum, home=home, owner=home
+        )  # fmt: skip
         self.coordinator = FakeCoordinator(self.engine, self.nature, self.cover, self.checks, table)
         self.members = Members(self)
         self.cuts: set[tuple[str, str]] = set()
@@ -153,9 +153,18 @@ class World:
         self._transactions = 0
         self._hand_overs: set[int] = set()
         self._arrives: dict[tuple[str, str], float] = {}
-        self.nodes = {n: Node(self, n, Disk(ChainState(LOG_ID, SITE), keep)) for n in names}
+        self.nodes = {n: Node(self, n, Disk(table.beginning(site), keep)) for n in names}
         self.reader = Reader(self)
         self.clients = [Client(self, f"client{i}", quota=quota) for i in range(clients)]
+
+    def _settings(self, settings: Settings, *, grouped: bool) -> Settings:
+        """As this history has them."""
+        given: dict[str, Any] = {"min_stay_ms": 150} if grouped else {}
+        if self.unlogged:
+            given["local_sync"] = Sync.NO_SYNC
+        if self.leased:
+            given |= leases.SETTINGS
+        return msgspec.structs.replace(settings, **given)
 
     # --- who is there ---
 
@@ -242,6 +251,12 @@ class World:
         if request is not None and not self.nature.chance(self.nature.drop):
             delay = self.nature.delay(self.nature.net)
             self.engine.at(delay, request.client.answered, request, token, result)
+
+    def asked_for(self, p: Process, e: ev.Spread | ev.AskDecision | ev.MergeDue) -> None:
+        """A copy needs something of other partitions; of other sites in histories that have some."""
+        assert self.bank is not None
+        assert not isinstance(e, ev.MergeDue)
+        self.bank.told(p, e)
 
     def new_token(self) -> int:
         self._tokens += 1

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from halog.config import Config, RemoteSiteConfig, load_config, parse_config
+from halog.config import Config, RemoteSiteConfig, SiteConfig, load_config, parse_config
 from halog.config.activated import disagreements, merged, waiting
 from halog.config.changes import OWN_FILE, RESTART, differences, tree
 from halog.config.read import problems_of
+from halog.core.settings import Sites
 from halog.errors import ConfigError
+from halog.runtime.hosting import copy_policy
 
 pytestmark = pytest.mark.feature("M5")
 
@@ -53,6 +56,33 @@ def test_other_sites_are_read_and_say_where_a_policy_begins(tmp_path: Path) -> N
     assert parsed(tree(config)) == config
 
 
+def test_sites_whose_logs_commits_wait_for_are_the_same_list_everywhere(tmp_path: Path) -> None:
+    config = changed(policies=policy(sync_sites=["west", "east"], sync_site_away="drop", sync_site_away_ms=9_000))
+    written = tmp_path / "halog.toml"
+    written.write_text(config.to_toml())
+    assert load_config(written) == config
+    assert parsed(tree(config)) == config
+    assert copy_policy(config, "p").sites == Sites(("west",), strict=False, away_ms=9_000)
+    west = replace(config, site=SiteConfig("west", **WEST), sites={"east": RemoteSiteConfig(**EAST)})
+    assert copy_policy(west.validate(), "p").sites.names == ("east",)
+    assert copy_policy(config, "q").sites == Sites()
+
+
+def test_how_nodes_of_another_site_are_reached_is_each_machines_own_say(tmp_path: Path) -> None:
+    asked = {"requests": False, "nodes": {"W1": "gate:7001", "W2": "gate:7002"}}
+    config = changed(sites={**SITES, "west": {**WEST, **asked}})
+    assert (config.sites["west"].requests, dict(config.sites["west"].nodes)) == (False, asked["nodes"])
+    assert changed().sites["west"].requests, "as inside a site, unless somebody says otherwise"
+    written = tmp_path / "halog.toml"
+    written.write_text(config.to_toml())
+    assert load_config(written) == config
+    assert parsed(tree(config)) == config
+    effects = {c.text: c.effect for c in differences(changed(), config)}
+    keys = ("requests", "nodes.W1", "nodes.W2")
+    assert effects == dict.fromkeys([f"sites.west.{key}" for key in keys], OWN_FILE)
+    assert merged(config, changed()).sites["west"] == config.sites["west"]
+
+
 def test_one_file_serves_all_sites_but_for_its_own(tmp_path: Path) -> None:
     """The entry of this very site is kept and not used."""
     both = {"west": WEST, "east": EAST}
@@ -67,7 +97,7 @@ def test_a_file_without_sites_is_what_it_was() -> None:
     """Nothing of them stands in its versions, so that their digests stay the same."""
     alone = parsed({**TABLE, "sites": {}, "policies": {"p": {"zone": "main"}}})
     assert "sites" not in tree(alone)
-    assert "home" not in tree(alone)["policies"]["p"]
+    assert not {"home", "sync_sites", "sync_site_away", "sync_site_away_ms"} & tree(alone)["policies"]["p"].keys()
     assert not alone.mirrored("p")
 
 
@@ -79,6 +109,10 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"sites": {"west": {"embedded": ""}}}, "sites.west.embedded", "must not be empty"),
     ({"sites": {"west": {**WEST, "bootstrap": "w"}}}, "sites.west.bootstrap", "'w' must be host:port"),
     ({"sites": {"west": {**WEST, "zookeeper": "a:1,b:0"}}}, "sites.west.zookeeper", "needs a port"),
+    ({"sites": {"west": {**WEST, "nodes": {"W1": "w"}}}}, "sites.west.nodes.W1", "'w' must be host:port"),
+    ({"sites": {"west": {**WEST, "nodes": {"W1": "w:0"}}}}, "sites.west.nodes.W1", "needs a port"),
+    ({"sites": {"west": {**WEST, "nodes": "w:1"}}}, "sites.west.nodes", "must be a table"),
+    ({"sites": {"west": {**WEST, "requests": "no"}}}, "sites.west.requests", "must be true or false"),
     ({"sites": {"west": {**WEST, "bootstrapp": "w:1"}}}, "sites.west.bootstrapp", "did you mean 'bootstrap'?"),
     ({"sites": {"west": {**WEST, "name": "x"}}}, "sites.west.name", "is unknown"),
     ({"sites": {"west": {**WEST, "bootstrap": 3}}}, "sites.west.bootstrap", "must be a string"),
@@ -98,6 +132,27 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         {"policies": policy(local_sync="NO_SYNC", home="east")},
         "policies.p.local_sync",
         "use WRITE_NO_SYNC, or take out policies.p.home",
+    ),
+    ({"policies": policy(sync_sites=["wset"])}, "policies.p.sync_sites", "nor in [sites]; did you mean 'west'?"),
+    ({"policies": policy(sync_sites=["oslo"])}, "policies.p.sync_sites", "name its servers in [sites.oslo]"),
+    ({"policies": policy(sync_sites=["east", "east"])}, "policies.p.sync_sites", "names 'east' twice"),
+    ({"policies": policy(sync_sites=["west"])}, "policies.p.sync_sites", "names only the home, 'west'"),
+    ({"policies": policy(sync_sites="east")}, "policies.p.sync_sites", "must be a list of strings"),
+    (
+        {"policies": {"p": {"zone": "main", "sync_sites": ["west"]}, "q": {"zone": "main"}}},
+        "policies.p.sync_sites",
+        "needs policies.p.home",
+    ),
+    (
+        {"policies": policy(sync_sites=["east"], sync_site_away="wait")},
+        "policies.p.sync_site_away",
+        "must be one of refuse, drop",
+    ),
+    ({"policies": policy(sync_site_away="drop")}, "policies.p.sync_site_away", "needs policies.p.sync_sites"),
+    (
+        {"policies": policy(sync_sites=["east"], sync_site_away_ms=100)},
+        "policies.p.sync_site_away_ms",
+        "must be 2000 to 600000, is 100",
     ),
 ]
 
@@ -149,12 +204,18 @@ def test_what_a_change_of_sites_means() -> None:
     table["sites"]["west"] = {"embedded": "w"}
     table["sites"]["north"] = {"embedded": "n"}
     table["policies"]["q"]["home"] = "north"
+    table["policies"]["p"]["sync_sites"] = ["west", "east"]
     old, new = changed(), parsed(table)
     assert {c.text: c.effect for c in differences(old, new)} == {
         "sites.west.bootstrap": OWN_FILE,
         "sites.west.zookeeper": OWN_FILE,
         "sites.west.embedded": OWN_FILE,
         "sites.north": RESTART,
+        "policies.p.sync_sites": RESTART,
+        "policies.p.sync_site_away": RESTART,
+        "policies.p.sync_site_away_ms": RESTART,
         "policies.q.home": RESTART,
     }
-    assert [".".join(key) for key in waiting(old, new)] == ["policies.q.home", "sites.north"]
+    told = [".".join(key) for key in waiting(old, new)]
+    keys = ("sync_sites", "sync_site_away", "sync_site_away_ms")
+    assert told == [*(f"policies.p.{key}" for key in keys), "policies.q.home", "sites.north"]

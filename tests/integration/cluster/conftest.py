@@ -87,6 +87,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 def _clusters(item: pytest.Item) -> list[Cluster]:
     used: dict[str, Any] = getattr(item, "funcargs", {})
     found = list(getattr(used.get("make"), "built", []))
+    found += getattr(used.get("two_sites"), "clusters", {}).values()
     if (shared := used.get("shared")) is not None and shared.cluster is not None:
         found.append(shared.cluster)
     elif isinstance(used.get("cluster"), Cluster):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -23,6 +23,7 @@ from halog.core.table import PartitionTable
 from halog.errors import HalogError
 from halog.runtime import frames
 from halog.runtime.open import Node
+from halog.schema.registry import DEFAULT, Registry
 from tests.integration.cluster.processes import Process, wait
 from tests.integration.site import Site
 
@@ -50,13 +51,14 @@ remote_sync = "{remote_sync}"
 quorum = {quorum}
 lease_ttl_ms = {lease_ms}
 home = "{home}"
+sync_sites = [{sync_sites}]
 [bindings]
 "*" = "p"
 [timing]
 keep_alive_ms = 200
 non_response_timeout_ms = {silent_ms}
 session_timeout_ms = {session_ms}
-call_deadline_ms = 40000
+call_deadline_ms = {deadline_ms}
 min_stay_ms = {stay_ms}
 [snapshot]
 every_records = {every}
@@ -73,11 +75,20 @@ def unique_name() -> str:
     return f"it{uuid.uuid4().hex[:10]}"
 
 
+def _reached(other_nodes: Mapping[str, Mapping[str, str]], site: str) -> str:
+    if site not in other_nodes:
+        return "requests = false\n"
+    lines = "".join(f'{node} = "{address}"\n' for node, address in other_nodes[site].items())
+    return f"[sites.{site}.nodes]\n{lines}"
+
+
 class Cluster:
     """Nodes, named by single letters or as a tuple says, in one zone with one policy `p`.
 
     Where the cluster has several sites there is one of these for each: `name` is the same, `site_name` its own,
-    `other_sites` are (Kafka, ZooKeeper) of the others as this one reaches them, and `home` is where `p` begins."""
+    `other_sites` are (Kafka, ZooKeeper) of the others as this one reaches them, `other_nodes` by site their nodes'
+    addresses from here (without them no request goes there), and `home` is where `p` begins. `addresses`: where nodes
+    of this one listen."""
 
     def __init__(
         self,
@@ -97,13 +108,21 @@ class Cluster:
         quorum: bool = False,
         stay_ms: int = 30_000,
         lease_ms: int = 0,
+        deadline_ms: int = 40_000,
         zone_quorum: str = "",
         name: str = "",
         site_name: str = "home",
         other_sites: Mapping[str, tuple[str, str]] = MappingProxyType({}),
+        other_nodes: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+        addresses: Mapping[str, str] = MappingProxyType({}),
         home: str = "",
+        sync_sites: Sequence[str] = (),
+        classes: bool = True,
+        inside: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self.site, self.directory, self.nodes = site, directory, nodes
+        """`classes`: do clients in this process know those of `module`? Two modules may have the same names. `inside`:
+        where its processes are to be, if that is not where this one is."""
+        self.site, self.directory, self.nodes, self.inside = site, directory, nodes, inside
         self.name = name or unique_name()
         self.values: dict[str, object] = {
             "name": self.name, "bootstrap": site.info.bootstrap, "zookeeper": site.info.zookeeper, "module": module,
@@ -111,15 +130,20 @@ class Cluster:
             "zone": ", ".join(f'"{n}"' for n in nodes), "partitions": partitions, "sync": sync, "async_": async_,
             "every": every, "keep": keep, "silent_ms": silent_ms, "session_ms": SESSION_MS,
             "local_sync": local_sync, "remote_sync": remote_sync, "quorum": str(quorum).lower(), "stay_ms": stay_ms,
-            "lease_ms": lease_ms, "zone_quorum": f"[zones.home.quorum]\n{zone_quorum}" if zone_quorum else "",
-            "site_name": site_name, "home": home, "other_sites": "".join(
-                f'[sites.{name}]\nbootstrap = "{kafka}"\nzookeeper = "{zookeeper}"\n'
+            "deadline_ms": deadline_ms, "lease_ms": lease_ms,
+            "zone_quorum": f"[zones.home.quorum]\n{zone_quorum}" if zone_quorum else "",
+            "site_name": site_name, "home": home, "sync_sites": ", ".join(f'"{n}"' for n in sync_sites),
+            "other_sites": "".join(
+                f'[sites.{name}]\nbootstrap = "{kafka}"\nzookeeper = "{zookeeper}"\n' + _reached(other_nodes, name)
                 for name, (kafka, zookeeper) in other_sites.items()
             ),
         }  # fmt: skip
+        self.addresses = addresses
         self.processes: dict[str, Process] = {}
         self.helpers: list[Process] = []
         self.toml = self.configuration("halog.toml")
+        self._client_toml = self.toml if classes else self.configuration("client.toml", module="tests")
+        self._registry = DEFAULT if classes else Registry()
         self._clients: dict[str, Node] = {}
         self._zk: Any = None
 
@@ -127,8 +151,11 @@ class Cluster:
         """The configuration with other values, as a file."""
         path = self.directory / file
         text = TOML.format(**{**self.values, **changed})
-        path.write_text(text + "".join(f'[nodes.{n}]\ndata_dir = "{n}"\n' for n in self.nodes))
+        path.write_text(text + "".join(f'[nodes.{n}]\ndata_dir = "{n}"\n{self._listens(n)}' for n in self.nodes))
         return path
+
+    def _listens(self, node: str) -> str:
+        return f'address = "{self.addresses[node]}"\n' if node in self.addresses else ""
 
     def timed(self, **ms: int) -> None:
         """More values of [timing], before anything is started."""
@@ -137,10 +164,12 @@ class Cluster:
 
     # --- processes ---
 
-    def launch(self, name: str, toml: Path | None = None) -> Process:
-        """Start a node without waiting for it."""
+    def launch(self, name: str, toml: Path | None = None, *, by: Callable[[list[str]], list[str]] = list) -> Process:
+        """Start a node without waiting for it. `by`: makes of its module and arguments those of what runs it."""
         argv = ["halog.cli.main", "node", "start", "--config", str(toml or self.toml), "--name", name]
-        process = Process(name, self.directory, [*argv, "--log-level", "info", "--switch-interval-us", "500"])
+        argv += ["--log-level", "info", "--switch-interval-us", "500"]
+        with self.inside():
+            process = Process(name, self.directory, by(argv))
         self.processes[name] = process
         return process
 
@@ -249,7 +278,7 @@ class Cluster:
     def client(self, name: str = "client") -> Node:
         """A node in no zone, in this process; closed with the cluster."""
         if name not in self._clients:
-            self._clients[name] = halog.node(self.toml, name=name)
+            self._clients[name] = halog.node(self._client_toml, name=name, registry=self._registry)
         return self._clients[name]
 
     def status(self, node: str) -> dict[str, Any]:

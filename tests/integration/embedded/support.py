@@ -83,19 +83,6 @@ def znode(hosts: str, path: str, create: bytes | None = None) -> bytes:
         client.close()
 
 
-def busy_share(sample_s: float = 0.5) -> float:
-    """How much of the machine others use just now, 0 to 1."""
-
-    def ticks() -> tuple[int, int]:
-        numbers = [int(n) for n in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
-        return sum(numbers), numbers[3] + numbers[4]
-
-    total, idle = ticks()
-    time.sleep(sample_s)
-    total2, idle2 = ticks()
-    return 1 - (idle2 - idle) / max(1, total2 - total)
-
-
 def cpu_s(pid: int) -> float:
     """CPU seconds a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()

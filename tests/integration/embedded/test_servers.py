@@ -41,6 +41,16 @@ def test_the_servers_listen_on_loopback_only(site: EmbeddedSite) -> None:
     assert len(listening) == 3
 
 
+def test_the_servers_listen_where_they_are_told_to(tmp_path: Path) -> None:
+    """And nowhere else; they answer there, and name that address."""
+    with EmbeddedSite(tmp_path / "site", host="127.0.0.2") as info:
+        assert {a.rpartition(":")[0] for a in (info.bootstrap, info.zookeeper)} == {"127.0.0.2"}
+        assert not probe.kafka_answers(port(info.bootstrap))
+        assert not probe.zookeeper_answers(port(info.zookeeper))
+        (broker,) = AdminClient({"bootstrap.servers": info.bootstrap}).list_topics(timeout=10).brokers.values()
+        assert f"{broker.host}:{broker.port}" == info.bootstrap
+
+
 def test_nobody_else_can_read_the_data(site: EmbeddedSite) -> None:
     """Directories 0700, files 0600 or less, the control socket included."""
     for path in [site.data_dir, *site.data_dir.rglob("*")]:

@@ -42,11 +42,23 @@ def two_sites(between: Between, tmp_path: Path) -> Iterator[TwoSites]:
         made.close()
 
 
+@pytest.fixture
+def open_sites(between: Between, tmp_path: Path) -> Iterator[TwoSites]:
+    """The same, and requests go over lines to the site that serves."""
+    made = TwoSites(tmp_path, between, requests=True)
+    try:
+        yield made
+    finally:
+        between.heal()
+        made.close()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """A failure shows what the nodes said last."""
     report: pytest.TestReport = yield  # type: ignore[assignment]
     used: dict[str, Any] = getattr(item, "funcargs", {})
-    if report.failed and isinstance(made := used.get("two_sites"), TwoSites):
-        reports.add(report, made.clusters.values())
+    for made in (used.get("two_sites"), used.get("open_sites")):
+        if report.failed and isinstance(made, TwoSites):
+            reports.add(report, made.clusters.values())
     return report  # type: ignore[return-value]

@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from halog.embedded import ports
-from tests.integration.sites.line import BACK, HELD, HOST, THERE, Line
+from halog.embedded.line import BACK, HELD, HOST, THERE, Line
 
 pytestmark = pytest.mark.feature("M5")
 
@@ -23,10 +23,10 @@ SHORT_S = 0.3
 class Echo:
     """Says what it hears, in capitals; `heard` is what it heard."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = HOST) -> None:
         self.heard = b""
         self.port = ports.pick(set())
-        self._door = socket.create_server((HOST, self.port))
+        self._door = socket.create_server((host, self.port))
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:

@@ -1,8 +1,8 @@
 """Two sites of one cluster, west and east, each with servers of its own, and the lines between them.
 
 Each site reaches the other only through two lines (Kafka, ZooKeeper), so what goes from one to the other can be cut,
-one way or both, slowed, or made to flap. Its own servers a site reaches directly. Nodes of two sites have nothing to
-say to each other: all goes through the log and the coordinator.
+one way or both, slowed, or made to flap. Its own servers a site reaches directly. Where a test wants `requests` to
+go to the site that serves, its nodes are reached over lines, too; else all goes through the log and the coordinator.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from halog.embedded import EmbeddedSite, RemoteListener, SiteInfo, ports
+from halog.embedded.line import BACK, HOST, THERE, Line
 from halog.embedded.model import SERVERS
 from tests.integration.cluster.harness import Cluster, unique_name
-from tests.integration.sites.line import BACK, HOST, THERE, Line
 
 WEST: Final = "west"
 EAST: Final = "east"
@@ -25,6 +25,10 @@ NAMES: Final = (WEST, EAST)
 
 def other(site: str) -> str:
     return EAST if site == WEST else WEST
+
+
+def nodes_of(site: str) -> tuple[str, ...]:
+    return f"{site}-1", f"{site}-2"
 
 
 class LinkedSite:
@@ -81,6 +85,8 @@ class Between:
 
     def __init__(self, directory: Path) -> None:
         self.sites = {name: LinkedSite(directory / name) for name in NAMES}
+        self.to_nodes: list[tuple[str, Line]] = []
+        """Of the cluster that a test has now."""
 
     def start(self) -> None:
         """Both at once: each takes some seconds."""
@@ -130,23 +136,35 @@ class Between:
         for name, site in self.sites.items():
             for line in site.lines:
                 yield name, line
+        yield from self.to_nodes
 
 
 class TwoSites:
     """One cluster over both sites: nodes west-1, west-2 and east-1, east-2, a policy `p` whose home is the west.
 
     `west` and `east` are the clusters of the harness, one for each site; `between` is the way from one to the other.
-    Nothing is started yet; the west is to come first, for partitions begin there."""
+    Nothing is started yet; the west is to come first, for partitions begin there. `requests`: do they go to the site
+    that serves?"""
 
-    def __init__(self, directory: Path, between: Between, *, home: str = WEST, **values: Any) -> None:
+    def __init__(
+        self, directory: Path, between: Between, *, home: str = WEST, requests: bool = False, **values: Any
+    ) -> None:
         self.between, self.home, self.name = between, home, unique_name()
+        self._ports: dict[str, int] = {}
+        self._lines: dict[str, Line] = {}
+        if requests:
+            for name in NAMES:
+                for node in nodes_of(name):
+                    self._ports[node] = ports.pick(set(self._ports.values()))
+                    self._lines[node] = line = Line(self._ports[node])
+                    between.to_nodes.append((name, line))
         self.clusters = {name: self._cluster(directory / name, name, values) for name in NAMES}
         self.west, self.east = self.clusters[WEST], self.clusters[EAST]
 
     def _cluster(self, directory: Path, name: str, values: dict[str, Any]) -> Cluster:
         directory.mkdir()
         away = other(name)
-        given: dict[str, Any] = {"nodes": (f"{name}-1", f"{name}-2"), "partitions": 2, "sync": 1, "async_": 0}
+        given: dict[str, Any] = {"nodes": nodes_of(name), "partitions": 2, "sync": 1, "async_": 0}
         return Cluster(
             directory,
             self.between.sites[name].site,
@@ -154,8 +172,17 @@ class TwoSites:
             name=self.name,
             site_name=name,
             other_sites={away: self.between.sites[away].from_afar},
+            **self._doors(name, away),
             home=self.home,
         )
+
+    def _doors(self, name: str, away: str) -> dict[str, Any]:
+        """Where nodes listen, and where this site reaches those of the other one."""
+        lines = {node: self._lines[node].address for node in nodes_of(away) if node in self._lines}
+        return {
+            "addresses": {node: f"{HOST}:{port}" for node, port in self._ports.items()},
+            "other_nodes": {away: lines} if lines else {},
+        }
 
     def start(self) -> None:
         """The home's nodes first: the others ask it for the partitions' log ids."""
@@ -165,5 +192,8 @@ class TwoSites:
 
     def close(self) -> None:
         with ExitStack() as stack:
+            for line in self._lines.values():
+                stack.callback(line.close)
+            self.between.to_nodes.clear()
             for cluster in self.clusters.values():
                 stack.callback(cluster.close)

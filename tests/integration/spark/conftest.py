@@ -1,31 +1,15 @@
-"""One Spark session for the whole run: a second and a third one would cost ten seconds each."""
+"""Clusters that Spark reads, one for each file of tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.integration.cluster.harness import Cluster
 from tests.integration.site import Site
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 MODULE = "tests.integration.spark.world"
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """On this machine, two tasks at a time."""
-    import spark_jobs
-
-    made = spark_jobs.session("local[2]", "halog-tests", settings={"spark.sql.shuffle.partitions": "2"})
-    try:
-        yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture(scope="module")

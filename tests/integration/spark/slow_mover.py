@@ -21,10 +21,10 @@ class Hanging:
     def __init__(self, file: Path, stop_after: int) -> None:
         self.file, self.left = file, stop_after
 
-    def move(self, partition: str, objects: Sequence[Misplaced]) -> Counts:
+    def move(self, partition: str, objects: Misplaced) -> Counts:
         with self.file.open("a") as out:
-            for o in objects:
-                out.write(f"{partition} {o.key.hex()} {o.reference.hex()} {o.target}\n")
+            for key, target, lsn in zip(objects.keys, objects.targets, objects.lsns, strict=True):
+                out.write(f"{partition} {key.hex()} {lsn} {target}\n")
         self.left -= len(objects)
         if self.left <= 0:
             print("hanging", flush=True)

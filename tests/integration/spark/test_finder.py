@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(240)
 
-Found = dict[tuple[str, bytes], tuple[bytes, str]]
-"""(partition, key) → (reference, target)."""
+Found = dict[tuple[str, bytes], tuple[int, str]]
+"""(partition, key) → (lsn, target)."""
 
 
 class Noting(DryRun):
@@ -46,11 +46,12 @@ class Noting(DryRun):
         self.found: Found = {}
         self.left = stop_after
 
-    def move(self, partition: str, objects: Sequence[Misplaced]) -> Counts:
+    def move(self, partition: str, objects: Misplaced) -> Counts:
         self.left -= len(objects)
         if self.left < 0:
             raise KeyboardInterrupt
-        self.found.update({(partition, o.key): (o.reference, o.target) for o in objects})
+        columns = zip(objects.keys, objects.targets, objects.lsns, strict=True)
+        self.found.update({(partition, key): (lsn, target) for key, target, lsn in columns})
         return super().move(partition, objects)
 
     def gone(self, partition: str, keys: Sequence[bytes]) -> Counts:
@@ -69,7 +70,7 @@ def expected(cluster: Cluster, wanted: Config) -> Found:
             info = DEFAULT.info(one.value[:8])
             target = places.owner(info.name).partition(info.name, info.routing_key(info.decode_index_key(one.key)))
             if target != table.name:
-                found[table.name, one.key] = (one.ref, target)
+                found[table.name, one.key] = (one.version, target)
     return found
 
 
@@ -109,12 +110,12 @@ def test_a_killed_job_goes_on_from_its_checkpoint(spark: SparkSession, short: Cl
     wait(lambda: "hanging" in job.lines() or not job.running, "it has handed over 60", 90)
     job.kill()
     lines = [line.split() for line in file.read_text().splitlines()]
-    handed = {(p, bytes.fromhex(key)): (bytes.fromhex(ref), target) for p, key, ref, target in lines}
+    handed = {(p, bytes.fromhex(key)): (int(lsn), target) for p, key, lsn, target in lines}
     wanted = changed(load_config(short.toml), "p", ring_size=1_000)
     whole = expected(short, wanted)
     assert 60 <= len(handed) < len(whole)
     with connect(short.toml) as site:
-        name = hold_name("p", checkpoint)
+        name = hold_name("rebalance", "p", checkpoint)
         assert all(name in retention.holds(site.coordinator, p) for p in short.partitions())
         traffic(short, 80)
         rest = Noting()

@@ -159,7 +159,7 @@ def test_a_driver_killed_half_way_is_started_again_and_ends_right(moved: Cluster
         at = noted(checkpoint)
         assert at is not None
         with connect(file) as site:
-            name = hold_name("p", checkpoint)
+            name = hold_name("rebalance", "p", checkpoint)
             assert all(name in retention.holds(site.coordinator, p) for p in moved.partitions())
             assert site.coordinator.get(jobs.path_of("p")) is not None, "nobody has taken it back"
         goes_on(load)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,10 @@ from halog.config import Config
 from halog.runtime.outside import Adapters
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.cli.conftest import Ran
+from tests.unit.sites.model import registry
 from tests.unit.sites.two import east, flights, fly, level, west
 
-pytestmark = pytest.mark.feature("M5", "X4")
+pytestmark = pytest.mark.feature("M1", "M5", "X4")
 __all__ = ["east", "west"]
 Halog = Callable[..., Ran]
 
@@ -22,6 +23,10 @@ Halog = Callable[..., Ran]
 @pytest.fixture
 def files(west: Cluster, east: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     """The configuration of each site."""
+    return configured(west, east, tmp_path, monkeypatch)
+
+
+def configured(west: Cluster, east: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     west.see(east)
     sites = {"west": west, "east": east}
 
@@ -50,10 +55,25 @@ def test_list_and_lag_say_who_serves_and_how_far_mirrors_are(
     there, here = halog("site", "list", "--config", files["east"], "--format", "json").json
     assert (there["site"], there["state"], there["serves"], there["mirrored_here"]) == ("east", "this one", 0, 0)
     assert (here["site"], here["state"], here["serves"], here["mirrored_here"]) == ("west", "reached", 3, 3)
+    assert (there["requests"], here["requests"]) == ("", "2 of 2 nodes answer")
     lags = halog("site", "lag", "--config", files["east"], "--format", "json").json
     assert {(m["site"], m["why"], m["parted"]) for m in lags} == {("west", "", False)}
     assert {m["by"] for m in lags} <= set(east.names)
     assert halog("site", "lag", "--config", files["west"]).code == 0
+
+
+def test_list_says_whether_requests_can_go_to_the_other_site(
+    west: Cluster, files: dict[str, Path], halog: Halog
+) -> None:
+    west.kill("west-A")
+    ran = halog("site", "list", "--config", files["east"], "--format", "json")
+    assert ran.json[1]["requests"] == "1 of 1 nodes answer"
+    off = files["east"].read_text().replace("requests = true", "requests = false")
+    files["east"].write_text(off)
+    assert halog("site", "list", "--config", files["east"], "--format", "json").json[1]["requests"] == "off"
+    elsewhere = off.replace("requests = false", 'requests = true\nnodes = { west-B = "127.0.0.1:1" }')
+    files["east"].write_text(elsewhere)
+    assert "0 of 1 nodes answer" in halog("site", "list", "--config", files["east"]).out
 
 
 def test_promote_takes_over_and_names_what_it_did(
@@ -80,6 +100,17 @@ def test_a_site_that_cannot_be_reached_is_refused_with_what_to_say(
     assert (forked.code, forked.out.count("perhaps")) == (0, 3)
 
 
+def test_nothing_is_given_to_a_site_that_does_not_serve_it(
+    west: Cluster, east: Cluster, files: dict[str, Path], halog: Halog
+) -> None:
+    """Whoever means to have the other site take over, and says it at the wrong one, stops nothing."""
+    ran = halog("site", "demote", "--to", "east", "--config", files["west"])
+    assert (ran.code, "not served by site east" in ran.err) == (5, True)
+    assert {t.owner for t in west.tables().values()} == {""}
+    fly(west, 1)
+    assert halog("site", "demote", "--to", "west", "--config", files["east"]).code == 0, "it is the west's already"
+
+
 def test_parted_histories_are_shown_and_fail_the_command(
     west: Cluster, east: Cluster, files: dict[str, Path], halog: Halog
 ) -> None:
@@ -98,8 +129,44 @@ def test_parted_histories_are_shown_and_fail_the_command(
         return ran.code == 4 and len(ran.json[1]["parted"]) == 3
 
     wait_until(shown, "the split is not shown")
+
+    def counted() -> bool:
+        return all(one["here"] for one in halog("status", "--config", files["west"], "--format", "json").json["parted"])
+
+    wait_until(counted, "nobody has counted")
+    status = halog("status", "--config", files["west"], "--format", "json")
+    assert (status.code, len(status.json["parted"]), status.json["ok"]) == (4, 3, False)
+    one = halog("partition", "show", "test-0", "--config", files["west"], "--format", "json")
+    assert one.json["state"] == "parted"
+    check_numbers(west, files["west"], halog)
     ran = halog("site", "promote", "--config", files["west"])
     assert (ran.code, "have parted" in ran.err) == (5, True)
+
+
+def check_numbers(west: Cluster, file: Path, halog: Halog) -> None:
+    """The fork, and what was touched on both sides, in all that shows it."""
+    found = halog("site", "list", "--config", file, "--format", "json").json[1]["parted"]
+    said = halog("status", "--config", file, "--format", "json").json["parted"]
+    for shown in (found, said):
+        assert {(p["site"], p["why"], p["fork"]["site"]) for p in shown} == {("east", "", "west")}
+        assert sum(p["here"]["objects"] for p in shown) == 20
+        assert sum(p["there"]["objects"] for p in shown) == 30
+    metrics = halog("site", "metrics", "--config", file)
+    assert metrics.code == 0
+    values = dict(line.rsplit(" ", 1) for line in metrics.out.splitlines() if not line.startswith("#"))
+    for p in found:
+        labels = f'cluster="{west.config.cluster.name}",site="west",partition="{p["partition"]}",other="east"'
+        lsn, here, there = p["fork"]["lsn"], p["here"]["objects"], p["there"]["objects"]
+        assert values[f"halog_site_parted{{{labels}}}"] == "1"
+        assert values[f"halog_site_parted_fork_lsn{{{labels}}}"] == str(lsn)
+        assert values[f'halog_site_parted_objects{{{labels},side="here"}}'] == str(here)
+        assert values[f'halog_site_parted_objects{{{labels},side="there"}}'] == str(there)
+        assert values[f'halog_site_parted_objects_capped{{{labels},side="there"}}'] == "0"
+        for command in (("site", "list"), ("status",)):
+            rows = [line.split() for line in halog(*command, "--config", file).out.splitlines()]
+            assert any(row[:5] == [p["partition"], "east", *map(str, (lsn, here, there))] for row in rows)
+        shown = halog("partition", "show", p["partition"], "--config", file).out
+        assert f"from site east, behind lsn {lsn}: {here} objects touched here, {there} there" in shown
 
 
 @pytest.mark.parametrize(
@@ -121,6 +188,7 @@ def test_a_site_that_only_mirrors_is_well_and_its_nodes_may_stop_and_move(
     level(west, east)
     ran = halog("status", "--config", files["east"], "--format", "json")
     assert ran.code == 0, ran.out
+    assert (ran.json["without_active"], len(ran.json["mirrored"]), ran.json["parted"]) == ([], 3, [])
     listed = halog("partition", "list", "--config", files["east"], "--format", "json").json
     assert {(p["state"], p["active"]) for p in listed} == {("mirrored", None)}
     assert halog("safe-to-stop", "east-A", "--config", files["east"]).code == 0
@@ -137,3 +205,62 @@ def test_a_site_that_only_mirrors_is_well_and_its_nodes_may_stop_and_move(
         return there.core.chain.state.hash == here.core.chain.state.hash
 
     wait_until(same, "the other node mirrors it")
+
+
+@pytest.fixture
+def synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Cluster, Cluster, dict[str, Path]]]:
+    """West, east, and their files: commits wait for the other one's log, and it has everything."""
+    both = ("west", "east")
+    with (
+        Cluster(
+            2, partitions=3, registry=registry, site="west", others=("east",), sync_sites=both, sync_site_away_ms=2_000
+        ) as west,
+        Cluster(2, partitions=3, registry=registry, site="east", home=west, sync_sites=both) as east,
+    ):
+        made = configured(west, east, tmp_path, monkeypatch)
+        wait_until(lambda: all(t.synced == ("east",) for t in west.tables().values()), "commits wait for east")
+        yield west, east, made
+
+
+def test_it_is_shown_whose_log_commits_wait_for_and_a_site_is_let_go_of(
+    synced: tuple[Cluster, Cluster, dict[str, Path]], halog: Halog
+) -> None:
+    west, east, files = synced
+
+    def lag() -> list[dict[str, object]]:
+        found: list[dict[str, object]] = halog("site", "lag", "--config", files["east"], "--format", "json").json
+        return found
+
+    wait_until(lambda: {m["commits_wait"] for m in lag()} == {True}, "it is told that commits wait")
+    listed = halog("site", "list", "--config", files["west"], "--format", "json").json
+    assert [(d["site"], d["waited_for"]) for d in listed] == [("west", 0), ("east", 3)]
+    status = halog("status", "--config", files["west"], "--format", "json")
+    assert (status.code, status.json["sync_sites"]) == (0, {"east": {"sync": 3}})
+    assert "its log has what is committed in 3 of 3 partitions" in halog("status", "--config", files["west"]).out
+    refused = halog("site", "let-go", "west", "--config", files["east"], "--partition", "test-0")
+    assert (refused.code, "served by site west" in refused.err) == (5, True), refused.err
+    east.cut()
+
+    def away() -> bool:
+        ran = halog("status", "--config", files["west"], "--format", "json")
+        return ran.code == 4 and ran.json["sync_sites"] == {"east": {"away": 3}}
+
+    wait_until(away, "it is shown that the site is away")
+    shown = halog("partition", "show", "test-0", "--config", files["west"])
+    assert "sync site missing" in shown.out
+    assert "site east" in shown.out
+    let_go = halog("site", "let-go", "east", "--config", files["west"], "--format", "json")
+    assert [(d["partition"], d["changed"]) for d in let_go.json] == [(f"test-{i}", True) for i in range(3)]
+    one = halog("partition", "show", "test-0", "--config", files["west"], "--format", "json").json
+    assert one["sites"][0]["state"] == "let go"
+    fly(west, 1)
+    east.mend()
+    wait_until(lambda: halog("status", "--config", files["west"]).code == 0, "the site is back")
+
+
+@pytest.mark.parametrize(("name", "code"), [("north", 2), ("west", 2)])
+def test_only_a_site_that_commits_wait_for_is_let_go_of(
+    synced: tuple[Cluster, Cluster, dict[str, Path]], halog: Halog, name: str, code: int
+) -> None:
+    ran = halog("site", "let-go", name, "--config", synced[2]["west"])
+    assert (ran.code, f"commits wait for no site {name}" in ran.err) == (code, True), ran.err

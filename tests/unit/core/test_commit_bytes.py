@@ -46,6 +46,17 @@ votes = st.builds(
     st.lists(st.tuples(st.binary(max_size=100), longs), max_size=4).map(tuple),
 )
 outcomes = st.builds(records.Outcome, headers, st.booleans())
+standing = st.builds(
+    records.Merged, st.binary(max_size=100), st.binary(max_size=30), st.none() | st.binary(max_size=200), st.binary()
+)
+parts = st.builds(
+    records.MergePart,
+    headers,
+    st.integers(0, 2**31 - 1),
+    st.lists(standing, max_size=4).map(tuple),
+    st.lists(fixed(TX_BYTES), max_size=4).map(tuple),
+    st.lists(st.tuples(fixed(TX_BYTES), st.booleans()), max_size=4).map(tuple),
+)
 written = st.one_of(commits, votes, outcomes)
 
 
@@ -72,6 +83,13 @@ def test_the_bytes_of_a_decision_are_fastavros(outcome: records.Outcome) -> None
     assert data == records._encode(outcome)
     assert records._decode(records.Outcome, data) == records.decode(data) == outcome
     assert commit_bytes.read_outcome(data) is not None
+
+
+@given(parts)
+def test_the_bytes_of_a_part_of_a_merge_are_fastavros(part: records.MergePart) -> None:
+    data = records.encode(part)
+    assert data == records._encode(part)
+    assert records.decode(data) == part
 
 
 @given(written, st.data())

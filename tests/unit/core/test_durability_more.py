@@ -176,7 +176,7 @@ def test_a_hand_over_does_not_wait_for_a_flush() -> None:
     core.step(ev.HandOverAsked(77, "B"))
     assert core.role is Role.HANDING
     core.acknowledge()
-    assert core.replies() == [ev.Happened(3), ev.Unknown("handed over before replicas had flushed it")]
+    assert core.replies() == [ev.Happened(3), ev.Unknown("handed over before all that it waits for had it")]
 
 
 def test_of_the_log_and_the_disk_the_disk_is_waited_for() -> None:

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from halog.core import events as ev, records
+from halog.core.ids import EpochId
 from halog.core.roles import Role
-from tests.unit.core.kit import B, Core, create
+from tests.unit.core.kit import B, Core, Script, create, epoch
 
 pytestmark = pytest.mark.feature("M5")
 
@@ -82,3 +83,22 @@ def test_a_lost_answer_of_leaving_the_znode_is_made_up_for() -> None:
     assert core.one(ev.SetTable).table.active is None
     core.step(ev.Ticked())
     assert not core.of(ev.SetTable)
+
+
+def test_an_election_goes_above_what_was_mirrored_whatever_the_own_fence_was() -> None:
+    """Positions grow over both sites (decision 32): the other one's epoch 7 was mirrored, the own ones go to 2."""
+    core = Core()
+    core.p.chain.state = msgspec.structs.replace(core.p.chain.state, epoch=epoch(2), led=7)
+    core.claiming()
+    assert core.p.campaign.epoch.number == 8
+
+
+def test_an_epoch_below_what_was_mirrored_since_it_was_claimed_is_not_opened() -> None:
+    core = Core()
+    core.p.chain.state = msgspec.structs.replace(core.p.chain.state, owner="east")
+    core.starting()
+    started = core.one(ev.Append).data
+    core.land(Script().opened(EpochId(core.p.campaign.epoch.number + 3, "east", 1)))
+    core.land(started)
+    assert core.is_now(Role.FOLLOWING)
+    assert not core.of(ev.Append)

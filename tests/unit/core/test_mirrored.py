@@ -10,54 +10,30 @@ from hypothesis import given, settings, strategies as st
 
 from halog.core import records
 from halog.core.chain import Chain, ChainState, Verdict
-from halog.core.ids import NO_EPOCH, EpochId, digest
+from halog.core.ids import NO_EPOCH
 from halog.core.mirror import Checkpoint, Mirror
 from halog.core.records import Header
-from halog.errors import DivergedError, PartedError
 from tests.unit.core.kit import LOG_ID, Script
+from tests.unit.core.mirroring_kit import BEGINNING, MIRRORED, east, mirrored, read, returned, switched, west
 
 pytestmark = pytest.mark.feature("M5")
 
 
-def west(number: int) -> EpochId:
-    return EpochId(number, "west", number)
-
-
-def east(number: int) -> EpochId:
-    return EpochId(number, "east", number)
-
-
-BEGINNING = ChainState(LOG_ID, "west")
-MIRRORED = ChainState(LOG_ID, "east", owner="west")
-
-
-def read(chain: Chain, data: bytes) -> Verdict:
-    return chain.read(records.decode(data), digest(data))
-
-
-def switched(chain: Chain, number: int, to: str = "west", **wrong: object) -> bytes:
-    record = records.SiteSwitched(Header(LOG_ID, east(number)), to, chain.state.head)
-    return records.encode(msgspec.structs.replace(record, **wrong))
-
-
-def mirrored(*numbers: int) -> tuple[Chain, Script]:
-    """A log that holds one epoch of west with these transactions."""
-    chain, script = Chain(MIRRORED), Script()
-    assert read(chain, script.opened(west(1))) is Verdict.OPENED
-    for number in numbers:
-        assert read(chain, script.commit(west(1), number)) is Verdict.ACCEPTED
-    return chain, script
+def test_a_log_given_away_in_the_middle_of_an_epoch_goes_on_with_it() -> None:
+    """A third site that follows whoever serves now; or one that was told to take over, and back, before it did."""
+    chain, script = mirrored(1, 2)
+    assert read(chain, Script().started(east(2))) is Verdict.STARTED
+    late = script.commit(west(1), 3)
+    assert read(chain, late) is Verdict.SKIPPED, "it is its own from here on"
+    assert read(chain, switched(chain, 2)) is Verdict.SWITCHED
+    assert read(chain, late) is Verdict.ACCEPTED
+    assert read(chain, script.handed_over(west(1), "east")) is Verdict.ACCEPTED
+    assert chain.state.head == (west(1), 5)
+    assert read(chain, script.commit(west(1), 4)) is Verdict.SKIPPED, "nothing comes behind the end of an epoch"
+    assert read(chain, script.opened(west(3))) is Verdict.SKIPPED, "nor of what stands on it"
 
 
 # --- F2: the next one of the chain counts ---
-
-
-def test_a_mirrored_record_counts_once_whoever_brings_it() -> None:
-    """Trace 20: two mirrors append the same record."""
-    chain, script = mirrored(1)
-    data = script.commit(west(1), 2)
-    assert [read(chain, data) for _ in range(2)] == [Verdict.ACCEPTED, Verdict.SKIPPED]
-    assert read(chain, script.commit(west(1), 3)) is Verdict.ACCEPTED
 
 
 def test_a_mirrored_record_behind_a_hole_is_skipped_and_voids_nothing() -> None:
@@ -66,15 +42,6 @@ def test_a_mirrored_record_behind_a_hole_is_skipped_and_voids_nothing() -> None:
     assert [read(chain, d) for d in (behind, missing, behind)] == [
         Verdict.SKIPPED, Verdict.ACCEPTED, Verdict.ACCEPTED,
     ]  # fmt: skip
-
-
-def test_the_other_sites_starts_change_nothing() -> None:
-    """Trace 21: a held one would depose whoever went on."""
-    chain, script = mirrored(1)
-    before = chain.state
-    assert read(chain, script.started(west(9))) is Verdict.SKIPPED
-    assert chain.state == before
-    assert read(chain, script.commit(west(1), 2)) is Verdict.ACCEPTED
 
 
 def test_a_mirrored_epoch_ends_the_one_that_was_handed_over() -> None:
@@ -116,25 +83,16 @@ def test_numbers_of_two_sites_are_never_compared_to_decide_who_opens() -> None:
     assert read(chain, script.opened(east(3))) is Verdict.OPENED
 
 
-def returned() -> tuple[Chain, Script, bytes]:
-    """East took over, gave the log back, and an append of its first epoch there is held: what it would append."""
+def test_an_epoch_that_was_begun_here_and_never_opened_does_not_end_that_of_the_other_site() -> None:
+    """An operator takes over while the line is cut, nobody opens an epoch, and the log is given back: over there the
+    same epoch has gone on."""
     chain, script = mirrored(1)
     read(chain, script.started(east(2)))
-    read(chain, script.opened(east(2)))
-    held = Script(script.lsn, script.prev).commit(east(2), 5)
-    assert read(chain, script.started(east(3))) is Verdict.STARTED
-    assert read(chain, switched(chain, 3)) is Verdict.SWITCHED
-    assert chain.state.owner == "west"
-    return chain, script, held
-
-
-def test_a_site_that_fenced_its_log_before_it_gave_it_away_is_not_met_by_its_own_past() -> None:
-    """Trace 22: the held append lands behind the comparison, and would continue the history."""
-    chain, script, held = returned()
-    assert read(chain, held) is Verdict.SKIPPED
-    assert read(chain, Script().started(east(3))) is Verdict.SKIPPED
-    assert read(chain, script.opened(west(4))) is Verdict.OPENED
-    assert read(chain, script.commit(west(4), 6)) is Verdict.ACCEPTED
+    assert read(chain, switched(chain, 2)) is Verdict.SWITCHED
+    assert read(chain, script.commit(west(1), 2)) is Verdict.ACCEPTED
+    assert read(chain, script.handed_over(west(1), "B")) is Verdict.ACCEPTED
+    assert read(chain, script.commit(west(1), 3)) is Verdict.SKIPPED
+    assert read(chain, Script().started(east(2))) is Verdict.SKIPPED
 
 
 def test_a_log_can_be_taken_over_again() -> None:
@@ -182,8 +140,7 @@ def home(*numbers: int) -> tuple[list[bytes], Script]:
 
 
 def brought(mirror: Mirror, log: list[bytes]) -> list[bytes]:
-    found = [mirror.read(offset, data) for offset, data in enumerate(log)]
-    return [data for data in found if data is not None]
+    return [found for offset, data in enumerate(log) for found in mirror.read(offset, data)]
 
 
 def test_a_mirror_brings_the_chain_and_nothing_that_did_not_count() -> None:
@@ -212,17 +169,21 @@ def test_histories_that_parted_are_told_and_nothing_is_brought() -> None:
     for data in (script.opened(west(1)), script.commit(west(1), 7)):
         read(ours, data)
     mirror = Mirror(Checkpoint(0, BEGINNING), ours.state)
-    with pytest.raises(PartedError, match="lsn 2") as told:
-        brought(mirror, log)
-    assert told.value.evidence["ours"] == ours.state.hash.hex()
+    assert brought(mirror, log) == []
+    assert mirror.parted is not None
+    assert "lsn 2" in mirror.parted.message
+    assert mirror.parted.evidence["ours"] == ours.state.hash.hex()
 
 
 def test_a_mirror_that_would_begin_behind_the_own_log_is_refused() -> None:
     log, _ = home(1, 2)
     mirror = Mirror(Checkpoint(0, BEGINNING), MIRRORED)
     brought(mirror, log)
-    with pytest.raises(DivergedError, match="lsn 0"):
-        Mirror(mirror.checkpoint, MIRRORED)
+    behind = Mirror(mirror.checkpoint, MIRRORED)
+    assert behind.parted is not None
+    assert "lsn 0" in behind.parted.message
+    assert behind.read(mirror.offset, log[-1]) == []
+    assert behind.checkpoint == mirror.checkpoint
 
 
 def test_a_mirror_tells_when_the_other_log_was_given_away() -> None:
@@ -280,9 +241,7 @@ class Line:
         if self.mirrors:
             mirror, session = self.mirrors[which % len(self.mirrors)]
             for offset in range(mirror.offset, min(mirror.offset + count, len(self.west_log))):
-                data = mirror.read(offset, self.west_log[offset])
-                if data is not None:
-                    session.append(data)
+                session.extend(mirror.read(offset, self.west_log[offset]))
 
     def die(self, which: int) -> None:
         """What it sent may still land, from the front."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from halog.demo import processes
-from halog.demo.stage import prepared
+from halog.demo.staging import prepared
 from halog.embedded.archives import child_environment
 from halog.errors import SiteError
 

@@ -6,14 +6,14 @@ import signal
 
 import pytest
 
-from halog.demo.stage import _undivided
+from halog.demo.processes import undivided
 
 pytestmark = pytest.mark.feature("O3")
 
 
 def test_a_signal_is_heard_once_the_process_is_known() -> None:
     done: list[str] = []
-    with pytest.raises(KeyboardInterrupt), _undivided():
+    with pytest.raises(KeyboardInterrupt), undivided():
         signal.raise_signal(signal.SIGINT)
         done.append("known")
     assert done == ["known"]
@@ -21,6 +21,6 @@ def test_a_signal_is_heard_once_the_process_is_known() -> None:
 
 def test_handlers_are_as_they_were() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    with _undivided():
+    with undivided():
         assert signal.getsignal(signal.SIGINT) is not before[0]
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before

@@ -54,6 +54,18 @@ def test_a_remembered_port_asked_for_by_the_other_server_is_given_up() -> None:
     assert chosen.kafka != saved.kafka
 
 
+def test_a_port_is_taken_where_the_servers_would_listen() -> None:
+    """All of 127.0.0.0/8 is this machine."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.2", 0))
+        s.listen(1)
+        port = s.getsockname()[1]
+        assert ports.is_free(port)
+        assert not ports.is_free(port, "127.0.0.2")
+        with pytest.raises(SiteError, match=f"port {port} is taken"):
+            ports.choose(None, kafka=port, host="127.0.0.2")
+
+
 def test_a_taken_port_asked_for_is_an_error_that_names_it(taken: int) -> None:
     with pytest.raises(SiteError, match=f"port {taken} is taken"):
         ports.choose(None, kafka=taken)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from halog.embedded import datadir, settings
-from halog.embedded.model import SERVERS, Launch, Ports, RemoteListener, SiteInfo
+from halog.embedded.model import SERVERS, Launch, Ports, RemoteListener, SiteInfo, checked_host
 from halog.errors import ConfigError
 
 PORTS = Ports(20_001, 20_002, 20_003)
@@ -18,6 +18,26 @@ def test_every_address_is_loopback() -> None:
     for key in ("listeners", "advertised.listeners", "controller.quorum.voters"):
         assert all("127.0.0.1:" in address for address in str(kafka[key]).split(","))
     assert settings.zookeeper_properties(PORTS)["clientPortAddress"] == "127.0.0.1"
+
+
+@pytest.mark.feature("M5", "O3")
+def test_servers_listen_and_are_named_where_they_are_told_to() -> None:
+    """Their controller, which nobody else asks, stays on loopback."""
+    kafka = settings.kafka_properties(PORTS, host="10.1.2.3")
+    assert kafka["listeners"] == "PLAINTEXT://10.1.2.3:20001,CONTROLLER://127.0.0.1:20002"
+    assert kafka["advertised.listeners"] == "PLAINTEXT://10.1.2.3:20001"
+    assert settings.zookeeper_properties(PORTS, "10.1.2.3")["clientPortAddress"] == "10.1.2.3"
+    doors = settings.kafka_properties(PORTS, RemoteListener(21_001, "far:9092"), "10.1.2.3")
+    assert doors["advertised.listeners"] == "PLAINTEXT://10.1.2.3:20001,REMOTE://far:9092"
+    launch = Launch("d", "j", "jars", "", True, 0.0, host="10.1.2.3")
+    assert Launch.from_json(launch.to_json()) == launch
+
+
+@pytest.mark.parametrize("host", ["", "west", "10.1.2", "::1", "10.1.2.3:1", "10.1.2.3\nx=y"])
+def test_a_host_that_is_no_address_is_refused(host: str) -> None:
+    assert checked_host("10.1.2.3") == "10.1.2.3"
+    with pytest.raises(ConfigError, match="listen on an IPv4 address"):
+        checked_host(host)
 
 
 @pytest.mark.feature("M5", "O3")

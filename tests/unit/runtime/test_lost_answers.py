@@ -210,7 +210,7 @@ def test_nobody_is_there_to_say_how_the_last_vote_ended(cluster: Cluster) -> Non
     assert values(cluster, names) == [101, 101]
 
 
-def unheard(r: frames.Decide, until: float) -> Any:
+def unheard(r: frames.Decide, until: float, site: str) -> Any:
     raise UnreachableError("broke the connection", sent=True)
 
 

@@ -51,6 +51,7 @@ OTHER: dict[str, Any] = {
     "copy_threads": 2,
     "call_deadline_ms": 3_000, "append_deadline_ms": 3_000, "doubt_timeout_ms": 3_000, "min_stay_ms": 3_000,
     "join_settle_ms": 3_000, "replace_after_ms": 3_000,
+    "sync_sites": ("west", "home"), "sync_site_away": "drop", "sync_site_away_ms": 9_000,
 }  # fmt: skip
 
 
@@ -91,6 +92,8 @@ def test_of_a_policy_just_that_is_refused_which_nodes_would_refuse(coordinator: 
     if name == "kind":
         by_hand = {f"p-{i}": StaticPartition(("A", "B", "C")) for i in range(4)}
         new = with_policy(kind="static", async_replicas=0, static=by_hand)
+    if name.startswith("sync_site"):
+        new = with_policy(home="home", **{"sync_sites": OTHER["sync_sites"], name: OTHER[name]})
     try:
         create_tables(coordinator, new.validate(), planned=True)
         starts = True

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import msgspec
+from types import SimpleNamespace
 
+import msgspec
+import pytest
+
+from halog.adapters.memory_coordinator import MemoryCoordinator, MemoryTree
 from halog.core.ids import Member
 from halog.core.table import SYNC, PartitionTable, Replica
+from halog.errors import PartitionUnavailableError
+from halog.runtime import frames
+from halog.runtime.afar import Far
 from halog.runtime.members import NodeInfo
+from halog.runtime.outside import Remote
 from halog.runtime.router import Router
 
 A, B = Member("A", 1), Member("B", 1)
@@ -45,3 +53,38 @@ def test_an_active_node_that_handed_over_may_still_answer() -> None:
     made.table_seen("p-0", 2, msgspec.structs.replace(LED_BY_A, active=B, replicas=(Replica("A", 1, SYNC),)))
     made.table_seen("p-0", 1, LED_BY_A)
     assert channel.dropped == []
+
+
+def test_what_another_connection_reads_counts_whatever_its_version() -> None:
+    """The coordinator of another site was built anew: its znodes begin at 0 again."""
+    trees = [MemoryTree(), MemoryTree()]
+    for tree, table in zip(trees, (LED_BY_A, msgspec.structs.replace(LED_BY_A, active=B, replicas=())), strict=True):
+        made = MemoryCoordinator(tree)
+        made.connect(lambda state: None)
+        made.create("partitions/p-0", table.to_bytes())
+        for _ in range(3 if tree is trees[0] else 0):
+            made.set("partitions/p-0", table.to_bytes(), made.get("partitions/p-0").version)  # type: ignore[union-attr]
+    left = list(trees)
+
+    def reach(site: str) -> Remote:
+        coordinator = MemoryCoordinator(left.pop(0))
+        coordinator.connect(lambda state: None)
+        return Remote(site, SimpleNamespace(close=lambda: None), coordinator)  # type: ignore[arg-type]
+
+    far = Far("east", Dropping(), {}, reach, lambda remote: None)  # type: ignore[arg-type]
+    far._wanted.add("p-0")
+    far._closing = True  # nobody waits between turns
+    far._turn()
+    assert (far.active("p-0"), far.stamp("p-0")) == ("A", 3)
+    far._let_go()
+    far._turn()
+    assert (far.active("p-0"), far.stamp("p-0")) == ("B", 0)
+
+
+def test_a_vote_that_was_for_another_site_names_the_one_that_serves_now() -> None:
+    """This one: the empty name stands for it inside."""
+    made, _ = router()
+    made.site = "east"
+    asked = frames.Decide("p-0", bytes(16), False, True)
+    with pytest.raises(PartitionUnavailableError, match="served by site east now, and this was for site west"):
+        made.ask("p-0", asked, 1.0, lambda: False, "west")

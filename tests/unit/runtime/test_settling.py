@@ -29,7 +29,7 @@ class Ballots:
         self.let, self.gone = threading.Event(), threading.Event()
         self._lock = threading.Lock()
 
-    def decide(self, r: frames.Decide, until: float) -> tuple[str, int]:
+    def decide(self, r: frames.Decide, until: float, site: str) -> tuple[str, int]:
         with self._lock:
             self.asked[r.partition] += 1
             self.now[r.partition] += 1

@@ -71,6 +71,28 @@ def test_a_deposed_node_that_does_not_know_it_writes_nothing_old_over_a_newer_sn
     assert state(cluster, old) == after[0]
 
 
+@pytest.mark.feature("N4", "R1")
+def test_a_snapshot_goes_on_with_no_other_writer_than_it_was_begun_with(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new one would fence whoever is newer, with no look at who that is."""
+    old = cluster.active_for(Counter, "c")
+    (new,) = {"A", "B"} - {old}
+    taker, copy = on(cluster, old)
+    real = taker._changes
+
+    def retired(*args: Any) -> Any:
+        taker._retire(copy)
+        cluster.node(old).runtime.operators.hand_over("test-0", new)
+        put(cluster, 2)
+        Snapshots.take(*on(cluster, new))
+        return real(*args)
+
+    monkeypatch.setattr(taker, "_changes", retired)
+    with pytest.raises(RefusedError, match="given up"):
+        taker.take(copy)
+
+
 @pytest.mark.feature("N4")
 def test_outcomes_too_old_to_be_asked_for_leave_the_topic_whole(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch

@@ -58,7 +58,7 @@ class Unserved:
     def prepare(self, r: frames.Prepare, until: float) -> Any:
         return self._nobody(until) if r.partition == self.partition else self._prepare(r, until)
 
-    def decide(self, r: frames.Decide, until: float) -> Any:
+    def decide(self, r: frames.Decide, until: float, site: str) -> Any:
         return self._nobody(until) if r.partition == self.partition else self._decide(r, until)
 
     def _nobody(self, until: float) -> None:

@@ -12,3 +12,7 @@ registry = Registry()
 class Flight:
     number: int
     note: str = ""
+
+    def renamed(self, note: str) -> str:
+        was, self.note = self.note, note
+        return was

@@ -208,3 +208,22 @@ def test_one_partition_that_cannot_be_mirrored_holds_up_no_other(
         return all(here[n] == heads(west)[n] for n in others)
 
     wait_until(mirrored, "the others are mirrored")
+
+
+def test_a_mirror_whose_log_was_fenced_gives_it_away_again(west: Cluster, east: Cluster) -> None:
+    """As somebody's takeover from there leaves it that came to nothing: also where nothing more is to be mirrored."""
+    west.see(east)
+    fly(west, *range(5))
+    level(west, east)
+    remote = west.node(west.names[0]).runtime.adapters.reach("east")
+    for table in east.tables().values():
+        switching(west)._fence(table, remote, table.epoch.number, time.monotonic() + 10.0)
+    remote.close()
+
+    def mirrors_again() -> bool:
+        return all(s.owner == "west" and s.fenced for s in states(east).values())
+
+    wait_until(mirrors_again, "east's log is west's again")
+    fly(west, *range(5, 10))
+    level(west, east)
+    assert flights(east) == set(range(10))

@@ -5,11 +5,16 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+import msgspec
 import pytest
 
-from halog.errors import PartitionUnavailableError, RefusedError
+from halog.core.table import PartitionTable
+from halog.errors import DeadlineError, RefusedError
+from halog.ports import Coordinator
 from halog.runtime import splits
+from halog.runtime.groups import change_table
 from halog.runtime.line import POLL_S
+from halog.runtime.sites import table_of
 from halog.runtime.switching import Switching
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight
@@ -42,15 +47,6 @@ def test_the_other_site_takes_over_without_loss_and_is_mirrored(west: Cluster, e
     level(west, east)
     assert flights(west) == set(range(40))
     assert {e.site for e, _ in states(west)["test-0"].lineage} == {"west", "east"}
-
-
-def test_what_is_only_mirrored_is_refused_at_once_by_name(west: Cluster, east: Cluster) -> None:
-    began = time.monotonic()
-    with pytest.raises(PartitionUnavailableError, match="served by site west"):
-        fly(east, 1)
-    with pytest.raises(PartitionUnavailableError, match="halog site promote"), east.client().transaction() as tx:
-        tx.find(Flight, 1)
-    assert time.monotonic() - began < east.config.timing.call_deadline_ms / 2_000
 
 
 def test_where_keys_belong_stays_while_there_are_mirrors(west: Cluster) -> None:
@@ -142,7 +138,7 @@ def test_two_sites_that_both_went_on_are_told_and_left_as_they_are(west: Cluster
 def test_a_split_is_told_by_both_sites_as_soon_as_they_see_each_other(
     west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And no more once one of them has stopped."""
+    """And go on to tell it where one of them has stopped, and has what the other one lacks: its last record."""
     monkeypatch.setattr(splits, "WATCH_S", 0.1)
     west.see(east)
     fly(west, *range(5))
@@ -155,12 +151,15 @@ def test_a_split_is_told_by_both_sites_as_soon_as_they_see_each_other(
     wait_until(lambda: told_parted(west) == dict.fromkeys(NAMES, "east"), "west tells it")
     wait_until(lambda: told_parted(east) == dict.fromkeys(NAMES, "west"), "east tells it")
     switching(west).demote(NAMES, "east")
-    wait_until(lambda: not told_parted(east), "it is over")
+    wait_until(lambda: all(s is not None and s.parted for s in (stands(west, n) for n in NAMES)), "west has closed it")
+    wait_until(lambda: told_parted(west) == dict.fromkeys(NAMES, "east"), "west tells it")
+    wait_until(lambda: told_parted(east) == dict.fromkeys(NAMES, "west"), "east tells it")
 
 
 def told_parted(cluster: Cluster) -> dict[str, str]:
-    found = splits.parted(cluster.node(cluster.names[0]).runtime.adapters.coordinator)
-    return {name: one.site for name, one in found.items()}
+    """What is told as parted, with the other site."""
+    found = splits.parted(cluster.node(cluster.names[0]).runtime.adapters.coordinator, cluster.tables().values())
+    return {name: told.site for name, told in found.items()}
 
 
 def test_what_the_other_site_still_had_to_send_is_there_before_it_is_taken_over(west: Cluster, east: Cluster) -> None:
@@ -178,3 +177,55 @@ def test_what_the_other_site_still_had_to_send_is_there_before_it_is_taken_over(
     assert flights(east) == set(range(25))
     with east.node(east.names[0]).transaction() as tx:
         assert tx.get(Flight, 7).number == 7
+
+
+def test_two_operators_who_make_each_site_take_over_do_not_both_get_it(
+    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While east's waits until it is level, somebody has west serve again."""
+    west.see(east)
+    there = west.node(west.names[0]).runtime.adapters.coordinator
+    monkeypatch.setattr(Switching, "_is_level", lambda self, table, *args: not _own(there, table.name, ""))
+    with pytest.raises(RefusedError, match="somebody else has made site west serve it meanwhile"):
+        switching(east).promote(NAMES[:1])
+    here = east.node(east.names[0]).runtime.adapters.coordinator
+    assert (table_of(here, NAMES[0]).owner, table_of(there, NAMES[0]).owner) == ("west", "")
+
+
+def test_a_switch_that_failed_takes_nothing_back_that_another_one_has_reached(
+    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked for twice: the second one has made east serve, then the first one gives up."""
+    west.see(east)
+    here, there = (c.node(c.names[0]).runtime.adapters.coordinator for c in (east, west))
+
+    def too_late(self: Switching, table: PartitionTable, *args: object) -> bool:
+        _own(here, table.name, "")
+        raise DeadlineError("not level")
+
+    monkeypatch.setattr(Switching, "_is_level", too_late)
+    with pytest.raises(DeadlineError):
+        switching(east).promote(NAMES[:1])
+    assert (table_of(here, NAMES[0]).owner, table_of(there, NAMES[0]).owner) == ("", "east")
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_what_was_given_and_never_taken_is_served_by_whoever_is_asked_next(
+    west: Cluster, east: Cluster, back: bool
+) -> None:
+    """The command at east died in between: asked again it goes on, and asked for at west it is called off."""
+    west.see(east)
+    fly(west, *range(5))
+    level(west, east)
+    switching(west).demote(NAMES, "east")
+    wait_until(lambda: not any(t.active for t in west.tables().values()), "west stops")
+    serving = west if back else east
+    assert not any(s.may_fork for s in switching(serving).promote(NAMES))
+    serving.settle()
+    fly(serving, 5)
+    level(west, east)
+    assert flights(west) == flights(east) == set(range(6))
+
+
+def _own(coordinator: Coordinator, partition: str, owner: str) -> None:
+    change_table(coordinator, partition, lambda now: msgspec.structs.replace(now, owner=owner))

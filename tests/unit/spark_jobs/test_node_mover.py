@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,7 +36,7 @@ def opened(cluster: Cluster, by: str = "A") -> Iterator[None]:
         yield
 
 
-def found(cluster: Cluster) -> dict[str, list[Misplaced]]:
+def found(cluster: Cluster) -> dict[str, Misplaced]:
     """By partition, what belongs elsewhere: as the finder tells it, from the active copies."""
     by_partition = {}
     for name, table in cluster.tables().items():
@@ -45,12 +46,13 @@ def found(cluster: Cluster) -> dict[str, list[Misplaced]]:
         for one in copy.objects.scan(b""):
             at = runtime.mover.misplaced(one, copy, mapping(cluster))
             if at is not None:
-                here.append(Misplaced(one.ref, one.key, "Counter", at[1], one.version))
-        by_partition[name] = here
+                here.append((one.key, at[1], one.version))
+        columns = [list(column) for column in zip(*here, strict=True)] or [[], [], []]
+        by_partition[name] = Misplaced("Counter", *columns)
     return by_partition
 
 
-def handed(mover: NodeMover, objects: dict[str, list[Misplaced]]) -> dict[str, int]:
+def handed(mover: NodeMover, objects: dict[str, Misplaced]) -> dict[str, int]:
     for partition, some in objects.items():
         assert mover.move(partition, some) == {}
     return dict(mover.settle())
@@ -85,12 +87,13 @@ def test_objects_that_change_meanwhile_are_mapped_again_and_nothing_is_lost() ->
         traffic.fill()
         with traffic.running(4), opened(cluster, "B"):
             objects = found(cluster)
-            old = {name: [o._replace(lsn=o.lsn - 1) for o in some] for name, some in objects.items()}
+            old = {name: replace(some, lsns=[lsn - 1 for lsn in some.lsns]) for name, some in objects.items()}
+            halves = {name: list(some.slices((len(some) + 1) // 2)) for name, some in old.items() if len(some)}
             with NodeMover(router_of(cluster), 1) as mover:
-                for partition, some in old.items():
-                    mover.move(partition, some[: len(some) // 2])
+                for partition, (first, *_) in halves.items():
+                    mover.move(partition, first)
                 cluster.kill("A")
-                counts = handed(mover, {name: some[len(some) // 2 :] for name, some in old.items()})
+                counts = handed(mover, {name: some for name, (_, *rest) in halves.items() for some in rest})
             total = sum(map(len, objects.values()))
             assert counts["moved"] + counts.get("stayed", 0) == total
             assert counts["moved"] > 0
@@ -106,12 +109,12 @@ def test_an_object_that_can_never_move_is_counted_and_holds_up_no_other(monkeypa
         cluster.client().load([Counter(f"c{i}") for i in range(80)])
         with opened(cluster):
             objects = found(cluster)
-            stuck = next(o for some in objects.values() for o in some)
+            stuck = next(key for some in objects.values() for key in some.keys)
             mover_of_node: Any = cluster.node("A").runtime.mover
             commit: Callable[..., Any] = mover_of_node._commit
 
             def refuses(tx: bytes, works: dict[str, Work]) -> Any:
-                if any(w.key == stuck.key for work in works.values() for w in work.writes):
+                if any(w.key == stuck for work in works.values() for w in work.writes):
                     raise RecordTooLargeError("one object is too large")
                 return commit(tx, works)
 
@@ -119,7 +122,7 @@ def test_an_object_that_can_never_move_is_counted_and_holds_up_no_other(monkeypa
                 patched.setattr(mover_of_node, "_commit", refuses)
                 counts = handed(mover, objects)
             assert counts == {"moved": sum(map(len, objects.values())) - 1, "refused": 1}
-            assert [o.key for some in found(cluster).values() for o in some] == [stuck.key]
+            assert [key for some in found(cluster).values() for key in some.keys] == [stuck]
         wait_done(cluster, 1)
         check(cluster, cluster.config)
 
@@ -143,7 +146,7 @@ def test_a_change_that_is_turned_back_ends_the_job() -> None:
 def test_a_partition_nobody_serves_ends_the_job_behind_its_deadline() -> None:
     with cluster_of(1, sync_replicas=0) as cluster:
         router = router_of(cluster)
-        some = [Misplaced(b"r", b"k", "Counter", "test-1", 1)]
+        some = Misplaced("Counter", [b"k"], ["test-1"], [1])
         with NodeMover(router, 1, deadline_s=0.1) as mover, pytest.raises(PartitionUnavailableError, match="no node"):
             handed(mover, {"nowhere-0": some})
         with NodeMover(router, 1, deadline_s=60.0) as waiting:
@@ -179,7 +182,7 @@ def test_no_more_is_under_way_than_a_bound() -> None:
 
         def feed() -> None:
             for i in range(3 * node_mover.WAITING):
-                mover.move(f"p-{i}", [Misplaced(b"r", b"k%d" % i, "Counter", "q", 1)])
+                mover.move(f"p-{i}", Misplaced("Counter", [b"k%d" % i], ["q"], [1]))
                 done.append(i)
 
         thread = threading.Thread(target=feed, daemon=True)

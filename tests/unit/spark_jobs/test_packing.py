@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
@@ -12,9 +13,8 @@ from spark_jobs.packing import HEAD_BYTES, Heads, heads_of, pack, unpacked
 pytestmark = pytest.mark.feature("S1")
 
 HEADS = st.tuples(st.integers(0, 2**63 - 1), st.binary(min_size=24, max_size=24), st.binary(min_size=8, max_size=8))
-OBJECTS = st.lists(
-    st.tuples(st.binary(max_size=20), HEADS, st.sampled_from(["p-0", "p-1", "ä"])), min_size=1, max_size=30
-)
+NAMES = ["p-0", "p-1", "ä"]
+OBJECTS = st.lists(st.tuples(st.binary(max_size=20), HEADS, st.sampled_from(NAMES)), min_size=1, max_size=30)
 
 
 def head(lsn: int, reference: bytes, type_id: bytes) -> bytes:
@@ -37,20 +37,20 @@ def test_what_is_packed_is_unpacked(
     types = {its[2] for _, its, _ in mine}
     assert found.of_one_type is (len(types) == 1)
     assert found.type_id == mine[0][1][2]
-    packed = pack(pa.array([key for key, _, _ in mine], pa.binary()), found, [target for _, _, target in mine])
+    targets = np.array([NAMES.index(target) for _, _, target in mine])
+    packed = pack(pa.array([key for key, _, _ in mine], pa.binary()), found, np.arange(len(mine)), NAMES, targets)
     chunks = list(unpacked(pa.py_buffer(packed), "Order", rows))
-    assert all(len(chunk) <= rows for chunk in chunks)
-    assert [o for chunk in chunks for o in chunk] == [
-        Misplaced(its[1], key, "Order", target, its[0]) for key, its, target in mine
+    assert all(0 < len(chunk) <= rows and chunk.type_name == "Order" for chunk in chunks)
+    assert [one for chunk in chunks for one in zip(chunk.keys, chunk.targets, chunk.lsns, strict=True)] == [
+        (key, target, its[0]) for key, its, target in mine
     ]
 
 
 def test_only_the_rows_that_are_taken_are_packed() -> None:
     heads = Heads.of([head(i, bytes([i]) * 24, b"t" * 8) for i in range(5)])
-    packed = pack(pa.array([b"1", b"4"], pa.binary()), heads.take([1, 4]), ["p-0", "p-1"])
-    ((first, second),) = unpacked(pa.py_buffer(packed), "T", 10)
-    assert first == Misplaced(b"\1" * 24, b"1", "T", "p-0", 1)
-    assert second == Misplaced(b"\4" * 24, b"4", "T", "p-1", 4)
+    keys = pa.array([b"%d" % i for i in range(5)], pa.binary())
+    packed = pack(keys, heads, np.array([1, 4]), ["p-0", "p-1"], np.array([1, 0]))
+    assert list(unpacked(pa.py_buffer(packed), "T", 10)) == [Misplaced("T", [b"1", b"4"], ["p-1", "p-0"], [1, 4])]
 
 
 @pytest.mark.parametrize(

@@ -93,20 +93,25 @@ PLACER = Placer(
 )
 
 
+def place(info: TypeInfo, key: bytes) -> str:
+    """Of one key."""
+    way = PLACER.of(info.type_id)
+    return way.names[way.places(pa.array([key], pa.binary()))[0]]
+
+
 @pytest.mark.feature("S1", "P6")
 @settings(max_examples=40)
 @given(st.text(max_size=20), st.integers(-(1 << 63), (1 << 63) - 1), st.binary(max_size=9))
 def test_an_index_key_belongs_where_the_nodes_say(name: str, number: int, code: bytes) -> None:
     places = Places(CONFIG, lambda wanted: TYPES.info(wanted).parsed)
     for info, key in ((INFOS[0], (name, number, code)), (INFOS[1], (name,)), (INFOS[2], (name,))):
-        type_name, place = PLACER.of(info.type_id)
-        assert type_name == info.name
+        assert PLACER.of(info.type_id).type_name == info.name
         if info.name == "Special" and len(name) % 5 == 4:
             with pytest.raises(MapperError, match=r"by_code \(version 3\) for Whole .* said 'own-4'"):
-                place(info.index_key(key))
+                place(info, info.index_key(key))
         else:
             expected = places.owner(info.name).partition(info.name, info.routing_key(key))
-            assert place(info.index_key(key)) == expected
+            assert place(info, info.index_key(key)) == expected
 
 
 @pytest.mark.feature("S1", "P6")
@@ -121,9 +126,9 @@ def test_objects_with_entries_stay_and_their_entries_are_no_objects(turn: TypeIn
         here = _Here(0, partition, PLACER)
         columns = pa.array(list(rows), pa.binary()), pa.array(list(rows.values()), pa.binary())
         told = Told(pa.Table.from_batches([*here.stored(*columns), *here.told()], schema=SCHEMA))
-        found = [m for chunk in told.found(0, 10) for m in chunk]
+        found = [target for chunk in told.found(0, 10) for target in chunk.targets]
         assert len(found) == moving
-        assert {m.target for m in found} <= {f"{policy}-{i}" for i in range(3)}
+        assert set(found) <= {f"{policy}-{i}" for i in range(3)}
         assert told.column(ROWS, "lsn") == [4], "objects"
     assert not PLACER.stays(INFOS[0].type_id, "ring-0")
 
@@ -142,13 +147,10 @@ def test_rows_of_one_type_are_found_as_each_by_itself_is(gone: bool) -> None:
     here = _Here(0, "ring-0", PLACER)
     columns = [pa.array(list(column), pa.binary()) for column in zip(*rows, strict=True)]
     told = Told(pa.Table.from_batches([*here.stored(*columns), *here.told()], schema=SCHEMA))
-    place = PLACER.of(info.type_id)[1]
-    expected = [
-        Misplaced(bytes([i]) * 24, key, info.name, place(key), i)
-        for i, key in enumerate(keys)
-        if place(key) != "ring-0"
-    ]
-    assert [m for chunk in told.found(0, 7) for m in chunk] == expected
+    expected = [(key, place(info, key), i) for i, key in enumerate(keys) if place(info, key) != "ring-0"]
+    chunks = list(told.found(0, 7))
+    assert [one for c in chunks for one in zip(c.keys, c.targets, c.lsns, strict=True)] == expected
+    assert {c.type_name for c in chunks} == {info.name}
     assert 0 < len(expected) < len(keys)
     assert told.column(ROWS, "lsn") == [50]
 
@@ -156,9 +158,9 @@ def test_rows_of_one_type_are_found_as_each_by_itself_is(gone: bool) -> None:
 @pytest.mark.feature("S1")
 def test_a_dry_run_counts_each_object_once_and_forgets_deleted_ones() -> None:
     run = DryRun()
-    objects = [Misplaced(b"r", bytes((i,)), "T", f"p-{i % 2}", 1) for i in range(5)]
+    objects = Misplaced("T", [bytes((i,)) for i in range(5)], [f"p-{i % 2}" for i in range(5)], [1] * 5)
     assert run.move("p-2", objects) == {"would_move": 5}
-    assert run.move("p-2", objects[3:]) == {"would_move": 0}
+    assert run.move("p-2", list(objects.slices(3))[1]) == {"would_move": 0}
     assert run.gone("p-2", [b"\0", b"\x09"]) == {"would_move": -1}
     assert run.gone("p-9", [b"\0"]) == {"would_move": 0}
     assert run.by_target() == {"p-2": {"p-0": 2, "p-1": 2}}

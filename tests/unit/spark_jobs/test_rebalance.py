@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs import rebalance
+from spark_jobs import command, rebalance
 
 pytestmark = pytest.mark.feature("S1")
 
@@ -27,6 +27,6 @@ def test_a_wrong_call_is_refused_before_anything_is_asked(
 
 def test_under_spark_submit_it_runs_where_that_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
-    assert rebalance.default_master() == "local[*]"
+    assert command.default_master() == "local[*]"
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4711")
-    assert rebalance.default_master() == ""
+    assert command.default_master() == ""

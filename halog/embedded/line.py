@@ -5,8 +5,8 @@ arrives after it, late. A cut line takes nothing more, so a sender's buffers fil
 ended. A connection is made only while both ways are open; until then whoever calls is connected to nobody.
 `refuse` is the other kind of fault: the machine is there and the door is closed; connections are reset.
 
-One thread per line looks after all its connections. It moves bytes and knows no frames: `tests.faults.links`, which
-does, can pick requests and edit answers, and a delay there is one of each frame after the other.
+For demos and tests of sites that lose each other. One thread per line looks after all its connections; it moves bytes
+and knows no frames.
 """
 
 from __future__ import annotations

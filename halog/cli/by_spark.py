@@ -1,0 +1,53 @@
+"""Commands that have Spark do a part of their work, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from halog.core.table import PartitionTable
+
+LOCAL_SPARK = "local[*]"
+NEEDED = ("pyspark", "pyarrow", "pandas")
+"""By Spark jobs, and by nothing else."""
+
+
+def check_installed(without: str) -> None:
+    """ConfigError where Spark is missing; `without`: what is done without --spark."""
+    from importlib.util import find_spec
+
+    from halog.errors import ConfigError
+
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"--spark needs {missing[0]}, which is not installed: pip install 'halog[spark]'; without --spark {without}"
+        )
+
+
+def classifying(
+    config_path: Path,
+    tables: Sequence[PartitionTable],
+    sources: Mapping[str, str],
+    checkpoint: Path | None,
+    master: str | None,
+) -> Callable[[list[str]], None]:
+    """What has a job find what is to be merged of these partitions, but for those that were merged before; of each
+    policy and source one job, with a directory in `checkpoint`."""
+
+    def classify(done: list[str]) -> None:
+        import spark_jobs.merge as job
+
+        groups: dict[tuple[str, str], list[str]] = {}
+        for table in tables:
+            groups.setdefault((table.policy, sources[table.name]), []).append(table.name)
+        for (policy, source), names in groups.items():
+            if set(names) - set(done):
+                directory = None if checkpoint is None else checkpoint / f"{policy}-{source}"
+                job.publish(
+                    config_path, policy, source, directory, names=names, done=done, master=master or LOCAL_SPARK
+                )
+
+    return classify

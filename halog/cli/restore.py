@@ -1,0 +1,317 @@
+"""`halog restore`, `halog restore undo`: two sites' branches become one history again (M2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from halog.cli.by_spark import LOCAL_SPARK
+from halog.cli.options import config_option, timeout_after
+from halog.cli.output import emit, format_option
+from halog.cli.sites import partition_option, with_home
+
+if TYPE_CHECKING:
+    from halog.cli.connection import Connection
+    from halog.core.table import PartitionTable
+    from halog.runtime.restores import Restore
+
+RESTORE_S = 300.0
+"""All branches are closed, read, merged and followed: seconds; triggers may be slow, and the line, too."""
+
+FOLLOWS = ("done", "nothing")
+"""The initiating site mirrors the source then."""
+
+UNDONE_EXIT = 5
+"""Some partition was not restored."""
+
+
+@click.group(invoke_without_command=True)
+@click.option("--source", "source", metavar="SITE", help="Where to merge.  [default: who answers last that it serves]")
+@click.option(
+    "--from", "nodes", multiple=True, metavar="PARTITION=NODE", help="The active node to merge at; repeatable."
+)
+@click.option(
+    "--active",
+    "actives",
+    multiple=True,
+    metavar="[PARTITION=]NODE",
+    help="Who is to serve afterwards, at either site; repeatable.  [default: the node that merged]",
+)
+@partition_option
+@click.option("--two-way", is_flag=True, help="By the manual's rule, which knows no common ancestor.")
+@click.option("--dry-run", is_flag=True, help="Show every conflict and its outcome, and change nothing.")
+@click.option("--spark", is_flag=True, help="A Spark job compares both histories; the nodes merge by what it finds.")
+@click.option("--spark-master", metavar="URL", show_default=LOCAL_SPARK, help="Where Spark runs; implies --spark.")
+@click.option(
+    "--checkpoint", type=click.Path(path_type=Path), metavar="DIR",
+    help="Where a job that was killed goes on from; implies --spark.",
+)  # fmt: skip
+@click.option("--classified", is_flag=True, help="Merge by what a Spark job has found before.")
+@config_option
+@format_option
+@timeout_after(RESTORE_S, "Wait for this long; what is not done by then goes on by itself.")
+@click.pass_context
+def restore(context: click.Context, /, **options: Any) -> None:
+    """Merge this site's history into that of another one that has gone on, too, and follow it from then on.
+
+    This site is the initiating one: where both contradict each other, and no trigger says otherwise, the source's data
+    is kept. Its nodes stop serving the partitions; the source's node of each merges what both did since they parted, in
+    one step, runs compensation triggers, and serves on; this site mirrors it. `halog conflicts list` and `--dry-run`
+    show beforehand what comes of it, `halog conflicts show` afterwards.
+
+    With --spark a job reads both histories, on a Spark cluster or here, while the source serves: its nodes read only
+    what they did meanwhile.
+
+    Exit code 5 if a partition was not restored; asked for again it goes on.
+
+    \b
+    Examples:
+      halog restore --source east --dry-run
+      halog restore --source east
+      halog restore --from flights-0=east-1 --partition flights-0
+      halog restore --source east --spark --checkpoint var/merge
+      halog restore --active west-2
+    """
+    if context.invoked_subcommand is None:
+        _restore(**options)
+
+
+def _restore(
+    source: str | None,
+    nodes: tuple[str, ...],
+    actives: tuple[str, ...],
+    names: tuple[str, ...],
+    two_way: bool,
+    dry_run: bool,
+    spark: bool,
+    spark_master: str | None,
+    checkpoint: Path | None,
+    classified: bool,
+    config_path: Path,
+    format_: str,
+    timeout_s: float,
+) -> None:
+    from halog.cli.by_spark import check_installed, classifying
+    from halog.cli.connection import connect
+    from halog.runtime.cluster import state_topic
+    from halog.runtime.outside import Remote
+    from halog.runtime.reuniting import Reuniting
+    from halog.runtime.sites import table_of
+
+    if spark := spark or spark_master is not None or checkpoint is not None:
+        if dry_run or classified:
+            raise click.UsageError(f"--spark is of no use with {'--dry-run' if dry_run else '--classified'}")
+        check_installed("the nodes compare by themselves")
+    with connect(config_path, timeout_s) as connection:
+        config, reach = connection.config, connection.adapters.reach
+        tables = with_home(connection, names)
+        _check_mappers(connection, tables)
+        own = Remote(config.site.name, connection.adapters.log, connection.coordinator)
+        topics = partial(state_topic, config)
+        with Reuniting(own, topics, reach, config.other_sites, timeout_s) as reuniting:
+            named = _named(connection, [t.name for t in tables], source, nodes)
+            asked = _asked(tables, actives)
+            sources = reuniting.sources(tables, named, [t.name for t in tables if asked.get(t.name) in t.configured])
+            if dry_run:
+                from halog.cli.conflicts import preview
+
+                preview(connection, tables, sources, reuniting.remote, three_way=not two_way, format_=format_)
+                return
+            active = _active(tables, asked, lambda name: table_of(reuniting.remote(sources[name]).coordinator, name))
+            there = {name: node for name, (node, here) in active.items() if not here}
+            classify = classifying(config_path, tables, sources, checkpoint, spark_master) if spark else None
+            ended = reuniting.restore(
+                tables, sources, two_way=two_way, active=there, classified=spark or classified, classify=classify,
+                told=_tell,
+            )  # fmt: skip
+        back = {name: node for name, (node, here) in active.items() if here and name in ended}
+        _take_back(connection, {n: node for n, node in back.items() if ended[n].phase in FOLLOWS}, timeout_s)
+    _emit(format_, ended, sources)
+
+
+def _asked(tables: Iterable[PartitionTable], texts: Iterable[str]) -> dict[str, str]:
+    """By partition, the node that is to serve it."""
+    from halog.errors import ConfigError
+
+    asked: dict[str, str] = {}
+    by_name = {table.name: table for table in tables}
+    for text in texts:
+        partition, said, node = text.rpartition("=")
+        if not node or (said and partition not in by_name):
+            raise ConfigError(f"--active {text}: say NODE, or PARTITION=NODE with a partition that is to be restored")
+        asked |= dict.fromkeys([partition] if said else by_name, node)
+    return asked
+
+
+def _active(
+    tables: Iterable[PartitionTable], asked: Mapping[str, str], at_source: Callable[[str], PartitionTable]
+) -> dict[str, tuple[str, bool]]:
+    """With whether that is one of this site's. RefusedError for one that has no copy."""
+    from halog.errors import RefusedError
+
+    by_name = {table.name: table for table in tables}
+    found = {}
+    for name, node in asked.items():
+        here, there = by_name[name].configured, at_source(name).configured
+        if node not in (*here, *there):
+            listed = ", ".join((*here, *there))
+            raise RefusedError(f"{node} has no copy of {name}, at either site ({listed})", partition=name, node=node)
+        found[name] = node, node in here
+    return found
+
+
+def _take_back(connection: Connection, active: Mapping[str, str], timeout_s: float) -> None:
+    """This site serves again what is to be served by nodes of its own."""
+    from halog.cli.failover import hand_over
+    from halog.runtime.switching import Switching
+
+    if not active:
+        return
+    config = connection.config
+    Switching(connection.coordinator, config.site.name, connection.adapters.reach, timeout_s).promote(active)
+    router = connection.router
+    with router.changed:
+        router.changed.wait_for(
+            lambda: all(node in router.tables[n][1].node_list for n, node in active.items()), timeout_s
+        )
+    for name, node in active.items():
+        if router.active(name) != node:
+            hand_over(connection, name, node, timeout_s)
+
+
+def _check_mappers(connection: Connection, tables: Iterable[PartitionTable]) -> None:
+    """RefusedError for a policy that keeps a directory: a key may be in two partitions of two sites."""
+    from halog.config.mapper import is_listed
+    from halog.errors import RefusedError
+
+    for table in tables:
+        mapper = connection.config.policies[table.policy].mapper
+        if is_listed(mapper):
+            raise RefusedError(
+                f"partition {table.name}: policy {table.policy} keeps a directory of keys (mapper {mapper}), and the "
+                "two sites may have put the same key into different partitions: it cannot be merged",
+                partition=table.name,
+                policy=table.policy,
+            )
+
+
+@restore.command("undo")
+@click.option("--merge", "merge", metavar="ID", help="Which.  [default: the last one of each partition]")
+@partition_option
+@config_option
+@format_option
+@timeout_after(RESTORE_S, "Wait for this long; what is not done by then goes on by itself.")
+def undo_(merge: str | None, names: tuple[str, ...], config_path: Path, format_: str, timeout_s: float) -> None:
+    """Undo a merge: what the source had before it stands again, except where objects were changed since.
+
+    To be asked for at the site that serves. What the other site did stays in the report, and in its own log.
+
+    \b
+    Examples:
+      halog restore undo
+      halog restore undo --partition flights-0
+    """
+    from halog.cli.connection import connect
+    from halog.errors import RefusedError
+    from halog.runtime.reuniting import undo
+
+    with connect(config_path, timeout_s) as connection:
+        tables = with_home(connection, names)
+        merges = {table.name: _merge_of(connection, table.name, merge) for table in tables}
+        found = {name: m for name, m in merges.items() if m}
+        if not found:
+            raise RefusedError(
+                f"no merge was made here of {', '.join(merges)}: `halog conflicts show` tells which there were, for "
+                "--merge"
+            )
+        ended = undo(connection.coordinator, found, timeout_s, _tell)
+    _emit(format_, ended, dict.fromkeys(found, connection.config.site.name))
+
+
+def _merge_of(connection: Connection, partition: str, merge: str | None) -> str:
+    """The one asked for, else the last that was made here; "" where there was none."""
+    from halog.errors import ConfigError
+    from halog.runtime.restores import restore_of
+
+    if merge is None:
+        last = restore_of(connection.coordinator, partition)
+        return "" if last is None else last.merge or last.undo
+    if not merge or len(merge) % 2 or any(c not in "0123456789abcdef" for c in merge):
+        raise ConfigError(f"{merge!r} is no id of a merge: hex digits, as `halog conflicts show` tells")
+    return merge
+
+
+def _named(
+    connection: Connection, partitions: Iterable[str], source: str | None, nodes: Iterable[str]
+) -> dict[str, str]:
+    """By partition, the site that was said."""
+    from halog.errors import ConfigError
+
+    config = connection.config
+    if source is not None and source not in config.other_sites:
+        known = ", ".join(config.other_sites) or "none"
+        raise ConfigError(f"{config.source}: {source} is no other site; [sites] has {known}", site=source)
+    named = dict.fromkeys(partitions, source or "")
+    for text in nodes:
+        partition, _, node = text.partition("=")
+        if partition not in named or not node:
+            raise ConfigError(f"--from {text}: say PARTITION=NODE, with a partition that is to be restored")
+        named[partition] = _site_of(connection, partition, node)
+    return named
+
+
+def _site_of(connection: Connection, partition: str, node: str) -> str:
+    """The other site at which this node is active for the partition."""
+    from halog.errors import HalogError, RefusedError
+    from halog.runtime.sites import table_of
+
+    why = []
+    for site in connection.config.other_sites:
+        try:
+            remote = connection.adapters.reach(site)
+            try:
+                table = table_of(remote.coordinator, partition)
+            finally:
+                remote.close()
+        except HalogError as e:
+            why.append(f"; site {site}: {e}")
+            continue
+        if table.active is not None and table.active.node == node and not table.owner:
+            return site
+    raise RefusedError(
+        f"node {node} is not active for {partition} at any other site{''.join(why)}", partition=partition, node=node
+    )
+
+
+def _tell(partition: str, now: Restore) -> None:
+    why = f": {now.why}" if now.why else ""
+    click.echo(f"partition {partition}: {now.phase}{why}", err=True)
+
+
+def _emit(format_: str, ended: Mapping[str, Restore], sources: Mapping[str, str]) -> None:
+    documents = [
+        {
+            "partition": name,
+            "source": sources[name],
+            "phase": ended[name].phase if name in ended else "asked",
+            "why": ended[name].why if name in ended else "",
+            "merge": ended[name].merge if name in ended else "",
+            **(ended[name].result if name in ended else {}),
+        }
+        for name in sources
+    ]
+    rows = [
+        (
+            d["partition"], d["source"], d["phase"], d.get("objects", ""), d.get("changed", ""),
+            sum(d.get("conflicts", {}).values()), d.get("deferred", ""), d["why"],
+        )
+        for d in documents
+    ]  # fmt: skip
+    columns = ["partition", "at", "", "objects touched", "changed", "conflicts", "deferred", "why"]
+    emit(format_, documents, columns, rows)
+    if any(d["phase"] not in FOLLOWS for d in documents):
+        raise click.exceptions.Exit(UNDONE_EXIT)

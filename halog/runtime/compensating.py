@@ -1,0 +1,184 @@
+"""Compensation triggers: the application's word on what both branches of a partition changed (M3).
+
+A trigger is declared per type, and asked on the node that merges, of each conflict and of each object that both
+branches brought to the same state: it sees the three states, and says what is to stand. It changes nothing itself, so
+what it says takes effect exactly once, together with the whole merge, or not at all; a merge that is begun anew asks it
+again. What it raises, or says wrongly, stops its conflict only: the source's state stands, and an operator is told why.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from halog.core.directory import is_entry
+from halog.errors import HalogError, RecordFormatError
+from halog.runtime.schemas import Definitions
+from halog.schema.definition import ID_BYTES
+from halog.schema.registry import DEFAULT, Registry
+from halog.schema.typeinfo import TypeInfo
+from restore.compensation import (
+    Conflict,
+    Defer,
+    Delete,
+    Fields,
+    KeepInitiating,
+    KeepSource,
+    Replace,
+    Trigger,
+    Verdict,
+    by_default,
+)  # fmt: skip
+from restore.merge import AGREED, Difference, State
+from restore.plan import Choice, chosen
+
+logger = logging.getLogger("halog.merge")
+
+Declared = TypeVar("Declared", bound=Trigger)
+
+SLOW_S = 30.0
+"""For all triggers of one partition, which serves nobody meanwhile: 10,000 conflicts at 3 ms each."""
+
+MOST_WHY = 500
+"""Characters of a reason that are kept: it is a part of the log, beside each conflict."""
+
+_VERDICTS = (KeepSource, KeepInitiating, Replace, Delete, Defer)
+
+
+def on_conflict(*types: type[Any], registry: Registry = DEFAULT) -> Callable[[Declared], Declared]:
+    """`@halog.on_conflict(Flight)`: have the function asked with a `Conflict` what is to stand, on every node that
+    merges two branches of a partition in which both changed an object of this type, or of one derived from it. Without
+    one the manual's defaults hold. The last one declared for a type is asked."""
+
+    def declare(trigger: Declared) -> Declared:
+        for cls in types:
+            registry.triggers[registry.info(cls).name] = trigger
+        return trigger
+
+    return declare
+
+
+class Decided(NamedTuple):
+    """One key of a merge, with the name of what decided; "": the rule did."""
+
+    choice: Choice
+    by: str
+
+
+Compensate = Callable[[tuple[Difference, ...]], list[Decided]]
+
+
+def by_the_rules(differences: tuple[Difference, ...]) -> list[Decided]:
+    """Where nobody has declared anything."""
+    return [Decided(choice, "") for choice in chosen(differences, _default, lambda _, __: b"")]
+
+
+def _default(found: Difference) -> Verdict:
+    if found.kind in AGREED:
+        return KeepSource()
+    return by_default(Conflict("", {}, found.kind, None, None, None, 0, 0))
+
+
+class Compensation:
+    """Of one process."""
+
+    def __init__(self, definitions: Definitions, registry: Registry, most: int) -> None:
+        """`most`: bytes that an object may have, as where it is committed."""
+        self._definitions, self._registry, self._most = definitions, registry, most
+
+    def decide(self, differences: tuple[Difference, ...]) -> list[Decided]:
+        """What is to stand under each key. Triggers that are not asked within SLOW_S are deferred."""
+        until = time.monotonic() + SLOW_S
+        return [self._decided(found, until) for found in differences]
+
+    def _decided(self, found: Difference, until: float) -> Decided:
+        said = _Said(self._definitions, self._registry, found, until, self._most)
+        (choice,) = chosen([found], said.verdict, lambda _, __: said.made)
+        return Decided(choice, said.name)
+
+
+class _Said:
+    """Of one difference."""
+
+    def __init__(
+        self, definitions: Definitions, registry: Registry, found: Difference, until: float, most: int
+    ) -> None:
+        self._definitions, self._registry, self._found, self._until = definitions, registry, found, until
+        self._most = most
+        self.name = ""
+        self.made = b""
+        """The object that a verdict replaced it by."""
+
+    def verdict(self, found: Difference) -> Verdict:
+        trigger, info = self._trigger()
+        if trigger is None or info is None:
+            return _default(found)
+        self.name = f"{trigger.__module__}.{trigger.__qualname__}" if hasattr(trigger, "__qualname__") else str(trigger)
+        if time.monotonic() >= self._until:
+            return Defer(f"triggers took more than {SLOW_S:g} s: {self.name} was not asked")
+        try:
+            said = trigger(self._conflict(info))
+            if not isinstance(said, _VERDICTS):
+                raise TypeError(f"it said {said!r}, which is no verdict")
+            if isinstance(said, Replace):
+                self.made = self._encoded(info, said.fields)
+            if isinstance(said, Defer):
+                said = Defer(_told(said.why) or f"{self.name} did not say why")
+        except (Exception, SystemExit) as error:
+            where = _printable(traceback.format_exc())  # a log file may take no more than that
+            logger.error("the trigger %s failed on %s %s:\n%s", self.name, info.name, found.key.hex()[:80], where)
+            return Defer(_told(f"{self.name} failed: {type(error).__name__}: {error}"))
+        return said
+
+    def _trigger(self) -> tuple[Trigger | None, TypeInfo | None]:
+        """The one of the type, or of the nearest type it derives from that has one."""
+        found, triggers = self._found, self._registry.triggers
+        value = next((s.value for s in (found.source, found.initiating, found.base) if s is not None and s.value), None)
+        if not triggers or value is None or is_entry(found.key):
+            return None, None
+        try:
+            info = self._registry.by_name.get(self._definitions.of(value).name)
+        except HalogError:
+            return None, None
+        if info is None:
+            return None, None
+        named = next((n for n in (info.name, *reversed(info.bases)) if n in triggers), None)
+        return (None, None) if named is None else (triggers[named], info)
+
+    def _conflict(self, info: TypeInfo) -> Conflict:
+        found = self._found
+        key = dict(zip(info.key_fields, info.decode_index_key(found.key), strict=True))
+        base, source, initiating = (self._fields(info, s) for s in (found.base, found.source, found.initiating))
+        times = [by[-1].time_ms if by else 0 for by in (found.source_by, found.initiating_by)]
+        return Conflict(info.name, key, found.kind, base, source, initiating, *times)
+
+    def _fields(self, info: TypeInfo, state: State) -> Mapping[str, Any] | None:
+        if state is None or state.value is None:
+            return None
+        read = info.reader(self._definitions.find(state.value[:ID_BYTES]))
+        return info.fresh(read(state.value)) if info.mutable else read(state.value)
+
+    def _encoded(self, info: TypeInfo, fields: Fields) -> bytes:
+        if set(fields) != set(info.fields):
+            odd = sorted(set(fields) ^ set(info.fields))
+            raise RecordFormatError(f"{info.name}: missing or unknown field {odd[0]!r}")
+        made = info.encode_values(tuple(fields[name] for name in info.fields))
+        if info.index_key(tuple(fields[name] for name in info.key_fields)) != self._found.key:
+            raise RecordFormatError(f"{info.name}: a verdict cannot change the key")
+        if len(made) > self._most:
+            raise RecordFormatError(
+                f"{info.name}: it would have {len(made):,} bytes, the limit is {self._most:,} (limits.max_record_bytes)"
+            )
+        return made
+
+
+def _told(why: object) -> str:
+    """As the log takes it, and an operator reads it; whatever a trigger has said."""
+    return _printable("" if why is None else str(why)[:MOST_WHY])
+
+
+def _printable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()

@@ -1,0 +1,81 @@
+"""What is to stand under each key of a merge, said once: ahead, of keys that were compared while the partition serves,
+and of the others when its epoch has ended (M3).
+
+A trigger changes nothing, and what it says of three states holds as long as they are these. So of a key that was not
+touched meanwhile it need not be asked again, and what it said need not be written down anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from halog.core.directory import is_entry
+from halog.core.records import Merged
+from halog.errors import RefusedError
+from halog.runtime.compensating import Compensate, Decided
+from halog.runtime.reopening import Lost, within
+from restore.merge import Difference
+from restore.plan import totals
+from restore.report import is_known, merged
+
+COMPENSATE_S: Final = 40.0
+"""For all triggers of a partition, which serves nobody meanwhile; before that those not asked yet are deferred. Ahead,
+for those of a piece."""
+
+PIECE: Final = 1_000
+"""Keys decided together, ahead."""
+
+
+class Settled(NamedTuple):
+    """One key: what was decided, and how the log will have it."""
+
+    decided: Decided
+    merged: Merged
+
+
+def check_keys(partition: str, keys: Sequence[Difference]) -> None:
+    """RefusedError for a policy whose keys cannot be merged."""
+    if any(is_entry(d.key) for d in keys):
+        raise RefusedError(f"the policy of {partition} keeps a directory of keys: it cannot be merged")
+
+
+class Deciding:
+    """Of one merge."""
+
+    def __init__(self, compensate: Compensate) -> None:
+        self._compensate = compensate
+        self._known: dict[bytes, Settled] = {}
+
+    def ahead(self, keys: Sequence[Difference], is_over: Callable[[], bool]) -> None:
+        """While the partition serves. Lost once `is_over`; RefusedError if triggers hang."""
+        for at in range(0, len(keys), PIECE):
+            if is_over():
+                raise Lost
+            piece = tuple(d for d in keys[at : at + PIECE] if is_known(d.source))
+            self._known.update((s.merged.key, s) for s in self._settled(piece))
+
+    def settled(self, keys: Sequence[Difference]) -> list[Settled]:
+        """Each of these; only what was not known ahead is decided now. RefusedError if triggers hang."""
+        rest = iter(self._settled(tuple(d for d in keys if self._ahead_of(d) is None)))
+        return [self._ahead_of(d) or next(rest) for d in keys]
+
+    def _ahead_of(self, found: Difference) -> Settled | None:
+        known = self._known.get(found.key)
+        return known if known is not None and known.decided.choice.found is found else None
+
+    def _settled(self, keys: tuple[Difference, ...]) -> list[Settled]:
+        decided = within(COMPENSATE_S, lambda: self._compensate(keys), "asking the compensation triggers")
+        return [Settled(d, merged(d.choice, d.by)) for d in decided]
+
+
+def counted(decided: Sequence[Decided]) -> dict[str, object]:
+    """A merge in numbers."""
+    found = totals(d.choice for d in decided)
+    return {
+        "objects": found.keys,
+        "changed": found.changed,
+        "conflicts": {kind.value: n for kind, n in found.conflicts.items()},
+        "deferred": sum(bool(d.choice.deferred) for d in decided),
+        "writes": {fate.value: n for fate, n in found.writes.items()},
+    }

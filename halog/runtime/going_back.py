@@ -1,0 +1,136 @@
+"""Do both sites' logs of a partition still go back to where their histories parted (F4, M2)?
+
+Asked before anything is closed for a merge: a branch whose first records were trimmed cannot be read, and its site
+would have stopped serving for nothing. Where a log is trimmed its history is known from the last snapshot; what came
+since is read, and the log's first records. Changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from halog.core import records
+from halog.core.chain import Chain, ChainState
+from halog.core.ids import digest
+from halog.core.table import PartitionTable
+from halog.errors import LogError, RefusedError
+from halog.ports import Entry, Log, TopicPartition
+from halog.runtime.outside import Remote
+from halog.runtime.sites import table_of
+from halog.runtime.state_topic import Mark, last_position
+from restore.divergence import Behind, Fork, Place, compare, history_of, lineage_of, part_of
+from restore.thread import READ_S
+
+PIECE: Final = 2_000
+"""Entries read in one go: some 50 ms."""
+
+StateTopic = Callable[[str], str]
+"""By policy; it is named alike at every site."""
+
+
+class _Read(NamedTuple):
+    """One site's log, and the history in it."""
+
+    site: Remote
+    state: ChainState
+    """Where the history ends."""
+    begins: int
+    """All before this offset is trimmed."""
+    end: int
+
+
+def check(
+    own: Remote, source: Remote, table: PartitionTable, state_topic: StateTopic, begin: Mapping[str, int]
+) -> None:
+    """RefusedError where one of the logs does not go back to where they parted; LogError where no snapshot has what was
+    trimmed of one; DeadlineError. `begin`: by site, the offset that its log may be trimmed up to."""
+    sites, tp = (own, source), TopicPartition(table.topic, table.index)
+    if not any(max(begin[site.name], site.log.bounds(tp)[0]) for site in sites):
+        return
+    tables = (table, table_of(source.coordinator, table.name))
+    read = [_read(site, its, tp, state_topic, begin[site.name]) for site, its in zip(sites, tables, strict=True)]
+    place = _parted_at(*(one.state for one in read), serves=not table.owner)
+    if place is None:
+        return
+    for one in read:
+        if not one.begins or one.state.head == place:
+            continue
+        first = _first(one, tp)
+        if first is None or first > _first_behind(one.state, place):
+            raise _refused(one, first, place, own, source, table)
+
+
+def _refused(
+    one: _Read, first: int | None, place: Place, own: Remote, source: Remote, table: PartitionTable
+) -> RefusedError:
+    goes = "has nothing of its history any more" if first is None else f"goes back to lsn {first}"
+    return RefusedError(
+        f"partition {table.name}: the log of site {one.site.name} {goes} (offset {one.begins}), and the histories of "
+        f"{own.name} and {source.name} parted behind lsn {place[1]}: what was trimmed in between cannot be merged. "
+        f"Nothing was changed. `halog site demote --to {source.name}` has {source.name} serve alone, with its own "
+        f"history; before that `halog export` tells what {own.name} has, for `halog import --skip-existing` at "
+        f"{source.name}",
+        partition=table.name,
+        site=one.site.name,
+        begins=one.begins,
+        first_lsn=first,
+        parted_behind=place[1],
+    )
+
+
+def _read(site: Remote, table: PartitionTable, tp: TopicPartition, state_topic: StateTopic, held: int) -> _Read:
+    """Up to where it ends now."""
+    begins, end = site.log.bounds(tp)
+    begins = max(begins, held)
+    found = site.coordinator.get(f"snapshots/{table.name}")
+    mark = Mark() if found is None else Mark.from_bytes(found.data)
+    at = last_position(site.log, TopicPartition(state_topic(table.policy), table.index), mark)
+    if at is not None and at.state.log_id.hex() == table.log_id and at.next_offset >= begins:
+        chain, offset = Chain(at.state), at.next_offset
+    elif not begins:
+        chain, offset = Chain(table.beginning(site.name)), 0
+    else:
+        raise LogError(
+            f"the log of {table.name} at site {site.name} begins at offset {begins}, and no snapshot there has what is "
+            "missing: where it parted from another one cannot be found. Nothing was changed",
+            partition=table.name,
+            site=site.name,
+        )
+    for entry in _entries(site.log, tp, offset, end):
+        chain.read(records.decode(entry.value), digest(entry.value))
+    return _Read(site, chain.state, begins, end)
+
+
+def _entries(log: Log, tp: TopicPartition, start: int, end: int) -> Iterator[Entry]:
+    for at in range(start, end, PIECE):
+        yield from log.read(tp, at, min(at + PIECE, end), READ_S)
+
+
+def _parted_at(own: ChainState, source: ChainState, *, serves: bool) -> Place | None:
+    """The last record of both, if there is something to be merged behind it. While this site `serves`, there will be:
+    its nodes end their epoch by a record that the source has not."""
+    match compare(history_of(own), history_of(source)):
+        case Fork(at=(point,)) | Behind(first=False, at=point):
+            return point.epoch, point.lsn
+        case Behind(first=True, at=point) if serves:
+            return point.epoch, point.lsn
+        case _:
+            return None
+
+
+def _first_behind(state: ChainState, place: Place) -> int:
+    """The lsn of the first record behind a place, in a log with that history: a merge, perhaps, that brought it in."""
+    begun = {o.epoch: o.lsn for o in lineage_of(state)}
+    brought = (begun[j.epoch] for j in state.joined if any((b.epoch, b.lsn) == place for b in j.branches))
+    return max(brought, default=place[1] + 1)
+
+
+def _first(one: _Read, tp: TopicPartition) -> int | None:
+    """The lsn of the first record of its history that is still there."""
+    is_part = part_of(history_of(one.state))
+    for entry in _entries(one.site.log, tp, one.begins, one.end):
+        header = records.decode(entry.value).header
+        if is_part((header.epoch, header.lsn)):
+            return header.lsn
+    return None

@@ -1,0 +1,257 @@
+"""One request, on its way to the active node of a partition until that answers: waits, retries, follows (R5).
+
+It is repeated only where repeating is harmless, and every request is: commits carry their transaction id. What rests on
+versions that were read at one site (`Work.site`) is asked for at that site only: behind a switch that parted the
+histories, the same version may be something else at the other one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from halog.errors import (
+    AvailabilityError,
+    ClosedError,
+    DeadlineError,
+    HalogError,
+    NotActiveError,
+    OutcomeUnknownError,
+    PartitionUnavailableError,
+    SwitchedError,
+    UnreachableError,
+    ZoneQuorumError,
+)
+from halog.runtime import frames
+from halog.runtime.afar import Far, mirrored
+from halog.runtime.known import Known
+from halog.runtime.results import closed_meanwhile, no_quorum, perhaps_done
+
+if TYPE_CHECKING:
+    from halog.runtime.router import Router
+
+HERE: Final = ""
+"""This very site, where a partition may be served by another one."""
+
+_ACTS: Final = (frames.Submit, frames.Prepare, frames.Decide)
+"""What may have happened where no answer came."""
+
+_SILENCE: Final = (UnreachableError, DeadlineError, ClosedError)
+
+_STAYS: Final = (frames.HandOver, frames.Votes, frames.Move, frames.CanMap, frames.Loads, frames.Status)
+"""Of operators, and of nodes among themselves: of one site."""
+
+
+class Request:
+    """`site`: the only one at which it may be asked for; None: wherever the partition is served."""
+
+    def __init__(
+        self,
+        router: Router,
+        partition: str,
+        frame: frames.Request,
+        deadline_s: float,
+        local: Callable[[], bool],
+        site: str | None,
+    ) -> None:
+        self._router, self._partition, self._frame, self._local = router, partition, frame, local
+        self._deadline_s, self._until = deadline_s, time.monotonic() + deadline_s
+        self._site = bound_to(frame) if site is None else site
+        self._at = HERE
+        self._hint: str | None = None
+        self._unknown: HalogError | None = None
+        """Why an attempt may have been acted on."""
+        self._refused: float | None = None
+        self._failing: tuple[float, int] | None = None
+        """At another site: since when no node answers, and by which table."""
+        self._why = ""
+        """What came of the last attempt there."""
+
+    def answer(self) -> frames.Reply:
+        """See `Router.ask`."""
+        while True:
+            self._check_online()
+            if self._local():
+                raise LocalError("this node is active itself")
+            where = self._place()
+            seen = where.stamp(self._partition)
+            reply = self._attempt(where)
+            if reply is not None:
+                return reply
+            if time.monotonic() >= self._until:
+                raise self._too_late(where)
+            if self._hint is None:
+                where.pause(self._partition, seen, self._until)
+
+    # --- where ---
+
+    def _check_online(self) -> None:
+        if why := self._router.offline():
+            error = no_quorum(self._router.me, why)
+            raise error if self._unknown is None else perhaps_done(self._partition, error)
+
+    def _place(self) -> Known:
+        """Who knows about the site that serves it."""
+        site = self._router.site_of(self._partition)
+        if site != self._at:
+            self._at, self._hint, self._failing, self._refused = site, None, None, None
+        if self._site is not None and site != self._site:
+            raise self._switched(site)
+        try:
+            return self._router.place(site, self._partition, self._until)
+        except PartitionUnavailableError:
+            if self._unknown is None:
+                raise
+            return self._router  # where nobody is active: an attempt is out, and may be answered for yet
+
+    def _switched(self, site: str) -> HalogError:
+        if not isinstance(self._frame, frames.Submit | frames.Prepare | frames.Invoke):
+            return mirrored(self._partition, site) if site else self._is_here()
+        error = switched(self._partition, self._site or self._router.site, site or self._router.site)
+        return error if self._unknown is None else perhaps_done(self._partition, error)
+
+    def _is_here(self) -> HalogError:
+        """It was for another site, and that one does not serve it any more."""
+        there, here = self._site, self._router.site
+        return PartitionUnavailableError(
+            f"partition {self._partition} is served by site {here} now, and this was for site {there}; ask again",
+            partition=self._partition,
+            site=here,
+        )
+
+    # --- one attempt ---
+
+    def _attempt(self, where: Known) -> frames.Reply | None:
+        """None: there may be another one."""
+        target = self._hint or where.active(self._partition)
+        try:
+            reply = self._asked(where, target)
+        except NotActiveError as e:
+            self._hint = _fresh_hint(e, target, where)
+            if target is None:
+                self._check_known(where)
+        except OutcomeUnknownError as e:
+            if e.evidence.get("expired"):  # nobody will ever know more
+                raise
+            self._hint = None
+            self._perhaps(e)
+        except ZoneQuorumError as e:
+            self._hint, self._refused = None, self._quorum_lost(e)
+        except _SILENCE as e:
+            self._hint = None
+            self._unanswered(where, target, e)
+        else:
+            return reply
+        return None
+
+    def _asked(self, where: Known, target: str | None) -> frames.Reply:
+        if isinstance(self._frame, frames.Submit | frames.Prepare):  # who was replaced must not judge a second attempt
+            self._frame.epoch = where.epoch(self._partition)
+        try:
+            reply = self._router.once(where, target, frames.encode(self._frame), self._until)
+        except HalogError as error:
+            if self._unknown is not None:
+                error.evidence["asked_before"] = True
+            if target is not None and not isinstance(error, _SILENCE):
+                self._heard(where)
+            raise
+        self._heard(where)
+        return reply
+
+    def _heard(self, where: Known) -> None:
+        self._failing = None
+        if isinstance(where, Far):
+            where.answers()
+
+    def _check_known(self, where: Known) -> None:
+        """Nobody is active there: raises where nobody would tell if there were one."""
+        if isinstance(where, Far) and where.why and self._unknown is None:
+            raise mirrored(self._partition, where.name, where.why)
+
+    def _unanswered(self, where: Known, target: str | None, error: HalogError) -> None:
+        """Raises if there will be no other attempt."""
+        if isinstance(error, ClosedError):
+            raise error if self._unknown is None else closed_meanwhile(self._partition) from error
+        far = isinstance(where, Far)
+        if error.evidence.get("sent", True) and (isinstance(self._frame, _ACTS) or not far):
+            self._perhaps(error)
+        if isinstance(where, Far):
+            self._check_line(where, target, error)
+
+    def _perhaps(self, why: HalogError) -> None:
+        """It may have been acted on, and another site may never hear of it."""
+        self._unknown = why
+        if isinstance(self._frame, _ACTS):
+            self._site = self._at
+
+    def _check_line(self, far: Far, target: str | None, error: HalogError) -> None:
+        """Raises where the other site is not there. A takeover over there takes less time than two attempts; whoever
+        asked has been waiting for that, who comes next need not."""
+        now, stamp = time.monotonic(), far.stamp(self._partition)
+        if self._failing is None or self._failing[1] != stamp:
+            self._failing = now, stamp
+        lasts = now - self._failing[0] >= 2 * self._router.attempt_s
+        self._why = f"its active node {target} cannot be reached from here: {error}"
+        if self._unknown is None and (lasts or far.why or far.was_silent):
+            raise mirrored(self._partition, far.name, far.is_silent(self._why)) from error
+
+    def _quorum_lost(self, error: ZoneQuorumError) -> float:
+        """The active node is offline, and said so at the time that is returned. Others may be about to take over, in
+        less than an attempt's time; if nobody has in twice that, nobody will."""
+        now = time.monotonic()
+        if self._refused is not None and now - self._refused >= 2 * self._router.attempt_s:
+            raise error if self._unknown is None else perhaps_done(self._partition, error)
+        return now if self._refused is None else self._refused
+
+    # --- the end ---
+
+    def _too_late(self, where: Known) -> HalogError:
+        limit = f"within {self._deadline_s:g} s"
+        if self._unknown is not None:
+            return OutcomeUnknownError(
+                f"partition {self._partition} gave no answer {limit}; ask again with the same transaction id",
+                partition=self._partition,
+            )
+        if isinstance(where, Far) and self._failing is not None:
+            return mirrored(self._partition, where.name, where.is_silent(self._why))
+        at = f" at site {where.name}{where.told_of(self._partition)}" if isinstance(where, Far) else ""
+        return PartitionUnavailableError(
+            f"no node became active for partition {self._partition}{at} {limit}; see `halog partition show`",
+            partition=self._partition,
+            active=where.active(self._partition),
+        )
+
+
+def bound_to(frame: frames.Request) -> str | None:
+    """The only site at which a request makes sense; None: wherever its partition is served."""
+    if isinstance(frame, frames.Submit | frames.Prepare):
+        return frame.work.site
+    if isinstance(frame, frames.Invoke):
+        return frame.invocation.work.site
+    return HERE if isinstance(frame, _STAYS) else None
+
+
+def check_here(partition: str, site: str | None, router: Router) -> None:
+    """SwitchedError where what rests on another site's history is about to be done on this very node."""
+    if site:
+        raise switched(partition, site, router.site)
+
+
+def switched(partition: str, was: str, now: str) -> SwitchedError:
+    """Nothing was done: another site serves it than when the transaction began."""
+    return SwitchedError(
+        f"partition {partition} was served by site {was} when the transaction began, and is by site {now}; nothing was "
+        "done; run the transaction again",
+        partition=partition,
+        settled_lsn=0,
+    )
+
+
+def _fresh_hint(e: NotActiveError, asked: str | None, where: Known) -> str | None:
+    hint = e.evidence.get("active")
+    return hint if isinstance(hint, str) and hint != asked and hint in where.nodes else None
+
+
+class LocalError(AvailabilityError):
+    """Not an error: the caller's own node is active; do it here."""

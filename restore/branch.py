@@ -1,0 +1,275 @@
+"""One site's log of a partition, read as a branch: what its history has behind the point where it parted (F4, M3).
+
+It is read backwards from its end to that point (`restore.thread`), and may be read on while it grows. A transaction
+over several partitions counts where it was decided; what was in doubt when its branch was closed is decided by the
+branch of its first partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from halog.core import records
+from halog.core.chain import Chain, ChainState, Verdict
+from halog.core.ids import NO_TX, digest
+from halog.core.ledger import Decided, Ledger, Undecided
+from halog.core.merged import taken
+from halog.core.records import Change, Merged
+from halog.errors import DivergedError, LogError
+from halog.ports import Log, TopicPartition
+from restore.divergence import Accepted, Fork, Place, accepted
+from restore.merge import Committed, Instance, State, after
+from restore.report import changes_of
+from restore.thread import READ_S, Link, Thread
+
+
+class Side(NamedTuple):
+    """One site's log of a partition, and the history it holds."""
+
+    site: str
+    log: Log
+    tp: TopicPartition
+    state: ChainState
+    """Where the history ends."""
+    end: int
+    """All of it is before this offset."""
+    in_doubt: tuple[int, ...] = ()
+    """Offsets of the `Prepare`s that are in doubt there."""
+
+
+class Branch(NamedTuple):
+    """What a history has behind a fork."""
+
+    committed: list[tuple[Accepted, Committed]]
+    decided: dict[bytes, bool]
+    """Transactions over several partitions that were decided in it."""
+    horizon: int
+    in_doubt: tuple[Undecided, ...]
+    parted_at: bytes = b""
+    """Hash of the last record before; b"": it has none behind."""
+    happened: Sequence[bytes] = ()
+    """Transactions, those that a merge in it brought from elsewhere among them."""
+    brought: Collection[bytes] = ()
+    """Of these, what a merge in it brought. Some were in doubt where the branch it stands on ends, and are decided anew
+    by whoever goes on from there."""
+    written: Mapping[bytes, State] = {}
+    """Every key that got another version, though nothing else may have changed, with what stands there at its end."""
+
+
+Decide = Callable[[Side, Undecided], bool]
+"""Was a transaction that is in doubt at the end of a branch committed?"""
+
+
+def aborted(side: Side, undecided: Undecided) -> bool:
+    """As nobody says that it was committed."""
+    return False
+
+
+def side(site: str, log: Log, tp: TopicPartition, begin: ChainState) -> Side:
+    """Read from its beginning, which costs as much as the log holds. LogError if that is gone."""
+    return read_on(Side(site, log, tp, begin, 0), check_whole(site, log, tp))
+
+
+def check_whole(site: str, log: Log, tp: TopicPartition) -> int:
+    """Where the log ends. LogError if its beginning is gone: a fork further back could not be seen."""
+    start, end = log.bounds(tp)
+    if start > 0:
+        raise LogError(
+            f"the log of {tp.topic}/{tp.partition} at site {site} is trimmed up to offset {start}, and cannot be "
+            "compared",
+            site=site,
+            start=start,
+        )
+    return end
+
+
+def read_on(of: Side, end: int) -> Side:
+    """The same history, `end` being where its log ends by now."""
+    chain, ledger = Chain(of.state), Ledger()
+    for offset in of.in_doubt:
+        ledger.accepted(_prepare(of, offset).prepare, offset)
+    for e in of.log.read(of.tp, of.end, end, READ_S):
+        record = records.decode(e.value)
+        if chain.read(record, digest(e.value)) in (Verdict.ACCEPTED, Verdict.OPENED):
+            ledger.accepted(record, e.offset)
+            if chain.merged is not None and type(record) is records.EpochMerged:
+                ledger.merged(chain.merged, e.offset)
+    return of._replace(state=chain.state, end=end, in_doubt=tuple(u.offset for u in ledger.undecided.values()))
+
+
+# --- what it has behind a fork ---
+
+
+class Since:
+    """What a history has behind a fork, as far as it was read. A history that grows is read on, and only what is new of
+    it: what comes late need not wait for what was there before."""
+
+    def __init__(self, fork: Fork) -> None:
+        """DivergedError where both histories have merged each other before: they parted behind more than one record."""
+        if len(fork.at) != 1:
+            behind = ", ".join(f"{p.lsn} of epoch {p.epoch.number} of {p.epoch.site}" for p in fork.at)
+            raise DivergedError(f"the histories have parted behind several records (lsn {behind}): not comparable")
+        self.fork, self._point = fork, fork.at[0]
+        self._place = self._point.epoch, self._point.lsn
+        self._forget()
+
+    def _forget(self) -> None:
+        self._ledger = Ledger()
+        self._last = b""
+        """Hash of the last record that was read."""
+        self._first: Link | None = None
+        """Of those behind the fork; what comes before it tells what the others mean."""
+        self._found: list[tuple[Accepted, Committed]] = []
+        self._happened: list[bytes] = []
+        self._brought: list[bytes] = []
+        self._written: dict[bytes, State] = {}
+
+    def read(self, of: Side) -> int:
+        """On to where it ends; so many records were new. DivergedError if it does not go back to the fork, LogError if
+        its log does not any more."""
+        if of.state.head == self._place or of.state.hash == self._last:
+            return 0
+        last, place = self._last, self._place
+        thread = Thread(of.log, of.tp, of.end, of.state.hash, of.site)
+        links = thread.back_to(lambda link: link.hash == last or stands_on(link, place))
+        if last and links[0].hash == last and not self._unknown(links):
+            links = links[1:]
+        else:
+            links = self._from_the_fork(of, thread)
+        for link in links:
+            self._take(link)
+        return len(links)
+
+    def _unknown(self, links: Sequence[Link]) -> set[bytes]:
+        """Transactions that are committed there, and that were prepared before anything that was read."""
+        return _unprepared(links) - {*self._ledger.undecided, *self._ledger.decided}
+
+    def _from_the_fork(self, of: Side, thread: Thread) -> list[Link]:
+        self._forget()
+        links = thread.back_to(lambda link: stands_on(link, self._place))
+        if not stands_on(links[0], self._place):
+            raise DivergedError(
+                f"the history of site {of.site} does not go back to lsn {self._point.lsn}", lsn=self._point.lsn
+            )
+        self._first, wanted = links[0], _unprepared(links)
+        return thread.back_to(lambda link: _prepares(link, wanted)) if wanted else links
+
+    def _take(self, link: Link) -> None:
+        assert self._first is not None
+        what, committed = _committed(self._ledger, link, self._place, self._last)
+        self._last = link.hash
+        if not self._found and link.hash != self._first.hash:
+            return
+        self._found.append((what, committed))
+        came = [tx for part in link.parts for tx in part.happened]
+        self._happened += came if not committed.changes or committed.tx == NO_TX else [committed.tx]
+        self._brought += came
+        self._brought += [tx for part in link.parts for tx, commit in part.decided if commit]
+        self._written.update(written_by([m for part in link.parts for m in part.merged], committed.changes))
+
+    def branch(self, of: Side, decide: Decide) -> Branch:
+        """Of what was read; `of` ends there."""
+        if self._first is None:
+            return Branch([], {}, 0, ())
+        found, happened, written = [*self._found], [*self._happened], {**self._written}
+        in_doubt = tuple(_prepare(of, offset) for offset in of.in_doubt)
+        decided = {tx: d.commit for tx, d in self._ledger.decided.items()}
+        for u in in_doubt:
+            decided[u.tx] = decide(of, u)
+            if decided[u.tx]:
+                head = Accepted(*of.state.head, of.state.hash, u.tx, _place(u))
+                found.append((head, Committed(u.tx, of.state.lsn, found[-1][1].time_ms, u.prepare.changes)))
+                happened.append(u.tx)
+                written.update((c.key, after(c)) for c in u.prepare.changes)
+        horizon = int.from_bytes(self._ledger.horizon, "big")
+        parted_at = _before(self._first, self._place)
+        return Branch(found, decided, horizon, in_doubt, parted_at, happened, tuple(self._brought), written)
+
+
+def branch(of: Side, fork: Fork, decide: Decide) -> Branch:
+    """What it has behind the fork, read at once."""
+    since = Since(fork)
+    since.read(of)
+    return since.branch(of, decide)
+
+
+def stands_on(link: Link, place: Place) -> bool:
+    """Is it the first record behind that place?"""
+    record = link.record
+    if isinstance(record, records.EpochMerged):
+        return any((b.epoch, b.lsn) == place for b in record.branches)
+    return link.lsn <= place[1] + 1
+
+
+def _unprepared(links: Sequence[Link]) -> set[bytes]:
+    """Transactions that are committed there, and prepared before."""
+    here, wanted = set(), set()
+    for link in links:
+        record = link.record
+        if isinstance(record, records.Prepare):
+            here.add(record.header.tx)
+        elif isinstance(record, records.Outcome) and record.commit and record.header.tx not in here:
+            wanted.add(record.header.tx)
+    return wanted
+
+
+def _prepares(link: Link, wanted: set[bytes]) -> bool:
+    """Was the last of them found? (One that was decided before is found twice, and counts once.)"""
+    if isinstance(link.record, records.Prepare):
+        wanted.discard(link.record.header.tx)
+    return not wanted or link.lsn <= 1
+
+
+def _place(u: Undecided) -> Place:
+    """Where it was voted for: whoever decided it, on whichever branch, it is one transaction (F4)."""
+    return u.prepare.header.epoch, u.prepare.header.lsn
+
+
+def written_by(merged: Collection[Merged], changes: Iterable[Change]) -> Iterator[tuple[bytes, State]]:
+    """Keys that a record gives another version, with what stands there then: all that a merge makes to stand, whatever
+    of that is new; what any other record changes."""
+    yield from ((m.key, None if m.value is None else Instance(m.ref, m.value)) for m in merged)
+    if not merged:
+        yield from ((c.key, after(c)) for c in changes)
+
+
+def _before(link: Link, place: Place) -> bytes:
+    if isinstance(link.record, records.EpochMerged):
+        return next((b.hash for b in link.record.branches if (b.epoch, b.lsn) == place), link.record.header.prev)
+    return link.record.header.prev
+
+
+def _committed(ledger: Ledger, link: Link, place: Place, before: bytes) -> tuple[Accepted, Committed]:
+    """`before`: hash of the record in front of it in this log."""
+    record, what = link.record, accepted(link.record, link.hash)
+    changes: tuple[Change, ...] = ()
+    if type(record) is records.Commit:
+        changes = record.changes
+    elif type(record) is records.EpochMerged:
+        second = _is_second(record, place, before)
+        changes = tuple(changes_of((m for part in link.parts for m in part.merged), second=second))
+        ledger.merged(taken(record, link.parts), link.offset)
+    else:
+        vote = ledger.undecided.get(record.header.tx)
+        meant = ledger.accepted(record, link.offset)
+        if type(meant) is Decided and meant.commit is not None and vote is not None:
+            what, changes = what._replace(origin=_place(vote)), meant.commit.changes
+    return what, Committed(record.header.tx, record.header.lsn, link.time_ms, changes)
+
+
+def _is_second(record: records.EpochMerged, place: Place, before: bytes) -> bool:
+    """Does the branch come to that merge by another history than the first: by the one it stands on behind the fork, or
+    else by the one that was read in front of it? A third site has whichever it mirrored."""
+    at = next((i for i, b in enumerate(record.branches) if (b.epoch, b.lsn) == place), None)
+    if at is None:
+        at = next((i for i, b in enumerate(record.branches) if b.hash == before), 0)
+    return at > 0
+
+
+def _prepare(of: Side, offset: int) -> Undecided:
+    for e in of.log.read(of.tp, offset, offset + 1, READ_S):
+        record = records.decode(e.value)
+        if isinstance(record, records.Prepare):
+            return Undecided(record, offset)
+    raise LogError(f"the log of {of.tp.topic}/{of.tp.partition} at site {of.site} has no vote at offset {offset}")

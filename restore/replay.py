@@ -1,0 +1,112 @@
+"""A merge made into the records that carry it out: the parts, and the `EpochMerged` that makes them count (F5, M2).
+
+Everything that either branch did behind the fork is settled by them: what is to stand under each key that any of them
+touched, which transactions happened, and how those over several partitions were decided. A merge is named after the
+record that the initiating branch was closed with: the same two branches cannot be merged twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from halog.core import records
+from halog.core.chain import ChainState
+from halog.core.ids import EpochId, digest
+from halog.core.merged import branch_of, hash_of
+from halog.core.outcomes import KEEP, STAMP_BYTES
+from halog.core.records import Branch, EpochMerged, Header, Joined, Merged, MergePart
+from restore.branches import Compared
+
+PART_BYTES = 200_000
+"""Of one part, about: a fifth of what brokers take by default. One object more may be in it."""
+
+PART_IDS = 5_000
+"""Transactions a part names: 80 kB."""
+
+
+class Opening(NamedTuple):
+    """The epoch that a merge is to open."""
+
+    epoch: EpochId
+    state: ChainState
+    """Where the history ends that it continues."""
+    horizon: int
+    mapper_version: int
+    decided: Mapping[bytes, bool]
+
+
+def merge_records(
+    opening: Opening, others: Sequence[ChainState], found: Compared | None, merged: Iterable[Merged], name: bytes
+) -> list[bytes]:
+    """The parts, then what makes them count. No `others`: the history is corrected, and stays one branch."""
+    log_id, s = opening.state.log_id, opening.state
+    horizon, decided, happened = _settled(opening, found)
+    parts = [*_parts(Header(log_id, opening.epoch), [*merged], happened, decided)]
+    branches = tuple(branch_of(state) for state in (s, *others))
+    lsn = max(b.lsn for b in branches) + 1
+    last = EpochMerged(
+        Header(log_id, opening.epoch, lsn, s.hash), name, branches, _joined((s, *others)), len(parts),
+        hash_of(digest(p) for p in parts), horizon, opening.mapper_version,
+    )  # fmt: skip
+    return [*parts, records.encode(last)]
+
+
+def _joined(states: Iterable[ChainState]) -> tuple[Joined, ...]:
+    return tuple({j.epoch: j for state in states for j in state.joined}.values())
+
+
+def name_of(closed: ChainState) -> bytes:
+    """Of the merge of a branch that ends there."""
+    return closed.hash
+
+
+def _settled(opening: Opening, found: Compared | None) -> tuple[int, dict[bytes, bool], list[bytes]]:
+    """The horizon, what was decided above it, and what happened on either branch."""
+    branches = [b for b in (found.source, found.initiating) if b is not None] if found is not None else []
+    horizon = max([opening.horizon, *(b.horizon for b in branches)])
+    decided = dict(opening.decided)
+    for b in branches:
+        for tx, commit in b.decided.items():
+            decided[tx] = commit or decided.get(tx, False)
+    decided = {tx: c for tx, c in decided.items() if int.from_bytes(tx[:STAMP_BYTES], "big") > horizon}
+    happened = [latest(b.happened) for b in branches]
+    return horizon, decided, [tx for ids in happened for tx in ids]
+
+
+def latest(ids: Iterable[bytes]) -> list[bytes]:
+    """As many as anybody remembers, oldest first, and one more: forgetting that one, a reader knows that all before it
+    may have happened, too."""
+    return sorted(ids)[-KEEP - 1 :]
+
+
+def _parts(
+    header: Header, merged: Sequence[Merged], happened: Sequence[bytes], decided: Mapping[bytes, bool]
+) -> Iterator[bytes]:
+    index, ids, votes = 0, list(dict.fromkeys(happened)), list(decided.items())
+    for standing in _pieces(merged):
+        yield records.encode(MergePart(header, index, standing))
+        index += 1
+    while ids or votes:
+        part = MergePart(header, index, (), tuple(ids[:PART_IDS]), tuple(votes[:PART_IDS]))
+        yield records.encode(part)
+        ids, votes, index = ids[PART_IDS:], votes[PART_IDS:], index + 1
+
+
+def _pieces(merged: Sequence[Merged]) -> Iterator[tuple[Merged, ...]]:
+    piece: list[Merged] = []
+    size = 0
+    for m in merged:
+        piece.append(m)
+        size += len(m.key) + len(m.value or b"") + len(m.evidence) + 64
+        if size >= PART_BYTES:
+            yield tuple(piece)
+            piece, size = [], 0
+    if piece:
+        yield tuple(piece)
+
+
+def is_merged(state: ChainState, other: Branch | ChainState) -> bool:
+    """Is a history that ended there a part of this one?"""
+    lines = [b for j in state.joined for b in j.branches]
+    return any(b.lsn == other.lsn and b.hash == other.hash for b in lines)

@@ -1,0 +1,117 @@
+"""What a merge found and decided, key by key, as it stands in the log beside what it made: the report (M2, M3).
+
+Every part of a merge carries the evidence for each of its keys: both branches' states and the one they had in common,
+what was found, what was said and by whom. So the report is there exactly if the merge is, at every site, as long as the
+log is held; undoing a merge needs nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from halog.core.records import Change, Merged
+from restore.merge import AGREED, Committed, Difference, Instance, Kind, State, changes_to
+from restore.plan import Choice
+
+_STATE = tuple[bytes, bytes | None] | None
+FORMAT = 1
+
+MAX_BYTES = 1_000_000
+"""Of the states that are told beside the one that stands: with that one, which a commit may be as large as, a part is
+below what the log takes. Beyond it only the instances are told, not what they were."""
+
+
+class Evidence(msgspec.Struct, frozen=True, array_like=True):
+    """Of one key. States are told once: -1 is what stands, others are numbers in `states`."""
+
+    format: int
+    kind: str
+    states: tuple[_STATE, ...]
+    base: int
+    source: int
+    initiating: int
+    verdict: str
+    """What decided: a name; "": the rule did."""
+    why: str
+    """Why an operator is to decide, or what a trigger raised."""
+    source_by: tuple[tuple[bytes, int, int], ...]
+    """The writes of the source's branch, in order: transaction, lsn, ms since 1970."""
+    initiating_by: tuple[tuple[bytes, int, int], ...]
+
+
+_DECODER = msgspec.msgpack.Decoder(Evidence)
+
+
+def merged(choice: Choice, verdict: str) -> Merged:
+    """What is to stand, with its evidence."""
+    found, then = choice.found, choice.then
+    if not is_known(then):
+        raise ValueError(f"nobody has said what {found.key.hex()[:80]} was, which is to stand: it would be deleted")
+    states, at = _numbered(then, found.source, found.initiating, found.base)
+    source, initiating, base = at
+    evidence = Evidence(
+        FORMAT, found.kind.value, states, base, source, initiating, verdict, choice.deferred,
+        tuple((c.tx, c.lsn, c.time_ms) for c in found.source_by),
+        tuple((c.tx, c.lsn, c.time_ms) for c in found.initiating_by),
+    )  # fmt: skip
+    ref, value = (b"", None) if then is None else (then.ref, then.value)
+    return Merged(found.key, ref, value, msgspec.msgpack.encode(evidence))
+
+
+def _numbered(then: State, *told: State) -> tuple[tuple[_STATE, ...], list[int]]:
+    """States without repetition, the first ones with their values as long as there is room; and where each is."""
+    states: list[State] = []
+    for state in told:
+        if state != then and state not in states:
+            states.append(state)
+    kept, room = list[_STATE](), MAX_BYTES
+    for state in states:
+        room -= 0 if state is None else len(state.value or b"")
+        kept.append(Instance(state.ref, None) if state is not None and room < 0 else state)
+    return tuple(kept), [-1 if state == then else states.index(state) for state in told]
+
+
+def is_known(state: State) -> bool:
+    """Or does one only know which instance it was?"""
+    return state is None or state.value is not None
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One key of a report."""
+
+    found: Difference
+    then: State
+    verdict: str
+    why: str
+
+    @property
+    def is_conflict(self) -> bool:
+        """Did the branches contradict each other?"""
+        return self.found.kind not in AGREED
+
+
+def entry(m: Merged) -> Entry:
+    """The inverse of `merged`."""
+    e = _DECODER.decode(m.evidence)
+    then = None if m.value is None else Instance(m.ref, m.value)
+    base, source, initiating = (then if at < 0 else _instance(e.states[at]) for at in (e.base, e.source, e.initiating))
+    found = Difference(m.key, Kind(e.kind), base, source, initiating, _by(e.source_by), _by(e.initiating_by))
+    return Entry(found, then, e.verdict, e.why)
+
+
+def changes_of(standing: Iterable[Merged], *, second: bool = False) -> Iterator[Change]:
+    """What a merge did to the source's branch, or to the `second` one, as if it had been committed there."""
+    for m in standing:
+        told = entry(m)
+        before = told.found.initiating if second else told.found.source
+        yield from changes_to(before, told.then, key=m.key, version=0)
+
+
+def _instance(state: _STATE) -> State:
+    return None if state is None else Instance(*state)
+
+
+def _by(items: tuple[tuple[bytes, int, int], ...]) -> tuple[Committed, ...]:
+    return tuple(Committed(tx, lsn, time_ms, ()) for tx, lsn, time_ms in items)

@@ -1,0 +1,128 @@
+"""What a merge made, made undone: where nobody has changed it since, the source's state stands again (M2).
+
+The history is read back from its end to the merge, along the hashes, and read on while it grows; nothing of it is kept
+but what the merge has told. Who has read up to where the history ends knows whether the merge was undone before: that
+is done once, whoever asked for it, and however often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+
+from halog.core import records
+from halog.core.chain import ChainState
+from halog.core.records import Merged
+from halog.errors import LogError, RefusedError
+from restore.branch import Side
+from restore.divergence import lineage_of
+from restore.merge import Difference, Instance, Kind, State
+from restore.plan import Choice
+from restore.report import Entry, entry, is_known, merged
+from restore.thread import Link, Thread
+
+UNDONE = "undone"
+
+
+class Found(Protocol):
+    """An object as the node has it."""
+
+    @property
+    def ref(self) -> bytes: ...
+
+    @property
+    def value(self) -> bytes: ...
+
+
+class Undone(NamedTuple):
+    """What is to stand, and how much it is."""
+
+    merged: list[Merged]
+    numbers: dict[str, object]
+
+
+class Undoing:
+    """A merge that is to be undone, as far as its history was read."""
+
+    def __init__(self, name: bytes) -> None:
+        self.name, self.undoes = name, undoing(name)
+        self.report: list[Entry] = []
+        """What it has told of each key."""
+        self.put_back: int | None = None
+        """So many keys, when it was undone before; None: it was not."""
+        self._last = b""
+        """Hash of the last record that was read."""
+
+    def read(self, of: Side, between: Callable[[], None] = lambda: None) -> int:
+        """On to where the history ends; so many records were new. `between`: called after each piece of the log.
+        RefusedError if the merge is not in it, or not in what the log still has; DeadlineError."""
+        if of.state.hash == self._last:
+            return 0
+        oldest, new = _oldest_merge(of.state), 0
+        try:
+            for link in Thread(of.log, of.tp, of.end, of.state.hash, of.site).back() if oldest else ():
+                if link is None:
+                    between()
+                    continue
+                if link.hash == self._last or self._is_it(link):
+                    self._last = of.state.hash
+                    return new
+                if link.lsn <= oldest:
+                    break
+                new += 1
+        except LogError as e:
+            if "begins" not in e.evidence:
+                raise
+            raise RefusedError(
+                f"there is no merge {self.name.hex()} in what the log of site {of.site} still has: what was before "
+                f"offset {e.evidence['begins']} is trimmed",
+                **e.evidence,
+            ) from e
+        raise RefusedError(f"there is no merge {self.name.hex()} in the history of site {of.site}")
+
+    def _is_it(self, link: Link) -> bool:
+        if not isinstance(link.record, records.EpochMerged):
+            return False
+        told = (m for part in link.parts for m in part.merged)
+        if link.record.merge == self.undoes:
+            self.put_back = sum(1 for _ in told)
+        elif link.record.merge == self.name:
+            self.report = [entry(m) for m in told]
+            return True
+        return False
+
+
+def undoing(name: bytes) -> bytes:
+    """The name of what undoes a merge: there is one."""
+    return b"undo" + name
+
+
+def _oldest_merge(state: ChainState) -> int:
+    """Its lsn: no merge of this history is before; 0: there is none."""
+    begun = {o.epoch: o.lsn for o in lineage_of(state)}
+    return min((begun.get(j.epoch, 1) for j in state.joined), default=0)
+
+
+def report_of(side: Side, name: bytes) -> list[Entry]:
+    """Of a merge that is part of this history. RefusedError if it is not, or its log does not reach back."""
+    found = Undoing(name)
+    found.read(side)
+    return found.report
+
+
+def undone(report: Iterable[Entry], find: Callable[[bytes], Found | None]) -> Undone:
+    """What undoes it. Objects that were changed since are left as they are, and counted."""
+    back, kept = [], 0
+    for told in report:
+        if told.then == told.found.source:
+            continue
+        found = find(told.found.key)
+        now: State = None if found is None else Instance(found.ref, found.value)
+        if now == told.found.source:
+            continue
+        if now != told.then or not is_known(told.found.source):
+            kept += 1
+            continue
+        difference = Difference(told.found.key, Kind.KEPT, told.then, now, None, (), ())
+        back.append(merged(Choice(difference, None, told.found.source), UNDONE))
+    return Undone(back, {"objects": len(back) + kept, "changed": len(back), "changed_since": kept})

@@ -1,0 +1,80 @@
+"""What driver programs have in common: where Spark runs, a directory while a command runs, progress, exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from halog.errors import HalogError
+
+LOCAL: Final = "local[*]"
+
+
+def default_master() -> str:
+    """This machine; under spark-submit, what that was told."""
+    return "" if "PYSPARK_GATEWAY_PORT" in os.environ else LOCAL
+
+
+@contextlib.contextmanager
+def session(master: str, name: str, modules: Iterable[str]) -> Iterator[Any]:
+    """For the length of a command."""
+    from spark_jobs.spark import session as made
+
+    spark = made(master, name, modules=modules)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextlib.contextmanager
+def checkpoints(given: Path | None, job: str) -> Iterator[Path]:
+    """Where a job notes how far it is: what was given, or a directory for the length of a command."""
+    if given is not None:
+        yield given
+        return
+    with tempfile.TemporaryDirectory(prefix=f"halog-{job}-") as scratch:
+        yield Path(scratch)
+
+
+@contextlib.contextmanager
+def told() -> Iterator[Callable[[str], None]]:
+    """Progress on stderr, where that is a terminal: what is given the text to show."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
+        task = shown.add_task("starting Spark")
+        yield lambda text: shown.update(task, description=text)
+
+
+def stdout() -> Console:
+    """For tables: as wide as the terminal, or wide enough."""
+    return Console(width=None if sys.stdout.isatty() else 200)
+
+
+def run(command: click.Command, name: str, args: Sequence[str] | None) -> int:
+    """Runs a command line; the exit code."""
+    try:
+        command.main(args=None if args is None else list(args), prog_name=name, standalone_mode=False)
+        return 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("halog: interrupted", err=True)
+        return 130
+    except HalogError as error:
+        if os.environ.get("HALOG_DEBUG"):
+            traceback.print_exc()
+        click.echo(f"halog: {' '.join(error.message.split())}", err=True)
+        return error.exit_code

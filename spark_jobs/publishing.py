@@ -1,0 +1,251 @@
+"""What a comparison has found, written to the source's Kafka for the nodes that merge there (S1, M2).
+
+The initiating branches are closed first: they grow no more, and each names its merge. Then both branches are followed
+and folded (`Comparison`), and what was found becomes records, in a directory of the checkpoint. From there they go to
+the topic; when all are there, a manifest follows, and a znode that names it. Each step is noted when it is done, and
+done again if it was not: records that come twice count once, since each names its chunk, and nobody looks at a record
+that no manifest counts. So the job may be killed at any moment, and started again with the same directory.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from halog.core.ids import digest
+from halog.core.ledger import Undecided
+from halog.errors import RefusedError
+from halog.ports import TopicPartition
+from halog.runtime import classified, cluster, restores
+from halog.runtime.doubts_elsewhere import Elsewhere
+from halog.runtime.outside import Remote
+from halog.runtime.who import who
+from halog.runtime.wiring import remote_site
+from restore.branch import Side
+from restore.results import Manifest, packed, records_of
+from restore.thread import Thread
+from spark_jobs import progress as saved
+from spark_jobs.branching import INITIATING, SIDES, SOURCE, branch_of
+from spark_jobs.comparison import MAX_OFFSETS, Comparison, Report, Tell
+from spark_jobs.history import Carried, History
+from spark_jobs.results import RESULTS, Followed, Results, ids_of, manifest
+from spark_jobs.site import Site
+from spark_jobs.snapshot import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CLOSE_S: Final = 60.0
+"""For nodes to close a branch: their epochs end, and their log is fenced."""
+LOOK_S: Final = 0.3
+RESULTS_DIRECTORY: Final = "results"
+PUBLISHED_DIRECTORY: Final = "published"
+FOUND, SENT = "found", "sent"
+"""Stages that are done."""
+
+
+class Published(msgspec.Struct, frozen=True):
+    """What a job that is started again must know, beside what the comparison notes."""
+
+    job: str
+    run: bytes
+    stage: str = ""
+    begin: dict[int, int] = {}
+    """By place: where the topic ended before all of it was sent there."""
+
+
+_PUBLISHED: Final = msgspec.msgpack.Decoder(Published)
+
+
+class Outcome(NamedTuple):
+    """What was found, and by partition how many objects were handed on."""
+
+    report: Report
+    keys: dict[str, int]
+
+
+def keep(site: str, source: Remote, place: Place, read: Carried) -> None:
+    """Hold the source's log until it has merged: what was done there since is read then, and what was in doubt. `site`:
+    the initiating one."""
+    votes = (u.offset for u in History(read).ledger.undecided.values())
+    classified.hold(source.coordinator, place.name, site, min([read.next_offset, *votes]))
+
+
+class Publishing:
+    """One job, for these partitions of a policy (none named: all), but for those that are `done`: they were merged
+    already. The configuration's own site is the initiating one."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        site: Site,
+        policy: str,
+        source: str,
+        checkpoint: Path,
+        *,
+        names: Collection[str] = (),
+        done: Collection[str] = (),
+        max_offsets: int = MAX_OFFSETS,
+        tell: Tell = lambda stage, partitions, records: None,
+    ) -> None:
+        self._spark, self._site, self._source, self._directory = spark, site, source, checkpoint
+        self._topic, some = cluster.merge_topic(site.config, policy), site.places_of([policy])
+        self._topic_size = len(some)
+        self._places = {p.name: p for p in some if (not names or p.name in names) and p.name not in done}
+        self._comparison = Comparison(
+            spark, site, policy, source, checkpoint, names=names, max_offsets=max_offsets, decide=self._decide,
+            keep=partial(keep, site.config.site.name), tell=tell,
+        )  # fmt: skip
+        self._own = Remote(site.config.site.name, site.log, site.coordinator)
+        self._elsewhere = Elsewhere(self._own, source)
+        self._closed: dict[str, Side] = {}
+        self._last_ms: dict[str, int] = {}
+        self._published: Published
+
+    def run(self) -> Outcome:
+        """Whatever fails leaves a checkpoint to go on from. RefusedError where a branch is not closed in time, or has
+        ended elsewhere than the job has seen it."""
+        self._await_closed()
+        report = self._comparison.run()
+        forked = {n: p for n, p in self._places.items() if report.partitions[n].forked}
+        for place in forked.values():
+            self._check_end(place)
+        self._published = self._load()
+        remote = self._site.reach(self._source)
+        try:
+            manifests = self._manifests(forked, report)
+            self._send(remote, forked)
+            for name, manifest in manifests.items():
+                self._tell(remote, forked[name], manifest)
+        finally:
+            remote.close()
+        return Outcome(report, {name: manifest.keys for name, manifest in manifests.items()})
+
+    # --- closed branches ---
+
+    def _await_closed(self) -> None:
+        until = time.monotonic() + CLOSE_S
+        while why := self._look():
+            if time.monotonic() >= until:
+                name, said = next(iter(why.items()))
+                raise RefusedError(
+                    f"partition {name}: {said}; `halog restore --spark` closes it first, as `halog site demote` does",
+                    partition=name,
+                )
+            time.sleep(LOOK_S)
+
+    def _look(self) -> dict[str, str]:
+        """Why branches are not closed yet."""
+        why: dict[str, str] = {}
+        for name, place in self._places.items():
+            if name in self._closed:
+                continue
+            found = restores.closed_side(self._own, self._source, name, TopicPartition(place.log, place.index))
+            if isinstance(found, Side):
+                self._closed[name] = found
+            else:
+                why[name] = found
+        return why
+
+    def _check_end(self, place: Place) -> None:
+        """As it was closed; behind that it may follow the source already."""
+        ended = restores.closed_at(self._site.coordinator, place.name)
+        ends = {self._closed[place.name].state.hash, b"" if ended is None else ended.hash}
+        if self._end(place, INITIATING).state.hash not in ends:
+            raise RefusedError(
+                f"{self._directory} is of a look at {place.name} when its branch had not ended: give another directory",
+                partition=place.name,
+            )
+
+    def _end(self, place: Place, side: int) -> Carried:
+        return Carried.unpack(self._comparison.progress.carried[branch_of(place.index, side)])
+
+    def _decide(self, place: Place, undecided: Undecided) -> int | None:
+        """What was in doubt at the end of a branch is decided by the branch of its first partition."""
+        side = self._closed.get(place.name)
+        if side is None or not self._elsewhere.committed(side, undecided):
+            return None
+        if place.name not in self._last_ms:
+            (last,) = Thread(side.log, side.tp, side.end, side.state.hash, side.site).back_to(lambda link: True)
+            self._last_ms[place.name] = last.time_ms
+        return self._last_ms[place.name]
+
+    # --- records ---
+
+    def _load(self) -> Published:
+        directory, job = self._directory / PUBLISHED_DIRECTORY, self._comparison.progress.job
+        found = saved.load_as(_PUBLISHED, directory, job)
+        return found or self._save(Published(job, os.urandom(16)))
+
+    def _save(self, now: Published) -> Published:
+        saved.save(self._directory / PUBLISHED_DIRECTORY, now)
+        self._published = now
+        return now
+
+    def _manifests(self, forked: Mapping[str, Place], report: Report) -> dict[str, Manifest]:
+        """What was found is in the checkpoint's directory then."""
+        there = str(self._directory / RESULTS_DIRECTORY)
+        if not self._published.stage:
+            places = {name: place.index for name, place in self._places.items()}
+            made = self._comparison.told().mapInArrow(Results(places, self._published.run), RESULTS)
+            made.write.mode("overwrite").parquet(there)
+            self._save(msgspec.structs.replace(self._published, stage=FOUND))
+        chunks: dict[int, dict[bytes, int]] = {}
+        for row in self._rows().where("keys > 0").select("place", "chunk", "keys").collect():
+            chunks.setdefault(row.place, {})[bytes(row.chunk)] = row.keys
+        return {name: self._manifest(place, chunks.get(place.index, {}), report) for name, place in forked.items()}
+
+    def _rows(self) -> DataFrame:
+        return self._spark.read.schema(RESULTS).parquet(str(self._directory / RESULTS_DIRECTORY))
+
+    def _manifest(self, place: Place, chunks: Mapping[bytes, int], report: Report) -> Manifest:
+        progress, initiating = self._comparison.progress, branch_of(place.index, INITIATING)
+        ends = {side: self._end(place, side) for side in SIDES}
+        followed = Followed(ends, self._happened(place), progress.decided.get(initiating, {}))
+        return manifest(report.partitions[place.name].fork, progress.before[initiating], followed, chunks)
+
+    def _happened(self, place: Place) -> dict[int, list[bytes]]:
+        """By side."""
+        found: dict[int, list[bytes]] = {side: [] for side in SIDES}
+        told = self._comparison.folded_rows().where("carried IS NOT NULL").where(f"place = {place.index}")
+        for row in told.select("side", "ids").collect():
+            found[row.side] += ids_of(row.ids)
+        return found
+
+    # --- the topic ---
+
+    def _send(self, remote: Remote, forked: Mapping[str, Place]) -> None:
+        """All records, if that was not done; some may come twice."""
+        if self._published.stage == SENT or not forked:
+            return
+        remote.log.ensure_topic(self._topic, self._topic_size, keep_ms=classified.KEPT_MS)
+        begin = {p.index: remote.log.bounds(TopicPartition(self._topic, p.index))[1] for p in forked.values()}
+        self._save(msgspec.structs.replace(self._published, begin=begin))
+        bootstrap = remote_site(self._site.own, self._source)[0]
+        (
+            self._rows()
+            .selectExpr("place AS partition", "value")
+            .write.format("kafka")
+            .option("kafka.bootstrap.servers", bootstrap)
+            .option("topic", self._topic)
+            .save()
+        )
+        self._save(msgspec.structs.replace(self._published, stage=SENT))
+
+    def _tell(self, remote: Remote, place: Place, manifest: Manifest) -> None:
+        """The node that merges will find it."""
+        run, chunk, tp = self._published.run, packed(manifest), TopicPartition(self._topic, place.index)
+        for value in records_of(run, chunk):
+            remote.log.put(tp, b"", value)
+        found = classified.Classified(
+            manifest.merge.hex(), run.hex(), digest(chunk).hex(), self._topic, self._published.begin[place.index],
+            remote.log.bounds(tp)[1], who(), time.time_ns() // 1_000_000,
+        )  # fmt: skip
+        keep(self._own.name, remote, place, self._end(place, SOURCE))  # for as long again: the job may have rested
+        classified.publish(remote.coordinator, place.name, found)

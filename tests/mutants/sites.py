@@ -1,0 +1,82 @@
+"""Mutants of what nodes and operators do about two sites (F1-F5, M1-M5), in the very code that does it. The simulation
+of two sites must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from halog.core.chain import Chain, Verdict
+from halog.core.record_types import EpochOpened, Record
+from halog.runtime import restoring
+from halog.runtime.giving import GivingAway
+from halog.runtime.splits import Watching
+from halog.runtime.switching import Switching
+from restore import replay
+from restore.merge import Difference, Kind
+from restore.plan import Choice
+from restore.report import Entry, merged
+from restore.undoing import Undone
+from tests.mutants.registry import mutant, patch
+from tests.sim.abroad import pair
+
+SEEDS = pair.SEEDS[:2_000]
+
+
+@mutant("M1", SEEDS)
+def nobody_looks_whether_both_sites_serve() -> None:
+    """Each goes on as if it were alone."""
+    patch(Watching, "_look", lambda self, site, mine: None)
+
+
+@mutant("M5", SEEDS)
+def a_site_takes_over_before_it_has_everything() -> None:
+    """What has not come over is lost."""
+    patch(Switching, "_wait_until_level", lambda self, table, remote, until: None)
+
+
+@mutant("F3", SEEDS)
+def a_log_is_given_away_without_being_compared() -> None:
+    """Whatever the other one has not got is cut silently."""
+
+    def compare(self: GivingAway, own: Any) -> Iterator[bool]:
+        yield True
+
+    patch(GivingAway, "_compare", compare)
+
+
+@mutant("F2", SEEDS)
+def an_epoch_that_was_never_opened_here_ends_the_other_sites() -> None:
+    """A site that took over, opened nothing, and gave its log back, mirrors nothing any more."""
+
+    def mirrored(self: Chain, record: Record, hash_: bytes) -> Verdict:
+        s = self.state
+        if type(record) is not EpochOpened and s.lineage and s.epoch != s.head[0] and record.header.epoch == s.head[0]:
+            return Verdict.SKIPPED
+        return real(self, record, hash_)  # type: ignore[no-any-return]
+
+    real = patch(Chain, "_mirrored", mirrored)
+
+
+@mutant("M2", SEEDS)
+def undoing_a_merge_overrules_what_was_done_since() -> None:
+    """Whatever stands there by now."""
+
+    def undone(report: list[Entry], find: Any) -> Undone:
+        told = [t for t in report if t.then != t.found.source]
+        found = [(t, Difference(t.found.key, Kind.KEPT, t.then, t.then, None, (), ())) for t in told]
+        return Undone([merged(Choice(d, None, t.found.source), "undone") for t, d in found], {})
+
+    patch(restoring, "undone", undone)
+
+
+@mutant("M2", SEEDS)
+def a_merge_says_of_one_transaction_too_many_that_it_has_happened() -> None:
+    """Its commit is in no log."""
+    real: Any = replay._settled
+
+    def settled(*args: Any) -> Any:
+        horizon, decided, happened = real(*args)
+        return horizon, decided, [*happened, b"\xff" * 16] if happened else happened
+
+    patch(replay, "_settled", settled)

@@ -1,0 +1,55 @@
+"""Clients at one of two sites: both sites' create, change, delete and replace the same few objects, and count."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from halog.core.ids import ABSENT
+from halog.core.records import CREATE, DELETE, UPDATE, Change
+from tests.sim.client import KEYS, Client, Transaction
+
+if TYPE_CHECKING:
+    from tests.sim.abroad.site import SiteWorld
+    from tests.sim.node import Process
+
+LOOK_MS = 25.0
+COUNTER = KEYS[3]
+"""Counts everybody's steps; never deleted."""
+
+
+class SiteClient(Client):
+    """Each object it makes is an instance of its own, and each value but the counter's is written once."""
+
+    world: SiteWorld
+    _source: Process | None = None
+    _waits = False
+    """Nobody here serves: it looks again later."""
+
+    def begin(self) -> None:
+        self._waits = False
+        super().begin()
+
+    def _later(self, fn: object) -> None:
+        if fn != self.begin or self.current is not None:
+            super()._later(fn)
+        elif not self._waits:
+            self._waits = True
+            self.world.engine.at(self.world.engine.rng.random() * LOOK_MS, self.begin)
+
+    def _made(self, source: Process) -> Transaction:
+        self._source = source
+        return super()._made(source)
+
+    def change(self, key: bytes, version: int, *, delete: bool = False) -> Change:
+        assert self._source is not None
+        there = None if version == ABSENT else self._source.copy.objects.get(key)
+        pair = self.world.pair
+        if there is None:
+            value = b"1" if key == COUNTER else pair.value()
+            return Change(CREATE, pair.reference(), key, value, ABSENT)
+        before = there.value if pair.keeps_before else None
+        if key == COUNTER:
+            return Change(UPDATE, there.ref, key, b"%d" % (int(there.value) + 1), version, before)
+        if delete:
+            return Change(DELETE, there.ref, key, None, version, before)
+        return Change(UPDATE, there.ref, key, pair.value(), version, before)

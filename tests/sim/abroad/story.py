@@ -1,0 +1,201 @@
+"""What happens to two sites, by seed: cuts, takeovers, merges, switches, and the faults of each site's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from tests.sim import faults
+from tests.sim.abroad.accounts import finish
+from tests.sim.abroad.operators import Operators
+from tests.sim.abroad.pair import SITES, Pair
+from tests.sim.abroad.site import SiteWorld
+from tests.sim.client import Client
+from tests.sim.violation import Violation
+
+LIVENESS_MS = 20_000.0
+BEGIN_MS = 260.0
+"""By then there is something that both sites have."""
+
+FAULTS = [f for f in faults.FAULTS if f is not faults.restore_coordinator]
+"""But for a coordinator that is put back to an older state: it may say that another site serves, and then both may."""
+
+
+class Story:
+    """Of one seed."""
+
+    def __init__(self, seed: int, *, verbose: bool = False) -> None:
+        self.pair = pair = Pair(seed, verbose=verbose)
+        self.operators, self.rng, self.at = Operators(pair), pair.rng, pair.engine.at
+        now = BEGIN_MS
+        for world in pair.worlds.values():
+            self._begin(world, 0.0 if world.site == "west" else 40.0)
+        episodes: list[Callable[[float], float]] = [self._fork, self._fork, self._fork, self._switch, self._quarrel]
+        if pair.waiting is not None:
+            episodes = [self._fork, self._fork, self._switch, self._quarrel, self._away, self._away]
+        if self.rng.random() < 0.2:  # nobody ever says that it may part: then it must not
+            episodes = [self._switch]
+        for _ in range(self.rng.choice((1, 1, 2, 3))):
+            now = self.rng.choice(episodes)(now) + self.rng.uniform(0.0, 150.0)
+        if pair.waiting is not None and self.rng.random() < 0.4:
+            now = self._loss(now)
+        self._sprinkle(now)
+        pair.length = now
+        self.at(now, self._end)
+
+    def _begin(self, world: SiteWorld, after: float) -> None:
+        for name in world.nodes:
+            self.at(after + 40.0 * self.rng.random(), world.start, name)
+        world.employ(self.rng.choice((1, 2, 3)), quota=self.rng.choice((2, 4, 10)))
+        for c in world.clients:
+            self.at(60.0 + 60.0 * self.rng.random(), c.begin)
+
+    def _sprinkle(self, end: float) -> None:
+        for world in self.pair.worlds.values():
+            kinds = self.rng.sample(FAULTS, self.rng.randint(1, 4))
+            for _ in range(self.rng.choice((0, 0, 1, 2, 4))):
+                self.at(self._between(80.0, end), self.rng.choice(kinds), world)
+        for _ in range(self.rng.choice((0, 0, 1, 2))):
+            self.at(self._between(80.0, end), self.pair.wire.trouble, self.rng, *SITES)
+
+    def _between(self, low: float, high: float) -> float:
+        return low + max(0.0, high - low) * self.rng.random()
+
+    def _work(self, when: float) -> None:
+        """Clients of both sites have more to do."""
+        for world in self.pair.worlds.values():
+            for c in world.clients:
+                self.at(when + 20.0 * self.rng.random(), _more, c, self.rng.choice((1, 1, 2, 5, 12)))
+
+    # --- episodes ---
+
+    def _fork(self, now: float) -> float:
+        """The line is cut, the other site takes over, both go on; the line is whole; somebody merges, or not."""
+        self._work(now)
+        pair, rng = self.pair, self.rng
+        both = {SITES, SITES[::-1]}
+        one = rng.random() < 0.25
+        ways = {rng.choice((SITES, SITES[::-1]))} if one else both
+        self.at(now, pair.wire.cut_off, ways, "line cut one way" if one else "line cut")
+        if rng.random() < 0.2:
+            self.at(now + 10.0 * rng.random(), self._site_dies)
+        if pair.waiting is not None and rng.random() < 0.3:
+            self.at(now + rng.uniform(0.0, 400.0), self.operators.let_go, rng.choice(SITES))
+        now += rng.uniform(5.0, 120.0)
+        self.at(now, partial(self.operators.promote_the_mirror, may_fork=True))
+        now += rng.uniform(60.0, 300.0)
+        self._work(now)
+        now += rng.uniform(30.0, 250.0)
+        self.at(now, pair.wire.heal)
+        return self._merge(now + rng.uniform(0.0, 300.0))
+
+    def _merge(self, now: float) -> float:
+        rng, operators = self.rng, self.operators
+        site = rng.choice(SITES)
+        if rng.random() < 0.15:
+            self.at(now, operators.demote, rng.choice(SITES))
+            now += rng.uniform(0.0, 100.0)
+        if rng.random() < 0.8:
+            self.at(now, operators.restore, site)
+            if rng.random() < 0.3:
+                self.at(now + rng.uniform(0.0, 60.0), operators.restore, rng.choice(SITES))
+            now += rng.uniform(50.0, 500.0)
+            if rng.random() < 0.5:
+                self._work(now - 20.0)
+            if rng.random() < 0.3:
+                self.at(now, operators.undo)
+                now += rng.uniform(20.0, 300.0)
+        return now
+
+    def _switch(self, now: float) -> float:
+        """The other site is to serve, as planned."""
+        self._work(now)
+        if self.rng.random() < 0.5:
+            self.at(now + self.rng.uniform(10.0, 45.0), self._hinder)
+        self.at(now + 30.0, self.operators.promote_the_mirror)
+        if self.rng.random() < 0.3:
+            self.at(now + self.rng.uniform(20.0, 90.0), self.pair.wire.trouble, self.rng, *SITES)
+        return now + self.rng.uniform(80.0, 300.0)
+
+    def _quarrel(self, now: float) -> float:
+        """Several operators, none of whom knows of the others."""
+        self._work(now)
+        o = self.operators
+        commands = [o.promote, partial(o.promote, may_fork=True), o.demote, o.restore, o.undo_at]
+        if self.pair.waiting is not None:
+            commands.append(o.let_go)
+        for _ in range(self.rng.randint(2, 5)):
+            self.at(now + 250.0 * self.rng.random(), self.rng.choice(commands), self.rng.choice(SITES))
+        return now + 300.0
+
+    def _away(self, now: float) -> float:
+        """The line is cut for so long that commits are refused, or go on without the other site."""
+        rng = self.rng
+        self._work(now)
+        ways = {rng.choice((SITES, SITES[::-1]))} if rng.random() < 0.4 else {SITES, SITES[::-1]}
+        self.at(now, self.pair.wire.cut_off, ways, "line cut one way" if len(ways) == 1 else "line cut")
+        length = rng.uniform(50.0, 700.0)
+        if rng.random() < 0.4:
+            self.at(now + length * rng.random(), self.operators.let_go, rng.choice(SITES))
+        self._work(now + length * rng.random())
+        self.at(now + length, self.pair.wire.heal)
+        self._work(now + length + 30.0 * rng.random())
+        return now + length + rng.uniform(20.0, 250.0)
+
+    def _loss(self, now: float) -> float:
+        """A whole site is lost in the middle of traffic, mostly the one that serves; the other one takes over."""
+        rng = self.rng
+        self._work(now)
+        now += rng.uniform(5.0, 100.0)
+        self.at(now, self._is_lost, rng.random() < 0.75)
+        for may_fork in ((True,), (False, True), ())[rng.choice((0, 1, 1, 2))]:
+            now += rng.uniform(5.0, 200.0)
+            self.at(now, partial(self.operators.promote_the_mirror, may_fork=may_fork))
+        return now + rng.uniform(50.0, 400.0)
+
+    def _is_lost(self, serving: bool) -> None:
+        worlds = list(self.pair.worlds.values())
+        self.pair.lose(next((w for w in worlds if w.serves is serving), worlds[0]))
+
+    def _hinder(self) -> None:
+        """Whoever serves is hardly there."""
+        kinds = (faults.lose_session, faults.lose_session, faults.hold, faults.pause, faults.crash)
+        for world in self.pair.worlds.values():
+            if world.serves:
+                self.rng.choice(kinds)(world)
+
+    def _site_dies(self) -> None:
+        """All nodes of whoever serves."""
+        for world in self.pair.worlds.values():
+            if world.serves:
+                self.pair.cover.hit("a site died")
+                for p in list(world.processes()):
+                    world.crash(p.name)
+                    self.at(self.rng.uniform(100.0, 500.0), faults.restart, world, p.name, self.rng.random() < 0.1)
+
+    # --- the end ---
+
+    def _end(self) -> None:
+        self.pair.heal()
+        for world in self.pair.left:
+            for c in world.clients:
+                c.quota = 1
+                c.begin()
+        self.operators.unite()
+
+    def play(self) -> None:
+        """To its end, and what must hold then."""
+        pair = self.pair
+        with pair.running():
+            pair.engine.run(pair.length)
+            end = pair.engine.now + LIVENESS_MS
+            while why := pair.unwell():
+                if pair.engine.now >= end:
+                    raise Violation(f"liveness: {LIVENESS_MS:.0f} ms after healing {why}")
+                pair.engine.run(pair.engine.now + 20.0)
+        finish(pair)
+
+
+def _more(client: Client, quota: int) -> None:
+    client.quota += quota
+    client.begin()

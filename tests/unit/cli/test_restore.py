@@ -1,0 +1,161 @@
+"""`halog restore` and its undo, `halog conflicts show|export`: one history again, told, and undone (M2, M3)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from halog.core import records
+from halog.ports import TopicPartition
+from halog.testing.cluster import Cluster, wait_until
+from tests.unit.cli.conftest import Ran
+from tests.unit.cli.test_conflicts import note, objects, parted
+from tests.unit.cli.test_sites import files
+from tests.unit.sites.model import Flight
+from tests.unit.sites.test_switching import switching
+from tests.unit.sites.two import east, level, west
+
+pytestmark = pytest.mark.feature("M2", "M3", "X4")
+__all__ = ["east", "files", "parted", "west"]
+Halog = Callable[..., Ran]
+
+
+def noted(cluster: Cluster) -> dict[int, str]:
+    with cluster.node(cluster.names[0]).transaction(read="local") as tx:
+        return {f.number: f.note for f in tx.extent(Flight)}
+
+
+MERGED = {1: "east", 2: "changed", 4: "west only", 5: "east only", 6: "twice", 10: "", 11: ""}
+
+
+def run(halog: Halog, files: dict[str, Path], *args: str, at: str = "west") -> Ran:
+    return halog(*args, "--config", files[at], "--format", "json")
+
+
+def test_it_is_shown_done_told_and_undone(
+    west: Cluster, east: Cluster, parted: dict[str, Path], halog: Halog, tmp_path: Path
+) -> None:
+    before = noted(east)
+    dry = run(halog, parted, "restore", "--dry-run")
+    assert dry.code == 0, dry.err
+    shown = {o["key"][0]: o["is"] for d in dry.json for o in d["objects"]}
+    assert noted(east) == before
+    assert shown == {n: o["is"] for n, o in objects(halog, parted).items()}
+
+    ran = run(halog, parted, "restore", "--source", "east")
+    assert ran.code == 0, ran.err
+    assert {d["phase"] for d in ran.json} <= {"done", "nothing"}
+    assert noted(east) == MERGED
+    wait_until(lambda: noted(west) == MERGED, "west follows")
+    level(west, east)
+    assert run(halog, parted, "status").code == 0
+
+    for at in ("east", "west"):
+        report = run(halog, parted, "conflicts", "show", at=at)
+        assert report.code == 0, report.err
+        assert {o["key"][0]: o["is"] for d in report.json for o in d["objects"]} == shown
+    target = tmp_path / "merged.jsonl"
+    assert run(halog, parted, "conflicts", "export", "-o", str(target)).code == 0
+    lines: list[dict[str, Any]] = [json.loads(line) for line in target.read_text().splitlines()]
+    assert {line["key"][0] for line in lines} == {1, 2, 3, 4, 5, 6, 10, 11}
+
+    undone = run(halog, parted, "restore", "undo", at="east")
+    assert undone.code == 0, undone.err
+    assert noted(east) == before
+    wait_until(lambda: noted(west) == before, "west follows, there too")
+
+
+def test_what_was_changed_since_is_not_undone(
+    west: Cluster, east: Cluster, parted: dict[str, Path], halog: Halog
+) -> None:
+    assert run(halog, parted, "restore").code == 0
+    note(east, 4, "later")
+    undone = run(halog, parted, "restore", "undo", at="east")
+    assert undone.code == 0, undone.err
+    assert sum(d["changed_since"] for d in undone.json if d["phase"] == "done") == 1
+    now = noted(east)
+    assert now[4] == "later"
+    assert 10 not in now
+
+
+def active(cluster: Cluster) -> dict[str, str]:
+    return {name: t.active.node for name, t in cluster.tables().items() if t.active is not None and not t.owner}
+
+
+@pytest.mark.parametrize("node", ["east-A", "east-B", "west-A", "west-B"])
+def test_any_node_of_either_site_is_active_afterwards(
+    west: Cluster, east: Cluster, parted: dict[str, Path], halog: Halog, node: str
+) -> None:
+    ran = run(halog, parted, "restore", "--active", "west-B", "--active", f"test-1={node}")
+    assert ran.code == 0, ran.err
+    serves = {"test-0": "west-B", "test-1": node, "test-2": "west-B"}
+    wait_until(lambda: active(west) | active(east) == serves, "the named nodes serve")
+    wait_until(lambda: noted(west) == noted(east), "both sites have the same")
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_what_was_merged_and_given_back_is_not_merged_again(
+    west: Cluster, east: Cluster, parted: dict[str, Path], halog: Halog, taken: bool
+) -> None:
+    """The command died when east had given the partitions to this site, or when this one had taken them, too."""
+    words = ("restore", "--source", "east", "--active", "west-B")
+    first = run(halog, parted, *words if taken else words[:3])
+    assert first.code == 0, first.err
+    if not taken:
+        switching(east).demote(list(east.tables()), "west")
+        refused = run(halog, parted, *words[:3])  # who does not want it here is told that nobody has it
+        assert (refused.code, "is not served by site east" in refused.err) == (5, True), refused.err
+    again = run(halog, parted, *words)
+    assert again.code == 0, again.err
+    assert [d["merge"] for d in again.json] == [d["merge"] for d in first.json]
+    wait_until(lambda: active(west) == dict.fromkeys(west.tables(), "west-B"), "west serves")
+    assert noted(west) == MERGED
+    level(west, east)
+
+
+def test_a_node_that_cannot_be_active_is_refused_and_nothing_is_changed(
+    west: Cluster, east: Cluster, parted: dict[str, Path], halog: Halog
+) -> None:
+    for text, code, said in [
+        ("north-A", 5, "north-A has no copy of test-"),
+        ("test-9=east-A", 2, "with a partition that is to be restored"),
+        ("test-1=", 2, "say NODE"),
+    ]:
+        ran = run(halog, parted, "restore", "--active", text)
+        assert (ran.code, said in ran.err) == (code, True), ran.err
+    assert {t.owner for c in (west, east) for t in c.tables().values()} == {""}
+
+
+def test_a_source_that_does_not_serve_is_refused(west: Cluster, parted: dict[str, Path], halog: Halog) -> None:
+    assert run(halog, parted, "restore", "--source", "north").code == 2
+    ran = run(halog, parted, "restore", "--from", "test-0=nobody")
+    assert (ran.code, "nobody" in ran.err) == (5, True)
+    assert halog("site", "demote", "--to", "west", "--config", parted["east"]).code == 0
+    ran = run(halog, parted, "restore", "--source", "east")
+    assert (ran.code, "not served by site east" in ran.err) == (5, True)
+
+
+def test_trimmed_logs_are_compared_from_their_snapshots(
+    west: Cluster, east: Cluster, parted: dict[str, Path], halog: Halog
+) -> None:
+    """The previews, too: they begin where a snapshot was taken, and go back no further than to the fork."""
+    shown = {n: o["is"] for n, o in objects(halog, parted).items()}
+    for cluster in (west, east):
+        for name in cluster.names:
+            host = cluster.node(name).runtime.host
+            assert host is not None
+            for copy in host.copies.values():
+                if copy.serving:
+                    host.snapshots.take(copy)
+    fork = {d["partition"]: d["fork_lsn"] for d in run(halog, parted, "conflicts", "list", "--source", "east").json}
+    for cluster in (west, east):
+        log = cluster.node(cluster.names[0]).runtime.adapters.log
+        for name, table in cluster.tables().items():
+            tp = TopicPartition(table.topic, table.index)
+            lsns = [(e.offset, records.decode(e.value).header.lsn) for e in log.read(tp, 0, log.bounds(tp)[1])]
+            log.trim(tp, next(offset for offset, lsn in lsns if lsn == max(fork[name] - 1, 1)))
+    assert {n: o["is"] for n, o in objects(halog, parted).items()} == shown

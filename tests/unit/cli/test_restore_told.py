@@ -1,0 +1,58 @@
+"""What an operator is told of a merge, and which site he is led to (M2, M3)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from halog.cli import merged, restore
+from halog.core.ids import EpochId, Member
+from halog.core.records import Header, MergePart
+from halog.core.table import PartitionTable
+from halog.errors import RefusedError, UnreachableError
+from halog.ports import Versioned
+from restore.compensation import Defer
+from restore.merge import Difference, Instance, Kind
+from restore.plan import Choice
+from restore.report import merged as evidence
+
+pytestmark = pytest.mark.feature("M2", "M3")
+
+
+def test_what_waits_for_an_operator_is_shown_also_where_both_sites_came_to_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    base, now = Instance(b"r" * 24, b"1"), Instance(b"r" * 24, b"2")
+    found = Difference(b"k", Kind.ALIKE, base, now, now, (), ())
+    one = evidence(Choice(found, Defer("count them"), now), "the trigger")
+    part = MergePart(Header(bytes(16), EpochId(1, "east", 1)), 0, (one,))
+    monkeypatch.setattr(merged, "_merges", lambda connection, table: {"aa": [part]})
+    monkeypatch.setattr(merged, "told", lambda connection, found, then, by, why: why)
+    table: Any = SimpleNamespace(name="p")
+    nobody: Any = None
+    assert [d["objects"] for d in merged._reports(nobody, table, None, everything=False)] == [["count them"]]
+
+
+def connection(active: str) -> Any:
+    """Two other sites: one that cannot be reached, one where this node is active."""
+    table = PartitionTable("p", bytes(16).hex(), "t", 0, "policy", ("A",), 0, active=Member(active, 1))
+    coordinator = SimpleNamespace(get=lambda path: Versioned(table.to_bytes(), 0))
+
+    def reach(site: str) -> Any:
+        if site == "dr":
+            raise UnreachableError("site dr cannot be reached")
+        return SimpleNamespace(coordinator=coordinator, close=lambda: None)
+
+    config = SimpleNamespace(other_sites=("dr", "east"))
+    return SimpleNamespace(config=config, adapters=SimpleNamespace(reach=reach))
+
+
+def test_a_named_node_is_found_though_another_site_cannot_be_reached() -> None:
+    assert restore._site_of(connection("east-1"), "p", "east-1") == "east"
+
+
+def test_a_named_node_that_is_not_found_may_be_where_nobody_answers() -> None:
+    with pytest.raises(RefusedError, match=r"east-2 is not active for p at any other site.*dr cannot be reached"):
+        restore._site_of(connection("east-1"), "p", "east-2")

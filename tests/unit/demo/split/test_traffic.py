@@ -1,0 +1,70 @@
+"""A site's client does each step once, and its journal is what is there, whatever it was answered."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from halog.demo.replay import Gate
+from halog.demo.split.journal import Claims, Journal, claims, read
+from halog.demo.split.reading import seen
+from halog.demo.split.steps import Plan, plan
+from halog.demo.split.traffic import Traffic
+from halog.demo.split.verify import Verdict, judge
+from halog.testing.memory import MemoryBackend, MemoryCluster
+from halog.transactions import Node
+from tests.unit.demo.split.test_steps import rows
+from tests.unit.demo.test_replay import Forgetful
+
+PLAN: Plan = plan(rows(120), 1)
+
+
+@pytest.fixture
+def cluster() -> Iterator[MemoryCluster]:
+    """Shared memory, and a node that is active for all of it."""
+    shared = MemoryCluster()
+    with Node(MemoryBackend(shared)) as active:
+        shared.execute = active.executor
+        yield shared
+
+
+def played(cluster: MemoryCluster, path: Path, sabotaged: int = -1) -> tuple[Traffic, Claims, Verdict]:
+    """West's steps, on their own: there is no other site, and nothing to merge."""
+    backend = Forgetful(cluster)
+    notes = Journal(path)
+    with Node(backend) as node:
+        traffic = Traffic(node, backend, lambda: defaultdict(lambda: 1), notes, sabotaged)
+        gate = Gate(0)
+        gate.open_to(len(PLAN.west))
+        traffic.run(PLAN.west, gate, workers=4)
+        notes.close()
+        told = claims(read(path))
+        return traffic, told, judge(told, Claims({}, 0), seen(node), {})
+
+
+def test_all_that_was_acknowledged_is_there(cluster: MemoryCluster, tmp_path: Path) -> None:
+    traffic, told, verdict = played(cluster, tmp_path / "j")
+    assert verdict.examples == []
+    assert verdict.ok
+    assert traffic.tally.rows == traffic.tally.acknowledged == len(PLAN.west)
+    assert traffic.tally.repeated > 0
+    assert traffic.first is not None
+    assert told.unknown == 0
+    assert verdict.merged + verdict.superseded == told.acknowledged > len(PLAN.west)
+
+
+def test_a_step_that_was_only_said_to_be_done_is_found(cluster: MemoryCluster, tmp_path: Path) -> None:
+    _, _, verdict = played(cluster, tmp_path / "j", sabotaged=PLAN.announced)
+    assert not verdict.ok
+    assert verdict.unaccounted >= 2  # its aircraft's and its airport's landing, and the departure unless it was dropped
+
+
+def test_a_line_cut_off_by_a_crash_is_left_out(cluster: MemoryCluster, tmp_path: Path) -> None:
+    played(cluster, tmp_path / "j")
+    whole = list(read(tmp_path / "j"))
+    data = (tmp_path / "j").read_bytes()
+    (tmp_path / "j").write_bytes(data[:-5])
+    assert list(read(tmp_path / "j")) == whole[:-1]

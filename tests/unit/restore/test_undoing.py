@@ -1,0 +1,200 @@
+"""Undoing a merge: where nobody has changed since what it made, the source's state stands again (M2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from halog.core import records
+from halog.core.ids import ABSENT
+from halog.core.records import CREATE, Change, Merged
+from halog.errors import RefusedError
+from restore import thread as thread_module
+from restore.merge import Difference, Instance, Kind, State
+from restore.plan import Choice
+from restore.report import entry, merged as told_of
+from restore.thread import Thread
+from restore.undoing import UNDONE, Undoing, report_of, undone
+from tests.unit.core.merging_copy import Held, MemoryLog
+from tests.unit.core.merging_kit import bring, forked, land_all
+from tests.unit.core.merging_world import World
+from tests.unit.restore.sides import side_of
+
+pytestmark = pytest.mark.feature("M2")
+
+A, B, C = (Instance(r * 24, b"1") for r in (b"a", b"b", b"c"))
+CASES: dict[str, tuple[State, State, State, State | str]] = {
+    # name: the source's state, the merge's, what is there now, and what undoing puts there ("": nothing is done)
+    "taken over": (A, Instance(A.ref, b"2"), Instance(A.ref, b"2"), A),
+    "added": (None, B, B, None),
+    "deleted": (A, None, None, A),
+    "replaced": (A, B, B, A),
+    "kept": (A, A, A, ""),
+    "changed since": (A, B, C, "changed"),
+    "deleted since": (A, B, None, "changed"),
+    "put back by hand": (A, B, A, ""),
+    "of a source that is not known": (Instance(A.ref, None), B, B, "changed"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_undoing_puts_there(case: str) -> None:
+    source, then, now, expected = CASES[case]
+    told = entry(told_of(Choice(Difference(b"k", Kind.STATE_CONFLICT, A, source, B, (), ()), None, then), ""))
+    found = undone([told], lambda key: None if now is None else Held(now.ref, now.value or b"", 7))
+    if isinstance(expected, str):
+        assert found.merged == []
+        assert found.numbers["changed_since"] == (expected == "changed")
+        return
+    (made,) = found.merged
+    assert made == Merged(
+        b"k", b"" if expected is None else expected.ref, None if expected is None else expected.value, made.evidence
+    )
+    again = entry(made)
+    assert (again.then, again.found.source, again.verdict) == (source, now, UNDONE)
+    assert found.numbers == {"objects": 1, "changed": 1, "changed_since": 0}
+
+
+def test_a_merge_that_is_undone_and_done_again() -> None:
+    """Undoing is itself a merge that can be undone."""
+    world = forked()
+    world.restore("west", 3, 9, 4)
+    west = world.sites["west"]
+    made = dict(west.copy.objects)
+    for expected in ({b"a", b"b"}, {b"a", b"b", b"c"}):
+        name = world.merges[-1].name if len(world.merges) == 1 else b"undo" + world.merges[0].name
+        found = undone(report_of(side_of(world, "west"), name), west.copy.objects.get)
+        assert [m.key for m in found.merged] == [b"c"]
+        world.merges.append(world.merges[-1].__class__("west", name, 0))
+        world.undo("west")
+        for _ in range(3):
+            world.go_on("west", 9)
+        bring(world, "east")
+        world.level()
+        assert set(west.copy.objects) == expected
+    assert west.copy.objects[b"c"].value == made[b"c"].value
+
+
+def united() -> World:
+    """West has merged what east had, and both go on."""
+    world = forked()
+    world.restore("west", 3, 9, 4)
+    assert len(world.merges) == 1
+    return world
+
+
+def undo(world: World, steps: int = 3) -> None:
+    """At west."""
+    world.undo("west")
+    for _ in range(steps):
+        world.go_on("west", 9)
+
+
+def test_a_merge_is_undone_once_though_what_it_made_was_put_back_since() -> None:
+    """The second undo would take what somebody has done since for the merge's doing."""
+    world = united()
+    west = world.sites["west"]
+    merged_c = west.copy.objects[b"c"]
+    undo(world)
+    assert b"c" not in west.copy.objects
+    undo(world)
+    world.elect("west", 1)
+    assert west.writer is not None
+    west.writer.commit(b"\xff" * 16, (Change(CREATE, merged_c.ref, b"c", merged_c.value, ABSENT),))
+    land_all(world, "west")
+    undo(world)
+    assert west.copy.objects[b"c"].value == merged_c.value
+    assert [m.merge for m in west.copy.merges].count(b"undo" + world.merges[0].name) == 1
+
+
+def test_an_undo_that_was_begun_before_another_one_finds_it() -> None:
+    """Both were asked for at once: the second one has read the history while nothing was undone in it."""
+    world = united()
+    name = world.merges[0].name
+    late = Undoing(name)
+    late.read(side_of(world, "west"))
+    assert late.put_back is None
+    undo(world)
+    late.read(side_of(world, "west"))
+    assert late.put_back == 1
+    assert late.report == report_of(side_of(world, "west"), name)
+
+
+@pytest.mark.parametrize("piece", [3, 2_000])
+def test_a_history_that_grows_is_read_on_and_not_back_to_the_merge_again(
+    piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the partition takes no commits nothing is read that could have been read before."""
+    monkeypatch.setattr(thread_module, "PIECE", piece)
+    world = united()
+    log, found = world.sites["west"].log, Undoing(world.merges[0].name)
+    for n in range(20):
+        world.commit("west", n % 5)
+        land_all(world, "west")
+    assert found.read(side_of(world, "west")) >= 20
+    assert found.read(side_of(world, "west")) == 0
+    for n in range(2):
+        world.commit("west", n)
+    land_all(world, "west")
+    log.read_so_far = 0
+    assert found.read(side_of(world, "west")) == 2
+    assert log.read_so_far <= 2 + piece
+    assert found.put_back is None
+
+
+def test_a_wrong_name_is_looked_for_without_keeping_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread_module, "PIECE", 3)
+    world = united()
+    for n in range(40):
+        world.commit("west", n % 5)
+        land_all(world, "west")
+        if n % 4 == 0:
+            world.elect("west", 0)
+    land_all(world, "west")
+    kept = []
+
+    def read(self: Thread) -> None:
+        real(self)
+        kept.append(len(self._known) + len(self._back) + sum(map(len, self._parts.values())))
+
+    real = Thread._read
+    monkeypatch.setattr(Thread, "_read", read)
+    with pytest.raises(RefusedError, match="there is no merge 6e6f"):
+        report_of(side_of(world, "west"), b"no")
+    assert len(kept) > 10
+    assert max(kept) <= 3 * 3
+
+
+def test_behind_the_oldest_merge_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread_module, "PIECE", 1)
+    world = World(verdicts=-1)
+    for n in range(30):
+        world.commit("west", n % 5)
+    land_all(world, "west")
+    log: MemoryLog = world.sites["west"].log
+    log.read_so_far = 0
+    with pytest.raises(RefusedError, match="no merge"):
+        report_of(side_of(world, "west"), b"nothing was ever merged")
+    assert log.read_so_far == 0
+    world.split("west")
+    world.restore("west", 3, 9, 4)
+    merge = next(i for i, data in enumerate(log.entries) if records.is_part(data))
+    log.begins = merge
+    with pytest.raises(RefusedError, match="in the history of site west"):
+        report_of(side_of(world, "west"), b"nothing")
+
+
+def test_a_merge_that_was_trimmed_is_refused_by_name() -> None:
+    world = united()
+    log = world.sites["west"].log
+    world.commit("west", 0)
+    land_all(world, "west")
+    log.begins = len(log.entries) - 1
+    with pytest.raises(RefusedError, match=rf"what was before offset {log.begins} is trimmed"):
+        report_of(side_of(world, "west"), world.merges[0].name)
+
+
+def test_what_is_no_merge_of_this_history_is_refused() -> None:
+    world = forked()
+    land_all(world, "west")
+    with pytest.raises(RefusedError, match="no merge"):
+        report_of(side_of(world, "west"), b"nothing")

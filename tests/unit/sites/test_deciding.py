@@ -1,0 +1,75 @@
+"""What triggers say of a key holds as long as its three states are the same ones (M3)."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from halog.core.ids import ABSENT
+from halog.core.records import CREATE, Change
+from halog.errors import RefusedError
+from halog.runtime import deciding
+from halog.runtime.compensating import Decided
+from halog.runtime.deciding import Deciding
+from halog.runtime.reopening import Lost
+from restore.compensation import KeepSource
+from restore.merge import Committed, Difference, Instance, Kind
+from restore.plan import Choice
+from restore.report import merged
+
+pytestmark = pytest.mark.feature("M3", "S1")
+
+REF = b"r" * 24
+
+
+def found(key: int, value: bytes | None = b"1") -> Difference:
+    base, source, initiating = (Instance(REF, v) for v in (b"0", value, b"2"))
+    by = (Committed(b"t" * 16, 7, 8, (Change(CREATE, REF, b"k", b"1", ABSENT),)),)
+    return Difference(b"%08d" % key, Kind.STATE_CONFLICT, base, source, initiating, by, by)
+
+
+class Triggers:
+    """Counts of what they were asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[bytes] = []
+
+    def __call__(self, differences: tuple[Difference, ...]) -> list[Decided]:
+        self.asked += [d.key for d in differences]
+        return [Decided(Choice(d, KeepSource(), d.source), "by") for d in differences]
+
+
+def test_only_what_was_not_decided_ahead_is_asked_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ahead in pieces; then of what is new, has another state, or was not known. All are told in the order asked."""
+    monkeypatch.setattr(deciding, "PIECE", 2)
+    triggers, keys = Triggers(), [found(n) for n in range(5)]
+    keys[4] = found(4, None)
+    some = Deciding(triggers)
+    some.ahead(keys, lambda: False)
+    assert triggers.asked == [d.key for d in keys[:4]]
+    triggers.asked.clear()
+    now = [found(9), keys[0], found(1, b"another"), *keys[2:4], found(4)]
+    settled = some.settled(now)
+    assert triggers.asked == [now[0].key, now[2].key, now[5].key]
+    assert [s.merged for s in settled] == [merged(Choice(d, KeepSource(), d.source), "by") for d in now]
+    assert [s.decided.choice.found for s in settled] == now
+
+
+def test_a_node_that_ends_decides_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deciding, "PIECE", 2)
+    triggers = Triggers()
+    with pytest.raises(Lost):
+        Deciding(triggers).ahead([found(n) for n in range(9)], lambda: len(triggers.asked) >= 4)
+    assert len(triggers.asked) == 4
+
+
+def test_triggers_that_hang_end_it_also_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deciding, "COMPENSATE_S", 0.05)
+
+    def hangs(differences: tuple[Difference, ...]) -> list[Decided]:
+        time.sleep(5)
+        return []
+
+    with pytest.raises(RefusedError, match=r"asking the compensation triggers took more than 0\.05 s"):
+        Deciding(hangs).ahead([found(1)], lambda: False)

@@ -1,0 +1,154 @@
+"""A merge is undone once: whoever asks again, and whoever had begun before (M2)."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from halog.core.records import EpochMerged, decode
+from halog.ports import TopicPartition
+from halog.runtime import restores, restoring, retention
+from halog.runtime.reopening import Reopening
+from halog.runtime.restores import DONE, FAILED, NOTHING, SETTLING, Restore
+from halog.testing.cluster import Cluster, wait_until
+from restore.undoing import Undoing, undoing
+from tests.unit.sites.model import Flight
+from tests.unit.sites.test_restoring import coordinator, mend, note, restore, split
+from tests.unit.sites.test_restoring_reviewed import ended, epochs
+from tests.unit.sites.test_switching import NAMES
+from tests.unit.sites.two import east, fly, west
+
+pytestmark = pytest.mark.feature("M2")
+__all__ = ["east", "west"]
+
+
+def taken(west: Cluster, east: Cluster) -> dict[str, str]:
+    """Flights that only west has changed, merged into what east has."""
+    fly(west, *range(6))
+    split(west, east)
+    for number in range(6):
+        note(west, number, "west")
+    fly(east, *range(40, 46))
+    mend(west, east)
+    merges = {name: r.merge for name, r in restore(west, east).items()}
+    assert notes(east) == {*[(n, "west") for n in range(6)], *[(n, "") for n in range(40, 46)]}
+    return merges
+
+
+def notes(cluster: Cluster) -> set[tuple[int, str]]:
+    """As its active nodes have them."""
+    with cluster.client().transaction() as tx:
+        return {(f.number, f.note) for f in tx.extent(Flight)}
+
+
+def ask(cluster: Cluster, merges: dict[str, str], tries: int = 0) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    for name, merge in merges.items():
+        one = Restore(site="", by="test", at_ms=now_ms, undo=merge, tries=tries)
+        restores.ask(coordinator(cluster), name, one)
+
+
+def undo(cluster: Cluster, merges: dict[str, str], tries: int = 0) -> dict[str, Restore]:
+    ask(cluster, merges, tries)
+    return ended(cluster)
+
+
+def undone(cluster: Cluster, merges: dict[str, str]) -> dict[str, int]:
+    """How often each was, by the logs."""
+    found = dict.fromkeys(merges, 0)
+    log = cluster.node(cluster.names[0]).runtime.adapters.log
+    for name, table in cluster.tables().items():
+        tp = TopicPartition(table.topic, table.index)
+        for entry in log.read(tp, 0, log.bounds(tp)[1]):
+            record = decode(entry.value)
+            if isinstance(record, EpochMerged) and record.merge == undoing(bytes.fromhex(merges[name])):
+                found[name] += 1
+    return found
+
+
+def test_a_second_undo_finds_the_first_and_leaves_alone_what_was_done_since(west: Cluster, east: Cluster) -> None:
+    merges = taken(west, east)
+    assert {r.phase for r in undo(east, merges).values()} == {DONE}
+    assert {text for _, text in notes(east)} == {""}
+    note(east, 1, "west")
+    now, begun = notes(east), epochs(east)
+    found = undo(east, merges)
+    assert {(r.phase, r.why) for r in found.values()} == {(NOTHING, "it was undone before")}
+    assert epochs(east) == begun, "it is known before anything is ended for it"
+    assert notes(east) == now
+    assert undone(east, merges) == dict.fromkeys(NAMES, 1)
+
+
+def test_an_undo_that_another_node_was_quicker_with_is_not_made_twice(
+    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have read the log before either ended its epoch. In between somebody puts back what the merge had made,
+    which the late one would take for the merge's doing."""
+    merges = taken(west, east)
+    before, first, one_by_one = notes(east), set[str](), threading.Lock()
+
+    def say(self: restoring._OneRestore, phase: str, why: str = "", **more: Any) -> None:
+        if phase == SETTLING and self._copy.name not in first:
+            first.add(self._copy.name)
+            with one_by_one:
+                quicker = copy.copy(self)
+                quicker._say = lambda *said, **more: None  # type: ignore[method-assign]
+                quicker._reopening = Reopening(self._host, self._copy, self._reopening._due)
+                quicker._undo(Undoing(bytes.fromhex(merges[self._copy.name])))
+                wait_until(lambda: self._copy.serving, "it serves again")
+                for number, text in before - notes(east):
+                    note(east, number, text)
+        real(self, phase, why, **more)
+
+    real = restoring._OneRestore._say
+    monkeypatch.setattr(restoring._OneRestore, "_say", say)
+    found = undo(east, merges)
+    assert first == set(NAMES)
+    assert {(r.phase, r.why) for r in found.values()} == {(NOTHING, "it was undone before")}
+    assert undone(east, merges) == dict.fromkeys(NAMES, 1)
+    assert notes(east) == before
+
+
+def test_a_node_that_died_before_it_could_say_so_has_undone_it(west: Cluster, east: Cluster) -> None:
+    merges = taken(west, east)
+    assert {r.phase for r in undo(east, merges).values()} == {DONE}
+    found = undo(east, merges, tries=1)
+    assert {(r.phase, r.why) for r in found.values()} == {(DONE, "it was undone before")}
+    assert sum(r.result["changed"] for r in found.values()) == 6
+    assert undone(east, merges) == dict.fromkeys(NAMES, 1)
+
+
+def test_what_was_undone_is_done_again_by_undoing_that(west: Cluster, east: Cluster) -> None:
+    merges = taken(west, east)
+    before = notes(east)
+    undo(east, merges)
+    again = {name: undoing(bytes.fromhex(merge)).hex() for name, merge in merges.items()}
+    assert {r.phase for r in undo(east, again).values()} == {DONE}
+    assert notes(east) == before
+
+
+def test_a_merge_that_was_undone_is_held_as_long_as_one_that_was_not(west: Cluster, east: Cluster) -> None:
+    """What it found and decided is looked at afterwards, too."""
+    merges = taken(west, east)
+    before = held(east)
+    undo(east, merges)
+    assert held(east) == before
+
+
+def held(cluster: Cluster) -> dict[str, int]:
+    """Behind merges, from where on."""
+    found = {name: retention.holds(coordinator(cluster), name) for name in NAMES}
+    return {n: min(h.offset for k, h in f.items() if k.startswith("restore-")) for n, f in found.items()}
+
+
+def test_a_wrong_name_is_refused_and_nothing_is_ended_for_it(west: Cluster, east: Cluster) -> None:
+    merges = taken(west, east)
+    begun = epochs(east)
+    found = undo(east, dict.fromkeys(merges, "abcd"))
+    assert {r.phase for r in found.values()} == {FAILED}
+    assert {r.why for r in found.values()} == {"there is no merge abcd in the history of site east"}
+    assert epochs(east) == begun

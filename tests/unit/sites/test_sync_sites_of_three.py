@@ -1,0 +1,81 @@
+"""Commits that wait for two other sites, where one of these follows who serves only in the middle of its epoch (M5)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from halog.core.ids import EpochId
+from halog.runtime.succession import Succession
+from halog.testing.cluster import Cluster, wait_until
+from tests.unit.sites.model import registry
+from tests.unit.sites.test_switching import NAMES, owners, switching
+from tests.unit.sites.test_sync_sites import SOON_MS, closed, flies
+from tests.unit.sites.two import fly, level, states
+
+pytestmark = pytest.mark.feature("M5", "P5")
+
+ALL = ("west", "east", "dr")
+AWAY_MS = 30_000
+
+
+def cluster(site: str, home: Cluster | None, *others: str) -> Cluster:
+    return Cluster(
+        1, partitions=3, registry=registry, site=site, home=home, others=others, sync_sites=ALL,
+        sync_site_away_ms=AWAY_MS,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def sites() -> Iterator[tuple[Cluster, Cluster, Cluster]]:
+    with cluster("west", None, "east", "dr") as west, cluster("east", west, "dr") as east:
+        west.see(east)
+        with cluster("dr", west, "east") as dr:
+            west.see(dr)
+            east.see(dr)
+            dr.see(east)
+            yield west, east, dr
+
+
+def test_a_third_site_confirms_though_it_began_to_follow_in_the_middle_of_an_epoch(
+    sites: tuple[Cluster, Cluster, Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has fenced its own log for that; what has arrived there is of the epoch that the other site opened."""
+    west, east, dr = sites
+    follows, is_given = threading.Event(), Succession.is_given
+    monkeypatch.setattr(Succession, "is_given", lambda *of: follows.is_set() and is_given(*of))
+    fly(west, 1)
+    switching(east).promote(NAMES)
+    east.settle()
+    level(east, dr)  # by way of west, whose log is east's by now
+    follows.set()
+    wait_until(lambda: owners(dr) == {"east"}, "dr mirrors east")
+    assert {begun(dr, name).site for name in NAMES} == {"dr"}
+    fly(east, *range(2, 10))
+    wait_until(lambda: {t.synced for t in east.tables().values()} == {("west", "dr")}, "dr has everything")
+
+
+def begun(cluster: Cluster, partition: str) -> EpochId:
+    return states(cluster)[partition].epoch
+
+
+def test_a_third_site_that_was_let_go_of_is_not_waited_for_at_the_next_one_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is away, and an operator has said so; who takes over need not be told again."""
+    monkeypatch.setattr(f"{__name__}.AWAY_MS", SOON_MS)
+    with cluster("west", None, "east", "dr") as west, cluster("east", west, "dr") as east:
+        west.see(east)
+        with cluster("dr", west, "east") as dr:
+            west.see(dr), east.see(dr), dr.see(east)
+            fly(west, 1)
+            level(west, east), level(west, dr)
+        wait_until(lambda: closed(west), "dr is away, and commits are refused")
+        switching(west).let_go(NAMES, "dr")
+        wait_until(lambda: flies(west, 2), "commits go on")
+        switching(east).promote(NAMES)
+        east.settle()
+        assert {t.let_go for t in east.tables().values()} == {("dr",)}
+        wait_until(lambda: flies(east, 3), "here, too")

@@ -1,0 +1,71 @@
+"""When another site's log has a commit, the site that serves is told at once (M5)."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from halog.ports import LogSession, TopicPartition
+from halog.runtime import arrivals
+from halog.testing.cluster import Cluster
+from tests.unit.sites.test_sync_sites import arrives, east, west
+
+pytestmark = pytest.mark.feature("M5", "R1")
+__all__ = ["east", "west"]
+
+
+class Gathers:
+    """A session as Kafka's: what is appended while something is under way leaves when a poll has met the answer, which
+    takes its time."""
+
+    failed = None
+
+    def __init__(self, session: LogSession) -> None:
+        self._session, self._held, self._answers = session, list[tuple[Any, ...]](), list[tuple[float, Any]]()
+
+    def append(self, tp: TopicPartition, data: bytes, done: Any) -> None:
+        self._held.append((tp, data, done))
+        self._send()
+
+    def _send(self) -> None:
+        while self._held and not self._answers:
+            tp, data, done = self._held.pop(0)
+            self._session.append(tp, data, lambda offset, why: None)
+            self._answers.append((time.monotonic() + 0.1, done))
+
+    def poll(self, timeout_s: float) -> int:
+        self._session.poll(0)
+        until = time.monotonic() + timeout_s
+        while self._answers:
+            if time.monotonic() >= self._answers[0][0]:
+                self._answers.pop(0)[1](0, None)
+                self._send()
+                return 1
+            if time.monotonic() >= until:
+                return 0
+            time.sleep(0.001)
+        return 0
+
+    def abandon(self) -> None:
+        self._session.abandon()
+
+
+def test_what_arrives_while_a_word_is_under_way_is_told_right_behind_it(
+    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not when all is told once more, which is hardly ever here."""
+    monkeypatch.setattr(arrivals, "REPEAT_S", 60.0)
+    opened = arrivals.Confirming._opened
+
+    def gathering(self: arrivals.Confirming) -> LogSession:
+        self._session = Gathers(opened(self))  # type: ignore[assignment]
+        return self._session  # type: ignore[return-value]
+
+    monkeypatch.setattr(arrivals.Confirming, "_opened", gathering)
+    for name in east.names:
+        east.kill(name)
+    east.start()
+    for number in range(12):
+        arrives(west, east, number)
