@@ -23,7 +23,7 @@
     │   ├── UnreachableError      a server or a node does not answer
     │   ├── OverloadedError       a limit on work in flight is reached
     │   ├── QuorumError           too few nodes are there to hold a commit (R7)
-    │   │   ├── SitesError        a site whose log must have a commit is away (M5)
+    │   │   ├── SitesError        a site whose log, or vote, a commit needs is away (M5)
     │   │   ├── ReplicasError     too few sync replicas are there to flush what asks for it (R6)
     │   │   └── ZoneQuorumError   the node has no quorum in one of its zones (Q1)
     │   └── DeadlineError         not within the time allowed               (exit 6)
@@ -174,7 +174,8 @@ class QuorumError(AvailabilityError):
 
 
 class SitesError(QuorumError):
-    """Nothing was done: a site whose log must have a commit confirms nothing (M5); `evidence["sites"]` names it."""
+    """Nothing was done: a site whose log must have a commit confirms nothing, or too many sites whose votes this one
+    needs cannot be reached (M5); `evidence["sites"]` names them."""
 
 
 class ReplicasError(QuorumError):

@@ -136,6 +136,22 @@ BRANCHES = Kind(
     "partition {partition}: this site and {site} have parted behind lsn {fork}: {here} objects touched here, "
     "{there} there: {cause}",
 )
+SITE_QUORUM_LOST = Kind(
+    "HALOG-1048",
+    "no quorum of sites",
+    ERROR,
+    "partition {partition}: this site has {have} votes of sites and needs {needed}, without {missing}: {cause}",
+)
+SITE_QUORUM = Kind("HALOG-1049", "quorum of sites", INFO, "partition {partition}: this site has the votes: {cause}")
+SITE_TAKEN_OVER = Kind(
+    "HALOG-1050",
+    "taken over from a site",
+    WARNING,
+    "partition {partition}: served here, and no more by site {site}: {cause}",
+)
+SITE_GIVEN_UP = Kind(
+    "HALOG-1051", "given up to a site", WARNING, "partition {partition}: site {site} serves it: {cause}"
+)
 LOST = Kind("HALOG-1016", "events lost", WARNING, "{count} events are missing from the history: {cause}")
 
 KINDS: dict[str, Kind] = {
@@ -146,6 +162,7 @@ KINDS: dict[str, Kind] = {
         LEASE_AWAITED, ZONE_LOST, ZONE_BACK, ZONE_PARTIAL, ZONE_WHOLE, ZONE_SWITCHED, MIGRATION, MIGRATED,
         ACTIVATED, TAKEN_UP, REBALANCE, REMAPPING, REMAPPED, STATE, DEFINITION, REPLICATION, UNAVAILABLE,
         DIFFERING, MIRRORING, PARTED, RESTORED, SITE_AWAY, SITE_BACK, BRANCHES,
+        SITE_QUORUM_LOST, SITE_QUORUM, SITE_TAKEN_OVER, SITE_GIVEN_UP,
     )
 }  # fmt: skip
 """Every code that can occur."""

@@ -42,6 +42,7 @@ _LOCAL_OTHER: Final = "each machine reaches the other sites in its own way"
 _NODE: Final = "it is that node's machine which knows"
 _NEW: Final = Rule(RESTART, "of every process that uses it")
 _SITES: Final = Rule(RESTART, "of the nodes, each while it is active")
+_VOTES: Final = Rule(RESTART, "of the nodes; the same at every site: change it while all of them reach each other")
 _SPREAD: Final = 'nodes spread copies anew by themselves; `rebalance = "manual"`: `halog plan create` and `apply` do'
 _BROUGHT: Final = (
     'nodes bring partitions there by themselves; `rebalance = "manual"`: `halog plan create` and `apply` do'
@@ -55,11 +56,13 @@ RULES: Final[Mapping[str, Rule]] = {
     "site.embedded": Rule(OWN_FILE, _LOCAL),
     "site.replication_factor": Rule(RESTART, "may only be lowered: halog changes no topic that exists"),
     "site.min_insync_replicas": Rule(RESTART, "may only be lowered: halog changes no topic that exists"),
+    "site.votes": _VOTES,
     "sites.*": Rule(RESTART, "of every process that reaches it"),
     "sites.*.bootstrap": Rule(OWN_FILE, _LOCAL_OTHER),
     "sites.*.zookeeper": Rule(OWN_FILE, _LOCAL_OTHER),
     "sites.*.embedded": Rule(OWN_FILE, _LOCAL_OTHER),
     "sites.*.requests": Rule(OWN_FILE, _LOCAL_OTHER),
+    "sites.*.votes": _VOTES,
     "sites.*.nodes.*": Rule(OWN_FILE, _LOCAL_OTHER),
     "application.modules": Rule(OWN_FILE, "no process imports what somebody else wrote into ZooKeeper"),
     "zones.*": Rule(AT_ONCE, ""),
@@ -75,6 +78,8 @@ RULES: Final[Mapping[str, Rule]] = {
     "policies.*.sync_sites": _SITES,
     "policies.*.sync_site_away": _SITES,
     "policies.*.sync_site_away_ms": _SITES,
+    "policies.*.takeover": _SITES,
+    "policies.*.takeover_after_ms": _SITES,
     "policies.*.kind": _MADE,
     "policies.*.partitions": _MAPPED,
     "policies.*.partitions.*": Rule(BY_PLAN, f"{_BROUGHT}, with `--policy`"),

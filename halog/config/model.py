@@ -41,6 +41,7 @@ class SiteConfig:
     replication_factor: int | None = None  # brokers that hold each topic; None: 3, or as many as answer if fewer
     min_insync_replicas: int | None = None  # of them, who must have a record before it counts; None: all but one,
     # so that a record on fewer than two is never acknowledged and the loss of one broker stops nothing
+    votes: int = 1  # on which site goes on (`takeover`): all weigh the same unless somebody says so; 0 only follows
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class RemoteSiteConfig:
     # request says so within seconds. False: it is refused at once, and nothing is slower than this site ever is
     nodes: Mapping[str, str] = field(default_factory=dict)  # host:port of those that are reached from here otherwise
     # than they have registered (N2)
+    votes: int = 1  # as its own [site] says
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,10 @@ class PolicyConfig:
     )
     # "drop": commits go on without it, and are not there if this site is lost
     sync_site_away_ms: int = 5_000  # so long it may confirm nothing: a mirror's node that died is replaced in a second
+    takeover: str = "operator"  # who does not reach a site cannot know whether it goes on; "quorum": the votes of sites
+    # decide which one does, "always": whoever misses the site that serves goes on, and what both did is merged
+    takeover_after_ms: int = 10_000  # so long the site that serves is not heard of: a line's hiccups and the start of a
+    # server are over by then; half as long it may be alone before it refuses commits
     kind: str = DYNAMIC  # halog names and spreads the partitions; "static": the file does (P3)
     static: Mapping[str, StaticPartition] = field(  # `[policies.NAME.partitions]`, see `static`
         default_factory=dict, metadata=NO_TABLE
@@ -141,6 +147,11 @@ class PolicyConfig:
     def spans(self) -> tuple[str, ...]:
         """The zones its partitions are in (P5)."""
         return self.zones or (self.zone,)
+
+    @property
+    def votes_bind(self) -> bool:
+        """Does a site acknowledge nothing without the votes of sites (Q1)?"""
+        return self.takeover == "quorum"
 
     @property
     def unlogged(self) -> bool:
@@ -261,6 +272,11 @@ class Config:
     def home_of(self, policy: str) -> str:
         """The site where a policy's partitions begin."""
         return self.policies[policy].home or self.site.name
+
+    @property
+    def site_votes(self) -> dict[str, int]:
+        """Of every site of the cluster, this one first."""
+        return {self.site.name: self.site.votes, **{name: site.votes for name, site in self.other_sites.items()}}
 
     def mirrored(self, policy: str) -> bool:
         """Do a policy's partitions begin at another site, so that this one mirrors their log?"""

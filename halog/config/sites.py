@@ -17,6 +17,11 @@ Problems = Iterator[tuple[str, str]]
 
 SERVERS: Final = ("bootstrap", "zookeeper")
 
+TAKEOVER: Final = ("operator", "quorum", "always")
+TAKEOVER_MS: Final = (2_000, 3_600_000)
+"""Votes are renewed eight times in it: a stall of a tenth of a second is none of a site. Who waits an hour is asked."""
+MAX_VOTES: Final = 1_000
+
 SITE_AWAY: Final = ("refuse", "drop")
 AWAY_MS: Final = (2_000, 600_000)
 """A mirror says twice a second what has arrived, and may be a busy machine's; nobody waits longer for a commit."""
@@ -29,6 +34,15 @@ def site_problems(config: Config) -> Problems:
         yield from _servers(f"sites.{name}", site)
         for node, address in site.nodes.items():
             yield from address_problems(f"sites.{name}.nodes.{node}", address, zero=False)
+    for where, votes in [("site", config.site.votes), *((f"sites.{n}", s.votes) for n, s in config.sites.items())]:
+        if not 0 <= votes <= MAX_VOTES:
+            yield f"{where}.votes", f"must be 0 to {MAX_VOTES}, is {votes}"
+    own = config.sites.get(config.site.name)
+    if own is not None and own.votes != config.site.votes:
+        yield (
+            f"sites.{config.site.name}.votes",
+            f"is {own.votes}, and site.votes, of the same site, {config.site.votes}",
+        )
     yield from _shared(config)
 
 
@@ -100,3 +114,28 @@ def sync_site_problems(config: Config, key: str, policy: PolicyConfig) -> Proble
         yield f"{key}.sync_site_away", f"{policy.sync_site_away!r} must be one of {', '.join(SITE_AWAY)}"
     if not AWAY_MS[0] <= policy.sync_site_away_ms <= AWAY_MS[1]:
         yield f"{key}.sync_site_away_ms", f"must be {AWAY_MS[0]} to {AWAY_MS[1]}, is {policy.sync_site_away_ms}"
+
+
+def takeover_problems(config: Config, key: str, policy: PolicyConfig) -> Problems:
+    """(key, reason) of a takeover that could not come about, or would let two sites answer for one."""
+    if policy.takeover not in TAKEOVER:
+        yield f"{key}.takeover", f"{policy.takeover!r} must be one of {', '.join(TAKEOVER)}"
+        return
+    if not TAKEOVER_MS[0] <= policy.takeover_after_ms <= TAKEOVER_MS[1]:
+        yield f"{key}.takeover_after_ms", f"must be {TAKEOVER_MS[0]} to {TAKEOVER_MS[1]}, is {policy.takeover_after_ms}"
+    if policy.takeover == "operator":
+        return
+    if not policy.home:
+        yield f"{key}.takeover", f"{policy.takeover!r} needs {key}.home: no other site has a policy without one"
+    if not policy.votes_bind:
+        return
+    votes = config.site_votes
+    most, every = max(votes.values()), sum(votes.values())
+    if len(votes) == 2 and 2 * most <= every:
+        yield (
+            f"{key}.takeover",
+            f"'quorum' lets no site go on alone: of {every} votes each has {most}. Give one of the two more "
+            "([site] votes, [sites.NAME] votes), or add a third site",
+        )
+    if policy.lease_ttl_ms:
+        yield f"{key}.lease_ttl_ms", "excludes takeover 'quorum': a lease says nothing of other sites"

@@ -131,6 +131,8 @@ def as_toml(policy: PolicyConfig) -> dict[str, Any]:
     values = {k: v for k, v in vars(policy).items() if v or k not in ("zone", "zones", "backup", "home", "sync_sites")}
     if not policy.sync_sites:
         del values["sync_site_away"], values["sync_site_away_ms"]
+    if policy.takeover == "operator":
+        del values["takeover"], values["takeover_after_ms"]
     del values["static"]
     if policy.static:
         values["partitions"] = {name: _written(p) for name, p in policy.static.items()}

@@ -4,7 +4,8 @@ Law: a record of this epoch that was appended after the question came, and that 
 in between (W3), shows that no later epoch had begun when the log took it; so everything answered before the question is
 of this history, and visible. Any record will do: one's own is a commit that changes nothing, of which at most one is on
 its way, so that those who ask meanwhile share the next. The log alone is waited for, whatever commits wait for: a
-replica's acknowledgement says what it holds, not who may write.
+replica's acknowledgement says what it holds, not who may write. Another site has a log of its own: where sites vote on
+who goes on, nothing is answered without the votes.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Barriers:
         role, writer = self._leading.p.role, self._leading.writer
         if role is not Role.ACTIVE and role is not Role.VERIFYING:
             return ev.NotServing(None)
-        return writer.short or writer.full()
+        return writer.short or self._leading.sites.quorum.short() or writer.full()
 
     def _append(self) -> None:
         """Our own record, unless one is on its way, or somebody else's will do."""
@@ -57,6 +58,8 @@ class Barriers:
     def progress(self) -> None:
         """The log has more of the epoch."""
         p, waiting = self._leading.p, self.waiting
+        if not self._leading.sites.quorum.held:  # another site may be about to serve
+            return
         logged = p.chain.state.lsn
         while waiting and waiting[0][0] <= logged:
             lsn, token = waiting.popleft()

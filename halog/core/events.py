@@ -155,6 +155,14 @@ class SiteAck(msgspec.Struct, frozen=True):
     lsn: int
 
 
+class VoteAnswered(msgspec.Struct, frozen=True):
+    """The question `round` for the votes of `site` was answered: they belong to `owner`; "": it cannot be known."""
+
+    round: int
+    site: str
+    owner: str
+
+
 class FlushAsked(msgspec.Struct, frozen=True):
     """`member`, active in `epoch`, has commits that wait until replicas have everything up to `lsn` on their disks."""
 
@@ -237,7 +245,7 @@ Event = (
     TableSeen | AliveChanged | EntriesRead | LogEnd | Taken | Restored | LogLost | Submitted | BarrierAsked | Asked
     | Appended | AppendFailed | ReplicaAck | FlushAsked | Flushed | Pushed | PositionAsked | PositionTold | CasDone
     | Renewed | Died | SessionLost | HandOverAsked | PrepareAsked | DecideAsked | MappingAsked | Confirmed | Ticked
-    | MergeAsked | MergeMade | SiteAck
+    | MergeAsked | MergeMade | SiteAck | VoteAnswered
 )  # fmt: skip
 
 
@@ -326,6 +334,13 @@ class Renew(msgspec.Struct, frozen=True):
     version: int
 
 
+class AskVote(msgspec.Struct, frozen=True):
+    """Ask the coordinator of a site for its votes, for this partition; report VoteAnswered(round)."""
+
+    round: int
+    site: str
+
+
 class Refresh(msgspec.Struct, frozen=True):
     """Read the znode again (after a sync) and report TableSeen."""
 
@@ -392,5 +407,5 @@ class Tell(msgspec.Struct, frozen=True):
 Effect = (
     Append | EndSession | Read | StopReading | Apply | Show | Keep | Save | Flush | Reply | SetTable | Renew | Refresh
     | AskPositions | TellPosition | SendAck | AskFlush | Push | RoleChanged | Tell | Spread | AskDecision
-    | MergeDue
+    | MergeDue | AskVote
 )  # fmt: skip

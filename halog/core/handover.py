@@ -63,8 +63,12 @@ class HandOver:
 
     def leave(self) -> None:
         """Another site is to serve the partition: end the epoch as in any hand-over, with everything logged; and, if
-        that comes soon, with nothing in doubt: over there somebody would have to ask this site."""
+        that comes soon, with nothing in doubt: over there somebody would have to ask this site. By a site that has
+        taken it over by votes it is ended as it is: one record more would be one that the other site has not."""
         p, site, votes = self._p, self._p.table.owner, self._leading.votes
+        if self._leading.sites.quorum.is_lost:
+            p.step_down("deposed", f"site {site} serves it, by the votes of sites")
+            return
         if not votes.closed:
             votes.closed, self._leave_by = True, p.now + p.settings.drain_ms
         settled = not votes.unsettled or p.now >= self._leave_by

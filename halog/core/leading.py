@@ -65,6 +65,7 @@ class Leading:
         self.migrating = Migrating(self)
 
     def begin(self) -> None:
+        self.sites.quorum.begin()
         self._count()
         self.p.out += self.node_list.changed(self.p.table)
         self.reconcile()
@@ -278,9 +279,8 @@ class Leading:
         """Bring the node list to what it should be, and then the sites, one compare-and-set at a time."""
         if self.cas_round:
             return
-        replicas = self.sync.plan(
-            self.p.table, usable(self), self.writer.acks, self.writer.last_lsn, self._wanted_sync()
-        )
+        wanted = max(self.p.table.sync_replicas, self.writer.quorum)  # more where an override needs more of them
+        replicas = self.sync.plan(self.p.table, usable(self), self.writer.acks, self.writer.last_lsn, wanted)
         self.sites.plan()
         self._wait_set()
         if replicas is not None:
@@ -295,10 +295,6 @@ class Leading:
     def _drops_one(self, replicas: tuple[Replica, ...]) -> bool:
         """One that may hold what the log lacks must stay in the table until the log has it (E2)."""
         return self.p.unlogged and not self.p.table.sync_set <= {r.member for r in replicas if r.kind == SYNC}
-
-    def _wanted_sync(self) -> int:
-        """As many as the policy says, or more where an override needs more acknowledgements."""
-        return max(self.p.table.sync_replicas, self.writer.quorum)
 
     def _set(self, table: PartitionTable) -> None:
         p = self.p
@@ -360,10 +356,18 @@ class Leading:
         if not self._young():
             there &= self.listed
         have = 1 + len(there)
+        self.sites.quorum.count()
         short, self.writer.short = self.writer.short, ev.TooFew(have, need) if have < need else None
         self.writer.closed = shut(table) or self.writer.short or self.sites.short()
         if self.writer.short is not None and short is None:
             self.p.out.append(ev.Tell(NO_QUORUM, "", "no new commits", {"have": have, "needed": need}))
+
+    def sites_changed(self) -> None:
+        """Others are waited for than before, or what a new commit is told has changed."""
+        self._count()
+        self._wait_set()
+        self.barriers.progress()
+        self.hand_over.progress()
 
     def could_take_over(self, m: Member) -> bool:
         """Would a hand-over to it be over in a moment?"""
@@ -380,8 +384,7 @@ class Leading:
         elif not self.hand_over.overdue():
             self._listen()
             if self.sites.ticked():
-                self._count()
-                self.hand_over.progress()
+                self.sites_changed()
             self.reconcile()
             self.asking.ticked()
             self.lease.ticked()

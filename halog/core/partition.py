@@ -3,8 +3,7 @@
 `Partition.step(event, now)` is the whole interface. It holds what this node knows of the partition, which is never more
 than the log and the znode told it: the log decides who may write (`chain`), the znode who should (`table`). Elections
 are in `candidate.py`, writing in `writer.py`, the wait set in `syncset.py`, what a replica holds and says in `held.py`
-and `following.py`; roles and their table in `roles.py`.
-No clock, chance, threads, I/O.
+and `following.py`; roles and their table in `roles.py`. No clock, chance, threads, I/O.
 """
 
 from __future__ import annotations
@@ -91,6 +90,7 @@ class Partition:
             ev.Appended: self._appended,
             ev.AppendFailed: self._append_failed,
             ev.ReplicaAck: self._led(Leading.replica_ack),
+            ev.VoteAnswered: self._led(lambda leading, e: leading.sites.quorum.answered(e)),
             ev.SiteAck: self._led(lambda leading, e: leading.sites.acked(e)),
             ev.FlushAsked: self.following.flush_asked,
             ev.Flushed: self.following.flushed,
@@ -102,9 +102,7 @@ class Partition:
             ev.SessionLost: self._of_lease,
             ev.Died: self.campaign.died,
             ev.HandOverAsked: self._hand_over_asked,
-            ev.PrepareAsked: self._vote_asked,
-            ev.DecideAsked: self._vote_asked,
-            ev.MappingAsked: self._vote_asked,
+            **dict.fromkeys((ev.PrepareAsked, ev.DecideAsked, ev.MappingAsked), self._vote_asked),
             ev.Confirmed: self._led(lambda leading, e: leading.votes.confirmed(e)),
             ev.MergeAsked: self.merging.asked,
             ev.MergeMade: self.merging.made,
@@ -118,6 +116,8 @@ class Partition:
     def step(self, event: ev.Event, now: int) -> list[ev.Effect]:
         """Take one event; the effects are to be performed in order."""
         self.now = now
+        if self.leading is not None and now >= self.leading.sites.quorum.ends:
+            self.leading.sites_changed()
         self._handlers[type(event)](event)
         out, self.out = self.out, []
         return out

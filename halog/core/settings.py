@@ -28,6 +28,19 @@ class Sites(msgspec.Struct, frozen=True):
     """A site that confirms nothing for so long, though there is something, is away."""
 
 
+class SiteVotes(msgspec.Struct, frozen=True):
+    """The votes of all sites of a partition, by which one of them goes on (Q1, M5); see `halog.core.site_quorum`."""
+
+    site: str = ""
+    """This one."""
+    of: tuple[tuple[str, int], ...] = ()
+    """Of each site, this one too. None: nobody asks for any."""
+    binding: bool = False
+    """Is nothing acknowledged without more than half of them? Else others learn by it who serves."""
+    lease_ms: int = 5_000
+    """So long one counts from when it was asked for. Who takes over waits twice as long."""
+
+
 class Settings(msgspec.Struct, frozen=True):
     """The same for all copies of a partition; see each field."""
 
@@ -84,6 +97,8 @@ class Settings(msgspec.Struct, frozen=True):
     far longer than a decision takes, longer than a failover, and as long as its objects may be locked in vain."""
     sites: Sites = Sites()
     """Whose logs commits wait for."""
+    votes: SiteVotes = SiteVotes()
+    """By whose votes a site goes on."""
     max_outcomes: int = 10_000
     """Decisions of such transactions remembered per partition (D5): a second and more of the fastest, for callers that
     ask for half a minute at most."""

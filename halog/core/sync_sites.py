@@ -19,6 +19,7 @@ import msgspec
 
 from halog.core import events as ev
 from halog.core.ids import Member
+from halog.core.site_quorum import SiteQuorum
 from halog.core.table import PartitionTable
 from halog.events import SITE_AWAY, SITE_BACK
 
@@ -50,21 +51,23 @@ class SyncSites:
         """When each has last confirmed something new, or all there is."""
         self._away: frozenset[str] = frozenset()
         self._told = p.table.synced
+        self.quorum = SiteQuorum(leading)
+        """Their votes."""
 
     def waited(self) -> frozenset[Member]:
         """All that a commit must wait for now."""
         if not self._heard:
-            return _NOBODY
+            return self.quorum.waited()
         names = set(self._joining).union(*self._held)
         if self._policy.strict:
             names.update(n for n in self._policy.names if n not in self._p.table.let_go)
-        return frozenset(map(as_member, names))
+        return self.quorum.waited().union(map(as_member, names))
 
     def short(self) -> ev.TooFew | None:
-        """What a new commit is told while a site that it needs is away."""
+        """What a new commit is told while a site that it needs is away, or its votes are missing."""
         needed = self._needed()
         gone = tuple(n for n in needed if n in self._away)
-        return ev.TooFew(len(needed) - len(gone), len(needed), "sites", gone) if gone else None
+        return ev.TooFew(len(needed) - len(gone), len(needed), "sites", gone) if gone else self.quorum.short()
 
     def _needed(self) -> tuple[str, ...]:
         """The sites without which nothing is to be committed."""
@@ -88,14 +91,15 @@ class SyncSites:
                 self._leading.reconcile()
 
     def ticked(self) -> bool:
-        """Look who is away; has that changed?"""
+        """Look who is away, and whose votes are missing; has that changed?"""
+        counted = self.quorum.ticked()
         since = self._leading.awake_ms - self._policy.away_ms
         away = frozenset(n for n, at in self._heard.items() if at < since)
         before, self._away = self._away, away
         for n in self._needed():
             if (n in away) is not (n in before):
                 self._tell(n, "new commits are refused" if n in away else "", back=n in before)
-        return away != before
+        return counted or away != before
 
     # --- what the znode says ---
 
@@ -115,9 +119,11 @@ class SyncSites:
         table = self._p.table
         synced = tuple(n for n in self._policy.names if self._is_in(n))
         let_go = tuple(n for n in table.let_go if n in self._policy.names and n not in synced)
-        if (synced, let_go) == (table.synced, table.let_go):
+        quorum = self.quorum
+        overruled = tuple(n for n in table.overruled if quorum.is_counted(n) and not quorum.gives(n))
+        if (synced, let_go, overruled) == (table.synced, table.let_go, table.overruled):
             return None
-        return msgspec.structs.replace(table, synced=synced, let_go=let_go)
+        return msgspec.structs.replace(table, synced=synced, let_go=let_go, overruled=overruled)
 
     def _is_in(self, site: str) -> bool:
         if site in self._p.table.synced:
@@ -158,6 +164,3 @@ class SyncSites:
             known = SYNC if n in table.synced else LET_GO if n in table.let_go else BEHIND
             found[n] = (AWAY if n in self._away and known != LET_GO else known), self._p.chain.state.lsn - at
         return found
-
-
-_NOBODY: Final[frozenset[Member]] = frozenset()

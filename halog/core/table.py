@@ -133,6 +133,8 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """While this site serves it: the other sites whose logs have everything acknowledged (`halog.core.sync_sites`)."""
     let_go: tuple[str, ...] = ()
     """Sites that commits are not to wait for, as an operator says, until they have caught up."""
+    overruled: tuple[str, ...] = ()
+    """Sites whose votes do not count, as an operator says, until this site has them (`halog.core.site_quorum`)."""
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -85,6 +85,7 @@ class Copy(Showing):
             ev.Reply: self._reply,
             ev.SetTable: lambda e: node.set_table(self, e),
             ev.Renew: lambda e: node.renew_lease(self, e),
+            ev.AskVote: lambda e: node.ask_vote(self, e),
             ev.Refresh: lambda e: node.refresh_table(self),
             ev.AskPositions: lambda e: node.ask_positions(self.name, e.round, e.nodes),
             ev.TellPosition: lambda e: node.tell_position(self.name, e),
@@ -107,6 +108,7 @@ class Copy(Showing):
             remote_sync=self._policy.remote_sync,
             lease_ms=self._policy.lease_ms,
             sites=self._policy.sites,
+            votes=self._policy.votes,
             **self._policy.times,
         )
         with self.lock:

@@ -95,6 +95,7 @@ class Host:
         self._session_lock = threading.Lock()
         self._ending: LogSession | None = None  # let go of, while its successor is being made
         self.merge_due: Callable[[Copy, ev.MergeDue], None] = _nobody_merges
+        self.ask_vote: Callable[[Copy, ev.AskVote], None] = _nobody_votes
         self.to_stir: list[Callable[[], None]] = []
         """Called after each batch of the log that was read."""
         self.roles_seen: Callable[[str, str], None] = lambda name, role: None
@@ -380,6 +381,10 @@ def _make(made: Future[LogTail], make: Callable[[], LogTail]) -> None:
 def _close(made: Future[LogTail]) -> None:
     if made.exception() is None:
         made.result().close()
+
+
+def _nobody_votes(copy: Copy, e: ev.AskVote) -> None:
+    """This node asks no site."""
 
 
 def _nobody_merges(copy: Copy, e: ev.MergeDue) -> None:

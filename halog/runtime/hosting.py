@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from halog.core.ids import Member
-from halog.core.settings import Settings, Sites, Sync
+from halog.core.settings import Settings, Sites, SiteVotes, Sync
 from halog.ports import TopicPartition
 from halog.runtime import cluster
 from halog.runtime.afar import Afar
@@ -20,13 +20,15 @@ from halog.runtime.partings import Partings
 from halog.runtime.restoring import Restoring
 from halog.runtime.router import Router
 from halog.runtime.schemas import bring
+from halog.runtime.site_takeover import TakenOver, Takeovers
+from halog.runtime.site_votes import Desks, SiteVoting
 from halog.runtime.snapshots import Policy, Snapshots
 from halog.runtime.splits import Watching
 from halog.runtime.surroundings import CopyPolicy
 from halog.runtime.telling import Telling
 
 if TYPE_CHECKING:
-    from halog.config import Config, TimingConfig
+    from halog.config import Config, PolicyConfig, TimingConfig
     from halog.runtime.outside import Adapters, Remote
 
 
@@ -74,6 +76,12 @@ def tend_sites(c: Config, a: Adapters, host: Host, compensate: Compensate) -> No
         host.keep_on("partings", Partings(host, a.reach).turn)
     if any(policy.sync_sites for policy in c.policies.values()):
         tend_sync_sites(c, a, host, mirroring)
+    if voted := {name: policy for name, policy in c.policies.items() if policy.takeover != "operator"}:
+        desks = Desks(host, a.reach, tuple(c.other_sites))
+        host.ask_vote = SiteVoting(host, desks, {n: p.takeover_after_ms for n, p in voted.items()}).ask
+        after = {n: TakenOver(p.takeover_after_ms, p.votes_bind) for n, p in voted.items()}
+        takeovers = Takeovers(host, mirroring, desks, a.reach, c.site_votes, after)
+        host.keep_on("takeovers", takeovers.turn, desks.close)
 
 
 def tend_sync_sites(c: Config, a: Adapters, host: Host, mirroring: Mirroring) -> None:
@@ -100,8 +108,15 @@ def copy_policy(c: Config, name: str) -> CopyPolicy:
     sites = Sites(others, policy.sync_site_away == "refuse", policy.sync_site_away_ms)
     return CopyPolicy(
         policy.before_images, Sync[policy.remote_sync], Sync[policy.local_sync], policy.lease_ttl_ms, times,
-        policy.copy_threads, sites,
+        policy.copy_threads, sites, site_votes(c, policy),
     )  # fmt: skip
+
+
+def site_votes(c: Config, policy: PolicyConfig) -> SiteVotes:
+    """Of half the time after which another site takes over: for as much again it may be alone before it refuses."""
+    if policy.takeover == "operator":
+        return SiteVotes()
+    return SiteVotes(c.site.name, tuple(c.site_votes.items()), policy.votes_bind, policy.takeover_after_ms // 2)
 
 
 def core_times(timing: TimingConfig) -> dict[str, int]:

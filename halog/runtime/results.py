@@ -103,6 +103,14 @@ def _too_few(partition: str, result: ev.TooFew) -> errors.QuorumError:
             have=have,
             needed=needed,
         )
+    if result.of == "votes":
+        names = ", ".join(result.away)
+        return errors.SitesError(
+            f"{partition}: this site has {have} votes of sites, and needs {needed} to go on (takeover): those of "
+            f"{names} are missing; nothing was done; see `halog site list`",
+            partition=partition,
+            sites=list(result.away),
+        )
     if result.of == "sites":
         names = ", ".join(result.away)
         return errors.SitesError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from halog.core import events as ev
 from halog.core.ids import Member
-from halog.core.settings import Settings, Sites, Sync
+from halog.core.settings import Settings, Sites, SiteVotes, Sync
 from halog.ports import LogSession, Store, TopicPartition
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ class CopyPolicy(NamedTuple):
     """So many of its copies a node makes at the same time (P4)."""
     sites: Sites = Sites()
     """The other sites whose logs commits wait for (M5)."""
+    votes: SiteVotes = SiteVotes()
+    """By whose votes a site goes on (Q1)."""
 
 
 class Surroundings(Protocol):
@@ -63,6 +65,8 @@ class Surroundings(Protocol):
     def set_table(self, copy: Copy, effect: ev.SetTable) -> None: ...
 
     def renew_lease(self, copy: Copy, effect: ev.Renew) -> None: ...
+
+    def ask_vote(self, copy: Copy, effect: ev.AskVote) -> None: ...
 
     def refresh_table(self, copy: Copy) -> None: ...
 

@@ -50,13 +50,21 @@ class Switching:
 
     def __init__(self, coordinator: Coordinator, site: str, reach: Callable[[str], Remote], timeout_s: float) -> None:
         self._coordinator, self._site, self._reach, self._timeout_s = coordinator, site, reach, timeout_s
+        self._by_votes = False
 
     def promote(
-        self, partitions: Iterable[str], *, may_fork: bool = False, done: Callable[[Switch], None] = lambda switch: None
+        self,
+        partitions: Iterable[str],
+        *,
+        may_fork: bool = False,
+        by_votes: bool = False,
+        done: Callable[[Switch], None] = lambda switch: None,
     ) -> list[Switch]:
         """Make this site serve these partitions. With the other site there: once this one has everything. Without:
-        at once, if `may_fork`. RefusedError, DeadlineError: those told to `done` are taken over, the others are as they
+        at once, if `may_fork`; `by_votes`: this site has those that it needs, so nobody overrules another one's.
+        RefusedError, DeadlineError: those told to `done` are taken over, the others are as they
         were."""
+        self._by_votes = by_votes
         tables = [table_of(self._coordinator, name) for name in partitions]
         alone = {t.name for t in tables if t.owner and self._has_parted(t, may_fork)}
         remotes: dict[str, Remote | None] = {}
@@ -290,7 +298,8 @@ class Switching:
         let_go = (table.owner, *others) if alone else others
 
         def taken(now: PartitionTable) -> PartitionTable:
-            return msgspec.structs.replace(now, owner="", synced=(), let_go=let_go)
+            overruled = let_go if alone and not self._by_votes else ()
+            return msgspec.structs.replace(now, owner="", synced=(), let_go=let_go, overruled=overruled)
 
         change_table(self._coordinator, table.name, taken)
 
@@ -303,7 +312,8 @@ def _without(table: PartitionTable, site: str) -> PartitionTable:
     """In one step: nobody may read that the site has everything once commits do not wait for it."""
     synced = tuple(n for n in table.synced if n != site)
     let_go = table.let_go if site in table.let_go else (*table.let_go, site)
-    return msgspec.structs.replace(table, synced=synced, let_go=let_go)
+    overruled = table.overruled if site in table.overruled else (*table.overruled, site)
+    return msgspec.structs.replace(table, synced=synced, let_go=let_go, overruled=overruled)
 
 
 def lacking(coordinator: Coordinator, partition: str, site: str) -> str:

@@ -63,7 +63,7 @@ class Cluster:
     one site of a larger cluster, and its nodes are named after it; `home`, another one that runs, is where everything
     begins, and is mirrored here (M5); `others`, the names of sites it may `see` later; `requests`: do they go there?
     `homes`: types that begin at another site than that, each kept by a policy of its own, which is named after it.
-    `sync_sites` and what begins so: keys of all these policies."""
+    `sync_sites` and `takeover`, and what begins so: keys of all these policies. `votes`: of sites that have not one."""
 
     def __init__(
         self,
@@ -84,6 +84,9 @@ class Cluster:
         sync_sites: tuple[str, ...] = (),
         sync_site_away: str = "refuse",
         sync_site_away_ms: int = 5_000,
+        takeover: str = "operator",
+        takeover_after_ms: int = 10_000,
+        votes: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.names = tuple(f"{site}{'-' if site else ''}{chr(ord('A') + i)}" for i in range(nodes))
         self.registry, self.site, self.home = registry, site, home
@@ -99,13 +102,18 @@ class Cluster:
         self.config = replace(self.config, policies={"test": policy})
         if site:
             policy = replace(
-                policy, sync_sites=sync_sites, sync_site_away=sync_site_away, sync_site_away_ms=sync_site_away_ms
-            )
+                policy, sync_sites=sync_sites, sync_site_away=sync_site_away, sync_site_away_ms=sync_site_away_ms,
+                takeover=takeover, takeover_after_ms=takeover_after_ms,
+            )  # fmt: skip
             self.config = replace(self.config, policies={"test": policy})
             begins = site if home is None else home.site
             self.config = _with_sites(self.config, site, begins, others, homes)
-            reached = {name: replace(other, requests=requests) for name, other in self.config.sites.items()}
-            self.config = replace(self.config, sites=reached)
+            reached = {
+                name: replace(other, requests=requests, votes=votes.get(name, 1))
+                for name, other in self.config.sites.items()
+            }
+            own = replace(self.config.site, votes=votes.get(site, 1))
+            self.config = replace(self.config, site=own, sites=reached)
         self.config = self.config.validate()
         self._broker, self._tree = MemoryBroker(), MemoryTree()
         self._disks = {name: MemoryDisk(name) for name in self.names}

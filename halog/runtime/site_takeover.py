@@ -1,0 +1,196 @@
+"""Sites that go on by themselves (Q1, M5): one takes over from a site that nobody hears of any more, and one that was
+taken over from by votes stops.
+
+Who mirrors a partition watches the votes for it (`halog.core.site_candidate`); with enough of them it does what
+`halog site promote --may-fork` does. Where the votes bind, the site that served has refused commits since long before;
+once it sees who has them, and that one says that it serves, it gives the partition up as `halog site demote` does. Then
+its log is compared, and given away, or both have gone on (F3). This module decides nothing but when to look.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from halog.core import events as ev
+from halog.core.site_candidate import Candidate, Vote
+from halog.errors import HalogError, UnreachableError, VersionError
+from halog.events import SITE_GIVEN_UP, SITE_TAKEN_OVER
+from halog.ports import UnknownResult
+from halog.runtime.clock import monotonic_ms
+from halog.runtime.groups import change_table
+from halog.runtime.outside import Remote
+from halog.runtime.site_votes import Desk, Desks, Held, held, write
+from halog.runtime.sites import serves, standing
+from halog.runtime.switching import Switch, Switching
+
+if TYPE_CHECKING:
+    from halog.core.table import PartitionTable
+    from halog.runtime.copy import Copy
+    from halog.runtime.host import Host
+    from halog.runtime.mirroring import Mirroring
+
+logger = logging.getLogger("halog.mirror")
+
+LOOKS = 20
+"""So many in the time after which a site takes over: it is at most a twentieth late."""
+
+EARLY = 4
+"""Other sites are asked for their votes once this one's was not renewed for such a part of that time."""
+
+
+class TakenOver(NamedTuple):
+    """How a policy's partitions are."""
+
+    after_ms: int
+    binding: bool
+    """By more than half of the votes."""
+
+
+class Takeovers:
+    """Of one host. One thread; sites are asked on those of their desks."""
+
+    def __init__(
+        self,
+        host: Host,
+        mirroring: Mirroring,
+        desks: Desks,
+        reach: Callable[[str], Remote],
+        votes: Mapping[str, int],
+        policies: Mapping[str, TakenOver],
+    ) -> None:
+        self._host, self._mirroring, self._desks, self._reach = host, mirroring, desks, reach
+        self._votes, self._policies = votes, policies
+        self._candidates: dict[str, Candidate] = {}
+        self._pause_s = min(p.after_ms for p in policies.values()) / 1000 / LOOKS
+
+    def turn(self) -> None:
+        """One look at all copies."""
+        copies = [c for c in list(self._host.copies.values()) if c.core.table.policy in self._policies]
+        mine = [c for c in copies if self._mirroring.is_wanted(c)]
+        for name in self._candidates.keys() - {c.name for c in mine}:
+            del self._candidates[name]
+        for copy in mine:
+            self._watch(copy)
+        if due := [c for c in mine if self._claims(c)]:
+            self._take_over(due)
+        for copy in copies:
+            self._give_up(copy)
+        self._host.pause(self._pause_s)
+
+    # --- one that mirrors ---
+
+    def _watch(self, copy: Copy) -> None:
+        """This site's vote is looked at each time; those of others once it rests, each on its own desk."""
+        policy = self._policies[copy.core.table.policy]
+        candidate = self._candidates.get(copy.name)
+        if candidate is None:
+            candidate = Candidate(self._host.site, self._votes, policy.after_ms, binding=policy.binding)
+            self._candidates[copy.name] = candidate
+        _look(self._desks.own, copy.name, candidate)
+        if policy.binding and candidate.rests(self._host.site, monotonic_ms(), policy.after_ms // EARLY):
+            for site, desk in self._desks.all.items():
+                if site != self._host.site:
+                    desk.submit(lambda desk=desk: _look(desk, copy.name, candidate))  # type: ignore[misc]
+
+    def _claims(self, copy: Copy) -> dict[str, Vote]:
+        """Is it to be taken over?"""
+        return self._candidates[copy.name].claims(copy.core.table.owner, monotonic_ms())
+
+    def _take_over(self, due: list[Copy]) -> None:
+        """All at once: whoever served one of them mostly served them all."""
+        claimed = [copy for copy in due if not self._has_parted(copy) and self._claim(copy)]
+        by_name = {copy.name: copy for copy in claimed}
+        before = {copy.name: copy.core.table.owner for copy in claimed}
+
+        def done(switch: Switch) -> None:
+            more = {"site": switch.taken_over_from, "lacks": switch.lacks}
+            what = "it is not heard of"
+            self._host.telling.told(by_name[switch.partition], ev.Tell(SITE_TAKEN_OVER, "", what, more))
+
+        timeout_s = max((self._policies[c.core.table.policy].after_ms for c in claimed), default=0) / 1000
+        switching = Switching(self._host.coordinator, self._host.site, self._reached, timeout_s)
+        if claimed:
+            logger.warning("partitions %s are taken over from site %s", list(by_name), sorted(set(before.values())))
+            try:
+                switching.promote(list(by_name), may_fork=True, by_votes=True, done=done)
+            except (HalogError, UnknownResult) as e:
+                logger.warning("partitions %s are not taken over yet: %s", list(by_name), e)
+
+    def _has_parted(self, copy: Copy) -> bool:
+        """Then both have what the other one lacks, and an operator says who goes on."""
+        now = standing(self._host.coordinator, copy.name)
+        return now is not None and now.parted
+
+    def _reached(self, site: str) -> Remote:
+        """A site that was not reached a moment ago is not waited for again."""
+        desk = self._desks.all.get(site)
+        if desk is not None and desk.is_out_of_reach:
+            raise UnreachableError(f"site {site} cannot be reached", site=site)
+        return self._reach(site)
+
+    def _claim(self, copy: Copy) -> bool:
+        """Take the votes, each if it is still as it was seen; what is too few is given back."""
+        candidate, owner = self._candidates[copy.name], copy.core.table.owner
+        claimed = []
+        for site, seen in self._claims(copy).items():
+            try:
+                now, version = held(self._desks.all[site].coordinator, copy.name)
+                if now is not None and now.vote == seen:
+                    self._write(site, copy, self._host.site, now, version)
+                    claimed.append(site)
+            except (HalogError, UnknownResult) as e:  # what may have been written counts as not
+                logger.info("partition %s: the vote of site %s is not to be had: %s", copy.name, site, e)
+            if site not in claimed:
+                break  # of several sites that try, the first one to ask has it
+        if candidate.is_enough(claimed):
+            return True
+        for site in claimed:
+            with suppress(HalogError, UnknownResult):
+                self._give_back(site, copy, owner)
+        return False
+
+    def _give_back(self, site: str, copy: Copy, owner: str) -> None:
+        now, version = held(self._desks.all[site].coordinator, copy.name)
+        if now is not None and now.site == self._host.site:
+            self._write(site, copy, owner, now, version)
+
+    def _write(self, site: str, copy: Copy, to: str, before: Held, version: int) -> None:
+        write(self._desks.all[site].coordinator, copy.name, to, self._host.me.node, before, version)
+
+    # --- one that was taken over from ---
+
+    def _give_up(self, copy: Copy) -> None:
+        leading = copy.core.leading
+        quorum = None if leading is None else leading.sites.quorum
+        desk = None if quorum is None or quorum.held else self._desks.all.get(quorum.holder)
+        if desk is None or desk is self._desks.own:
+            return
+        try:
+            taken = serves(desk.remote, copy.core.table)
+        except (HalogError, UnknownResult):
+            desk.lost()
+            return
+        if taken:
+            self._host.telling.told(copy, ev.Tell(SITE_GIVEN_UP, "", "it has taken over by votes", {"site": desk.site}))
+            with suppress(VersionError):
+                change_table(self._host.coordinator, copy.name, lambda table: _given(table, desk.site))
+
+
+def _given(table: PartitionTable, to: str) -> PartitionTable:
+    return table if table.owner else msgspec.structs.replace(table, owner=to)
+
+
+def _look(desk: Desk, partition: str, candidate: Candidate) -> None:
+    try:
+        now, _ = held(desk.coordinator, partition)
+    except (HalogError, UnknownResult) as e:
+        logger.debug("partition %s: the vote of site %s is not known: %s", partition, desk.site, e)
+        desk.lost()
+        candidate.missed(desk.site)
+    else:
+        candidate.saw(desk.site, None if now is None else now.vote, monotonic_ms())

@@ -1,0 +1,217 @@
+"""The votes of sites for partitions, as their coordinators hold them (Q1, M5); see `halog.core.site_quorum`.
+
+site_votes/<partition>   JSON: `Held`, in the coordinator of each site
+
+A vote belongs to the site that it names. Its active node renews it; it passes to another site by compare-and-set:
+claimed by one that takes over (`halog.runtime.site_takeover`), or by one that serves already, as its owner says itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from halog.core import events as ev
+from halog.core.site_candidate import Vote
+from halog.errors import CoordinatorError, HalogError, UnreachableError, VersionError
+from halog.ports import Coordinator, UnknownResult
+from halog.runtime.outside import Remote
+from halog.runtime.sites import its_table
+
+if TYPE_CHECKING:
+    from halog.runtime.copy import Copy
+    from halog.runtime.host import Host
+
+logger = logging.getLogger("halog.mirror")
+
+THREADS = 4
+"""For each site: over a line with 50 ms a node renews some hundred votes in the time that one lasts."""
+
+AGAIN_S = 1.0
+"""Between attempts to reach a site; until then it is said at once that it cannot be."""
+
+TRIES = 2
+"""Of a renewal: another node of this site may have been active a moment ago."""
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A vote, as the coordinator holds it."""
+
+    site: str
+    """Whose it is."""
+    by: str
+    """The node that wrote it."""
+    beat: int
+    """One more with each write."""
+
+    @property
+    def vote(self) -> Vote:
+        """As a candidate sees it."""
+        return Vote(self.site, self.beat)
+
+
+_DECODER = msgspec.json.Decoder(Held)
+
+
+def held(coordinator: Coordinator, partition: str) -> tuple[Held | None, int]:
+    """The vote for a partition and the znode's version; (None, -1): there is none. CoordinatorError for what cannot be
+    read: it is nobody's to overwrite."""
+    found = coordinator.get(_path(partition))
+    if found is None:
+        return None, -1
+    try:
+        return _DECODER.decode(found.data), found.version
+    except msgspec.MsgspecError as e:
+        raise CoordinatorError(f"znode {_path(partition)} is no vote: {e}", partition=partition) from None
+
+
+def write(coordinator: Coordinator, partition: str, site: str, by: str, before: Held | None, version: int) -> int:
+    """Give the vote to `site`, or renew it: the new version. VersionError: somebody else has written."""
+    data = msgspec.json.encode(Held(site, by, 0 if before is None else before.beat + 1))
+    if before is not None:
+        return coordinator.set(_path(partition), data, version)
+    if not coordinator.create(_path(partition), data):
+        raise VersionError(f"{_path(partition)} was there", partition=partition)
+    return 0
+
+
+def _path(partition: str) -> str:
+    return f"site_votes/{partition}"
+
+
+class Desk:
+    """Where one site is asked: its coordinator, by a few threads. This site's own is no other."""
+
+    def __init__(self, host: Host, site: str, reach: Callable[[str], Remote] | None) -> None:
+        self.site, self._host, self._reach = site, host, reach
+        self._remote: Remote | None = None
+        self._lock = threading.Lock()
+        self._not_before = 0.0
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"halog-votes-{site}")
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Do it on a thread that may wait for that site."""
+        self._pool.submit(work)
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """That site's. UnreachableError at once where it was not reached a moment ago."""
+        return self._host.coordinator if self._reach is None else self.remote.coordinator
+
+    @property
+    def remote(self) -> Remote:
+        """The other site, once for all. As `coordinator`."""
+        assert self._reach is not None, self.site
+        with self._lock:
+            if self._remote is None:
+                if time.monotonic() < self._not_before:
+                    raise UnreachableError(f"site {self.site} cannot be reached", site=self.site)
+                try:
+                    self._remote = self._reach(self.site)
+                except HalogError:
+                    self._not_before = time.monotonic() + AGAIN_S
+                    raise
+            return self._remote
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        """Was there no answer the last time?"""
+        return self._reach is not None and self._remote is None
+
+    def lost(self) -> None:
+        """It did not answer: it is reached anew."""
+        with self._lock:
+            remote, self._remote = self._remote, None
+            if remote is not None:
+                self._not_before = time.monotonic() + AGAIN_S
+        if remote is not None:
+            remote.close()
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self.lost()
+
+
+class Desks:
+    """Of all sites, this one's among them."""
+
+    def __init__(self, host: Host, reach: Callable[[str], Remote], others: Collection[str]) -> None:
+        self.own = Desk(host, host.site, None)
+        self.all = {host.site: self.own, **{site: Desk(host, site, reach) for site in others}}
+
+    def close(self) -> None:
+        """Once no thread asks any more."""
+        for desk in self.all.values():
+            desk.close()
+
+
+class SiteVoting:
+    """Asks for the votes of what this node serves. Its answers go to the core, which counts them."""
+
+    def __init__(self, host: Host, desks: Desks, after_ms: Mapping[str, int]) -> None:
+        """`after_ms`: by policy, how long a vote that nobody renews stays its owner's."""
+        self._host, self._desks, self._after_ms = host, desks, after_ms
+        self._others: dict[tuple[str, str], tuple[Held, float]] = {}
+        """Votes that belong to other sites, by who gives them and partition, and since when they are as they are."""
+
+    def ask(self, copy: Copy, effect: ev.AskVote) -> None:
+        """The core counts from before this call."""
+        desk = self._desks.all[effect.site]
+        desk.submit(lambda: self._ask(desk, copy, effect))
+
+    def _ask(self, desk: Desk, copy: Copy, effect: ev.AskVote) -> None:
+        owner = ""
+        try:
+            owner = self._renewed(desk, copy)
+        except (HalogError, UnknownResult) as e:
+            logger.debug("partition %s: no vote of site %s: %s", copy.name, desk.site, e)
+            desk.lost()
+        copy.post(ev.VoteAnswered(effect.round, effect.site, owner))
+
+    def _renewed(self, desk: Desk, copy: Copy) -> str:
+        """Whose the vote is now; "": that was not to be found out."""
+        coordinator, key, me = desk.coordinator, (desk.site, copy.name), self._host.me.node
+        for _ in range(TRIES):
+            now, version = held(coordinator, copy.name)
+            if now is not None and now.site != self._host.site and not self._may_take(key, copy, now):
+                return now.site
+            try:
+                write(coordinator, copy.name, self._host.site, me, now, version)
+            except VersionError:
+                continue
+            if self._others.pop(key, None) is not None and now is not None:
+                logger.info("partition %s: the vote of site %s was site %s's", copy.name, desk.site, now.site)
+            return self._host.site
+        return ""
+
+    def _may_take(self, key: tuple[str, str], copy: Copy, now: Held) -> bool:
+        """A vote of another site, by one that serves: an operator has overruled that site; or this one has the quorum
+        anyway, and nobody renews it; or its owner says itself that this one serves."""
+        seen = self._others.get(key)
+        if seen is None or seen[0] != now:
+            self._others[key] = seen = now, time.monotonic()
+        leading = copy.core.leading
+        if leading is None:
+            return False
+        rests = (time.monotonic() - seen[1]) * 1000 >= self._after_ms[leading.p.table.policy]
+        if now.site in leading.p.table.overruled or (rests and leading.sites.quorum.is_sure):
+            return True
+        return self._is_given(copy, now.site)
+
+    def _is_given(self, copy: Copy, owner: str) -> bool:
+        desk = self._desks.all.get(owner)
+        if desk is None or owner == self._host.site:
+            return False
+        try:
+            theirs = its_table(desk.remote, copy.core.table)
+        except (HalogError, UnknownResult):
+            desk.lost()
+            return False
+        return theirs is not None and theirs.owner == self._host.site
