@@ -132,8 +132,14 @@ def _show_facts(table: PartitionTable, view: PartitionView) -> None:
             *_copied_anew(table),
             ("nodes needed", _needed(table)),
             *((f"site {s.site}", f"{s.state}, {s.behind} records not confirmed") for s in view.sites),
+            *([("votes of sites", _votes(view))] if view.votes else []),
         ]
     )
+
+
+def _votes(view: PartitionView) -> str:
+    """Whose they are."""
+    return ", ".join(f"{v.site}'s {v.votes}: {v.given_to or 'not known'}" for v in view.votes)
 
 
 def _parted(view: PartitionView) -> list[tuple[str, object]]:

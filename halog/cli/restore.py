@@ -12,7 +12,7 @@ import click
 from halog.cli.by_spark import LOCAL_SPARK
 from halog.cli.options import config_option, timeout_after
 from halog.cli.output import emit, format_option
-from halog.cli.sites import partition_option, with_home
+from halog.cli.with_home import partition_option, with_home
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection

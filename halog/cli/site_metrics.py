@@ -34,7 +34,8 @@ def metrics(config_path: Path, timeout_s: float) -> None:
     """
     from halog.cli.connection import connect
     from halog.cli.parted import documents
-    from halog.cli.sites import mirrors, with_home
+    from halog.cli.sites import mirrors
+    from halog.cli.with_home import with_home
     from halog.runtime.splits import parted
 
     with connect(config_path, timeout_s) as connection:

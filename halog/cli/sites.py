@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.letting_go import let_go
 from halog.cli.options import config_option, timeout_after, timeout_option
 from halog.cli.output import emit, emit_table, format_option
 from halog.cli.site_metrics import metrics
 from halog.cli.status import DEGRADED_EXIT
+from halog.cli.with_home import partition_option, with_home
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
@@ -28,10 +30,6 @@ ANSWER_S = 2.0
 
 STALE_S = 10.0
 """A standing that is older than this says nothing of now: mirrors write theirs every two seconds."""
-
-partition_option = click.option(
-    "--partition", "names", multiple=True, metavar="NAME", help="Only this one; repeatable.  [default: all with a home]"
-)
 
 
 @click.group()
@@ -50,6 +48,7 @@ def site() -> None:
 
 
 site.add_command(metrics)
+site.add_command(let_go)
 
 
 @site.command("list")
@@ -197,53 +196,7 @@ def demote(to: str, names: tuple[str, ...], config_path: Path, format_: str, tim
     emit(format_, documents, ["partition", "to", ""], rows)
 
 
-@site.command("let-go")
-@click.argument("name", metavar="SITE")
-@partition_option
-@config_option
-@format_option
-@timeout_option
-def let_go(name: str, names: tuple[str, ...], config_path: Path, format_: str, timeout_s: float) -> None:
-    """Let commits go on without a site whose log they wait for (sync_sites), until it has caught up again.
-
-    To be asked for at the site that serves, while the other one is away. What is acknowledged from now on is lost with
-    this site. Once the other one has everything, commits wait for it again by themselves.
-
-    \b
-    Examples:
-      halog site let-go east
-      halog site let-go east --partition flights-0
-    """
-    from halog.cli.connection import connect
-    from halog.runtime.switching import Switching
-
-    with connect(config_path, timeout_s) as connection:
-        tables = _awaiting(connection, names, name)
-        here, reach = connection.config.site.name, connection.adapters.reach
-        changed = Switching(connection.coordinator, here, reach, timeout_s).let_go([t.name for t in tables], name)
-    documents = [{"partition": t.name, "site": name, "changed": t.name in changed} for t in tables]
-    rows = [(d["partition"], name, "goes on without it" if d["changed"] else "as it was") for d in documents]
-    emit(format_, documents, ["partition", "site", ""], rows)
-
-
 # --- what is known ---
-
-
-def with_home(connection: Connection, names: Iterable[str]) -> list[PartitionTable]:
-    """The partitions named, or all whose policy has a home; ConfigError for one that has none."""
-    from halog.errors import ConfigError
-
-    config = connection.config
-    wanted = [connection.table(name) for name in names] or [
-        t for t in connection.tables if t.policy in config.policies and config.policies[t.policy].home
-    ]
-    for table in wanted:
-        if not config.policies[table.policy].home:
-            raise ConfigError(
-                f"{config.source}: partition {table.name} is of this site alone: policies.{table.policy} has no home",
-                partition=table.name,
-            )
-    return wanted
 
 
 def _check_served(connection: Connection, site: str, tables: Iterable[PartitionTable]) -> None:
@@ -266,22 +219,6 @@ def _check_served(connection: Connection, site: str, tables: Iterable[PartitionT
             partition=idle,
             site=site,
         )
-
-
-def _awaiting(connection: Connection, names: Iterable[str], site: str) -> list[PartitionTable]:
-    """The partitions named, or all that are served here, whose commits wait for that site. ConfigError for others."""
-    from halog.errors import ConfigError
-
-    config = connection.config
-    wanted = with_home(connection, names)
-    found = [t for t in wanted if site in config.policies[t.policy].sync_sites and site != config.site.name]
-    if not found or (names and len(found) < len(wanted)):
-        policy = next((t.policy for t in wanted if t not in found), "")
-        raise ConfigError(
-            f"{config.source}: commits wait for no site {site}: see policies.{policy}.sync_sites; nothing was changed",
-            site=site,
-        )
-    return found if names else [t for t in found if not t.owner] or found
 
 
 def mirrors(connection: Connection, tables: Iterable[PartitionTable]) -> list[dict[str, Any]]:
@@ -329,6 +266,7 @@ def _site(
         "mirrored_here": len(mine),
         "waited_for": sum(name in t.synced and not t.owner for t in connection.tables),
         "requests": requests,
+        "votes": connection.config.site_votes[name],
         "parted": documents({p: one for p, one in both.items() if one.site == name}),
         "still": [m["partition"] for m in mine if m["why"]],
     }

@@ -68,6 +68,7 @@ def as_json(seen: Survey) -> dict[str, Any]:
         "replicas": {"configured": configured_replicas(seen), "present": present_replicas(seen)},
         "replicas_missing": {p.partition: list(p.missing) for p in seen.degraded if p.missing},
         "sync_sites": sync_sites(seen),
+        "votes_of_sites": votes_of_sites(seen),
         "worst_lag": worst,
     }
 
@@ -123,6 +124,12 @@ def sync_sites(seen: Survey) -> dict[str, dict[str, int]]:
     return found
 
 
+def votes_of_sites(seen: Survey) -> dict[str, int]:
+    """Where sites vote on which of them goes on: in how many of the partitions served here this one has the quorum."""
+    voted = [p for p in seen.partitions if p.votes]
+    return {"partitions": len(voted), "with_quorum": sum(not p.outvoted for p in voted)} if voted else {}
+
+
 def configured_replicas(seen: Survey) -> int:
     """How many replicas there should be, of what is served here."""
     return sum(len(p.configured) - 1 for p in served_here(seen))
@@ -150,6 +157,7 @@ def show(seen: Survey) -> None:
             ("partitions", f"{active} of {len(here)} with an active node"),
             *([("mirrored", f"{mirrored} partitions of other sites")] if mirrored else []),
             *((f"site {name}", _site_text(states)) for name, states in sync_sites(seen).items()),
+            *([("votes of sites", _votes_text(voted))] if (voted := votes_of_sites(seen)) else []),
             ("replicas", f"{present_replicas(seen)} of {configured_replicas(seen)}"),
             ("worst lag", _lag_text(worst_of(seen))),
         ]
@@ -163,6 +171,10 @@ def _site_text(states: dict[str, int]) -> str:
     have = f"its log has what is committed in {states.get('sync', 0)} of {sum(states.values())} partitions"
     rest = ", ".join(f"{state}: {count}" for state, count in states.items() if state != "sync")
     return f"{have}{'; ' if rest else ''}{rest}"
+
+
+def _votes_text(counted: dict[str, int]) -> str:
+    return f"this site has the quorum in {counted['with_quorum']} of {counted['partitions']} partitions"
 
 
 def _config_text(seen: Survey) -> str:

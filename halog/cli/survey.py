@@ -37,6 +37,8 @@ MIRRORED = "mirrored"
 """Another site serves it, and all copies that are to be here are."""
 PARTED = "parted"
 """Another site has gone on with it, too."""
+OUTVOTED = "no quorum of sites"
+"""Too few votes of sites are this one's: it refuses commits."""
 SITE_MISSING = "sync site missing"
 """The log of a site that must have each commit does not have them."""
 
@@ -78,6 +80,15 @@ class SiteView(msgspec.Struct, frozen=True):
     """Records that it has not confirmed."""
 
 
+class VotesView(msgspec.Struct, frozen=True):
+    """The votes of one site, as the active node has them (`halog.core.site_quorum`)."""
+
+    site: str
+    votes: int
+    given_to: str
+    """The site whose they are; "": not known."""
+
+
 class Seen(msgspec.Struct, frozen=True):
     """A partition as one hosting node has it, whether or not it has a copy (P8, P9)."""
 
@@ -102,6 +113,9 @@ class PartitionView(msgspec.Struct, frozen=True):
     life: str = State.UNAVAILABLE.value
     seen: tuple[Seen, ...] = ()
     sites: tuple[SiteView, ...] = ()
+    votes: tuple[VotesView, ...] = ()
+    outvoted: bool = False
+    """Too few of them are this site's."""
     parted: Parted | None = None
     """What is told of the other site that has gone on with it, too."""
 
@@ -269,20 +283,23 @@ def partition_view(
     serving = active is not None and active.error is None and _leads(active.role)
     counted = {c.node for c in copies if c.kind in ("sync", "async", "mirror") and c.error is None}
     missing = tuple(n for n in table.configured if n not in counted and not (serving and active and n == active.node))
-    sites = _sites(table, said.get(active.node, {})) if serving and active else ()
+    told = _of_active(table, said.get(active.node, {})) if serving and active else {}
+    sites = tuple(SiteView(name, *how) for name, how in told.get("sites", {}).items())
     state = _health(table, active.node if serving and active else None, counted, sites)
+    outvoted = not told.get("quorum_of_sites", True)
+    state = OUTVOTED if outvoted else state
     state = PARTED if table.name in split else state
     seen = tuple(_seen(node, table, said.get(node, {})) for node, info in sorted(registered.items()) if info.hosts)
     return PartitionView(
         table.name, table.policy, state, active.node if serving and active else None, table.epoch.number,
         active.lsn if active else None, table.configured, missing, copies, _life(table, seen), seen, sites,
-        split.get(table.name),
+        tuple(VotesView(*one) for one in told.get("votes", ())), outvoted, split.get(table.name),
     )  # fmt: skip
 
 
-def _sites(table: PartitionTable, said: Said) -> tuple[SiteView, ...]:
-    copies = (c for c in said.get("copies", ()) if c["partition"] == table.name)
-    return tuple(SiteView(name, *how) for copy in copies for name, how in copy.get("sites", {}).items())
+def _of_active(table: PartitionTable, said: Said) -> Said:
+    """What it says of its copy."""
+    return next((c for c in said.get("copies", ()) if c["partition"] == table.name), {})
 
 
 def _health(table: PartitionTable, active: str | None, counted: set[str], sites: tuple[SiteView, ...] = ()) -> str:

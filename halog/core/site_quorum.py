@@ -109,6 +109,11 @@ class SiteQuorum:
         """Another site that votes belong to, as was heard last; "": of none."""
         return min(self._other.values(), default="")
 
+    def view(self) -> list[tuple[str, int, str]]:
+        """For operators, of each site: how many votes it has, and whose they are as far as is known."""
+        own = self._p.settings.votes.site
+        return [(n, votes, own if self.gives(n) else self._other.get(n, "")) for n, votes in self._votes.items()]
+
     # --- asking ---
 
     def ticked(self) -> bool:

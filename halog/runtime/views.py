@@ -26,6 +26,8 @@ def view(copy: Copy) -> dict[str, object]:
         "lag_ms": lag.ms,
         "discarded_objects": copy.objects.consistency.discarded,
         "sites": {} if core.leading is None else core.leading.sites.view(),
+        "votes": [] if core.leading is None else core.leading.sites.quorum.view(),
+        "quorum_of_sites": core.leading is None or not core.leading.sites.quorum.is_lost,
         "error": None if copy.error is None else str(copy.error),
     }
 

@@ -264,3 +264,48 @@ def test_only_a_site_that_commits_wait_for_is_let_go_of(
 ) -> None:
     ran = halog("site", "let-go", name, "--config", synced[2]["west"])
     assert (ran.code, f"commits wait for no site {name}" in ran.err) == (code, True), ran.err
+
+
+# --- votes ---
+
+
+@pytest.fixture
+def voting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Cluster, Cluster, dict[str, Path]]]:
+    """Two of three votes are east's."""
+    votes = {"takeover": "quorum", "takeover_after_ms": 2_000, "votes": {"west": 1, "east": 2}}
+    with (
+        Cluster(2, partitions=3, registry=registry, site="west", others=("east",), **votes) as west,
+        Cluster(2, partitions=3, registry=registry, site="east", home=west, **votes) as east,
+    ):
+        made = configured(west, east, tmp_path, monkeypatch)
+        yield west, east, made
+
+
+@pytest.mark.feature("Q1")
+def test_it_is_shown_whose_the_votes_are_and_a_site_is_overruled(
+    voting: tuple[Cluster, Cluster, dict[str, Path]], halog: Halog
+) -> None:
+    west, east, files = voting
+    well = "this site has the quorum in 3 of 3 partitions"
+    wait_until(lambda: well in halog("status", "--config", files["west"]).out, "west has the votes")
+    shown = halog("partition", "show", "test-0", "--config", files["west"])
+    assert "west's 1: west, east's 2: west" in shown.out
+    listed = halog("site", "list", "--config", files["west"], "--format", "json").json
+    assert [(d["site"], d["votes"]) for d in listed] == [("west", 1), ("east", 2)]
+    for name in east.names:
+        east.kill(name)
+    east.cut()
+
+    def outvoted() -> bool:
+        ran = halog("status", "--config", files["west"], "--format", "json")
+        return ran.code == 4 and ran.json["votes_of_sites"] == {"partitions": 3, "with_quorum": 0}
+
+    wait_until(outvoted, "it is shown that the votes are missing")
+    shown = halog("partition", "show", "test-0", "--config", files["west"])
+    assert ("no quorum of sites" in shown.out, "east's 2: not known" in shown.out) == (True, True)
+    refused = halog("site", "let-go", "east", "--config", files["west"])
+    assert (refused.code, "site east may have done so" in refused.err) == (5, True), refused.err
+    let_go = halog("site", "let-go", "east", "--may-fork", "--config", files["west"], "--format", "json")
+    assert all(d["changed"] for d in let_go.json)
+    wait_until(lambda: halog("status", "--config", files["west"]).code == 0, "west goes on")
+    fly(west, 1)

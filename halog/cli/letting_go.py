@@ -1,0 +1,92 @@
+"""`halog site let-go`: commits go on without a site whose log, or whose votes, they need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from halog.cli.options import config_option, timeout_option
+from halog.cli.output import emit, format_option
+from halog.cli.with_home import partition_option, with_home
+
+if TYPE_CHECKING:
+    from halog.cli.connection import Connection
+    from halog.core.table import PartitionTable
+
+
+@click.command("let-go")
+@click.argument("name", metavar="SITE")
+@partition_option
+@click.option("--may-fork", is_flag=True, help="Also where that site may have the votes to go on by itself.")
+@config_option
+@format_option
+@timeout_option
+def let_go(
+    name: str, names: tuple[str, ...], may_fork: bool, config_path: Path, format_: str, timeout_s: float
+) -> None:
+    """Let commits go on without a site whose log they wait for (sync_sites), until it has caught up again, or whose
+    votes they need (takeover), until it gives them again.
+
+    To be asked for at the site that serves, while the other one is away. What is acknowledged from now on is lost with
+    this site. Once the other one has everything, commits wait for it again by themselves. Where sites vote on who goes
+    on, the other one may have done so: that is refused with exit code 5, unless --may-fork says that it has not, or
+    that two histories are better than none.
+
+    \b
+    Examples:
+      halog site let-go east
+      halog site let-go east --partition flights-0
+      halog site let-go east --may-fork
+    """
+    from halog.cli.connection import connect
+    from halog.runtime.switching import Switching
+
+    with connect(config_path, timeout_s) as connection:
+        tables = _awaiting(connection, names, name)
+        _check_votes(connection, name, tables, may_fork)
+        here, reach = connection.config.site.name, connection.adapters.reach
+        changed = Switching(connection.coordinator, here, reach, timeout_s).let_go([t.name for t in tables], name)
+    documents = [{"partition": t.name, "site": name, "changed": t.name in changed} for t in tables]
+    rows = [(d["partition"], name, "goes on without it" if d["changed"] else "as it was") for d in documents]
+    emit(format_, documents, ["partition", "site", ""], rows)
+
+
+def _awaiting(connection: Connection, names: Iterable[str], site: str) -> list[PartitionTable]:
+    """The partitions named, or all that are served here, whose commits wait for that site's log, or need its votes.
+    ConfigError for others."""
+    from halog.errors import ConfigError
+
+    config = connection.config
+    wanted = with_home(connection, names)
+    voters = config.other_sites if site in config.other_sites else ()
+    found = [
+        t
+        for t in wanted
+        if (site in config.policies[t.policy].sync_sites and site != config.site.name)
+        or (site in voters and config.policies[t.policy].votes_bind)
+    ]
+    if not found or (names and len(found) < len(wanted)):
+        policy = next((t.policy for t in wanted if t not in found), "")
+        raise ConfigError(
+            f"{config.source}: commits wait for no site {site}: see policies.{policy}.sync_sites and takeover; nothing "
+            "was changed",
+            site=site,
+        )
+    return found if names else [t for t in found if not t.owner] or found
+
+
+def _check_votes(connection: Connection, site: str, tables: Iterable[PartitionTable], may_fork: bool) -> None:
+    """RefusedError where that site may serve by its votes, and nobody says that it may (F6)."""
+    from halog.errors import RefusedError
+
+    voted = next((t for t in tables if connection.config.policies[t.policy].votes_bind), None)
+    if voted is not None and not may_fork:
+        raise RefusedError(
+            f"partition {voted.name}: sites vote on which of them goes on, and site {site} may have done so; nothing "
+            "was changed. If it has not, or may be overruled later, say --may-fork",
+            partition=voted.name,
+            site=site,
+        )

@@ -1,0 +1,33 @@
+"""The partitions that commands on sites are about: those with a home."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from halog.cli.connection import Connection
+    from halog.core.table import PartitionTable
+
+partition_option = click.option(
+    "--partition", "names", multiple=True, metavar="NAME", help="Only this one; repeatable.  [default: all with a home]"
+)
+
+
+def with_home(connection: Connection, names: Iterable[str]) -> list[PartitionTable]:
+    """The partitions named, or all whose policy has a home; ConfigError for one that has none."""
+    from halog.errors import ConfigError
+
+    config = connection.config
+    wanted = [connection.table(name) for name in names] or [
+        t for t in connection.tables if t.policy in config.policies and config.policies[t.policy].home
+    ]
+    for table in wanted:
+        if not config.policies[table.policy].home:
+            raise ConfigError(
+                f"{config.source}: partition {table.name} is of this site alone: policies.{table.policy} has no home",
+                partition=table.name,
+            )
+    return wanted
