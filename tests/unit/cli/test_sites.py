@@ -281,7 +281,6 @@ def voting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Cl
         yield west, east, made
 
 
-@pytest.mark.feature("Q1")
 def test_it_is_shown_whose_the_votes_are_and_a_site_is_overruled(
     voting: tuple[Cluster, Cluster, dict[str, Path]], halog: Halog
 ) -> None:
