@@ -22,13 +22,15 @@ from tests.faults.clients import ClientProcess, Clients
 from tests.faults.conftest import MODULE
 from tests.faults.history import Outcome
 from tests.faults.judge import judge
+from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.processes import wait
 from tests.integration.sites.netns import EnclosedSites, Namespaces
 from tests.integration.sites.packets import why_not
+from tests.integration.sites.test_sync_sites import waited_for
 from tests.integration.sites.test_taking_over import level
 from tests.integration.sites.two import EAST, NAMES, WEST, TwoSites
 
-pytestmark = [pytest.mark.timeout(200), pytest.mark.feature("M1", "M2", "M5")]
+pytestmark = [pytest.mark.timeout(200), pytest.mark.feature("M1", "M5")]
 
 ENDS_S = 15.0
 """For a command, and a node that is told to end: a ZooKeeper that is silent is given up after 5 s, and let go of."""
@@ -157,6 +159,64 @@ def test_a_bad_line_is_lived_with(
     assert "not served by site east: nothing can be merged there" in merged.stderr
     judge(west, clients, *inside)
     the_same(open_sites)
+
+
+# --- sites that vote ---
+
+
+AFTER_MS = 4_000
+TAKES_S = 30.0
+"""For a takeover: that, the pauses of a machine that is busy, and whoever is asked in vain."""
+
+
+@pytest.fixture
+def voting_sites(line: Namespaces, tmp_path: Path) -> Iterator[TwoSites]:
+    """East has two of three votes, and commits wait for both logs; clients of both sites use what either serves."""
+    votes: dict[str, Any] = {"takeover": "quorum", "takeover_after_ms": AFTER_MS, "votes": {WEST: 1, EAST: 2}}
+    waits: dict[str, Any] = {"sync_sites": NAMES, "deadline_ms": 10_000}
+    yield from closed(EnclosedSites(tmp_path, line, afar=True, module=MODULE, **votes, **waits))
+
+
+@pytest.mark.promise(1)
+@pytest.mark.feature("Q1")
+@pytest.mark.parametrize(
+    "toward",
+    [
+        pytest.param("", id="cut", marks=pytest.mark.quick_fault),
+        pytest.param(EAST, id="one-way-to-east"),
+        pytest.param(WEST, id="one-way-to-west"),
+    ],
+)
+def test_the_side_with_the_votes_goes_on(voting_sites: TwoSites, toward: str) -> None:
+    """By itself; the other one refuses, and gives up once it sees that. What all clients were told, before, meanwhile
+    and afterwards, is one history."""
+    voting_sites.start()
+    west, east, line = voting_sites.west, voting_sites.east, voting_sites.between
+    wait(lambda: votes(west) == {"partitions": 2, "with_quorum": 2}, "west has the votes", TAKES_S)
+    waited_for(voting_sites)
+    with Clients(west.client(), "outside") as clients:
+        inside = ClientProcess(east, clients, seat=1)
+        clients.flows(FLOWS_S)
+        line.cut(toward=toward)
+        wait(lambda: serves(east), "east takes over", TAKES_S)
+        inside.flows(FLOWS_S)
+        assert votes(east) == {"partitions": 2, "with_quorum": 2}
+        assert votes(west) == {"partitions": 2, "with_quorum": 0}
+        line.heal()
+        wait(lambda: not serves(west), "west gives up", TAKES_S)
+        clients.flows(FLOWS_S)  # over the line
+        inside.process.kill()
+    judge(east, clients, inside)
+
+
+def votes(cluster: Cluster) -> Any:
+    return said(ran(cluster, "status"))["votes_of_sites"]
+
+
+def serves(cluster: Cluster) -> bool:
+    """By its own word."""
+    status = said(ran(cluster, "status"))
+    return not status["mirrored"] and not status["without_active"]
 
 
 COMMANDS = (

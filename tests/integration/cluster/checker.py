@@ -50,9 +50,11 @@ def entries(bootstrap: str, topic: str, index: int, frm: int = 0) -> Iterator[tu
 
 
 class History:
-    """One partition's accepted history, folded to objects."""
+    """One partition's accepted history, folded to objects. `owner`: the other site whose records count at the log's
+    beginning (F1)."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner: str = "") -> None:
+        self.owner = owner
         self.epoch = (0, "", 0)
         self.void = self.opened = False
         self.next_offset = 0
@@ -73,7 +75,17 @@ class History:
         epoch = (record["epoch"], record["site"], record["nonce"])
         if name == "EpochStarted":
             if epoch[0] > self.epoch[0]:
-                self.epoch, self.void, self.opened = epoch, False, False
+                self.owner, self.epoch, self.void, self.opened = "", epoch, False, False
+            return
+        if name == "SiteSwitched":
+            self.owner = record["to"] if epoch == self.epoch and not self.void else self.owner
+            return
+        if self.owner:  # what it mirrors is the next of the chain, or nothing (F2)
+            if (record["lsn"], record["prev"]) == (self.lsn + 1, self.hash):
+                self.epoch = epoch
+                self._take(name, record, hashlib.blake2b(data, digest_size=16).digest())
+            else:
+                self.skipped += 1
             return
         if epoch != self.epoch or self.void:
             assert epoch[0] <= self.epoch[0], f"epoch {epoch} writes and never started"
@@ -111,7 +123,7 @@ class History:
 def history(cluster: Cluster, partition: str) -> History:
     """What anybody who reads the log to its end knows."""
     table = cluster.table(partition)
-    found = History()
+    found = History(table.home)
     read_on(cluster, table.topic, table.index, found)
     return found
 

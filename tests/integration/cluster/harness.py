@@ -35,6 +35,7 @@ bootstrap = "{bootstrap}"
 zookeeper = "{zookeeper}"
 replication_factor = {copies}
 name = "{site_name}"
+votes = {votes}
 {other_sites}
 [application]
 modules = ["{module}"]
@@ -52,6 +53,8 @@ quorum = {quorum}
 lease_ttl_ms = {lease_ms}
 home = "{home}"
 sync_sites = [{sync_sites}]
+takeover = "{takeover}"
+takeover_after_ms = {takeover_after_ms}
 [bindings]
 "*" = "p"
 [timing]
@@ -117,6 +120,9 @@ class Cluster:
         addresses: Mapping[str, str] = MappingProxyType({}),
         home: str = "",
         sync_sites: Sequence[str] = (),
+        takeover: str = "operator",
+        takeover_after_ms: int = 10_000,
+        votes: Mapping[str, int] = MappingProxyType({}),
         classes: bool = True,
         inside: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
@@ -133,8 +139,11 @@ class Cluster:
             "deadline_ms": deadline_ms, "lease_ms": lease_ms,
             "zone_quorum": f"[zones.home.quorum]\n{zone_quorum}" if zone_quorum else "",
             "site_name": site_name, "home": home, "sync_sites": ", ".join(f'"{n}"' for n in sync_sites),
+            "takeover": takeover, "takeover_after_ms": takeover_after_ms, "votes": votes.get(site_name, 1),
             "other_sites": "".join(
-                f'[sites.{name}]\nbootstrap = "{kafka}"\nzookeeper = "{zookeeper}"\n' + _reached(other_nodes, name)
+                f'[sites.{name}]\nbootstrap = "{kafka}"\nzookeeper = "{zookeeper}"\n'
+                + f"votes = {votes.get(name, 1)}\n"
+                + _reached(other_nodes, name)
                 for name, (kafka, zookeeper) in other_sites.items()
             ),
         }  # fmt: skip
