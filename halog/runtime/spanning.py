@@ -38,7 +38,7 @@ from halog.runtime.asking import Asker
 from halog.runtime.ballots import ABORTED, COMMITTED, EXPIRED, Ballots, attempt
 from halog.runtime.commits import OVERLOADED_S, PERHAPS, RETRY_S, Commits
 from halog.runtime.lanes import Errands, Lanes
-from halog.runtime.request import HERE
+from halog.runtime.request import HERE, switched
 from halog.runtime.results import clock_behind
 
 logger = logging.getLogger("halog.node")
@@ -51,6 +51,9 @@ ABORTS_EACH, ABORTS, ABORT_S = 2, 32, 1.0
 """The same for aborts, and how long one is offered to the first partition; participants in doubt ask for it
 themselves."""
 
+
+SWITCHES_S, LOOK_S = 2.0, 0.02
+"""All partitions switch to another site within about a second, but one by one; and how often it is looked."""
 
 REFUSALS = (
     TransactionError, OverloadedError, QuorumError, PartitionUnavailableError, RefusedError, ClosedError,
@@ -86,8 +89,8 @@ class Spanning:
         self._asker.check_open()
         self._commits.sent(tx)
         participants = tuple(sorted(works))
-        works = self._at_one_site(works)
         until = time.monotonic() + self._asker.call_s
+        works = self._at_one_site(works, min(until, time.monotonic() + SWITCHES_S))
         digest = hashlib.blake2b(
             msgspec.msgpack.encode((participants, [works[p] for p in participants])), digest_size=16
         ).digest()
@@ -102,12 +105,18 @@ class Spanning:
             raise
         return lsns | {first: self._decided(last, until)}
 
-    def _at_one_site(self, works: Mapping[str, Work]) -> Mapping[str, Work]:
-        """The same, asked for where they are served now. RefusedError where that is at several sites: whoever is in
-        doubt would hold its objects for as long as a line is down."""
+    def _at_one_site(self, works: Mapping[str, Work], until: float) -> Mapping[str, Work]:
+        """The same, asked for where they are served now, or by `until`. RefusedError where that is at several sites:
+        whoever is in doubt would hold its objects for as long as a line is down. SwitchedError where only what was read
+        is of several."""
         router = self._asker.router
-        at = {p: router.site_of(p) if w.site is None else w.site for p, w in works.items()}
+        while len(set((now := {p: router.site_of(p) for p in works}).values())) > 1 and time.monotonic() < until:
+            time.sleep(LOOK_S)
+        at = {p: now[p] if w.site is None else w.site for p, w in works.items()}
         if len(set(at.values())) > 1:
+            if len(set(now.values())) == 1:
+                p = next(p for p in at if at[p] != now[p])
+                raise switched(p, at[p] or router.site, now[p] or router.site)
             said = ", ".join(f"{p} by site {site or router.site}" for p, site in at.items())
             raise RefusedError(
                 f"the transaction is over partitions that several sites serve ({said}), and one must serve them all; "

@@ -52,6 +52,7 @@ OTHER: dict[str, Any] = {
     "call_deadline_ms": 3_000, "append_deadline_ms": 3_000, "doubt_timeout_ms": 3_000, "min_stay_ms": 3_000,
     "join_settle_ms": 3_000, "replace_after_ms": 3_000,
     "sync_sites": ("west", "home"), "sync_site_away": "drop", "sync_site_away_ms": 9_000,
+    "takeover": "always", "takeover_after_ms": 9_000,
 }  # fmt: skip
 
 

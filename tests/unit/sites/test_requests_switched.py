@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from halog.runtime import frames
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.asking import NAMES, demote, note, promote, rename
 from tests.unit.sites.model import Flight, registry
+from tests.unit.sites.test_switching import switching
 from tests.unit.sites.two import east, fly, heads, level, west
 
 pytestmark = pytest.mark.feature("M5", "R5")
@@ -67,6 +69,44 @@ def test_a_transaction_that_began_before_a_take_over_is_run_again(west: Cluster,
 
 def _sees(client: Any, owner: str) -> bool:
     return {client.runtime.router.site_of(n) for n in NAMES} == {owner}
+
+
+def test_a_transaction_over_partitions_that_are_switching_waits_for_the_last_of_them(
+    west: Cluster, east: Cluster
+) -> None:
+    """They are switched one by one. Who comes in between meets two sites, for a moment."""
+    west.see(east)
+    fly(west, 1)
+    level(west, east)
+    client = east.client()
+    numbers = [next(n for n in range(10, 99) if east.partition_of(Flight, n) == name) for name in NAMES]
+    switching(east).promote(NAMES[:1])
+    wait_until(lambda: client.runtime.router.site_of(NAMES[0]) == "", "the client knows")
+    later = threading.Timer(0.3, lambda: switching(east).promote(NAMES[1:]))
+    later.start()
+    try:
+        client.transactional(retries=3)(lambda: [client.create(Flight(n)) for n in numbers])()
+    finally:
+        later.join()
+    assert note(client, numbers[0]) == ""
+
+
+def test_one_that_has_read_while_they_switched_is_run_again(west: Cluster, east: Cluster) -> None:
+    """What it has read at one site, and what it has read at the other, are of two moments."""
+    west.see(east)
+    numbers = [next(n for n in range(10, 99) if east.partition_of(Flight, n) == name) for name in NAMES]
+    fly(west, *numbers)
+    client = east.client()
+    switching(east).promote(NAMES[:1])
+    wait_until(lambda: client.runtime.router.site_of(NAMES[0]) == "", "the client knows")
+    later = threading.Timer(0.3, lambda: switching(east).promote(NAMES[1:]))
+    with pytest.raises(SwitchedError, match="run the transaction again"), client.transaction() as tx:
+        for number in numbers:
+            tx.get(Flight, number).note = "both"
+        later.start()
+    later.join()
+    client.transactional(retries=50)(lambda: [setattr(client.get(Flight, n), "note", "new") for n in numbers])()
+    assert {note(client, n) for n in numbers} == {"new"}
 
 
 def test_what_was_read_in_one_history_changes_nothing_in_another(west: Cluster, east: Cluster) -> None:
