@@ -219,3 +219,41 @@ def test_what_a_change_of_sites_means() -> None:
     told = [".".join(key) for key in waiting(old, new)]
     keys = ("sync_sites", "sync_site_away", "sync_site_away_ms")
     assert told == [*(f"policies.p.{key}" for key in keys), "policies.q.home", "sites.north"]
+
+
+# --- who goes on without whom ---
+
+
+@pytest.mark.parametrize(
+    ("site", "policy", "key", "why"),
+    [
+        ({}, {"takeover": "perhaps"}, "policies.p.takeover", "must be one of operator, quorum, always"),
+        ({}, {"takeover": "always", "takeover_after_ms": 1_999}, "policies.p.takeover_after_ms", "2000 to 3600000"),
+        ({}, {"takeover": "always", "home": ""}, "policies.p.takeover", "'always' needs policies.p.home"),
+        ({}, {"takeover": "quorum"}, "policies.p.takeover", "of 2 votes each has 1"),
+        ({"votes": 2}, {"takeover": "quorum", "lease_ttl_ms": 500}, "policies.p.lease_ttl_ms", "excludes takeover"),
+        ({"votes": -1}, {}, "site.votes", "must be 0 to 1000"),
+    ],
+)
+def test_a_takeover_that_cannot_be_is_refused(site: dict[str, int], policy: dict[str, Any], key: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as refused:
+        voted(site, **policy)
+    assert key in str(refused.value)
+
+
+@pytest.mark.parametrize("takeover", ["operator", "quorum", "always"])
+def test_a_takeover_is_read_back_as_it_was_written(takeover: str, tmp_path: Path) -> None:
+    path = tmp_path / "halog.toml"
+    path.write_text(voted({"votes": 2}, takeover=takeover).to_toml())
+    again = load_config(path)
+    assert again.policies["p"].takeover == takeover
+    assert again.site_votes == {"east": 2, "west": 1}
+
+
+def voted(site: dict[str, int], **policy: Any) -> Config:
+    """East's, which has one other site."""
+    return changed(
+        site={"name": "east", **EAST, **site},
+        sites={"west": WEST},
+        policies={"p": {"zone": "main", "home": "west", **policy}},
+    )

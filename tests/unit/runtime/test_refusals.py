@@ -95,6 +95,8 @@ def test_of_a_policy_just_that_is_refused_which_nodes_would_refuse(coordinator: 
         new = with_policy(kind="static", async_replicas=0, static=by_hand)
     if name.startswith("sync_site"):
         new = with_policy(home="home", **{"sync_sites": OTHER["sync_sites"], name: OTHER[name]})
+    if name == "takeover":
+        new = with_policy(home="home", takeover=OTHER[name])
     try:
         create_tables(coordinator, new.validate(), planned=True)
         starts = True
