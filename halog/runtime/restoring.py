@@ -332,7 +332,8 @@ class _OneRestore:
         if found.put_back is None:
             self._say(NOTHING, "nothing is to be changed", result=self._result())
         else:  # by a node that was at this very undo and died, perhaps
-            phase, result = (DONE, {"changed": found.put_back}) if self._asked.tries > 1 else (NOTHING, {})
+            own = self._asked.tries > 1 and found.put_back
+            phase, result = (DONE, {"changed": found.put_back}) if own else (NOTHING, {})
             self._say(phase, "it was undone before", merge=found.name.hex(), result=result)
 
     def _undone(self, e: ev.MergeDue, found: Undoing) -> list[bytes]:

@@ -336,6 +336,8 @@ class World:
         for site in self.sites.values():
             check_readers(site.beginning(site.name), site.log, site.copy)
             assert len({m.merge for m in site.copy.merges}) == len(site.copy.merges), "merged, or undone, twice"
+            undoings = site.state.undoings
+            assert len(set(undoings)) == len(undoings), "undone on two branches, of which one knew the other"
 
     def finish(self) -> None:
         """The sites see each other again, and an operator makes one history of what they have."""

@@ -19,8 +19,8 @@ from restore.undoing import Undoing, undoing
 from tests.unit.sites.model import Flight
 from tests.unit.sites.test_restoring import coordinator, mend, note, restore, split
 from tests.unit.sites.test_restoring_reviewed import ended, epochs
-from tests.unit.sites.test_switching import NAMES
-from tests.unit.sites.two import east, fly, west
+from tests.unit.sites.test_switching import NAMES, owners, switching
+from tests.unit.sites.two import east, fly, level, west
 
 pytestmark = pytest.mark.feature("M2")
 __all__ = ["east", "west"]
@@ -120,6 +120,27 @@ def test_a_node_that_died_before_it_could_say_so_has_undone_it(west: Cluster, ea
     assert {(r.phase, r.why) for r in found.values()} == {(DONE, "it was undone before")}
     assert sum(r.result["changed"] for r in found.values()) == 6
     assert undone(east, merges) == dict.fromkeys(NAMES, 1)
+
+
+def test_a_merge_that_was_undone_on_the_other_branch_is_not_undone_again(west: Cluster, east: Cluster) -> None:
+    """Undone at east while the line was down and west went on, too: that is in the log of east alone."""
+    merges = taken(west, east)
+    level(west, east)
+    wait_until(lambda: owners(west) == {"east"}, "west mirrors east")
+    split(east, west)
+    note(west, 0, "west later")
+    assert {r.phase for r in undo(east, merges).values()} == {DONE}
+    mend(west, east)
+    assert {r.phase for r in restore(west, east).values()} == {DONE}
+    level(west, east)
+    switching(west).promote(NAMES)
+    west.settle()
+    note(west, 1, "west")
+    now, begun = notes(west), epochs(west)
+    assert (1, "west") in now
+    found = undo(west, merges)
+    assert {(r.phase, r.why) for r in found.values()} == {(NOTHING, "it was undone before")}
+    assert (notes(west), epochs(west)) == (now, begun)
 
 
 def test_what_was_undone_is_done_again_by_undoing_that(west: Cluster, east: Cluster) -> None:
