@@ -20,7 +20,7 @@ from halog.core.table import PartitionTable
 from halog.errors import ConfigError, DeadlineError, HalogError, RefusedError
 from halog.ports import Coordinator
 from halog.runtime import retention
-from halog.runtime.arrivals import awaited
+from halog.runtime.arrivals import FRESH_S, awaited
 from halog.runtime.drawing_level import DrawingLevel
 from halog.runtime.groups import change_table
 from halog.runtime.outside import Remote
@@ -28,6 +28,10 @@ from halog.runtime.sites import HOLD_MS, its_table, standing, table_of
 
 LOOK_S = 0.1
 """Between looks at how far the mirror is."""
+
+OLD_MS = int(3 * FRESH_S * 1000)
+"""That commits wait for this site is asked every few seconds: what was so that long before the mirror's last word says
+nothing of then."""
 
 AT_ONCE = 16
 """Fences under way at the same time: each has a producer of its own, since one that fails fails all that it holds."""
@@ -328,16 +332,26 @@ def _without(table: PartitionTable, site: str) -> PartitionTable:
 
 def lacking(coordinator: Coordinator, partition: str, site: str) -> str:
     """What may be missing here of what `site` has acknowledged, if it is not asked; "": nothing, unless an operator
-    there let go of this site since it was seen last."""
+    there let go of this site since it was seen last, seconds before the mirror's last word, or after it."""
     known, now = awaited(coordinator, partition, site), standing(coordinator, partition)
-    if now is not None and now.site == site and now.parted:  # whatever its commits waited for before
+    now = now if now is not None and now.site == site else None
+    known = known if known is not None and known.waits else None
+    if now is not None and now.parted:  # whatever its commits waited for before
         return "what it has done since both went on"
-    if known is not None and known.waits and not known.may_drop:
+    if known is not None and not known.may_drop and (now is None or now.at_ms - known.at_ms <= OLD_MS):
         return ""
-    if now is None or now.site != site:
+    if now is None:
         return "nothing was ever mirrored"
-    since = datetime.fromtimestamp(now.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    behind = f", and {now.behind} entries before that" if now.behind else ""
-    if known is not None and known.waits:
-        return f"what was acknowledged once commits went on without this site, after {since}{behind}"
-    return f"what was acknowledged after {since}{behind}"
+    after = f"{_time(now.at_ms)}{f', and {now.behind} entries before that' if now.behind else ''}"
+    if known is None:
+        return f"what was acknowledged after {after}"
+    if known.may_drop:
+        return f"what was acknowledged once commits went on without this site, after {after}"
+    return (
+        f"what was acknowledged after {after}, if commits did not wait for this site any more: they did at "
+        f"{_time(known.at_ms)}, and whether they did later was not seen"
+    )
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
