@@ -108,8 +108,7 @@ class Since:
     def __init__(self, fork: Fork) -> None:
         """DivergedError where both histories have merged each other before: they parted behind more than one record."""
         if len(fork.at) != 1:
-            behind = ", ".join(f"{p.lsn} of epoch {p.epoch.number} of {p.epoch.site}" for p in fork.at)
-            raise DivergedError(f"the histories have parted behind several records (lsn {behind}): not comparable")
+            raise DivergedError(f"the histories have parted behind several records ({places_of(fork)}): not comparable")
         self.fork, self._point = fork, fork.at[0]
         self._place = self._point.epoch, self._point.lsn
         self._forget()
@@ -192,6 +191,11 @@ def branch(of: Side, fork: Fork, decide: Decide) -> Branch:
     since = Since(fork)
     since.read(of)
     return since.branch(of, decide)
+
+
+def places_of(fork: Fork) -> str:
+    """The last records of both, for people."""
+    return "lsn " + ", ".join(f"{p.lsn} of epoch {p.epoch.number} of {p.epoch.site}" for p in fork.at)
 
 
 def stands_on(link: Link, place: Place) -> bool:

@@ -46,14 +46,18 @@ def merge_records(
     branches = tuple(branch_of(state) for state in (s, *others))
     lsn = max(b.lsn for b in branches) + 1
     last = EpochMerged(
-        Header(log_id, opening.epoch, lsn, s.hash), name, branches, _joined((s, *others)), len(parts),
-        hash_of(digest(p) for p in parts), horizon, opening.mapper_version,
+        Header(log_id, opening.epoch, lsn, s.hash), name, branches, _joined((s, *others)), _undoings((s, *others)),
+        len(parts), hash_of(digest(p) for p in parts), horizon, opening.mapper_version,
     )  # fmt: skip
     return [*parts, records.encode(last)]
 
 
 def _joined(states: Iterable[ChainState]) -> tuple[Joined, ...]:
     return tuple({j.epoch: j for state in states for j in state.joined}.values())
+
+
+def _undoings(states: Iterable[ChainState]) -> tuple[bytes, ...]:
+    return tuple(dict.fromkeys(name for state in states for name in state.undoings))
 
 
 def name_of(closed: ChainState) -> bytes:

@@ -1,8 +1,8 @@
 """What a merge made, made undone: where nobody has changed it since, the source's state stands again (M2).
 
 The history is read back from its end to the merge, along the hashes, and read on while it grows; nothing of it is kept
-but what the merge has told. Who has read up to where the history ends knows whether the merge was undone before: that
-is done once, whoever asked for it, and however often.
+but what the merge has told. A merge is undone once, whoever asks for it, and however often, at whichever site: every
+history knows what was undone in any of its branches (`ChainState.undoings`).
 """
 
 from __future__ import annotations
@@ -49,15 +49,25 @@ class Undoing:
         self.report: list[Entry] = []
         """What it has told of each key."""
         self.put_back: int | None = None
-        """So many keys, when it was undone before; None: it was not."""
+        """So many keys, when it was undone before in what was read; 0: in another branch; None: it was not."""
         self._last = b""
         """Hash of the last record that was read."""
 
     def read(self, of: Side, between: Callable[[], None] = lambda: None) -> int:
         """On to where the history ends; so many records were new. `between`: called after each piece of the log.
-        RefusedError if the merge is not in it, or not in what the log still has; DeadlineError."""
+        RefusedError if the merge is not in it, or not in what the log still has, and was not undone; DeadlineError."""
         if of.state.hash == self._last:
             return 0
+        if self.put_back is None and self.undoes in of.state.undoings:
+            self.put_back = 0
+        try:
+            return self._read(of, between)
+        except RefusedError:
+            if self.put_back is None:
+                raise
+            return 0
+
+    def _read(self, of: Side, between: Callable[[], None]) -> int:
         oldest, new = _oldest_merge(of.state), 0
         try:
             for link in Thread(of.log, of.tp, of.end, of.state.hash, of.site).back() if oldest else ():

@@ -235,11 +235,10 @@ def undo_(merge: str | None, names: tuple[str, ...], config_path: Path, format_:
 def _merge_of(connection: Connection, partition: str, merge: str | None) -> str:
     """The one asked for, else the last that was made here; "" where there was none."""
     from halog.errors import ConfigError
-    from halog.runtime.restores import restore_of
+    from halog.runtime.restores import last_merge, restore_of
 
     if merge is None:
-        last = restore_of(connection.coordinator, partition)
-        return "" if last is None else last.merge or last.undo
+        return last_merge(restore_of(connection.coordinator, partition))
     if not merge or len(merge) % 2 or any(c not in "0123456789abcdef" for c in merge):
         raise ConfigError(f"{merge!r} is no id of a merge: hex digits, as `halog conflicts show` tells")
     return merge

@@ -121,7 +121,7 @@ class Chain:
         else:
             self.state = ChainState(
                 s.log_id, s.site, s.epoch, s.opened, s.void, s.closed_for, s.led, record.header.lsn, digest, s.lineage,
-                s.owner, s.fenced, s.joined,
+                s.owner, s.fenced, s.joined, s.undoings,
             )  # fmt: skip
 
     def _started(self, record: EpochStarted) -> Verdict:

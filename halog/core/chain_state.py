@@ -33,6 +33,8 @@ class ChainState(msgspec.Struct, frozen=True):
 
     joined: tuple[Joined, ...] = ()
     """Epochs of it that stand on several branches, oldest first; kept for ever, too."""
+    undoings: tuple[bytes, ...] = ()
+    """Names of what has undone merges, in any of its branches; kept for ever, since that is done once."""
 
     @property
     def head(self) -> tuple[EpochId, int]:

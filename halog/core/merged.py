@@ -111,10 +111,15 @@ def is_whole(record: EpochMerged) -> bool:
 def opened(s: ChainState, record: EpochMerged, hash_: bytes) -> ChainState:
     """The history behind it, whichever branch it was before."""
     h, branches = record.header, record.branches
-    joined = (*record.joined, Joined(h.epoch, _apart(branches))) if len(branches) > 1 else record.joined
+    joined, undoings = record.joined, record.undoings
+    if len(branches) > 1:
+        joined = (*joined, Joined(h.epoch, _apart(branches)))
+    else:
+        undoings = (*undoings, record.merge)
     return msgspec.structs.replace(
         s, epoch=h.epoch, opened=True, void=False, closed_for="", led=h.epoch.number, lsn=h.lsn, hash=hash_,
         lineage=(*branches[0].lineage, (h.epoch, h.lsn)), joined=joined,
+        undoings=undoings,
     )  # fmt: skip
 
 

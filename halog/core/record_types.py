@@ -164,6 +164,8 @@ class EpochMerged(msgspec.Struct, frozen=True):
     branches: tuple[Branch, ...]
     joined: tuple[Joined, ...]
     """Epochs that stood on several histories before this one, in any of the branches."""
+    undoings: tuple[bytes, ...]
+    """Names of the merges before this one, in any of the branches, that stand on one: each has undone another one."""
     parts: int
     parts_hash: bytes
     horizon: int

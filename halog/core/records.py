@@ -141,6 +141,7 @@ _BODIES: dict[type[Any], tuple[int, list[dict[str, Any]]]] = {
             {"name": "merge", "type": "bytes"},
             {"name": "branches", "type": {"type": "array", "items": _BRANCH}},
             {"name": "joined", "type": {"type": "array", "items": _JOINED}},
+            {"name": "undoings", "type": {"type": "array", "items": "bytes"}},
             {"name": "parts", "type": "int"},
             {"name": "parts_hash", "type": "bytes"},
             {"name": "horizon", "type": "long"},
@@ -198,7 +199,7 @@ def _merge_out(record: MergePart | EpochMerged) -> dict[str, Any]:
         decided = [{"tx": tx, "commit": commit} for tx, commit in record.decided]
         return {"index": record.index, "merged": merged, "happened": record.happened, "decided": decided}
     joined = [{**_epoch_out(j.epoch), "branches": [_branch_out(b) for b in j.branches]} for j in record.joined]
-    plain = {n: getattr(record, n) for n in ("merge", "parts", "parts_hash", "horizon", "mapper_version")}
+    plain = {n: getattr(record, n) for n in ("merge", "undoings", "parts", "parts_hash", "horizon", "mapper_version")}
     return {**plain, "branches": [_branch_out(b) for b in record.branches], "joined": joined}
 
 
@@ -269,7 +270,7 @@ def _body_in(cls: type[Any], header: Header, d: dict[str, Any]) -> Record:
     if cls is EpochMerged:
         branches, joined = _branches_in(d["branches"]), tuple(_joined_in(item) for item in d["joined"])
         rest = (d[n] for n in ("parts", "parts_hash", "horizon", "mapper_version"))
-        return EpochMerged(header, d["merge"], branches, joined, *rest)
+        return EpochMerged(header, d["merge"], branches, joined, tuple(d["undoings"]), *rest)
     result: Record = cls(header, *(d[n] for n in cls.__struct_fields__ if n != "header"))
     return result
 

@@ -1,8 +1,8 @@
-"""Do both sites' logs of a partition still go back to where their histories parted (F4, M2)?
+"""Can two sites' histories of a partition be made one: have they parted behind one record, and do both logs still go
+back to it (F4, M2)?
 
-Asked before anything is closed for a merge: a branch whose first records were trimmed cannot be read, and its site
-would have stopped serving for nothing. Where a log is trimmed its history is known from the last snapshot; what came
-since is read, and the log's first records. Changes nothing.
+Asked before anything is closed for a merge: its site would have stopped serving for nothing. Each history is known from
+the last snapshot, and what came since is read; where a log is trimmed, its first records, too. Changes nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +19,17 @@ from halog.ports import Entry, Log, TopicPartition
 from halog.runtime.outside import Remote
 from halog.runtime.sites import table_of
 from halog.runtime.state_topic import Mark, last_position
-from restore.divergence import Behind, Fork, Place, compare, history_of, lineage_of, part_of
+from restore.branch import places_of
+from restore.divergence import Behind, Fork, Place, Relation, compare, history_of, lineage_of, part_of
 from restore.thread import READ_S
 
 PIECE: Final = 2_000
 """Entries read in one go: some 50 ms."""
+
+GIVE_UP: Final = (
+    "`halog site demote --to {source}` has {source} serve alone, with its own history; before that `halog export` "
+    "tells what {own} has, for `halog import --skip-existing` at {source}"
+)
 
 StateTopic = Callable[[str], str]
 """By policy; it is named alike at every site."""
@@ -43,14 +49,16 @@ class _Read(NamedTuple):
 def check(
     own: Remote, source: Remote, table: PartitionTable, state_topic: StateTopic, begin: Mapping[str, int]
 ) -> None:
-    """RefusedError where one of the logs does not go back to where they parted; LogError where no snapshot has what was
-    trimmed of one; DeadlineError. `begin`: by site, the offset that its log may be trimmed up to."""
+    """RefusedError where they have parted behind several records, or one of the logs does not go back to where they
+    parted; LogError where no snapshot has what was trimmed of one; DeadlineError. `begin`: by site, the offset that its
+    log may be trimmed up to."""
     sites, tp = (own, source), TopicPartition(table.topic, table.index)
-    if not any(max(begin[site.name], site.log.bounds(tp)[0]) for site in sites):
-        return
     tables = (table, table_of(source.coordinator, table.name))
     read = [_read(site, its, tp, state_topic, begin[site.name]) for site, its in zip(sites, tables, strict=True)]
-    place = _parted_at(*(one.state for one in read), serves=not table.owner)
+    relation = compare(*(history_of(one.state) for one in read))
+    if isinstance(relation, Fork) and len(relation.at) > 1:
+        raise _several(relation, own, source, table)
+    place = _parted_at(relation, serves=not table.owner)
     if place is None:
         return
     for one in read:
@@ -61,6 +69,16 @@ def check(
             raise _refused(one, first, place, own, source, table)
 
 
+def _several(fork: Fork, own: Remote, source: Remote, table: PartitionTable) -> RefusedError:
+    return RefusedError(
+        f"partition {table.name}: the histories of {own.name} and {source.name} have parted behind several records "
+        f"({places_of(fork)}), as each has been merged with what the other one has: they cannot be made one. Nothing "
+        f"was changed. {GIVE_UP.format(own=own.name, source=source.name)}",
+        partition=table.name,
+        parted_behind=[point.lsn for point in fork.at],
+    )
+
+
 def _refused(
     one: _Read, first: int | None, place: Place, own: Remote, source: Remote, table: PartitionTable
 ) -> RefusedError:
@@ -68,9 +86,7 @@ def _refused(
     return RefusedError(
         f"partition {table.name}: the log of site {one.site.name} {goes} (offset {one.begins}), and the histories of "
         f"{own.name} and {source.name} parted behind lsn {place[1]}: what was trimmed in between cannot be merged. "
-        f"Nothing was changed. `halog site demote --to {source.name}` has {source.name} serve alone, with its own "
-        f"history; before that `halog export` tells what {own.name} has, for `halog import --skip-existing` at "
-        f"{source.name}",
+        f"Nothing was changed. {GIVE_UP.format(own=own.name, source=source.name)}",
         partition=table.name,
         site=one.site.name,
         begins=one.begins,
@@ -107,10 +123,10 @@ def _entries(log: Log, tp: TopicPartition, start: int, end: int) -> Iterator[Ent
         yield from log.read(tp, at, min(at + PIECE, end), READ_S)
 
 
-def _parted_at(own: ChainState, source: ChainState, *, serves: bool) -> Place | None:
+def _parted_at(relation: Relation, *, serves: bool) -> Place | None:
     """The last record of both, if there is something to be merged behind it. While this site `serves`, there will be:
     its nodes end their epoch by a record that the source has not."""
-    match compare(history_of(own), history_of(source)):
+    match relation:
         case Fork(at=(point,)) | Behind(first=False, at=point):
             return point.epoch, point.lsn
         case Behind(first=True, at=point) if serves:

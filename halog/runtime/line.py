@@ -273,8 +273,14 @@ class Line:
         self._stop(one.copy, error, one)
 
     def _is_read(self, way: _Way, one: Mirrored) -> bool:
-        """Is there nothing more in the other log? Histories that have parted a merge may have joined again."""
-        return one.mirror.offset >= way.remote.log.bounds(one.copy.tp)[1]
+        """Is all of the other log read, up to where it ended when that was first asked? Histories that have parted a
+        merge may have joined again; a busy log's end over a long line is never reached."""
+        if one.upto is None:
+            one.upto = way.remote.log.bounds(one.copy.tp)[1]
+        if one.mirror.offset < one.upto:
+            return False
+        one.upto = None
+        return True
 
     def _stop(self, copy: Copy, error: HalogError, one: Mirrored | None = None) -> None:
         """This partition cannot be mirrored: say so, leave the others alone, and try again later."""

@@ -28,6 +28,8 @@ class Mirrored:
         self.lag_ms = 0
         self.still_since = time.monotonic()
         """Since when nothing is under way."""
+        self.upto: int | None = None
+        """Where the other log ended when it was first looked whether all of it is read; None: nobody asks."""
         self.joined = False
         """Was it made sure that nobody is told of two histories any more?"""
         self.told: Standing | None = None
@@ -35,6 +37,8 @@ class Mirrored:
 
     def settle(self) -> None:
         """Look how far `safe` is. Not at the last that has landed, which a busy log would never have read."""
+        if self.mirror.parted is None and not self.mirror.given_away:
+            self.upto = None
         if not self.pending:
             self.landed = self.mirror.checkpoint
         if self.copy.core.chain.state.lsn >= self._next_safe.state.lsn:

@@ -49,12 +49,16 @@ class Restore(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which is at it."""
     tries: int = 0
     """So many have begun with it."""
+    begun: bool = False
+    """One of them has ended its epoch for it: an undo that is found since then is this one."""
     why: str = ""
     """What it waits for, or failed of."""
     merge: str = ""
     """Its name, in hex digits."""
     result: dict[str, Any] = {}
     """In numbers."""
+    merged_before: str = ""
+    """The last merge that was made here before it was asked for, in hex digits."""
 
     @property
     def ended(self) -> bool:
@@ -91,13 +95,20 @@ def read_restore(partition: str, data: bytes) -> Restore:
         raise CoordinatorError(f"znode restores/{partition} is no restore: {e}", partition=partition) from e
 
 
+def last_merge(last: Restore | None) -> str:
+    """Of those that were made here, its name in hex digits; "": none is known. `last`: what was asked for last."""
+    if last is None:
+        return ""
+    return last.merge if last.phase == DONE and not last.undo else last.merged_before
+
+
 def ask(coordinator: Coordinator, partition: str, wanted: Restore) -> None:
     """Ask for it. RefusedError while another one goes on; the same one may be asked for again."""
     for _ in range(ATTEMPTS):
         now, version = _found(coordinator, partition)
         if _goes_on(partition, now, wanted):
             return
-        if _put(coordinator, partition, wanted, version):
+        if _put(coordinator, partition, msgspec.structs.replace(wanted, merged_before=last_merge(now)), version):
             return
     raise RefusedError(f"partition {partition}: others ask for restores at the same time", partition=partition)
 

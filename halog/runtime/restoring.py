@@ -332,7 +332,8 @@ class _OneRestore:
         if found.put_back is None:
             self._say(NOTHING, "nothing is to be changed", result=self._result())
         else:  # by a node that was at this very undo and died, perhaps
-            phase, result = (DONE, {"changed": found.put_back}) if self._asked.tries > 1 else (NOTHING, {})
+            own = self._asked.begun and found.put_back
+            phase, result = (DONE, {"changed": found.put_back}) if own else (NOTHING, {})
             self._say(phase, "it was undone before", merge=found.name.hex(), result=result)
 
     def _undone(self, e: ev.MergeDue, found: Undoing) -> list[bytes]:
@@ -354,8 +355,8 @@ class _OneRestore:
                 self._hold(name, e.offset)
             return records
 
-        self._say(SETTLING)
-        if not self._reopening.open(floor, held, lambda why: self._say(SETTLING, why)):
+        self._say(SETTLING, begun=True)
+        if not self._reopening.open(floor, held, lambda why: self._say(SETTLING, why, begun=True)):
             return False
         self._offer()
         result = self._result()

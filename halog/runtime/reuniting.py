@@ -184,10 +184,7 @@ class Reuniting:
         sources = {t.name: sources[t.name] for t in tables}
         one = Restore(site=self._site, by=who(), at_ms=0, two_way=two_way, classified=classified)
         wanted = {name: msgspec.structs.replace(one, active=active.get(name, "")) for name in sources}
-        for name, source in sources.items():  # before anything is closed for it
-            restores.check(self.remote(source).coordinator, name, wanted[name])
-        # a job may have read what is not there any more: once a branch is closed, that is for the node to say
-        self._check_logs([t for t in tables if not classified or t.owner != sources[t.name]], sources)
+        self._check(tables, sources, wanted)
         for table in tables:
             self._close(table, sources[table.name])
         if classify is not None and tables:
@@ -210,6 +207,34 @@ class Reuniting:
             return last
         why = f"this site mirrors site {source}"
         return Restore(site=self._site, by=who(), at_ms=0, phase=restores.NOTHING, why=why)
+
+    def _check(
+        self, tables: Collection[PartitionTable], sources: Mapping[str, str], wanted: Mapping[str, Restore]
+    ) -> None:
+        """Whatever can be known before anything is closed for it."""
+        for table in tables:
+            restores.check(self.remote(sources[table.name]).coordinator, table.name, wanted[table.name])
+            self._check_branch(table, sources[table.name])
+        # a job may have read what is not there any more: once a branch is closed, that is for the node to say
+        self._check_logs([t for t in tables if not wanted[t.name].classified or t.owner != sources[t.name]], sources)
+
+    def _check_branch(self, table: PartitionTable, source: str) -> None:
+        """This site's log may hold the branch of a third one, which it mirrors: closed here, it goes on there. Unless
+        that site cannot be asked: then this is what is left of it."""
+        its = table.owner
+        if its in ("", source) or followed(self._coordinator, table, its) is None:
+            return
+        try:
+            goes_on = serves(self.remote(its), table)
+        except HalogError:
+            return
+        if goes_on:
+            raise RefusedError(
+                f"partition {table.name}: site {self._site} mirrors site {its}, which serves the branch that is to be "
+                f"merged at {source}: ask for it with the configuration of {its}. Nothing was changed",
+                partition=table.name,
+                site=its,
+            )
 
     def _check_logs(self, tables: Iterable[PartitionTable], sources: Mapping[str, str]) -> None:
         """They are held first: nothing that is found there is trimmed before it is read."""

@@ -9,28 +9,35 @@ know whether it goes on: taking over may split the history, and is done only for
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
 
-from halog.core import records
-from halog.core.chain import ChainState
-from halog.core.ids import Member
 from halog.core.table import PartitionTable
-from halog.errors import ConfigError, DeadlineError, HalogError, LogError, RefusedError
-from halog.ports import Coordinator, TopicPartition
+from halog.errors import ConfigError, DeadlineError, HalogError, RefusedError
+from halog.ports import Coordinator
 from halog.runtime import retention
-from halog.runtime.arrivals import awaited
-from halog.runtime.giving import fence
+from halog.runtime.arrivals import FRESH_S, awaited
+from halog.runtime.drawing_level import DrawingLevel
 from halog.runtime.groups import change_table
 from halog.runtime.outside import Remote
-from halog.runtime.sites import HOLD_MS, its_table, running, standing, table_of
+from halog.runtime.sites import HOLD_MS, its_table, standing, table_of
 
 LOOK_S = 0.1
 """Between looks at how far the mirror is."""
+
+OLD_MS = int(3 * FRESH_S * 1000)
+"""That commits wait for this site is asked every few seconds: what was so that long before the mirror's last word says
+nothing of then."""
+
+AT_ONCE = 16
+"""Fences under way at the same time: each has a producer of its own, since one that fails fails all that it holds."""
+
+HANGS_S = 2.0
+"""A log that does not take a fence for so long holds up the fences of no others."""
 
 
 class Switch(NamedTuple):
@@ -43,6 +50,17 @@ class Switch(NamedTuple):
     """Nobody knows what the other site has."""
     lacks: str = ""
     """What the other site acknowledged and may not be here; "": nothing, as far as this site was told."""
+
+
+class _Asked(NamedTuple):
+    """A partition that another site was asked for."""
+
+    table: PartitionTable
+    """As this site has it."""
+    remote: Remote
+    there: PartitionTable
+    """As that site had it."""
+    drawing: DrawingLevel
 
 
 class Switching:
@@ -87,31 +105,79 @@ class Switching:
         may_fork: bool,
     ) -> list[Switch]:
         """All are asked for at once, so that they are away for about as long as one would be."""
-        asked: dict[str, tuple[Remote, PartitionTable]] = {}
-        switches = []
+        asked: dict[str, _Asked] = {}
         try:
             for table in tables:
                 remote = remotes.get(table.owner) if table.name not in alone else None
                 if remote is not None:
-                    asked[table.name] = remote, table_of(remote.coordinator, table.name)
+                    there = table_of(remote.coordinator, table.name)
+                    drawing = DrawingLevel(self._coordinator, remote, table.name)
+                    asked[table.name] = _Asked(table, remote, there, drawing)
                     self._give(remote.coordinator, table.name, self._site)
-            for table in tables:
-                level = table.name not in asked or self._is_level(table, asked[table.name][0], may_fork)
-                may_fork_here = bool(table.owner) and (table.name not in asked or not level)
-                lacks = lacking(self._coordinator, table.name, table.owner) if may_fork_here else ""
-                if table.owner:
-                    self._hold(table)
-                    if level and table.name in asked and not may_fork:
-                        self._check_still_given(table, asked[table.name][0])
-                    self._take(table, asked[table.name][1] if table.name in asked else None, alone=may_fork_here)
-                asked.pop(table.name, None)
-                switches.append(Switch(table.name, table.owner, may_fork_here, lacks))
-                done(switches[-1])
+            switches = {t.name: self._switch(t, None, done) for t in tables if t.name not in asked}
+            switches |= self._take_over(asked, done, may_fork)
         finally:
-            for name, (remote, before) in asked.items():  # it was not to be: as it was there
-                with suppress(HalogError):
-                    self._give_back(remote, name, before.owner)
+            for one in asked.values():
+                self._give_back(one)
+        return [switches[table.name] for table in tables]
+
+    def _take_over(self, asked: dict[str, _Asked], done: Callable[[Switch], None], may_fork: bool) -> dict[str, Switch]:
+        """Each as soon as this site is level with the other one, within one time for all of them. What is not by then,
+        or cannot be, is as it was; or, if it `may_fork`, taken over as it is. Removes from `asked` what is dealt
+        with."""
+        until, switches, failed = time.monotonic() + self._timeout_s, dict[str, Switch](), dict[str, HalogError]()
+        while asked:
+            for name, one in list(asked.items()):
+                try:
+                    level = self._is_level(one, until, may_fork, may_fence=_fencing(asked.values()) < AT_ONCE)
+                    if level is None:
+                        continue
+                    switches[name] = self._switch(one.table, one, done, level=level, may_fork=may_fork)
+                    one.drawing.close()
+                except HalogError as e:
+                    failed[name] = e
+                    self._give_back(one)
+                del asked[name]
+            if asked:
+                time.sleep(LOOK_S)
+        if failed:
+            raise _all_of(failed)
         return switches
+
+    def _is_level(self, one: _Asked, until: float, may_fork: bool, *, may_fence: bool) -> bool | None:
+        """None: not yet."""
+        try:
+            if time.monotonic() >= until:
+                raise DeadlineError(
+                    f"partition {one.table.name} was not level with the other site within {self._timeout_s:g} s "
+                    f"({one.drawing.why}); it was not taken over",
+                    partition=one.table.name,
+                )
+            return one.drawing.step(may_fence=may_fence) or None
+        except HalogError:
+            if not may_fork:
+                raise
+            return False
+
+    def _switch(
+        self,
+        table: PartitionTable,
+        asked: _Asked | None,
+        done: Callable[[Switch], None],
+        *,
+        level: bool = False,
+        may_fork: bool = False,
+    ) -> Switch:
+        """Serve it here. `level`: with the other site, which was `asked`."""
+        forks = bool(table.owner) and not level
+        lacks = lacking(self._coordinator, table.name, table.owner) if forks else ""
+        if table.owner:
+            self._hold(table)
+            if asked is not None and level and not may_fork:
+                self._check_still_given(table, asked.remote)
+            self._take(table, None if asked is None else asked.there, alone=forks)
+        done(switch := Switch(table.name, table.owner, forks, lacks))
+        return switch
 
     def _check_still_given(self, table: PartitionTable, remote: Remote) -> None:
         """Another operator may have asked for the contrary meanwhile, and have got it."""
@@ -124,14 +190,17 @@ class Switching:
                 site=owner or remote.name,
             )
 
-    def _give_back(self, remote: Remote, partition: str, to: str) -> None:
-        """Unless somebody else has made this site serve it meanwhile, or has said who is to serve over there."""
+    def _give_back(self, one: _Asked) -> None:
+        """It was not to be: as it was there. Unless somebody else has made this site serve it meanwhile, or has said
+        who is to serve over there."""
 
         def as_before(now: PartitionTable) -> PartitionTable:
-            return msgspec.structs.replace(now, owner=to) if now.owner == self._site else now
+            return msgspec.structs.replace(now, owner=one.there.owner) if now.owner == self._site else now
 
-        if table_of(self._coordinator, partition).owner:
-            change_table(remote.coordinator, partition, as_before)
+        one.drawing.close()
+        with suppress(HalogError):
+            if table_of(self._coordinator, one.table.name).owner:
+                change_table(one.remote.coordinator, one.table.name, as_before)
 
     def demote(self, partitions: Iterable[str], to: str) -> list[str]:
         """Let site `to` serve them: this site's nodes stop, and mirror it once it has all of this site's history.
@@ -224,67 +293,6 @@ class Switching:
             return "What it acknowledged is here: its commits waited for this site when last seen. "
         return f"Of {sum(map(bool, lacks))} of {len(tables)} partitions something it acknowledged may not be here. "
 
-    def _is_level(self, table: PartitionTable, remote: Remote, may_fork: bool) -> bool:
-        try:
-            self._wait_until_level(table, remote, time.monotonic() + self._timeout_s)
-        except HalogError:
-            if not may_fork:
-                raise
-            return False
-        return True
-
-    def _wait_until_level(self, table: PartitionTable, remote: Remote, until: float) -> None:
-        """Until the other site's nodes have ended their epoch, or are not there; then its log is fenced, so that
-        nothing that anybody there still sends counts, and all of it up to there is waited for."""
-        while True:
-            there = table_of(remote.coordinator, table.name)
-            if there.active is None or there.active not in running(remote.coordinator):
-                break
-            self._pause(until, table, "its active node has not handed over")
-        highest = there.epoch.number
-        while True:
-            state = self._brought(table, remote, self._fence(there, remote, highest, until), until)
-            if state.owner or not state.opened:
-                return
-            highest = state.epoch.number  # the log was ahead of the znode: an epoch above the fence stands open
-
-    def _brought(self, table: PartitionTable, remote: Remote, offset: int, until: float) -> ChainState:
-        """What the other log had led to once this site had all of it up to there, and more."""
-        while True:
-            now = standing(self._coordinator, table.name)
-            if now is not None and not now.error and now.site == remote.name and now.checkpoint.offset > offset:
-                return now.checkpoint.state
-            why = "nothing was ever mirrored" if now is None else now.error or "the mirror is behind"
-            self._pause(until, table, f"{why}; see `halog site lag`")
-
-    def _fence(self, there: PartitionTable, remote: Remote, highest: int, until: float) -> int:
-        """Start an epoch in the other site's log that nobody will serve; its offset."""
-        tp, site, me = TopicPartition(there.topic, there.index), remote.name, Member("operator", time.time_ns())
-        epoch = fence(remote.coordinator, there.name, site, highest, me)
-        header = records.Header(bytes.fromhex(there.log_id), epoch)
-        landed: list[int | None] = []
-        session = remote.log.session()
-        try:
-            record = records.EpochStarted(header, there.epoch, 0)
-            session.append(tp, records.encode(record), lambda offset, why: landed.append(offset))
-            while not landed:
-                session.poll(LOOK_S)
-                self._pause(until, there, f"the log of site {site} does not answer", 0.0)
-        finally:
-            session.abandon()
-        if landed[0] is None:
-            raise LogError(f"the log of {there.name} at site {site} did not take an epoch", partition=there.name)
-        return landed[0]
-
-    def _pause(self, until: float, table: PartitionTable, why: str, seconds: float = LOOK_S) -> None:
-        if time.monotonic() >= until:
-            raise DeadlineError(
-                f"partition {table.name} was not level with the other site within {self._timeout_s:g} s ({why}); "
-                "it was not taken over",
-                partition=table.name,
-            )
-        time.sleep(seconds)
-
     def _hold(self, table: PartitionTable) -> None:
         """The other site will need this log from here on, and cannot say so yet."""
         until = retention.now_ms() + HOLD_MS
@@ -308,6 +316,22 @@ class Switching:
         change_table(coordinator, partition, lambda now: msgspec.structs.replace(now, owner=to))
 
 
+def _fencing(asked: Iterable[_Asked]) -> int:
+    """How many of them fence the other log just now; those that have begun long ago hang."""
+    now = time.monotonic()
+    since = (one.drawing.fencing_since for one in asked)
+    return sum(at is not None and now - at < HANGS_S for at in since)
+
+
+def _all_of(failed: Mapping[str, HalogError]) -> HalogError:
+    """The first one, and the names of the others."""
+    error, others = next(iter(failed.values())), list(failed)[1:]
+    if not others:
+        return error
+    why = f"{error.message}. {len(others)} more were not taken over: {', '.join(others)}"
+    return type(error)(why, **{**error.evidence, "partitions": list(failed)})
+
+
 def _without(table: PartitionTable, site: str) -> PartitionTable:
     """In one step: nobody may read that the site has everything once commits do not wait for it."""
     synced = tuple(n for n in table.synced if n != site)
@@ -318,16 +342,26 @@ def _without(table: PartitionTable, site: str) -> PartitionTable:
 
 def lacking(coordinator: Coordinator, partition: str, site: str) -> str:
     """What may be missing here of what `site` has acknowledged, if it is not asked; "": nothing, unless an operator
-    there let go of this site since it was seen last."""
+    there let go of this site since it was seen last, seconds before the mirror's last word, or after it."""
     known, now = awaited(coordinator, partition, site), standing(coordinator, partition)
-    if now is not None and now.site == site and now.parted:  # whatever its commits waited for before
+    now = now if now is not None and now.site == site else None
+    known = known if known is not None and known.waits else None
+    if now is not None and now.parted:  # whatever its commits waited for before
         return "what it has done since both went on"
-    if known is not None and known.waits and not known.may_drop:
+    if known is not None and not known.may_drop and (now is None or now.at_ms - known.at_ms <= OLD_MS):
         return ""
-    if now is None or now.site != site:
+    if now is None:
         return "nothing was ever mirrored"
-    since = datetime.fromtimestamp(now.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    behind = f", and {now.behind} entries before that" if now.behind else ""
-    if known is not None and known.waits:
-        return f"what was acknowledged once commits went on without this site, after {since}{behind}"
-    return f"what was acknowledged after {since}{behind}"
+    after = f"{_time(now.at_ms)}{f', and {now.behind} entries before that' if now.behind else ''}"
+    if known is None:
+        return f"what was acknowledged after {after}"
+    if known.may_drop:
+        return f"what was acknowledged once commits went on without this site, after {after}"
+    return (
+        f"what was acknowledged after {after}, if commits did not wait for this site any more: they did at "
+        f"{_time(known.at_ms)}, and whether they did later was not seen"
+    )
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -20,16 +20,13 @@ from halog.runtime.restores import ASKED, DONE, ENDED, MERGING, NOTHING, READING
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.load import tails
 from tests.integration.cluster.processes import wait
-from tests.integration.sites.test_restoring import argv_of, halog
+from tests.integration.sites.test_restoring import REACHED_S, SOON_S, argv_of, halog
 from tests.integration.sites.test_taking_over import command, land, landings, level
 from tests.integration.sites.two import EAST, TwoSites
 
 CLOSING = "closing"
 """West has been told to stop, and nobody has asked for the merge yet."""
 STEPS = (CLOSING, ASKED, READING, SETTLING, MERGING)
-REACHED_S = 60.0
-SOON_S = 0.002
-"""Steps take milliseconds."""
 SHARED = "S"
 
 
@@ -47,6 +44,8 @@ class Rounds:
         self.number = self.shared = self.undone = 0
         self._land(self.west, SHARED)
         self.shared = 1
+        self._before: dict[str, restores.Restore] = {}
+        """What was asked for before the command began."""
         self.made: dict[str, int] = {}
         """What one site alone has made, that is to be there, and how often it has landed."""
         level(two_sites)
@@ -104,12 +103,12 @@ class Rounds:
     @contextmanager
     def restore(self, step: str) -> Iterator[subprocess.Popen[str]]:
         """The command, when that step of it was seen, or one behind it."""
-        before = self.asked()
+        self._before = self.asked()
         argv = argv_of(self.west, "restore", "--source", EAST, "--timeout", "60")
         with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as begun:
             try:
                 deadline = time.monotonic() + REACHED_S
-                while not self._is_at(step, before) and begun.poll() is None:
+                while not self._is_at(step) and begun.poll() is None:
                     assert time.monotonic() < deadline, f"{step} is not reached"
                     time.sleep(SOON_S)
                 yield begun
@@ -122,11 +121,21 @@ class Rounds:
         found = {p: self.east.znode(f"restores/{p}") for p in self.east.partitions()}
         return {p: msgspec.json.decode(data, type=restores.Restore) for p, data in found.items() if data is not None}
 
-    def _is_at(self, step: str, before: dict[str, restores.Restore]) -> bool:
+    def _is_at(self, step: str) -> bool:
         if step == CLOSING:
             return any(t.owner == EAST for t in self.west.tables())
-        now = [r for p, r in self.asked().items() if p not in before or r.at_ms != before[p].at_ms]
-        return any(r.phase in ENDED or STEPS.index(r.phase) >= STEPS.index(step) for r in now)
+        now = self._new()
+        return any(r.phase in ENDED or STEPS.index(r.phase) >= STEPS.index(step) for r in now.values())
+
+    def _new(self) -> dict[str, restores.Restore]:
+        """Those that were asked for since the command began."""
+        before = self._before
+        return {p: r for p, r in self.asked().items() if p not in before or r.at_ms != before[p].at_ms}
+
+    def is_over(self, partition: str) -> bool:
+        """Has its restore ended? Then whoever is killed now, or was just before, had done what it had to do."""
+        now = self._new().get(partition)
+        return now is not None and now.ended
 
     def ends(self, begun: subprocess.Popen[str]) -> None:
         """By itself; or asked for once more it says that it is done, or that nothing is left to do: `check` knows."""

@@ -14,7 +14,7 @@ from halog.core.merged import MergedIn, Parts, continues
 from halog.core.mirror import Checkpoint, Mirror
 from halog.core.records import EpochMerged, MergePart
 from halog.runtime.restores import Closed
-from restore import branches
+from restore import branches, replay
 from restore.branch import Branch, Side, Since
 from restore.branches import Compared
 from tests.mutants.registry import mutant, patch
@@ -177,6 +177,12 @@ def a_merge_forgets_what_one_before_it_has_brought() -> None:
         return read._replace(brought=(), happened=[c.tx for _, c in read.committed if c.changes and any(c.tx)])
 
     real = patch(Since, "branch", branch)
+
+
+@mutant("M2", SEEDS, play)
+def what_another_branch_has_undone_is_not_known() -> None:
+    """Its record is in that site's log."""
+    patch(replay, "_undoings", lambda states: next(iter(states)).undoings)
 
 
 @mutant("F5", SEEDS, play)

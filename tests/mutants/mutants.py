@@ -18,6 +18,7 @@ from halog.core.handover import HandOver
 from halog.core.held import Held
 from halog.core.ids import EpochId, Member
 from halog.core.leading import Leading
+from halog.core.opening import Opening
 from halog.core.partition import Partition
 from halog.core.roles import Role
 from halog.core.syncset import SyncSet
@@ -174,11 +175,11 @@ def acknowledge_before_read() -> None:
 def epoch_opened_skipped() -> None:
     """Serves right after its `EpochStarted`."""
 
-    def started(self: candidate.Campaign) -> None:
-        self.p.become("started")
-        self._opened()
+    def started(self: Opening) -> None:
+        self._p.become("started")
+        self._campaign.opened()
 
-    patch(candidate.Campaign, "_started", started)
+    patch(Opening, "_started", started)
 
 
 @mutant("E4")
@@ -250,7 +251,7 @@ def in_flight_denied_on_step_down() -> None:
 @mutant("W1")
 def two_nodes_one_epoch_id() -> None:
     """Epoch ids do not tell two nodes apart (the first core's did not, for equal incarnations)."""
-    patch(candidate, "location_code", lambda node: 0)
+    patch(candidate, "nonce", lambda claimant, claims: 0)
     patch(Partition, "epoch_ours", property(lambda self: self.table.active is not None and self.campaign.mine()))
     candidate.Campaign.mine = lambda self: self.p.table.epoch == self.epoch  # type: ignore[attr-defined]
 

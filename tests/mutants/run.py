@@ -1,8 +1,8 @@
 """`python -m tests.mutants.run`: break the core in every known way and see that the simulation, or a model, notices.
 
 Each mutant gets a process of its own and at most 2,000 seeds; one of a rule that only some histories need, 2,000 of
-those. The last line is `caught N of N`; one survivor is exit 1: then the simulation is too kind, and it is the
-simulation that has to change.
+those. That it cannot run, by a name or an argument that does not exist, is no promise that was broken. The last line is
+`caught N of N`; one survivor is exit 1: then the simulation is too kind, and it is the simulation that has to change.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ from tests.mutants import (  # noqa: F401 - they register themselves
 )
 from tests.mutants.registry import MUTANTS
 
+BLUNDERS = ("TypeError", "AttributeError", "NameError", "UnboundLocalError")
+"""What the mutant fails of, where it was written for code that is another one by now."""
+
 
 class Verdict(NamedTuple):
     """How long one mutant lived."""
@@ -45,18 +48,22 @@ class Verdict(NamedTuple):
     seeds: int
     failure: str
     seconds: float
+    blunder: str = ""
+    """Of a seed that shows nothing."""
 
 
 def hunt(place: int) -> Verdict:
     """Run seeds against a mutant until one fails. Runs in a process of its own."""
     mutant = MUTANTS[place]
     mutant.break_it()
-    began = time.monotonic()
+    began, blunder = time.monotonic(), ""
     for played, seed in enumerate(mutant.seeds, 1):
         failure = mutant.play(seed)
-        if failure:
+        if any(name in failure for name in BLUNDERS):
+            blunder = blunder or failure
+        elif failure:
             return Verdict(place, played, failure, time.monotonic() - began)
-    return Verdict(place, len(mutant.seeds), "", time.monotonic() - began)
+    return Verdict(place, len(mutant.seeds), "", time.monotonic() - began, blunder)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -81,7 +88,7 @@ def report(verdicts: list[Verdict]) -> int:
     table = Table("mutant", "rule", "seeds", "seconds", "found by")
     for v in verdicts:
         m = MUTANTS[v.place]
-        table.add_row(m.name, m.rule, str(v.seeds), f"{v.seconds:.1f}", v.failure[:90] or "SURVIVED")
+        table.add_row(m.name, m.rule, str(v.seeds), f"{v.seconds:.1f}", v.failure[:90] or f"SURVIVED {v.blunder[:80]}")
     Console(width=180).print(table)
     caught = sum(bool(v.failure) for v in verdicts)
     print(f"caught {caught} of {len(verdicts)}")

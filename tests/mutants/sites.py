@@ -9,9 +9,9 @@ from typing import Any
 from halog.core.chain import Chain, Verdict
 from halog.core.record_types import EpochOpened, Record
 from halog.runtime import restoring
+from halog.runtime.drawing_level import DrawingLevel
 from halog.runtime.giving import GivingAway
 from halog.runtime.splits import Watching
-from halog.runtime.switching import Switching
 from restore import replay
 from restore.merge import Difference, Kind
 from restore.plan import Choice
@@ -32,7 +32,7 @@ def nobody_looks_whether_both_sites_serve() -> None:
 @mutant("M5", SEEDS)
 def a_site_takes_over_before_it_has_everything() -> None:
     """What has not come over is lost."""
-    patch(Switching, "_wait_until_level", lambda self, table, remote, until: None)
+    patch(DrawingLevel, "step", lambda self, *, may_fence: True)
 
 
 @mutant("F3", SEEDS)

@@ -14,6 +14,7 @@ from halog.core.candidate import Campaign
 from halog.core.chain import ChainState
 from halog.core.ids import EpochId, digest
 from halog.core.leading import Leading
+from halog.core.opening import Opening
 from halog.core.partition import Partition
 from halog.core.roles import Role
 from halog.core.syncset import SyncSet
@@ -90,43 +91,43 @@ def the_tails_of_others_are_not_taken() -> None:
 def opened_without_the_tail() -> None:
     """`EpochOpened` follows `EpochStarted`, as where commits wait for the log."""
 
-    def started(self: Campaign) -> None:
-        self.p.tail.clear()
+    def started(self: Opening) -> None:
+        self._p.tail.clear()
         real(self)
 
-    real = patch(Campaign, "_started", started)
+    real = patch(Opening, "_started", started)
 
 
 @mutant("E5", SEEDS)
 def opened_before_the_log_shows_the_tail() -> None:
     """`EpochOpened` is sent right behind what is appended again, and may land without it."""
 
-    def started(self: Campaign) -> None:
-        s, p = self.p.chain.state, self.p
+    def started(self: Opening) -> None:
+        p, s, epoch = self._p, self._p.chain.state, self._campaign.epoch
         p.become("started")
         lsn, prev = s.lsn, s.hash
-        for data in p.tail.again(s, self.epoch):
+        for data in p.tail.again(s, epoch):
             lsn, prev = lsn + 1, digest(data)
             self._append(data)
-        self._append(records.encode(records.EpochOpened(records.Header(s.log_id, self.epoch, lsn + 1, prev), ())))
+        self._append(records.encode(records.EpochOpened(records.Header(s.log_id, epoch, lsn + 1, prev), ())))
 
-    patch(Campaign, "_started", started)
-    patch(Campaign, "_open", lambda self: None)
+    patch(Opening, "_started", started)
+    patch(Opening, "_open", lambda self: None)
 
 
 @mutant("E5", SEEDS)
 def appended_again_though_the_log_has_it() -> None:
     """Nobody looks whether it came by itself."""
 
-    def started(self: Campaign) -> None:
-        self.p.become("started")
-        datas = self.p.tail.again(self.p.chain.state, self.epoch)
-        self.open_at = self.p.chain.state.lsn + len(datas)
+    def started(self: Opening) -> None:
+        self._p.become("started")
+        datas = self._p.tail.again(self._p.chain.state, self._campaign.epoch)
+        self._open_at = self._p.chain.state.lsn + len(datas)
         for data in datas:
             self._append(data)
         self._open()
 
-    patch(Campaign, "_started", started)
+    patch(Opening, "_started", started)
     patch(Tail, "accepted", lambda self, record: None)
 
 

@@ -8,10 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
+from halog.runtime.restores import Restore
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.load import Load
@@ -20,6 +23,10 @@ from tests.integration.sites.test_taking_over import command, land, landings, le
 from tests.integration.sites.two import EAST, TwoSites
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.feature("M1", "M2", "X3")]
+
+REACHED_S = 60.0
+SOON_S = 0.002
+"""Steps of a command take milliseconds."""
 
 BOTH = ("S1", "S2", "S3", "S4")
 """Aircraft that both sites know, and change."""
@@ -91,22 +98,40 @@ def test_both_histories_become_one_under_traffic_and_it_is_undone(two_sites: Two
 
 
 def test_whoever_dies_meanwhile_it_is_done_once(two_sites: TwoSites) -> None:
-    """The command is killed at some moment, twice; so is the node that merges; then it is asked for again."""
+    """The command is killed once it has told a site to stop, and once it has asked for a merge; so is the node that
+    merges, before it has; then it is asked for again."""
     parted(two_sites)
-    for after_s in (0.6, 1.2):
-        begun = subprocess.Popen(
-            argv_of(two_sites.west, "restore", "--source", EAST), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-        )
-        passes(after_s)
-        begun.send_signal(signal.SIGKILL)
-        begun.wait()
-    active = halog(two_sites.east, "partition", "list")[0]["active"]
-    two_sites.east.kill(active or "east-1")
-    told = halog(two_sites.west, "restore", "--source", EAST)
+    west, east = two_sites.west, two_sites.east
+    active = east.tables()[0].active
+    assert active is not None
+
+    def asked() -> list[Restore]:
+        found = [east.znode(f"restores/{p}") for p in east.partitions()]
+        return [msgspec.json.decode(data, type=Restore) for data in found if data is not None]
+
+    killed_at(west, lambda: any(t.owner == EAST for t in west.tables()))
+    assert not asked(), "nobody has asked for the merge"
+    killed_at(west, lambda: bool(asked()))
+    east.kill(active.node)
+    assert not all(r.ended for r in asked()), "the merge was over before the node was killed"
+    told = halog(west, "restore", "--source", EAST)
     assert {d["phase"] for d in told} == {"done"}, told
-    two_sites.east.start([active or "east-1"])
+    east.start([active.node])
     level(two_sites)
     check(two_sites, two_sites.east, EXPECTED)
+
+
+def killed_at(cluster: Cluster, reached: Callable[[], bool]) -> None:
+    """The command, as soon as that is so."""
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    begun = subprocess.Popen(argv_of(cluster, "restore", "--source", EAST), **silent)
+    deadline = time.monotonic() + REACHED_S
+    while not reached():
+        assert begun.poll() is None, "it has ended by itself"
+        assert time.monotonic() < deadline
+        time.sleep(SOON_S)
+    begun.send_signal(signal.SIGKILL)
+    begun.wait()
 
 
 def test_a_line_that_flaps_and_is_slow_delays_it_only(two_sites: TwoSites) -> None:

@@ -22,6 +22,7 @@ from halog.events import PARTED
 from halog.runtime import (
     arrivals,
     deciding,
+    drawing_level,
     giving,
     line,
     mirrored,
@@ -229,7 +230,7 @@ class Pair:
         clock, queues = Clock(self.tasks), Queues(self.tasks)
         timed = (
             switching, reuniting, line, mirrored, mirroring, giving, splits, retention, reopening, restoring,
-            succession, sites,
+            succession, sites, drawing_level,
         )  # fmt: skip
         wanted: list[tuple[Any, str, Any]] = [(module, "time", clock) for module in timed]
         wanted += [

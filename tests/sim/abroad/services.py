@@ -224,6 +224,10 @@ class SiteLog(_Service):
         for offset in range(start, min(end, len(entries))):
             yield Entry(tp, offset, entries[offset].data, offset)
 
+    def read_keyed(self, tp: TopicPartition, start: int) -> Iterator[tuple[bytes, bytes]]:
+        """Nobody takes snapshots."""
+        return iter(())
+
     def session(self) -> SiteSession:
         return SiteSession(self._world, self._asker)
 

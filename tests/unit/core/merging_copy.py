@@ -117,7 +117,7 @@ class Copy:
         s, ledger = self.chain.state, self.ledger
         return {
             "objects": self.objects, "lsn": s.lsn, "hash": s.hash, "lineage": s.lineage, "led": s.led,
-            "joined": {j.epoch: j.branches for j in s.joined},
+            "joined": {j.epoch: j.branches for j in s.joined}, "undoings": set(s.undoings),
             "in doubt": sorted(ledger.undecided), "locks": {k: dict(v) for k, v in ledger.locks.items()},
             "decided": {tx: d.commit for tx, d in ledger.decided.items()},
             "horizon": ledger.horizon, "mapping": ledger.mapping, "happened": set(self.happened),

@@ -10,6 +10,8 @@ from typing import Any, cast
 
 import msgspec
 
+from halog.core import records
+from halog.core.chain import ChainState
 from halog.core.ids import EpochId
 from halog.core.ledger import Undecided
 from halog.core.records import HandedOver, Horizon, Merged
@@ -18,7 +20,7 @@ from halog.runtime.restores import closed_side
 from restore.branch import Branch, Side, Since, aborted, branch
 from restore.branches import completed, merged_at
 from restore.compensation import Defer, Delete, Fields, KeepInitiating, KeepSource, Replace, Verdict
-from restore.divergence import Behind, Fork, compare, history_of
+from restore.divergence import Behind, Fork, compare, history_of, lineage_of
 from restore.merge import Difference, Kind
 from restore.plan import chosen
 from restore.replay import Opening, is_merged, merge_records, name_of
@@ -336,6 +338,15 @@ class World:
         for site in self.sites.values():
             check_readers(site.beginning(site.name), site.log, site.copy)
             assert len({m.merge for m in site.copy.merges}) == len(site.copy.merges), "merged, or undone, twice"
+            undoings = site.state.undoings
+            assert sorted(undoings) == sorted(self._undone(site.state)), "it knows of what was not undone, or not all"
+
+    def _undone(self, state: ChainState) -> set[bytes]:
+        """What was undone in any branch of this history, by the logs of both sites."""
+        read = (records.decode(data) for site in self.sites.values() for data in site.log.entries)
+        made = [r for r in read if isinstance(r, records.EpochMerged) and len(r.branches) == 1]
+        epochs = {opened.epoch for opened in lineage_of(state)}
+        return {r.merge for r in made if r.header.epoch in epochs}
 
     def finish(self) -> None:
         """The sites see each other again, and an operator makes one history of what they have."""

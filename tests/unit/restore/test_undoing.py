@@ -119,6 +119,30 @@ def test_an_undo_that_was_begun_before_another_one_finds_it() -> None:
     assert late.report == report_of(side_of(world, "west"), name)
 
 
+@pytest.mark.parametrize("source", ["west", "east"])
+def test_an_undo_on_a_branch_that_was_merged_in_is_known_at_both_sites(source: str) -> None:
+    """Its record is in the log of one site; the other one has what the merge of both branches made of it."""
+    world = united()
+    bring(world, "east")
+    merge = world.merges[0].name
+    world.alone("east")
+    undo(world)
+    world.commit("west", 0), world.commit("east", 1)
+    land_all(world, "west"), land_all(world, "east")
+    assert Undoing(merge).undoes not in side_of(world, "east").state.undoings
+    world.restore(source, 3, 9, 9)
+    world.level(), world.readers()
+    for site in ("west", "east"):
+        found = Undoing(merge)
+        found.read(side_of(world, site))
+        assert found.put_back == (1 if site == "west" else 0)
+        log = world.sites[site].log
+        log.begins = len(log.entries)
+        found = Undoing(merge)
+        found.read(side_of(world, site))
+        assert found.put_back == 0, "known, though what it did is trimmed"
+
+
 @pytest.mark.parametrize("piece", [3, 2_000])
 def test_a_history_that_grows_is_read_on_and_not_back_to_the_merge_again(
     piece: int, monkeypatch: pytest.MonkeyPatch

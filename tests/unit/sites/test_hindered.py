@@ -10,7 +10,9 @@ import pytest
 
 from halog.core.ids import NO_EPOCH, Member
 from halog.errors import DeadlineError, HalogError, StoreError
-from halog.runtime import line, mirroring, retention
+from halog.ports import LogSession
+from halog.runtime import line, mirroring, retention, switching as switching_module
+from halog.runtime.drawing_level import DrawingLevel
 from halog.runtime.groups import change_table
 from halog.runtime.sites import returned, running
 from halog.testing.cluster import Cluster, wait_until
@@ -144,6 +146,49 @@ def test_a_switch_that_was_killed_half_way_can_be_undone_or_done(west: Cluster, 
     level(west, east)
 
 
+def test_partitions_that_hang_are_waited_for_all_together_and_hold_up_no_other(west: Cluster, east: Cluster) -> None:
+    """Nobody mirrors two of three at east. The third one is taken over long before they are given up."""
+    west.see(east)
+    fly(west, *range(5))
+    level(west, east)
+    for name in east.names:
+        for partition in NAMES[:2]:
+            east.node(name).runtime.copies[partition].fail(StoreError("disk full"))
+    begun, taken = time.monotonic(), dict[str, float]()
+    with pytest.raises(DeadlineError, match="test-0 was not level") as caught:
+        switching(east, 3.0).promote(NAMES, done=lambda s: taken.update({s.partition: time.monotonic() - begun}))
+    assert time.monotonic() - begun < 2 * 3.0
+    assert "test-1" in caught.value.message
+    assert list(taken) == ["test-2"]
+    assert taken["test-2"] < 3.0
+    assert {n: t.owner for n, t in east.tables().items()} == {"test-0": "west", "test-1": "west", "test-2": ""}
+    assert {n: t.owner for n, t in west.tables().items()} == {"test-0": "", "test-1": "", "test-2": "east"}
+
+
+def test_a_log_that_does_not_take_its_fence_holds_up_no_other_though_few_fence_at_once(
+    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `may_fork` what hangs is taken over as it is."""
+    monkeypatch.setattr(switching_module, "AT_ONCE", 1)
+    monkeypatch.setattr(switching_module, "HANGS_S", 0.3)
+    west.see(east)
+    fly(west, *range(5))
+    level(west, east)
+
+    def await_fence(self: DrawingLevel, session: LogSession) -> None:
+        if self.partition != "test-0":
+            real(self, session)
+
+    real = DrawingLevel._await_fence
+    monkeypatch.setattr(DrawingLevel, "_await_fence", await_fence)
+    begun, taken = time.monotonic(), dict[str, float]()
+    found = switching(east, 3.0).promote(
+        NAMES, may_fork=True, done=lambda s: taken.update({s.partition: time.monotonic() - begun})
+    )
+    assert [(s.partition, s.may_fork) for s in found] == [("test-0", True), ("test-1", False), ("test-2", False)]
+    assert max(taken["test-1"], taken["test-2"]) < 3.0 <= taken["test-0"] < 2 * 3.0
+
+
 def test_another_node_mirrors_where_the_first_ones_copy_is_broken(
     west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,8 +261,9 @@ def test_a_mirror_whose_log_was_fenced_gives_it_away_again(west: Cluster, east: 
     fly(west, *range(5))
     level(west, east)
     remote = west.node(west.names[0]).runtime.adapters.reach("east")
-    for table in east.tables().values():
-        switching(west)._fence(table, remote, table.epoch.number, time.monotonic() + 10.0)
+    for name in NAMES:
+        one = DrawingLevel(coordinator(west), remote, name)
+        wait_until(lambda one=one: one.step() or one.fenced is not None, "the fence is there")
     remote.close()
 
     def mirrors_again() -> bool:

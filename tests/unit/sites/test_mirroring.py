@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import time
 
+import msgspec
 import pytest
 
-from halog.runtime.line import POLL_S
+from halog.core.chain import ChainState
+from halog.core.ids import NO_EPOCH, EpochId
+from halog.core.mirror import Checkpoint, Mirror
+from halog.core.records import EpochStarted, Header, encode
+from halog.ports import TopicPartition
+from halog.runtime.line import POLL_S, Line, _Way
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import registry
+from tests.unit.sites.test_switching import NAMES
 from tests.unit.sites.two import east, flights, fly, level, stands, states, west
 
 pytestmark = pytest.mark.feature("M5")
@@ -54,6 +61,37 @@ def test_another_node_goes_on_where_the_one_that_mirrored_was_killed(west: Clust
     fly(west, *range(20, 30))
     level(west, east)
     assert flights(east) == set(range(30))
+
+
+def test_that_histories_have_parted_is_told_over_a_line_that_is_always_behind(
+    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other log grows each time that it is asked where it ends."""
+    fly(west, *range(6))
+    level(west, east)
+    east.cut()
+
+    def connected(self: Line) -> _Way:
+        way = real(self)
+        session, bounds = way.remote.log.session(), way.remote.log.bounds
+
+        def busy(tp: TopicPartition) -> tuple[int, int]:
+            header = Header(states(west)[NAMES[tp.partition]].log_id, EpochId(0, "west", 0))
+            session.append(tp, encode(EpochStarted(header, NO_EPOCH, 0)), lambda offset, why: None)
+            session.poll(1.0)
+            return bounds(tp)
+
+        monkeypatch.setattr(way.remote.log, "bounds", busy)
+        return way
+
+    def something_else(self: Mirror, start: Checkpoint, own: ChainState) -> None:
+        init(self, start, msgspec.structs.replace(own, hash=b"another record.."))
+
+    real, init = Line._connected, Mirror.__init__
+    monkeypatch.setattr(Line, "_connected", connected)
+    monkeypatch.setattr(Mirror, "__init__", something_else)
+    east.mend()
+    wait_until(lambda: all(s is not None and s.parted for s in (stands(east, n) for n in NAMES)), "east tells it")
 
 
 def test_a_cut_line_is_caught_up_with(west: Cluster, east: Cluster) -> None:

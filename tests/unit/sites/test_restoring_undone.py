@@ -13,14 +13,14 @@ from halog.core.records import EpochMerged, decode
 from halog.ports import TopicPartition
 from halog.runtime import restores, restoring, retention
 from halog.runtime.reopening import Reopening
-from halog.runtime.restores import DONE, FAILED, NOTHING, SETTLING, Restore
+from halog.runtime.restores import DONE, FAILED, NOTHING, READING, SETTLING, Restore
 from halog.testing.cluster import Cluster, wait_until
 from restore.undoing import Undoing, undoing
 from tests.unit.sites.model import Flight
 from tests.unit.sites.test_restoring import coordinator, mend, note, restore, split
 from tests.unit.sites.test_restoring_reviewed import ended, epochs
-from tests.unit.sites.test_switching import NAMES
-from tests.unit.sites.two import east, fly, west
+from tests.unit.sites.test_switching import NAMES, owners, switching
+from tests.unit.sites.two import east, fly, level, west
 
 pytestmark = pytest.mark.feature("M2")
 __all__ = ["east", "west"]
@@ -45,15 +45,11 @@ def notes(cluster: Cluster) -> set[tuple[int, str]]:
         return {(f.number, f.note) for f in tx.extent(Flight)}
 
 
-def ask(cluster: Cluster, merges: dict[str, str], tries: int = 0) -> None:
+def undo(cluster: Cluster, merges: dict[str, str], **more: Any) -> dict[str, Restore]:
     now_ms = time.time_ns() // 1_000_000
     for name, merge in merges.items():
-        one = Restore(site="", by="test", at_ms=now_ms, undo=merge, tries=tries)
+        one = Restore(site="", by="test", at_ms=now_ms, undo=merge, **more)
         restores.ask(coordinator(cluster), name, one)
-
-
-def undo(cluster: Cluster, merges: dict[str, str], tries: int = 0) -> dict[str, Restore]:
-    ask(cluster, merges, tries)
     return ended(cluster)
 
 
@@ -116,10 +112,55 @@ def test_an_undo_that_another_node_was_quicker_with_is_not_made_twice(
 def test_a_node_that_died_before_it_could_say_so_has_undone_it(west: Cluster, east: Cluster) -> None:
     merges = taken(west, east)
     assert {r.phase for r in undo(east, merges).values()} == {DONE}
-    found = undo(east, merges, tries=1)
+    found = undo(east, merges, tries=1, phase=READING, begun=True)
     assert {(r.phase, r.why) for r in found.values()} == {(DONE, "it was undone before")}
     assert sum(r.result["changed"] for r in found.values()) == 6
     assert undone(east, merges) == dict.fromkeys(NAMES, 1)
+
+
+def test_a_node_that_died_before_it_had_read_the_log_has_undone_nothing(west: Cluster, east: Cluster) -> None:
+    """It was undone before anybody asked for this one."""
+    merges = taken(west, east)
+    assert {r.phase for r in undo(east, merges).values()} == {DONE}
+    found = undo(east, merges, tries=1, phase=READING)
+    assert {(r.phase, r.why) for r in found.values()} == {(NOTHING, "it was undone before")}
+    assert not any(r.result for r in found.values())
+
+
+def test_what_is_undone_by_default_is_the_last_merge_whatever_was_refused_since(west: Cluster, east: Cluster) -> None:
+    merges = taken(west, east)
+
+    def last() -> dict[str, str]:
+        return {name: restores.last_merge(restores.restore_of(coordinator(east), name)) for name in NAMES}
+
+    assert {restores.last_merge(restores.restore_of(coordinator(west), name)) for name in NAMES} == {""}
+    assert last() == merges
+    assert {r.phase for r in undo(east, dict.fromkeys(merges, "abcd")).values()} == {FAILED}
+    assert last() == merges
+    for phase in (DONE, NOTHING):
+        assert {r.phase for r in undo(east, last()).values()} == {phase}
+        assert last() == merges
+
+
+def test_a_merge_that_was_undone_on_the_other_branch_is_not_undone_again(west: Cluster, east: Cluster) -> None:
+    """Undone at east while the line was down and west went on, too: that is in the log of east alone."""
+    merges = taken(west, east)
+    level(west, east)
+    wait_until(lambda: owners(west) == {"east"}, "west mirrors east")
+    split(east, west)
+    note(west, 0, "west later")
+    assert {r.phase for r in undo(east, merges).values()} == {DONE}
+    mend(west, east)
+    assert {r.phase for r in restore(west, east).values()} == {DONE}
+    level(west, east)
+    switching(west).promote(NAMES)
+    west.settle()
+    note(west, 1, "west")
+    now, begun = notes(west), epochs(west)
+    assert (1, "west") in now
+    found = undo(west, merges)
+    assert {(r.phase, r.why) for r in found.values()} == {(NOTHING, "it was undone before")}
+    assert (notes(west), epochs(west)) == (now, begun)
 
 
 def test_what_was_undone_is_done_again_by_undoing_that(west: Cluster, east: Cluster) -> None:

@@ -8,10 +8,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from halog.core.table import PartitionTable
 from halog.errors import DeadlineError, RefusedError
 from halog.ports import Coordinator
 from halog.runtime import splits
+from halog.runtime.drawing_level import DrawingLevel
 from halog.runtime.groups import change_table
 from halog.runtime.line import POLL_S
 from halog.runtime.sites import table_of
@@ -185,7 +185,7 @@ def test_two_operators_who_make_each_site_take_over_do_not_both_get_it(
     """While east's waits until it is level, somebody has west serve again."""
     west.see(east)
     there = west.node(west.names[0]).runtime.adapters.coordinator
-    monkeypatch.setattr(Switching, "_is_level", lambda self, table, *args: not _own(there, table.name, ""))
+    monkeypatch.setattr(DrawingLevel, "step", lambda self, **how: not _own(there, self.partition, ""))
     with pytest.raises(RefusedError, match="somebody else has made site west serve it meanwhile"):
         switching(east).promote(NAMES[:1])
     here = east.node(east.names[0]).runtime.adapters.coordinator
@@ -199,11 +199,11 @@ def test_a_switch_that_failed_takes_nothing_back_that_another_one_has_reached(
     west.see(east)
     here, there = (c.node(c.names[0]).runtime.adapters.coordinator for c in (east, west))
 
-    def too_late(self: Switching, table: PartitionTable, *args: object) -> bool:
-        _own(here, table.name, "")
+    def too_late(self: DrawingLevel, **how: bool) -> bool:
+        _own(here, self.partition, "")
         raise DeadlineError("not level")
 
-    monkeypatch.setattr(Switching, "_is_level", too_late)
+    monkeypatch.setattr(DrawingLevel, "step", too_late)
     with pytest.raises(DeadlineError):
         switching(east).promote(NAMES[:1])
     assert (table_of(here, NAMES[0]).owner, table_of(there, NAMES[0]).owner) == ("", "east")
