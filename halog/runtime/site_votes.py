@@ -13,7 +13,8 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -56,6 +57,9 @@ class Held(msgspec.Struct, frozen=True):
         return Vote(self.site, self.beat)
 
 
+Told = TypeVar("Told")
+"""What a coordinator was asked for."""
+
 _DECODER = msgspec.json.Decoder(Held)
 
 
@@ -96,17 +100,24 @@ class Desk:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"halog-votes-{site}")
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Do it on a thread that may wait for that site."""
-        self._pool.submit(work)
+        """Do it on a thread that may wait for that site; not at all once the node closes."""
+        with suppress(RuntimeError):
+            self._pool.submit(work)
 
-    @property
-    def coordinator(self) -> Coordinator:
-        """That site's. UnreachableError at once where it was not reached a moment ago."""
-        return self._host.coordinator if self._reach is None else self.remote.coordinator
+    def ask(self, what: Callable[[Coordinator], Told]) -> Told:
+        """What that site's coordinator says. UnreachableError at once where it was not reached a moment ago. One that
+        does not answer is reached anew; one that refuses, or holds what cannot be read, has answered."""
+        remote = None if self._reach is None else self._reached()
+        try:
+            return what(self._host.coordinator if remote is None else remote.coordinator)
+        except CoordinatorError:
+            raise
+        except (HalogError, UnknownResult):
+            self._lost(remote)
+            raise
 
-    @property
-    def remote(self) -> Remote:
-        """The other site, once for all. As `coordinator`."""
+    def _reached(self) -> Remote:
+        """The other site, once for all."""
         assert self._reach is not None, self.site
         with self._lock:
             if self._remote is None:
@@ -124,19 +135,18 @@ class Desk:
         """Was there no answer the last time?"""
         return self._reach is not None and self._remote is None
 
-    def lost(self) -> None:
-        """It did not answer: it is reached anew."""
+    def _lost(self, remote: Remote | None) -> None:
+        """Unless another one has been reached since: of several that ask, each meets it."""
         with self._lock:
-            remote, self._remote = self._remote, None
-            if remote is not None:
-                self._not_before = time.monotonic() + AGAIN_S
-        if remote is not None:
-            remote.close()
+            if remote is None or remote is not self._remote:
+                return
+            self._remote, self._not_before = None, time.monotonic() + AGAIN_S
+        remote.close()
 
     def close(self) -> None:
         """Ask no more."""
         self._pool.shutdown(wait=True, cancel_futures=True)
-        self.lost()
+        self._lost(self._remote)
 
 
 class Desks:
@@ -169,15 +179,14 @@ class SiteVoting:
     def _ask(self, desk: Desk, copy: Copy, effect: ev.AskVote) -> None:
         owner = ""
         try:
-            owner = self._renewed(desk, copy)
+            owner = desk.ask(lambda coordinator: self._renewed(desk.site, coordinator, copy))
         except (HalogError, UnknownResult) as e:
             logger.debug("partition %s: no vote of site %s: %s", copy.name, desk.site, e)
-            desk.lost()
         copy.post(ev.VoteAnswered(effect.round, effect.site, owner))
 
-    def _renewed(self, desk: Desk, copy: Copy) -> str:
+    def _renewed(self, voter: str, coordinator: Coordinator, copy: Copy) -> str:
         """Whose the vote is now; "": that was not to be found out."""
-        coordinator, key, me = desk.coordinator, (desk.site, copy.name), self._host.me.node
+        key, me = (voter, copy.name), self._host.me.node
         for _ in range(TRIES):
             now, version = held(coordinator, copy.name)
             if now is not None and now.site != self._host.site and not self._may_take(key, copy, now):
@@ -187,7 +196,7 @@ class SiteVoting:
             except VersionError:
                 continue
             if self._others.pop(key, None) is not None and now is not None:
-                logger.info("partition %s: the vote of site %s was site %s's", copy.name, desk.site, now.site)
+                logger.info("partition %s: the vote of site %s was site %s's", copy.name, voter, now.site)
             return self._host.site
         return ""
 
@@ -210,8 +219,7 @@ class SiteVoting:
         if desk is None or owner == self._host.site:
             return False
         try:
-            theirs = its_table(desk.remote, copy.core.table)
+            theirs = desk.ask(lambda coordinator: its_table(coordinator, copy.core.table))
         except (HalogError, UnknownResult):
-            desk.lost()
             return False
         return theirs is not None and theirs.owner == self._host.site

@@ -32,6 +32,9 @@ from halog.runtime.sites import HOLD_MS, its_table, running, standing, table_of
 LOOK_S = 0.1
 """Between looks at how far the mirror is."""
 
+FENCE_S = 1.0
+"""For a log to take a record and for it to be mirrored: some hundredths of a second."""
+
 
 class Switch(NamedTuple):
     """What became of one partition."""
@@ -51,6 +54,8 @@ class Switching:
     def __init__(self, coordinator: Coordinator, site: str, reach: Callable[[str], Remote], timeout_s: float) -> None:
         self._coordinator, self._site, self._reach, self._timeout_s = coordinator, site, reach, timeout_s
         self._by_votes = False
+        self._until = 0.0
+        """Until then those are waited for that are taken over in any case."""
 
     def promote(
         self,
@@ -64,7 +69,7 @@ class Switching:
         at once, if `may_fork`; `by_votes`: this site has those that it needs, so nobody overrules another one's.
         RefusedError, DeadlineError: those told to `done` are taken over, the others are as they
         were."""
-        self._by_votes = by_votes
+        self._by_votes, self._until = by_votes, time.monotonic() + self._timeout_s
         tables = [table_of(self._coordinator, name) for name in partitions]
         alone = {t.name for t in tables if t.owner and self._has_parted(t, may_fork)}
         remotes: dict[str, Remote | None] = {}
@@ -197,7 +202,7 @@ class Switching:
         except HalogError:
             return False
         try:
-            theirs = its_table(there, table)
+            theirs = its_table(there.coordinator, table)
         finally:
             there.close()
         return theirs is not None and theirs.owner in (to, self._site)
@@ -225,8 +230,12 @@ class Switching:
         return f"Of {sum(map(bool, lacks))} of {len(tables)} partitions something it acknowledged may not be here. "
 
     def _is_level(self, table: PartitionTable, remote: Remote, may_fork: bool) -> bool:
+        """With `may_fork` all have the same time, from when they were asked for, and each as much as a fence takes: a
+        site whose log is lost holds up no partition for the one before it."""
+        now = time.monotonic()
+        until = max(self._until, now + FENCE_S) if may_fork else now + self._timeout_s
         try:
-            self._wait_until_level(table, remote, time.monotonic() + self._timeout_s)
+            self._wait_until_level(table, remote, until)
         except HalogError:
             if not may_fork:
                 raise

@@ -1,0 +1,215 @@
+"""Sites that go on by themselves (Q1, M5), and what was found out about it by trying to break it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from halog.core import events as ev
+from halog.core.settings import Settings, SiteVotes
+from halog.core.site_quorum import SiteQuorum
+from halog.errors import ConfigError, CoordinatorError, SitesError, UnreachableError
+from halog.ports import LogSession
+from halog.runtime.outside import Remote
+from halog.runtime.site_votes import Desk
+from halog.runtime.switching import Switching
+from halog.testing.cluster import Cluster, wait_until
+from tests.unit.sites.model import Flight, registry
+from tests.unit.sites.test_switching import NAMES
+from tests.unit.sites.test_takeover import AFTER_MS, SOON_S, VOTES, WAITS_S, holders, serves, site
+from tests.unit.sites.two import flights, fly, level
+
+pytestmark = pytest.mark.feature("Q1", "M5", "P5")
+
+EASTS = {"west": 1, "east": 2}
+
+
+@pytest.fixture
+def sites() -> Iterator[tuple[Cluster, Cluster]]:
+    with site("west", "quorum", EASTS) as west, site("east", "quorum", EASTS, west) as east:
+        west.see(east)
+        wait_until(lambda: holders(west) == holders(east) == {"west"}, "west has all votes", SOON_S)
+        yield west, east
+
+
+@pytest.mark.parametrize("votes", [{"west": 0, "east": 0, "dr": 0}, {"west": 1, "east": 1, "dr": 0}])
+def test_votes_by_which_no_site_could_go_on_are_refused(votes: Mapping[str, int]) -> None:
+    with pytest.raises(ConfigError, match="takeover"):
+        site("west", "quorum", votes)
+
+
+def test_a_vote_that_cannot_be_read_costs_its_own_partition_only(sites: tuple[Cluster, Cluster]) -> None:
+    west, east = sites
+    coordinator = east.node(east.names[0]).runtime.adapters.coordinator
+
+    def spoilt() -> bool:
+        now = coordinator.get("site_votes/test-0")
+        assert now is not None
+        try:
+            return bool(coordinator.set("site_votes/test-0", b"{}", now.version))
+        except CoordinatorError:
+            return False
+
+    wait_until(spoilt, "it is spoilt")
+    time.sleep(WAITS_S)
+    told: dict[str, set[str]] = {}
+    for number in range(30):
+        partition = west.partition_of(Flight, number)
+        try:
+            fly(west, number)
+            told.setdefault(partition, set()).add("done")
+        except SitesError:
+            told.setdefault(partition, set()).add("refused")
+    assert told == {"test-0": {"refused"}, "test-1": {"done"}, "test-2": {"done"}}
+    assert all(not west.tables()[name].owner for name in ("test-1", "test-2"))
+
+
+# --- a site whose log is lost ---
+
+
+class _Deaf:
+    """A log that answers no append."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+
+    def session(self) -> LogSession:
+        session: Any = self._log.session()
+        session.append = lambda tp, data, done: None
+        return session  # type: ignore[no-any-return]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
+def test_a_log_that_is_lost_holds_up_no_partition_for_the_one_before_it() -> None:
+    wait_s = 3.0
+    with site("west", "operator", EASTS) as west, site("east", "operator", EASTS, west) as east:
+        west.see(east)
+        fly(west, *range(5))
+        level(west, east)
+        for name in west.names:
+            west.kill(name)
+
+        def deafened(name: str) -> Remote:
+            remote = east._reach(name)
+            deaf: Any = _Deaf(remote.log)
+            return Remote(name, deaf, remote.coordinator)
+
+        since = time.monotonic()
+        own = east.node(east.names[0]).runtime.adapters.coordinator
+        switches = Switching(own, "east", deafened, wait_s).promote(NAMES, may_fork=True)
+        assert wait_s < time.monotonic() - since < 2 * wait_s
+        assert [s.may_fork for s in switches] == [True] * len(NAMES)
+        east.settle()
+        assert flights(east) == set(range(5))
+
+
+# --- a site that is slow ---
+
+
+def test_a_site_that_does_not_answer_is_not_asked_over_and_over(
+    sites: tuple[Cluster, Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    west, east = sites
+    asked, answers = list[str](), threading.Event()
+    submit, reach = Desk.submit, east._reach
+
+    def counted(desk: Desk, work: Callable[[], None]) -> None:
+        if desk.site == "west" and desk._reach is not None:
+            asked.append(desk.site)
+        submit(desk, work)
+
+    def hanging(name: str) -> Remote:
+        answers.wait(SOON_S)
+        return reach(name)
+
+    for name in east.names:
+        for desk in _desks(east, name):
+            monkeypatch.setattr(desk, "_reach", hanging)
+    monkeypatch.setattr(Desk, "submit", counted)
+    west.cut_off()
+    east.mend()
+    west._cut_to("east")
+    time.sleep(1.5 * AFTER_MS / 1000)
+    answers.set()
+    assert 0 < len(asked) <= 2 * len(east.names) * len(east.tables())
+
+
+def _desks(cluster: Cluster, name: str) -> list[Desk]:
+    host: Any = cluster.node(name).runtime
+    turns = [end.__self__ for end in host.host._ends if getattr(end, "__name__", "") == "close"]
+    return [d for desks in turns if hasattr(desks, "all") for d in desks.all.values() if d is not desks.own]
+
+
+def test_one_that_answers_late_ends_no_newer_connection() -> None:
+    made = list[Any]()
+
+    def reach(name: str) -> Remote:
+        made.append(SimpleNamespace(closed=False))
+        part: Any = SimpleNamespace(close=lambda one=made[-1]: setattr(one, "closed", True))
+        return Remote(name, part, part)
+
+    host: Any = SimpleNamespace(coordinator=None)
+    desk = Desk(host, "east", reach)
+
+    def slow(coordinator: object) -> None:
+        desk._not_before = 0.0
+        with pytest.raises(UnreachableError):
+            desk.ask(away)
+        desk._not_before = 0.0
+        desk.ask(lambda another: None)
+        away(coordinator)
+
+    with pytest.raises(UnreachableError):
+        desk.ask(slow)
+    assert [one.closed for one in made] == [True, False]
+    desk.close()
+    assert made[1].closed
+
+
+def away(coordinator: object) -> None:
+    raise UnreachableError("it does not answer")
+
+
+# --- who takes over, and who gives up ---
+
+
+def test_only_a_site_that_commits_waited_for_takes_over() -> None:
+    """West's commits wait for east's log; the third site, which would be the first to try, lacks some of them."""
+
+    def one(name: str, home: Cluster | None = None) -> Cluster:
+        return Cluster(
+            2, partitions=3, registry=registry, site=name, home=home, others=tuple(n for n in VOTES if n != name),
+            takeover="quorum", takeover_after_ms=AFTER_MS, votes=VOTES, sync_sites=("west", "east"),
+        )  # fmt: skip
+
+    with one("west") as west, one("east", west) as east, one("dr", west) as dr:
+        west.see(east), west.see(dr), east.see(dr), dr.see(east)
+        wait_until(lambda: holders(west) == holders(east) == holders(dr) == {"west"}, "west has all votes", SOON_S)
+        fly(west, *range(5))
+        level(west, dr)
+        west.cut_off("dr")
+        fly(west, *range(5, 15))
+        west.cut_off("east")
+        wait_until(lambda: serves(east) or serves(dr), "one of the two takes over", SOON_S)
+        assert not serves(dr)
+        assert flights(east) == set(range(15))
+
+
+def test_all_sites_that_have_votes_are_asked_whether_they_serve() -> None:
+    out: list[ev.Effect] = []
+    rounds = iter(range(1, 100))
+    table = SimpleNamespace(overruled=())
+    settings = Settings(votes=SiteVotes("west", tuple(VOTES.items()), binding=True))
+    p: Any = SimpleNamespace(settings=settings, now=0, out=out, table=table, next_round=lambda: next(rounds))
+    quorum = SiteQuorum(SimpleNamespace(p=p, sites_changed=lambda: None))  # type: ignore[arg-type]
+    quorum.begin()
+    for asked in [e for e in out if isinstance(e, ev.AskVote)]:
+        quorum.answered(ev.VoteAnswered(asked.round, asked.site, asked.site))
+    assert quorum.holders == ["dr", "east"]
