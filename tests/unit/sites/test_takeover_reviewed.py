@@ -21,7 +21,7 @@ from halog.runtime.switching import Switching
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight, registry
 from tests.unit.sites.test_switching import NAMES
-from tests.unit.sites.test_takeover import AFTER_MS, SOON_S, VOTES, WAITS_S, holders, serves, site
+from tests.unit.sites.test_takeover import AFTER_MS, SOON_S, VOTES, WAITS_S, holders, serves, site, takes
 from tests.unit.sites.two import flights, fly, level
 
 pytestmark = pytest.mark.feature("Q1", "M5", "P5")
@@ -180,16 +180,18 @@ def away(coordinator: object) -> None:
 # --- who takes over, and who gives up ---
 
 
+def waiting(name: str, votes: Mapping[str, int], home: Cluster | None = None) -> Cluster:
+    """A site of which west's and east's commits wait for each other."""
+    return Cluster(
+        2, partitions=3, registry=registry, site=name, home=home, others=tuple(n for n in votes if n != name),
+        takeover="quorum", takeover_after_ms=AFTER_MS, votes=votes, sync_sites=("west", "east"),
+        sync_site_away_ms=AFTER_MS,
+    )  # fmt: skip
+
+
 def test_only_a_site_that_commits_waited_for_takes_over() -> None:
-    """West's commits wait for east's log; the third site, which would be the first to try, lacks some of them."""
-
-    def one(name: str, home: Cluster | None = None) -> Cluster:
-        return Cluster(
-            2, partitions=3, registry=registry, site=name, home=home, others=tuple(n for n in VOTES if n != name),
-            takeover="quorum", takeover_after_ms=AFTER_MS, votes=VOTES, sync_sites=("west", "east"),
-        )  # fmt: skip
-
-    with one("west") as west, one("east", west) as east, one("dr", west) as dr:
+    """The third site, which would be the first to try, lacks some of them."""
+    with waiting("west", VOTES) as west, waiting("east", VOTES, west) as east, waiting("dr", VOTES, west) as dr:
         west.see(east), west.see(dr), east.see(dr), dr.see(east)
         wait_until(lambda: holders(west) == holders(east) == holders(dr) == {"west"}, "west has all votes", SOON_S)
         fly(west, *range(5))
@@ -200,6 +202,23 @@ def test_only_a_site_that_commits_waited_for_takes_over() -> None:
         wait_until(lambda: serves(east) or serves(dr), "one of the two takes over", SOON_S)
         assert not serves(dr)
         assert flights(east) == set(range(15))
+
+
+def test_one_that_takes_over_waits_for_no_site_without_nodes() -> None:
+    """West's coordinator and log are there, so nothing forks; nobody there mirrors."""
+    with waiting("west", EASTS) as west, waiting("east", EASTS, west) as east:
+        west.see(east)
+        wait_until(lambda: holders(west) == holders(east) == {"west"}, "west has all votes", SOON_S)
+        fly(west, *range(5))
+        for name in west.names:
+            west.kill(name)
+        takes(east)
+        fly(east, *range(5, 10))
+        for name in west.names:
+            west.restart(name)
+        wait_until(lambda: all(t.synced == ("west",) for t in east.tables().values()), "west is waited for", SOON_S)
+        level(west, east)
+        assert flights(west) == set(range(10))
 
 
 def test_all_sites_that_have_votes_are_asked_whether_they_serve() -> None:
