@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
+from halog.adapters.memory_coordinator import MemoryCoordinator
+from halog.adapters.memory_tree import MemoryTree
 from halog.core import events as ev
 from halog.core.settings import Settings, SiteVotes
 from halog.core.site_quorum import SiteQuorum
 from halog.errors import ConfigError, CoordinatorError, SitesError, UnreachableError
 from halog.ports import LogSession
 from halog.runtime.outside import Remote
-from halog.runtime.site_votes import Desk
+from halog.runtime.site_votes import THREADS, Desk, Desks, SiteVoting
 from halog.runtime.switching import Switching
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.model import Flight, registry
@@ -145,6 +147,59 @@ def _desks(cluster: Cluster, name: str) -> list[Desk]:
     host: Any = cluster.node(name).runtime
     turns = [end.__self__ for end in host.host._ends if getattr(end, "__name__", "") == "close"]
     return [d for desks in turns if hasattr(desks, "all") for d in desks.all.values() if d is not desks.own]
+
+
+class _Counting:
+    """A coordinator, and what it was asked; while `answers` is not set, nothing comes back."""
+
+    def __init__(self) -> None:
+        self._coordinator = MemoryCoordinator(MemoryTree())
+        self._coordinator.connect(lambda state: None)
+        self.asked, self.answers = list[str](), threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any) -> Any:
+            self.answers.wait(SOON_S)
+            self.asked.append(name)
+            return getattr(self._coordinator, name)(*args)
+
+        return call
+
+
+def voting(coordinator: _Counting) -> tuple[SiteVoting, Desks, Any, list[Any]]:
+    """Of one node, for one partition: what asks, whom it asks, for which copy, and the answers."""
+    told = list[Any]()
+    host: Any = SimpleNamespace(site="west", coordinator=coordinator, me=SimpleNamespace(node="west-A"))
+    core = SimpleNamespace(table=SimpleNamespace(policy="test"), leading=None)
+    copy: Any = SimpleNamespace(name="test-0", core=core, post=told.append)
+    desks = Desks(host, lambda name: Remote(name, None, None), ())  # type: ignore[arg-type]
+    return SiteVoting(host, desks, {"test": AFTER_MS}), desks, copy, told
+
+
+def test_a_vote_is_renewed_by_one_request() -> None:
+    coordinator = _Counting()
+    votes, desks, copy, told = voting(coordinator)
+    coordinator.answers.set()
+    for number in (1, 2, 3):
+        votes.ask(copy, ev.AskVote(number, "west"))
+        wait_until(lambda n=number: told[n - 1 :], "it is answered")
+    desks.close()
+    assert told == [ev.VoteAnswered(n, "west", "west") for n in (1, 2, 3)]
+    assert coordinator.asked == ["get", "create", "set", "set"]
+
+
+def test_a_question_that_was_asked_again_meanwhile_makes_no_other_one_late() -> None:
+    """Else a site that was slow for a moment has more to do than it can, for ever."""
+    coordinator = _Counting()
+    votes, desks, copy, told = voting(coordinator)
+    for _ in range(THREADS):
+        desks.own.submit(lambda: (coordinator.answers.wait(SOON_S), None)[1])
+    for number in range(1, 10):
+        votes.ask(copy, ev.AskVote(number, "west"))
+    coordinator.answers.set()
+    wait_until(lambda: told, "it is answered")
+    desks.close()
+    assert told == [ev.VoteAnswered(9, "west", "west")]
 
 
 def test_one_that_answers_late_ends_no_newer_connection() -> None:
