@@ -80,6 +80,8 @@ class Takeovers:
         mine = [c for c in copies if self._policies[c.core.table.policy].may and self._mirroring.is_wanted(c)]
         for name in self._candidates.keys() - {c.name for c in mine}:
             del self._candidates[name]
+        for desk in self._desks.all.values():
+            desk.keep()
         for copy in mine:
             self._watch(copy)
         if due := [c for c in mine if self._claims(c)]:

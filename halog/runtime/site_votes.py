@@ -119,6 +119,15 @@ class Desk:
             self._lost(remote)
             raise
 
+    def keep(self) -> None:
+        """Reach it before it is needed: a node that becomes active asks it at once, and commits wait for that."""
+        if self.is_out_of_reach and not self._lock.locked() and time.monotonic() >= self._not_before:
+            self.submit(self._try)
+
+    def _try(self) -> None:
+        with suppress(HalogError):
+            self._reached()
+
     def _reached(self) -> Remote:
         """The other site, once for all."""
         assert self._reach is not None, self.site
