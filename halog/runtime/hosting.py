@@ -114,7 +114,8 @@ def copy_policy(c: Config, name: str) -> CopyPolicy:
 
 def taken_over(c: Config, policy: PolicyConfig) -> TakenOver:
     """How a policy's partitions are taken over by this site."""
-    may = not policy.votes_bind or not policy.sync_sites or c.site.name in policy.sync_sites
+    has_all = not policy.sync_sites or c.site.name in policy.sync_sites
+    may = not policy.votes_bind or (has_all and c.site.votes > 0)
     return TakenOver(policy.takeover_after_ms, policy.votes_bind, may)
 
 

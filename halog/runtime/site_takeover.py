@@ -51,8 +51,8 @@ class TakenOver(NamedTuple):
     binding: bool
     """By more than half of the votes."""
     may: bool = True
-    """May this site take over by votes? Where commits wait for the logs of some sites (`sync_sites`) only one of those
-    has all that was acknowledged."""
+    """May this site take over by votes? One that has none only follows. Where commits wait for the logs of some sites
+    (`sync_sites`) only one of those has all that was acknowledged."""
 
 
 class Takeovers:

@@ -9,6 +9,7 @@ claimed by one that takes over (`halog.runtime.site_takeover`), or by one that s
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -156,9 +157,10 @@ class Desk:
         remote.close()
 
     def close(self) -> None:
-        """Ask no more."""
+        """Ask no more. A thread that does all the same, since it outlived the node's patience, reaches nothing."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._lost(self._remote)
+        self._not_before = math.inf
 
 
 class Desks:

@@ -230,6 +230,9 @@ def test_one_that_answers_late_ends_no_newer_connection() -> None:
     assert [one.closed for one in made] == [True, False]
     desk.close()
     assert made[1].closed
+    with pytest.raises(UnreachableError):
+        desk.ask(lambda coordinator: None)
+    assert len(made) == 2
 
 
 def away(coordinator: object) -> None:
@@ -261,6 +264,23 @@ def test_only_a_site_that_commits_waited_for_takes_over() -> None:
         wait_until(lambda: serves(east) or serves(dr), "one of the two takes over", SOON_S)
         assert not serves(dr)
         assert flights(east) == set(range(15))
+
+
+def test_a_site_without_votes_only_follows() -> None:
+    """Also where those that have some are without nodes."""
+    votes = {"west": 1, "east": 2, "dr": 0}
+    with (
+        site("west", "quorum", votes) as west,
+        site("east", "quorum", votes, west) as east,
+        site("dr", "quorum", votes, west) as dr,
+    ):
+        west.see(east), west.see(dr), east.see(dr), dr.see(east)
+        wait_until(lambda: holders(west) == holders(east) == holders(dr) == {"west"}, "west has all votes", SOON_S)
+        for cluster in (east, west):
+            for name in cluster.names:
+                cluster.kill(name)
+        time.sleep(1.5 * WAITS_S)
+        assert not any(not t.owner for t in dr.tables().values())
 
 
 def test_one_that_takes_over_waits_for_no_site_without_nodes() -> None:
