@@ -209,7 +209,7 @@ def _check_served(connection: Connection, site: str, tables: Iterable[PartitionT
     except UnreachableError:
         return
     try:
-        idle = next((t.name for t in tables if not serves(remote, t)), "")
+        idle = next((t.name for t in tables if not serves(remote.coordinator, t)), "")
     finally:
         remote.close()
     if idle:

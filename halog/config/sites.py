@@ -129,12 +129,13 @@ def takeover_problems(config: Config, key: str, policy: PolicyConfig) -> Problem
         yield f"{key}.takeover", f"{policy.takeover!r} needs {key}.home: no other site has a policy without one"
     if not policy.votes_bind:
         return
-    votes = config.site_votes
-    most, every = max(votes.values()), sum(votes.values())
-    if len(votes) == 2 and 2 * most <= every:
+    votes = [n for n in config.site_votes.values() if n]
+    if not votes:
+        yield f"{key}.takeover", "'quorum' needs votes: no site has any ([site] votes, [sites.NAME] votes)"
+    elif len(votes) == 2 and votes[0] == votes[1]:
         yield (
             f"{key}.takeover",
-            f"'quorum' lets no site go on alone: of {every} votes each has {most}. Give one of the two more "
+            f"'quorum' lets no site go on alone: of {sum(votes)} votes each has {votes[0]}. Give one of the two more "
             "([site] votes, [sites.NAME] votes), or add a third site",
         )
     if policy.lease_ttl_ms:

@@ -105,9 +105,9 @@ class SiteQuorum:
         return self._binding and self._held
 
     @property
-    def holder(self) -> str:
-        """Another site that votes belong to, as was heard last; "": of none."""
-        return min(self._other.values(), default="")
+    def holders(self) -> list[str]:
+        """The other sites that votes belong to, as was heard last."""
+        return sorted(set(self._other.values()))
 
     def view(self) -> list[tuple[str, int, str]]:
         """For operators, of each site: how many votes it has, and whose they are as far as is known."""

@@ -79,7 +79,7 @@ def tend_sites(c: Config, a: Adapters, host: Host, compensate: Compensate) -> No
     if voted := {name: policy for name, policy in c.policies.items() if policy.takeover != "operator"}:
         desks = Desks(host, a.reach, tuple(c.other_sites))
         host.ask_vote = SiteVoting(host, desks, {n: p.takeover_after_ms for n, p in voted.items()}).ask
-        after = {n: TakenOver(p.takeover_after_ms, p.votes_bind) for n, p in voted.items()}
+        after = {n: taken_over(c, p) for n, p in voted.items()}
         takeovers = Takeovers(host, mirroring, desks, a.reach, c.site_votes, after)
         host.keep_on("takeovers", takeovers.turn, desks.close)
 
@@ -110,6 +110,13 @@ def copy_policy(c: Config, name: str) -> CopyPolicy:
         policy.before_images, Sync[policy.remote_sync], Sync[policy.local_sync], policy.lease_ttl_ms, times,
         policy.copy_threads, sites, site_votes(c, policy),
     )  # fmt: skip
+
+
+def taken_over(c: Config, policy: PolicyConfig) -> TakenOver:
+    """How a policy's partitions are taken over by this site."""
+    has_all = not policy.sync_sites or c.site.name in policy.sync_sites
+    may = not policy.votes_bind or (has_all and c.site.votes > 0)
+    return TakenOver(policy.takeover_after_ms, policy.votes_bind, may)
 
 
 def site_votes(c: Config, policy: PolicyConfig) -> SiteVotes:

@@ -117,7 +117,7 @@ class Reuniting:
         gave_back = {t.name: self._gave_back(remote, t) for t in tables if t.name in back}
         return _Heard(
             site,
-            [t.name for t in tables if serves(remote, t)],
+            [t.name for t in tables if serves(remote.coordinator, t)],
             {name: last for name, last in gave_back.items() if last is not None},
         )
 
@@ -151,7 +151,7 @@ class Reuniting:
 
     def _gave_back(self, remote: Remote, table: PartitionTable) -> Restore | None:
         """What led there: it was merged there, this site is to serve it, and nothing has been done there since."""
-        theirs, last = its_table(remote, table), restores.restore_of(remote.coordinator, table.name)
+        theirs, last = its_table(remote.coordinator, table), restores.restore_of(remote.coordinator, table.name)
         if theirs is None or theirs.owner != self._site or last is None or last.site != self._site:
             return None
         stands = standing(remote.coordinator, table.name)
@@ -225,7 +225,7 @@ class Reuniting:
         if its in ("", source) or followed(self._coordinator, table, its) is None:
             return
         try:
-            goes_on = serves(self.remote(its), table)
+            goes_on = serves(self.remote(its).coordinator, table)
         except HalogError:
             return
         if goes_on:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -20,11 +21,11 @@ from halog.core import events as ev
 from halog.core.site_candidate import Candidate, Vote
 from halog.errors import HalogError, UnreachableError, VersionError
 from halog.events import SITE_GIVEN_UP, SITE_TAKEN_OVER
-from halog.ports import UnknownResult
+from halog.ports import Coordinator, UnknownResult
 from halog.runtime.clock import monotonic_ms
 from halog.runtime.groups import change_table
 from halog.runtime.outside import Remote
-from halog.runtime.site_votes import Desk, Desks, Held, held, write
+from halog.runtime.site_votes import Desk, Desks, held, write
 from halog.runtime.sites import serves, standing
 from halog.runtime.switching import Switch, Switching
 
@@ -49,6 +50,9 @@ class TakenOver(NamedTuple):
     after_ms: int
     binding: bool
     """By more than half of the votes."""
+    may: bool = True
+    """May this site take over by votes? One that has none only follows. Where commits wait for the logs of some sites
+    (`sync_sites`) only one of those has all that was acknowledged."""
 
 
 class Takeovers:
@@ -66,14 +70,18 @@ class Takeovers:
         self._host, self._mirroring, self._desks, self._reach = host, mirroring, desks, reach
         self._votes, self._policies = votes, policies
         self._candidates: dict[str, Candidate] = {}
+        self._asked: set[tuple[str, str]] = set()
+        """By site and partition, the votes that are being looked at there: a site that is slow is not asked twice."""
         self._pause_s = min(p.after_ms for p in policies.values()) / 1000 / LOOKS
 
     def turn(self) -> None:
         """One look at all copies."""
         copies = [c for c in list(self._host.copies.values()) if c.core.table.policy in self._policies]
-        mine = [c for c in copies if self._mirroring.is_wanted(c)]
+        mine = [c for c in copies if self._policies[c.core.table.policy].may and self._mirroring.is_wanted(c)]
         for name in self._candidates.keys() - {c.name for c in mine}:
             del self._candidates[name]
+        for desk in self._desks.all.values():
+            desk.keep()
         for copy in mine:
             self._watch(copy)
         if due := [c for c in mine if self._claims(c)]:
@@ -93,9 +101,16 @@ class Takeovers:
             self._candidates[copy.name] = candidate
         _look(self._desks.own, copy.name, candidate)
         if policy.binding and candidate.rests(self._host.site, monotonic_ms(), policy.after_ms // EARLY):
-            for site, desk in self._desks.all.items():
-                if site != self._host.site:
-                    desk.submit(lambda desk=desk: _look(desk, copy.name, candidate))  # type: ignore[misc]
+            for desk in self._desks.all.values():
+                if desk is not self._desks.own and (desk.site, copy.name) not in self._asked:
+                    self._asked.add((desk.site, copy.name))
+                    desk.submit(partial(self._look_there, desk, copy.name, candidate))
+
+    def _look_there(self, desk: Desk, partition: str, candidate: Candidate) -> None:
+        try:
+            _look(desk, partition, candidate)
+        finally:
+            self._asked.discard((desk.site, partition))
 
     def _claims(self, copy: Copy) -> dict[str, Vote]:
         """Is it to be taken over?"""
@@ -139,9 +154,7 @@ class Takeovers:
         claimed = []
         for site, seen in self._claims(copy).items():
             try:
-                now, version = held(self._desks.all[site].coordinator, copy.name)
-                if now is not None and now.vote == seen:
-                    self._write(site, copy, self._host.site, now, version)
+                if self._desks.all[site].ask(lambda there, seen=seen: self._take(there, copy, seen)):  # type: ignore[misc]
                     claimed.append(site)
             except (HalogError, UnknownResult) as e:  # what may have been written counts as not
                 logger.info("partition %s: the vote of site %s is not to be had: %s", copy.name, site, e)
@@ -151,34 +164,39 @@ class Takeovers:
             return True
         for site in claimed:
             with suppress(HalogError, UnknownResult):
-                self._give_back(site, copy, owner)
+                self._desks.all[site].ask(lambda there: self._give_back(there, copy, owner))
         return False
 
-    def _give_back(self, site: str, copy: Copy, owner: str) -> None:
-        now, version = held(self._desks.all[site].coordinator, copy.name)
-        if now is not None and now.site == self._host.site:
-            self._write(site, copy, owner, now, version)
+    def _take(self, there: Coordinator, copy: Copy, seen: Vote) -> bool:
+        """One vote, if it is still as it was seen."""
+        now, version = held(there, copy.name)
+        if now is None or now.vote != seen:
+            return False
+        write(there, copy.name, self._host.site, self._host.me.node, now, version)
+        return True
 
-    def _write(self, site: str, copy: Copy, to: str, before: Held, version: int) -> None:
-        write(self._desks.all[site].coordinator, copy.name, to, self._host.me.node, before, version)
+    def _give_back(self, there: Coordinator, copy: Copy, owner: str) -> None:
+        now, version = held(there, copy.name)
+        if now is not None and now.site == self._host.site:
+            write(there, copy.name, owner, self._host.me.node, now, version)
 
     # --- one that was taken over from ---
 
     def _give_up(self, copy: Copy) -> None:
         leading = copy.core.leading
         quorum = None if leading is None else leading.sites.quorum
-        desk = None if quorum is None or quorum.held else self._desks.all.get(quorum.holder)
-        if desk is None or desk is self._desks.own:
-            return
-        try:
-            taken = serves(desk.remote, copy.core.table)
-        except (HalogError, UnknownResult):
-            desk.lost()
-            return
-        if taken:
+        holders = () if quorum is None or quorum.held else quorum.holders
+        desk = next((d for d in map(self._desks.all.get, holders) if d is not None and self._serves(d, copy)), None)
+        if desk is not None:
             self._host.telling.told(copy, ev.Tell(SITE_GIVEN_UP, "", "it has taken over by votes", {"site": desk.site}))
             with suppress(VersionError):
                 change_table(self._host.coordinator, copy.name, lambda table: _given(table, desk.site))
+
+    def _serves(self, desk: Desk, copy: Copy) -> bool:
+        try:
+            return desk.ask(lambda coordinator: serves(coordinator, copy.core.table))
+        except (HalogError, UnknownResult):
+            return False
 
 
 def _given(table: PartitionTable, to: str) -> PartitionTable:
@@ -187,10 +205,9 @@ def _given(table: PartitionTable, to: str) -> PartitionTable:
 
 def _look(desk: Desk, partition: str, candidate: Candidate) -> None:
     try:
-        now, _ = held(desk.coordinator, partition)
+        now, _ = desk.ask(lambda coordinator: held(coordinator, partition))
     except (HalogError, UnknownResult) as e:
         logger.debug("partition %s: the vote of site %s is not known: %s", partition, desk.site, e)
-        desk.lost()
         candidate.missed(desk.site)
     else:
         candidate.saw(desk.site, None if now is None else now.vote, monotonic_ms())

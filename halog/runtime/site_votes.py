@@ -9,11 +9,13 @@ claimed by one that takes over (`halog.runtime.site_takeover`), or by one that s
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -30,14 +32,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("halog.mirror")
 
-THREADS = 4
-"""For each site: over a line with 50 ms a node renews some hundred votes in the time that one lasts."""
+THREADS = 16
+"""For each site: over a line with 50 ms a node renews some hundred votes a second."""
 
 AGAIN_S = 1.0
 """Between attempts to reach a site; until then it is said at once that it cannot be."""
 
-TRIES = 2
-"""Of a renewal: another node of this site may have been active a moment ago."""
+TRIES = 3
+"""Of a renewal: another node of this site may have been active a moment ago, and have written once more since."""
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -56,6 +58,9 @@ class Held(msgspec.Struct, frozen=True):
         return Vote(self.site, self.beat)
 
 
+Told = TypeVar("Told")
+"""What a coordinator was asked for."""
+
 _DECODER = msgspec.json.Decoder(Held)
 
 
@@ -71,14 +76,17 @@ def held(coordinator: Coordinator, partition: str) -> tuple[Held | None, int]:
         raise CoordinatorError(f"znode {_path(partition)} is no vote: {e}", partition=partition) from None
 
 
-def write(coordinator: Coordinator, partition: str, site: str, by: str, before: Held | None, version: int) -> int:
-    """Give the vote to `site`, or renew it: the new version. VersionError: somebody else has written."""
-    data = msgspec.json.encode(Held(site, by, 0 if before is None else before.beat + 1))
+def write(
+    coordinator: Coordinator, partition: str, site: str, by: str, before: Held | None, version: int
+) -> tuple[Held, int]:
+    """Give the vote to `site`, or renew it: as it is now, and its version. VersionError: somebody else has written."""
+    now = Held(site, by, 0 if before is None else before.beat + 1)
+    data = msgspec.json.encode(now)
     if before is not None:
-        return coordinator.set(_path(partition), data, version)
+        return now, coordinator.set(_path(partition), data, version)
     if not coordinator.create(_path(partition), data):
         raise VersionError(f"{_path(partition)} was there", partition=partition)
-    return 0
+    return now, 0
 
 
 def _path(partition: str) -> str:
@@ -96,17 +104,33 @@ class Desk:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"halog-votes-{site}")
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Do it on a thread that may wait for that site."""
-        self._pool.submit(work)
+        """Do it on a thread that may wait for that site; not at all once the node closes."""
+        with suppress(RuntimeError):
+            self._pool.submit(work)
 
-    @property
-    def coordinator(self) -> Coordinator:
-        """That site's. UnreachableError at once where it was not reached a moment ago."""
-        return self._host.coordinator if self._reach is None else self.remote.coordinator
+    def ask(self, what: Callable[[Coordinator], Told]) -> Told:
+        """What that site's coordinator says. UnreachableError at once where it was not reached a moment ago. One that
+        does not answer is reached anew; one that refuses, or holds what cannot be read, has answered."""
+        remote = None if self._reach is None else self._reached()
+        try:
+            return what(self._host.coordinator if remote is None else remote.coordinator)
+        except CoordinatorError:
+            raise
+        except (HalogError, UnknownResult):
+            self._lost(remote)
+            raise
 
-    @property
-    def remote(self) -> Remote:
-        """The other site, once for all. As `coordinator`."""
+    def keep(self) -> None:
+        """Reach it before it is needed: a node that becomes active asks it at once, and commits wait for that."""
+        if self.is_out_of_reach and not self._lock.locked() and time.monotonic() >= self._not_before:
+            self.submit(self._try)
+
+    def _try(self) -> None:
+        with suppress(HalogError):
+            self._reached()
+
+    def _reached(self) -> Remote:
+        """The other site, once for all."""
         assert self._reach is not None, self.site
         with self._lock:
             if self._remote is None:
@@ -124,19 +148,19 @@ class Desk:
         """Was there no answer the last time?"""
         return self._reach is not None and self._remote is None
 
-    def lost(self) -> None:
-        """It did not answer: it is reached anew."""
+    def _lost(self, remote: Remote | None) -> None:
+        """Unless another one has been reached since: of several that ask, each meets it."""
         with self._lock:
-            remote, self._remote = self._remote, None
-            if remote is not None:
-                self._not_before = time.monotonic() + AGAIN_S
-        if remote is not None:
-            remote.close()
+            if remote is None or remote is not self._remote:
+                return
+            self._remote, self._not_before = None, time.monotonic() + AGAIN_S
+        remote.close()
 
     def close(self) -> None:
-        """Ask no more."""
+        """Ask no more. A thread that does all the same, since it outlived the node's patience, reaches nothing."""
         self._pool.shutdown(wait=True, cancel_futures=True)
-        self.lost()
+        self._lost(self._remote)
+        self._not_before = math.inf
 
 
 class Desks:
@@ -160,36 +184,49 @@ class SiteVoting:
         self._host, self._desks, self._after_ms = host, desks, after_ms
         self._others: dict[tuple[str, str], tuple[Held, float]] = {}
         """Votes that belong to other sites, by who gives them and partition, and since when they are as they are."""
+        self._mine: dict[tuple[str, str], tuple[Held, int, float]] = {}
+        """Those that this node has renewed, likewise, with their versions: it need not read what it wrote."""
+        self._last: dict[tuple[str, str], int] = {}
+        """The last question for each."""
 
     def ask(self, copy: Copy, effect: ev.AskVote) -> None:
         """The core counts from before this call."""
         desk = self._desks.all[effect.site]
+        self._last[effect.site, copy.name] = effect.round
         desk.submit(lambda: self._ask(desk, copy, effect))
 
     def _ask(self, desk: Desk, copy: Copy, effect: ev.AskVote) -> None:
+        """Not if it was asked for again meanwhile: the answer would be too late, and make others late."""
+        if self._last[desk.site, copy.name] != effect.round:
+            return
         owner = ""
         try:
-            owner = self._renewed(desk, copy)
+            owner = desk.ask(lambda coordinator: self._renewed(desk.site, coordinator, copy))
         except (HalogError, UnknownResult) as e:
             logger.debug("partition %s: no vote of site %s: %s", copy.name, desk.site, e)
-            desk.lost()
         copy.post(ev.VoteAnswered(effect.round, effect.site, owner))
 
-    def _renewed(self, desk: Desk, copy: Copy) -> str:
+    def _renewed(self, voter: str, coordinator: Coordinator, copy: Copy) -> str:
         """Whose the vote is now; "": that was not to be found out."""
-        coordinator, key, me = desk.coordinator, (desk.site, copy.name), self._host.me.node
+        key, me = (voter, copy.name), self._host.me.node
         for _ in range(TRIES):
-            now, version = held(coordinator, copy.name)
+            now, version = self._known(key, copy) or held(coordinator, copy.name)
             if now is not None and now.site != self._host.site and not self._may_take(key, copy, now):
                 return now.site
             try:
-                write(coordinator, copy.name, self._host.site, me, now, version)
+                self._mine[key] = (*write(coordinator, copy.name, self._host.site, me, now, version), time.monotonic())
             except VersionError:
                 continue
             if self._others.pop(key, None) is not None and now is not None:
-                logger.info("partition %s: the vote of site %s was site %s's", copy.name, desk.site, now.site)
+                logger.info("partition %s: the vote of site %s was site %s's", copy.name, voter, now.site)
             return self._host.site
         return ""
+
+    def _known(self, key: tuple[str, str], copy: Copy) -> tuple[Held, int] | None:
+        """What this node wrote a moment ago, once: should that not hold any more, it is read."""
+        now, version, at = self._mine.pop(key, (None, 0, 0.0))
+        fresh = (time.monotonic() - at) * 1000 < self._after_ms[copy.core.table.policy]
+        return (now, version) if now is not None and fresh else None
 
     def _may_take(self, key: tuple[str, str], copy: Copy, now: Held) -> bool:
         """A vote of another site, by one that serves: an operator has overruled that site; or this one has the quorum
@@ -210,8 +247,7 @@ class SiteVoting:
         if desk is None or owner == self._host.site:
             return False
         try:
-            theirs = its_table(desk.remote, copy.core.table)
+            theirs = desk.ask(lambda coordinator: its_table(coordinator, copy.core.table))
         except (HalogError, UnknownResult):
-            desk.lost()
             return False
         return theirs is not None and theirs.owner == self._host.site

@@ -175,7 +175,7 @@ def returned(
             logger.warning("whether site %s has taken anything over is not known: %s", site, e)
             continue
         try:
-            taken = [t.name for t in mine if serves(remote, t)]
+            taken = [t.name for t in mine if serves(remote.coordinator, t)]
         finally:
             remote.close()
         for name in taken:
@@ -190,15 +190,15 @@ def running(coordinator: Coordinator) -> set[Member]:
     return {Member(info.name, info.incarnation) for info in nodes.values()}
 
 
-def serves(remote: Remote, table: PartitionTable) -> bool:
+def serves(there: Coordinator, table: PartitionTable) -> bool:
     """Is the other site to serve this very history, by its own word? (One set up anew has another one of this name.)"""
-    theirs = its_table(remote, table)
+    theirs = its_table(there, table)
     return theirs is not None and not theirs.owner
 
 
-def its_table(remote: Remote, table: PartitionTable) -> PartitionTable | None:
+def its_table(there: Coordinator, table: PartitionTable) -> PartitionTable | None:
     """What the other site has of this very history."""
-    found = remote.coordinator.get(f"partitions/{table.name}")
+    found = there.get(f"partitions/{table.name}")
     theirs = None if found is None else PartitionTable.from_bytes(found.data)
     return theirs if theirs is not None and theirs.log_id == table.log_id else None
 

@@ -178,7 +178,7 @@ class Watching:
     def _has_gone_on(self, remote: Remote, table: PartitionTable, *, named: bool) -> bool | None:
         """The other site serves it, too, or has stopped, and has what this one lacks; that is looked for where one of
         them tells of a parting. None: it has stopped, and does not say what it has."""
-        theirs = its_table(remote, table)
+        theirs = its_table(remote.coordinator, table)
         if theirs is None or theirs.owner not in ("", self._host.site):
             return False
         if not theirs.owner or not named:

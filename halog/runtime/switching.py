@@ -266,7 +266,7 @@ class Switching:
         except HalogError:
             return False
         try:
-            theirs = its_table(there, table)
+            theirs = its_table(there.coordinator, table)
         finally:
             there.close()
         return theirs is not None and theirs.owner in (to, self._site)
@@ -300,10 +300,10 @@ class Switching:
         retention.hold_the_rest(self._coordinator, table.name, f"site-{table.owner}", 0, why, until)
 
     def _take(self, table: PartitionTable, there: PartitionTable | None, *, alone: bool) -> None:
-        """Serve it here. `alone`: no commit is to wait for the other site until that one is back. `there`: as that site
-        had it; whom an operator let go of there has not caught up by this either."""
+        """Serve it here. `alone`, or by votes, since nobody heard of the other site: no commit is to wait for that one
+        until it is back. `there`: as it had it; whom an operator let go of there has not caught up by this either."""
         others = () if there is None else tuple(n for n in there.let_go if n not in (self._site, table.owner))
-        let_go = (table.owner, *others) if alone else others
+        let_go = (table.owner, *others) if alone or self._by_votes else others
 
         def taken(now: PartitionTable) -> PartitionTable:
             overruled = let_go if alone and not self._by_votes else ()
