@@ -52,7 +52,7 @@ def test_lost_is_told_by_our_own_clock(zookeeper: ZkRig) -> None:
 
 
 @pytest.mark.feature("N4")
-@pytest.mark.parametrize("what", ["get", "children", "sync"])
+@pytest.mark.parametrize("what", ["get", *(pytest.param(one, marks=pytest.mark.long) for one in ("children", "sync"))])
 def test_a_read_whose_connection_breaks_is_asked_again(zookeeper: ZkRig, what: str) -> None:
     """It changes nothing, and kazoo is back within moments: a node that starts must not end for that."""
     c = zookeeper.open()

@@ -87,6 +87,7 @@ def test_without_a_witness_a_killed_nodes_lease_is_waited_for(make: Make) -> Non
     assert took > WAITED_S
 
 
+@pytest.mark.long
 def test_a_stopped_node_is_waited_for_though_its_witness_runs(make: Make) -> None:
     """And its witness stopped too, which makes no difference: neither says that it died."""
     cluster = leased(make)
@@ -117,6 +118,7 @@ def test_a_hand_over_waits_for_no_lease(make: Make) -> None:
         assert cluster.client().get(Aircraft, tail).landings == 0
 
 
+@pytest.mark.long
 def test_what_is_read_under_a_lease_is_linearizable_while_the_active_is_stopped_and_woken(make: Make) -> None:
     """Shorter leases than it takes to suspect a node, and longer ones; read inside the zombie and from outside."""
     for ttl_ms in (600, SILENT_MS + 1_000):

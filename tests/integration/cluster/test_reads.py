@@ -129,6 +129,7 @@ def readers(cluster: Cluster, mode: str) -> Iterator[list[Operation]]:
         found += registers.parsed(process.lines())
 
 
+@pytest.mark.long
 @pytest.mark.feature("R5", "P10")
 def test_what_is_read_behind_a_barrier_is_linearizable_while_the_active_is_stopped_and_woken(make: Make) -> None:
     """Its own application reads on, inside the zombie and from outside, as soon as it is awake."""

@@ -82,6 +82,7 @@ def test_commits_go_on_without_zookeeper(cluster: Cluster, site: Site) -> None:
     check(cluster, load)
 
 
+@pytest.mark.long
 @pytest.mark.feature("O3", "R1")
 def test_both_servers_are_killed_and_started_again(cluster: Cluster, site: Site) -> None:
     """As after the machine came back with the nodes still there."""

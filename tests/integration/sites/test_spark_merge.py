@@ -148,6 +148,7 @@ def held(config: Path, checkpoint: Path) -> list[bool]:
             remote.close()
 
 
+@pytest.mark.long
 def test_a_driver_killed_half_way_and_started_again_finds_each_key_once(parted: TwoSites, tmp_path: Path) -> None:
     """As one process finds them, by the same counts; also where a write was killed, and where it is started anew."""
     config, checkpoint, out = parted.west.toml, tmp_path / "c", tmp_path / "out"

@@ -111,6 +111,7 @@ def test_every_acknowledged_commit_is_there_when_a_whole_site_is_lost(made: Call
     assert not lost(made())
 
 
+@pytest.mark.long
 def test_without_the_wait_acknowledged_commits_are_lost_with_the_site(made: Callable[..., TwoSites]) -> None:
     """So the test above notices."""
     assert lost(made(module="tests.integration.sites.not_waiting"))

@@ -97,6 +97,7 @@ def test_the_finder_finds_what_the_mapper_says(spark: SparkSession, fleet: Clust
         assert held == [{}] * 3, "nothing is held any more"
 
 
+@pytest.mark.long
 @pytest.mark.feature("S1")
 def test_a_killed_job_goes_on_from_its_checkpoint(spark: SparkSession, short: Cluster, tmp_path: Path) -> None:
     """kill -9 with some objects handed over and some not: the logs stay held; started again it finds the rest, does
@@ -129,6 +130,7 @@ def test_a_killed_job_goes_on_from_its_checkpoint(spark: SparkSession, short: Cl
         assert (again.found, report.batches) == ({}, 0)
 
 
+@pytest.mark.long
 @pytest.mark.feature("S1")
 def test_a_checkpoint_behind_the_trim_point_starts_over_and_says_so(
     spark: SparkSession, short: Cluster, tmp_path: Path
