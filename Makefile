@@ -1,7 +1,7 @@
 # make setup   everything this needs, once          make check   lint, types, layers, unit, simulation (2 min on 2 cores)
-# make test    check + nodes in one process + simulation at length + contract + integration, but for its long tests
-#              + the quick faults + a few tests on containers, where Docker runs (MINUTES min)
-# make integration   contract + integration, the long tests, too (25 min)
+# make test    check + nodes in one process + simulation at length + contract + integration without the tests marked long
+#              + the quick faults + a few tests on containers, where Docker runs
+# make integration   contract + integration, all of it (25 min)
 # make demo ARGS='--all'   the main job on real flights, with real kills
 # make faults  every fault with real processes and servers, judged; writes build/faults.json (15 min)
 # make containers   the integration suite over three brokers and three ZooKeeper servers in containers (Docker)
