@@ -1,5 +1,7 @@
 # make setup   everything this needs, once          make check   lint, types, layers, unit, simulation (2 min on 2 cores)
-# make test    check + nodes in one process + simulation at length + contract + integration + the quick faults + a few tests on containers, where Docker runs
+# make test    check + nodes in one process + simulation at length + contract + integration without the tests marked long
+#              + the quick faults + a few tests on containers, where Docker runs
+# make integration   contract + integration, all of it (25 min)
 # make demo ARGS='--all'   the main job on real flights, with real kills
 # make faults  every fault with real processes and servers, judged; writes build/faults.json (15 min)
 # make containers   the integration suite over three brokers and three ZooKeeper servers in containers (Docker)
@@ -29,7 +31,7 @@ TEST_SEEDS := 20000
 # defined and disabled; key directories; two sites that part and are merged (a minute of both cores).
 OTHER_SEEDS := moves:2000 banks:1000 shops:1000 lives:1000 markets:1000 sites:1000
 
-.PHONY: setup check test containers compose faults demo features sim mutants bench bench-peers bench-rebalance lock clean fresh-outcomes
+.PHONY: setup check test integration containers compose faults demo features sim mutants bench bench-peers bench-rebalance lock clean fresh-outcomes
 
 setup:
 	@tools/setup.sh
@@ -52,9 +54,15 @@ fresh-outcomes:
 test: fresh-outcomes check
 	$(PYTEST) $(FAST) -m nodes -n $(WORKERS) --dist loadfile
 	$(PY) -m tests.sim.run --seeds $(TEST_SEEDS) $(OTHER_SEEDS:%=--also %) --processes $(CORES)
-	$(PYTEST) $(SLOW)
+	$(PY) -m tools.warm
+	$(PYTEST) $(SLOW) -m "not long"
 	$(PYTEST) tests/faults -m quick_fault
 	$(CONTAINERS) -m containers
+
+# What a build server runs now and then, and who changes what a long test is about.
+integration: setup
+	@$(PY) -m tools.warm
+	@$(PYTEST) $(SLOW) $(ARGS)
 
 containers: setup
 	@tools/docker.sh

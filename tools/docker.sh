@@ -5,7 +5,8 @@
 set -eu
 BASE=halog-base # tests/containers/available.py looks for it
 COMPOSE=v2.29.7
-LOG=/var/log/halog-dockerd.log
+RUN=${HALOG_DOCKER_RUN:-/var/run} # where dockerd keeps its files
+LOG=$RUN/halog-dockerd.log
 say() { echo "docker: $*" >&2; }
 fail() { say "$*"; exit 1; }
 runs() { docker info >/dev/null 2>&1; }
@@ -20,6 +21,10 @@ debian() { # packages
         fail "cannot install $*"
 }
 
+forget() { # a file with the number of a process, that process's name: it was killed if that is no such process
+    [ ! -f "$1" ] || [ "$(cat "/proc/$(cat "$1")/comm" 2>/dev/null)" = "$2" ] || rm -f "$1"
+}
+
 start() { # dockerd's options
     say "starting dockerd $*"
     setsid nohup dockerd "$@" >"$LOG" 2>&1 </dev/null &
@@ -30,12 +35,16 @@ start() { # dockerd's options
         sleep 0.5
     done
     kill "$started"
+    wait "$started" # the next one would find its files
     return 1
 }
 
 if ! runs; then
     is_root || fail "Docker does not answer, and only root can start it"
     if ! command -v dockerd >/dev/null || ! command -v iptables >/dev/null; then debian docker.io iptables; fi
+    # Another process may have the number of one that was killed: dockerd would not start beside it, or wait for it in vain.
+    forget "$RUN/docker.pid" dockerd
+    forget "$RUN/docker/containerd/containerd.pid" containerd
     # A sandbox may have no iptables (published ports work without, by Docker's own proxy), or no overlay file system.
     start || start --iptables=false --ip6tables=false || start --iptables=false --ip6tables=false --storage-driver=vfs ||
         fail "dockerd does not start: $(tail -n 1 "$LOG")"

@@ -98,6 +98,7 @@ def write_node(target: Path) -> None:
     shutil.copy(lock, target)
     stamp, wanted = target.parent / "wheels.of", hashlib.sha256(lock.read_bytes()).hexdigest()
     if not stamp.exists() or stamp.read_text() != wanted:
+        stamp.unlink(missing_ok=True)  # whoever is killed in here leaves wheels of no lock file
         shutil.rmtree(target / "wheels", ignore_errors=True)
         pip("download", "--require-hashes", "--only-binary=:all:", "-r", str(lock), "-d", str(target / "wheels"))
         stamp.write_text(wanted)
@@ -114,6 +115,7 @@ def write_spark(target: Path) -> None:
     (target / "spark.pins").write_text(pins(text))
     stamp, wanted = target.parent / "spark-wheels.of", hashlib.sha256(text.encode()).hexdigest()
     if not stamp.exists() or stamp.read_text() != wanted:
+        stamp.unlink(missing_ok=True)  # whoever is killed in here leaves wheels of no lock file
         shutil.rmtree(target / "wheels", ignore_errors=True)
         wheels = str(target / "wheels")
         pip("wheel", "--require-hashes", "--no-deps", "--no-build-isolation", "-r", str(lock), "-w", wheels)

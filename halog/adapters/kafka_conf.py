@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from confluent_kafka import KafkaError, KafkaException
+
 from halog.errors import HalogError, UnreachableError
 
 log = logging.getLogger("halog.kafka")
@@ -142,6 +144,15 @@ def slow(bootstrap: str) -> dict[str, Any]:
 def reader(bootstrap: str) -> dict[str, Any]:
     """A bounded read: told where the end is, and free again soon after (it fetches only while it reads)."""
     return {**consumer(bootstrap), "enable.partition.eof": True, "fetch.wait.max.ms": 5}
+
+
+def answer(future: Any) -> Any:
+    """To an administrator's request. KafkaException, also if nothing is said in time: librdkafka tells that with some
+    delay, or never."""
+    try:
+        return future.result(ADMIN_S)
+    except TimeoutError:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
 
 
 def heard(error: Any) -> None:

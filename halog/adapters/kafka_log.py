@@ -125,7 +125,7 @@ class KafkaLog:
         )
         for future in futures.values():
             try:
-                future.result(kafka_conf.ADMIN_S)
+                kafka_conf.answer(future)
             except KafkaException as e:
                 self._client_failed()
                 said = f"{tp[0]}/{tp[1]} cannot be trimmed before {before}: {e.args[0].str()}"

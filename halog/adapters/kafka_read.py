@@ -109,7 +109,7 @@ class Readers:
                 request_timeout=ASK_S,
             )
             try:
-                return int(found[asked].result(kafka_conf.ADMIN_S).offset)
+                return int(kafka_conf.answer(found[asked]).offset)
             except KafkaException as e:
                 if e.args[0].code() in _STUCK:
                     self._admin_failed()

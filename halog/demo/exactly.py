@@ -71,6 +71,10 @@ class Exactly(abc.ABC, Generic[W]):
             except BaseException as error:
                 self.error = error
 
+    def has_failed(self) -> bool:
+        """Was there an error that ended everything?"""
+        return self.error is not None
+
     def transact(self, what: W, *, pretend: bool = False) -> None:
         """Until it is settled. `pretend`: it is noted as done and is not (sabotage)."""
         until = time.monotonic() + GIVE_UP_S

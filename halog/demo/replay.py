@@ -31,6 +31,10 @@ FLIGHT = "flight"
 """What the journal calls a row."""
 
 
+LOOK_S = 0.1
+"""How often who waits at a gate looks whether an error has ended all."""
+
+
 class Gate:
     """Rows below the limit may be replayed."""
 
@@ -44,10 +48,11 @@ class Gate:
             self._limit = limit
             self._changed.notify_all()
 
-    def wait(self, row: int) -> None:
-        """Until the row may pass."""
+    def wait(self, row: int, ended: Callable[[], bool]) -> None:
+        """Until the row may pass, or nothing more is to be done: then nobody may be there to open it."""
         with self._changed:
-            self._changed.wait_for(lambda: row < self._limit)
+            while not self._changed.wait_for(lambda: row < self._limit or ended(), LOOK_S):
+                pass
 
 
 class Lines(Generic[W]):
@@ -127,9 +132,9 @@ class Replay(Exactly[Row]):
         """Replay all rows."""
         flights = Lines(self._row, workers, self.guarded)
         for row in rows:
-            gate.wait(row.number)
+            gate.wait(row.number, self.has_failed)
             flights.put(row.tail, row)
-            if self.error is not None:
+            if self.has_failed():
                 break
         flights.finish()
         if self.error is not None:

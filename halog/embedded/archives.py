@@ -2,7 +2,7 @@
 
 `python -m halog.embedded.archives JAVA JARS TARGET` starts both servers on a scratch directory, uses them a little,
 and stops them; the JVM writes the archive at its exit. Never a condition of a start: without an archive the servers
-start slower. A build that failed leaves a note beside the jars and is not tried again.
+start slower. A build that failed leaves a note beside the jars and is not tried again; one that was killed is.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -49,13 +50,13 @@ def ensure(java: Java, jars: Path, progress: Progress) -> tuple[str, bool]:
 
 
 def _usable(target: Path) -> str:
-    return "" if (target / FAILED).exists() else str(target)
+    return str(target) if target.exists() and not (target / FAILED).exists() else ""
 
 
 def _build_in_child(java: Java, jars: Path, target: Path, progress: Progress) -> None:
     """In a process of its own: servers may only be children of a process with one thread (process.py)."""
-    with tempfile.TemporaryDirectory(prefix="build-", dir=caching.root()) as scratch:
-        built = Path(scratch, "cds")
+    with caching.scratch() as scratch:
+        built = scratch / "cds"
         built.mkdir(mode=0o700)
         argv = [sys.executable, "-m", "halog.embedded.archives", java.path, str(jars), str(built)]
         child = subprocess.Popen(
@@ -65,8 +66,11 @@ def _build_in_child(java: Java, jars: Path, target: Path, progress: Progress) ->
         while child.poll() is None and time.monotonic() - began < BUILD_S:
             progress.report(TEXT, min(int(time.monotonic() - began), 14), 15)
             time.sleep(0.1)
+        too_slow = child.poll() is None
         child.kill()  # if it is still there; its servers die with it
         said = child.communicate()[0].decode(errors="replace")
+        if child.returncode < 0 and not too_slow:
+            return  # somebody has ended it
         if child.returncode != 0 or not all((built / f"{n}.jsa").exists() for n in SERVERS):
             (built / FAILED).write_text(said or f"exit code {child.returncode}\n")
         progress.report(TEXT, 15, 15)
@@ -99,6 +103,7 @@ def build(java: str, jars: Path, target: Path) -> None:
             with contextlib.suppress(Exception):  # more classes in the archive, or fewer
                 _use(chosen)
             stop_all(servers, DUMP_S)
+            _check_whole(servers)
         finally:
             stop_all(servers, 0)
 
@@ -121,6 +126,14 @@ def _await(servers: list[Server]) -> None:
         if dead or time.monotonic() > deadline:
             raise SystemExit(f"{(dead or servers)[0].name} did not start: {(dead or servers)[0].last_words()}")
         time.sleep(POLL_S)
+
+
+def _check_whole(servers: list[Server]) -> None:
+    """A JVM that was killed may have been writing; another one that maps half an archive crashes."""
+    for server in servers:
+        if server.process is not None and server.process.returncode < 0:
+            by = signal.Signals(-server.process.returncode).name
+            raise SystemExit(f"{server.name} was killed by {by} while it stopped")
 
 
 def _use(chosen: Ports) -> None:

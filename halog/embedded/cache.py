@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +15,7 @@ from halog.embedded.progress import Progress
 from halog.errors import SiteError
 
 WAIT_S = 900.0  # a slow network's fetch by the process before us
+_MAKING = "making-"
 
 
 def root() -> Path:
@@ -40,6 +43,16 @@ def locked(progress: Progress) -> Iterator[None]:
         ) from e
     finally:
         os.close(fd)
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """Where something is made before it is renamed to its place, by who has the cache locked. So nobody needs what
+    stands in such a directory by now: its owner was killed."""
+    for left in root().glob(f"{_MAKING}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_MAKING, dir=root()) as made:
+        yield Path(made)
 
 
 def _wait_for(fd: int, progress: Progress) -> None:

@@ -13,7 +13,6 @@ import importlib.util
 import json
 import os
 import shutil
-import tempfile
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -105,10 +104,10 @@ def find_ivy() -> Path:
 
 
 def _fetch(java: Java, ivy: Path, target: Path, progress: Progress, of: JarSet) -> None:
-    with tempfile.TemporaryDirectory(prefix="fetch-", dir=caching.root()) as scratch:
-        fetched = Path(scratch, "jars")
+    with caching.scratch() as scratch:
+        fetched = scratch / "jars"
         asked = resources.files(of.package).joinpath("ivy.xml").read_text()
-        run_ivy(java.path, ivy, Wanted(of.what, asked, len(manifest(of))), Path(scratch), fetched, progress)
+        run_ivy(java.path, ivy, Wanted(of.what, asked, len(manifest(of))), scratch, fetched, progress)
         wrong = mismatches(fetched, of)
         if wrong:
             raise SiteError(

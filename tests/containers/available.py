@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import closing
-from typing import Any
+from pathlib import Path
 
 import docker
 from docker.errors import DockerException, ImageNotFound
@@ -17,7 +17,10 @@ PUBLIC_BASES = {
     "node": "python:3.11-slim", "spark": "python:3.11-slim",
 }  # fmt: skip
 LABEL = "halog.site"
-"""On everything a run makes: the process id of the run."""
+"""On everything a run makes: the run's name."""
+PROJECT = "halog-test-"
+"""Before the run's name, that of its compose project; compose labels with it what it makes."""
+_PROJECT_LABEL = "com.docker.compose.project"
 
 
 def base(name: str) -> str | None:
@@ -50,20 +53,41 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
+def run_name() -> str:
+    """Of this process: its number, which another one may have later, and when it began."""
+    return f"{os.getpid()}-{_began(os.getpid())}"
+
+
+def is_left(run: str) -> bool:
+    """Has the process of this name ended?"""
+    pid, _, began = run.partition("-")
+    return _began(int(pid)) != began
+
+
+def _began(pid: int) -> str:
+    """In clock ticks since the machine started; "": there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
+
+
 def remove_leftovers() -> None:
     """What a run that was killed left behind: nothing else ends its containers."""
     with closing(docker.from_env()) as client:
-        found: list[Any] = client.containers.list(all=True, filters={"label": LABEL})
-        for one in found:
-            if _is_left(one.labels):
+        for one in client.containers.list(all=True):
+            if _of_an_ended_run(one.labels):
                 one.remove(force=True, v=True)
-        for network in client.networks.list(filters={"label": LABEL}):
-            if _is_left(network.attrs["Labels"]):
-                network.remove()
+        for kind in (client.networks, client.volumes):
+            for one in kind.list():
+                if _of_an_ended_run(one.attrs["Labels"] or {}):
+                    one.remove()
 
 
-def _is_left(labels: dict[str, str]) -> bool:
-    return not os.path.exists(f"/proc/{labels[LABEL]}")
+def _of_an_ended_run(labels: dict[str, str]) -> bool:
+    project = labels.get(_PROJECT_LABEL, "")
+    run = labels.get(LABEL) or (project.removeprefix(PROJECT) if project.startswith(PROJECT) else "")
+    return bool(run) and is_left(run)
 
 
 if __name__ == "__main__":  # tools/compose.sh asks

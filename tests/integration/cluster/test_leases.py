@@ -24,6 +24,8 @@ pytestmark = [pytest.mark.timeout(180), pytest.mark.feature("R5", "P10")]
 
 TTL_MS = 4_000
 """Longer than any takeover without one takes, on a busy machine too."""
+WAITED_S = 0.8 * TTL_MS / 1000
+"""Who takes over sooner has not waited for a lease: it was extended a moment before the fault."""
 
 
 def witness_of(pid: int) -> int:
@@ -71,7 +73,7 @@ def test_the_word_of_a_killed_nodes_witness_is_proof(make: Make) -> None:
     cluster.kill(victim)
     took = takeover_s(cluster, tail)
     print(f"takeover with proof: {took * 1000:.0f} ms")
-    assert took < TTL_MS / 2000
+    assert took < WAITED_S
     check(cluster, copies=False)
 
 
@@ -82,9 +84,10 @@ def test_without_a_witness_a_killed_nodes_lease_is_waited_for(make: Make) -> Non
     cluster.kill(victim)
     took = takeover_s(cluster, tail)
     print(f"takeover without proof: {took * 1000:.0f} ms")
-    assert took > 0.8 * TTL_MS / 1000
+    assert took > WAITED_S
 
 
+@pytest.mark.long
 def test_a_stopped_node_is_waited_for_though_its_witness_runs(make: Make) -> None:
     """And its witness stopped too, which makes no difference: neither says that it died."""
     cluster = leased(make)
@@ -93,7 +96,7 @@ def test_a_stopped_node_is_waited_for_though_its_witness_runs(make: Make) -> Non
     os.kill(witness, signal.SIGSTOP)
     cluster.freeze(victim)
     took = takeover_s(cluster, tail)
-    assert took > 0.8 * TTL_MS / 1000
+    assert took > WAITED_S
     cluster.wake(victim)
     os.kill(witness, signal.SIGCONT)
     whole_again(cluster)
@@ -110,11 +113,12 @@ def test_a_hand_over_waits_for_no_lease(make: Make) -> None:
         assert cluster.processes[victim].terminate() == 0
         load.flows()
     assert load.errors == []
-    assert load.longest_s < TTL_MS / 2000
+    assert load.longest_s < WAITED_S
     with cluster.client().transaction(read="lease"):
         assert cluster.client().get(Aircraft, tail).landings == 0
 
 
+@pytest.mark.long
 def test_what_is_read_under_a_lease_is_linearizable_while_the_active_is_stopped_and_woken(make: Make) -> None:
     """Shorter leases than it takes to suspect a node, and longer ones; read inside the zombie and from outside."""
     for ttl_ms in (600, SILENT_MS + 1_000):

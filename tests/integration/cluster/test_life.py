@@ -87,6 +87,7 @@ def test_a_partition_is_defined_moved_and_disabled_under_load(unplaced: Cluster)
     assert [v["life"] for v in run(cluster, "list")] == ["Active"]
 
 
+@pytest.mark.long
 @pytest.mark.feature("P12")
 def test_replicas_are_copied_anew_under_load_though_one_is_killed_meanwhile(make: Make) -> None:
     """Each is out of the node list for a moment, one at a time; then all have what the log has."""

@@ -129,6 +129,7 @@ def readers(cluster: Cluster, mode: str) -> Iterator[list[Operation]]:
         found += registers.parsed(process.lines())
 
 
+@pytest.mark.long
 @pytest.mark.feature("R5", "P10")
 def test_what_is_read_behind_a_barrier_is_linearizable_while_the_active_is_stopped_and_woken(make: Make) -> None:
     """Its own application reads on, inside the zombie and from outside, as soon as it is awake."""
@@ -157,6 +158,7 @@ def test_what_is_read_behind_a_barrier_is_linearizable_while_actives_are_killed(
     assert linearizability.check(operations, linearizability.register) == []
 
 
+@pytest.mark.long
 @pytest.mark.feature("R5", "R6")
 def test_it_is_linearizable_where_commits_do_not_wait_for_the_log(make: Make) -> None:
     cluster = make(partitions=2, module=THINGS, local_sync="NO_SYNC", stay_ms=400)

@@ -27,6 +27,7 @@ def spread(cluster: Cluster) -> dict[str, int]:
     return dict(Counter(n for t in tables for n in t.configured))
 
 
+@pytest.mark.long
 def test_a_node_joins_and_another_is_gone_for_good(make: Make) -> None:
     """The file names D, which has never run: the others take over its copies. Then it comes, and gets a share; then B
     dies, and is replaced. Callers get no error, nothing is lost or doubled, and nobody says a word to the cluster."""

@@ -90,7 +90,7 @@ def test_objects_deletes_references_and_ids_outlive_the_trimmed_log(make: Make) 
 
 
 @pytest.mark.feature("R1", "P10")
-@pytest.mark.parametrize("away", ["killed", "frozen"])
+@pytest.mark.parametrize("away", ["killed", pytest.param("frozen", marks=pytest.mark.long)])
 def test_a_node_that_was_away_while_the_log_was_trimmed_is_rebuilt(make: Make, away: str) -> None:
     """What its store lacks is no longer in the log: it takes the snapshot, and holds what the others hold."""
     cluster = make(nodes="AB", partitions=1, async_=0, every=100, keep=20)

@@ -161,6 +161,7 @@ def test_objects_get_entries_and_lose_them_while_two_processes_use_them(make: Ma
     judge(workers, set(there))
 
 
+@pytest.mark.long
 def test_a_node_dies_and_the_ring_changes_while_two_processes_create_find_and_delete(make: Make) -> None:
     """The active node of some partitions is killed, then the ring changes and another node is killed in the middle of
     that. Nothing is lost or doubled, every key is found, and objects are spread evenly."""

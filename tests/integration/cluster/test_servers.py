@@ -34,6 +34,7 @@ def mended(site: Site) -> Iterator[None]:
                 mend(server)
 
 
+@pytest.mark.long
 @pytest.mark.feature("O3", "R1")
 def test_the_broker_is_killed_and_started_again(cluster: Cluster, site: Site) -> None:
     """Callers wait and are served; what was in flight is settled by its id."""
@@ -82,6 +83,7 @@ def test_commits_go_on_without_zookeeper(cluster: Cluster, site: Site) -> None:
     check(cluster, load)
 
 
+@pytest.mark.long
 @pytest.mark.feature("O3", "R1")
 def test_both_servers_are_killed_and_started_again(cluster: Cluster, site: Site) -> None:
     """As after the machine came back with the nodes still there."""

@@ -86,6 +86,7 @@ def test_two_of_three_killed_the_third_serves_nothing_until_one_is_back(make: Ma
     check(cluster)
 
 
+@pytest.mark.long
 @pytest.mark.feature("Q1", "P11", "N4")
 def test_two_of_three_frozen_the_third_goes_offline_and_nobody_loses_anything(make: Make) -> None:
     """Silence is enough; what wakes up finds everything as it is, and each landing that was told stands once."""

@@ -57,6 +57,7 @@ def test_a_node_joins_objects_move_and_a_node_leaves_meanwhile(ran: Ran) -> None
     assert sorted(change["at_s"] for change in changes) == [change["at_s"] for change in changes]
 
 
+@pytest.mark.long
 @pytest.mark.feature("R1")
 def test_one_lost_commit_fails_the_demo(tmp_path: Path) -> None:
     """The judge is not blind: an acknowledged transaction that never happened is lost, and objects do not add up."""
@@ -71,7 +72,9 @@ def test_one_lost_commit_fails_the_demo(tmp_path: Path) -> None:
     assert "is missing" in ran.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [*(pytest.param(n, marks=pytest.mark.long) for n in (signal.SIGINT, signal.SIGTERM)), signal.SIGKILL]
+)
 def test_no_process_survives_the_demo(tmp_path: Path, number: signal.Signals) -> None:
     """Ctrl-C, a polite end, and kill -9, which leaves the demo no chance to do anything."""
     data_dir = tmp_path / "demo"

@@ -49,6 +49,7 @@ def test_its_story_is_told_meanwhile(ran: Ran) -> None:
         assert said in ran.err
 
 
+@pytest.mark.long
 @pytest.mark.feature("M2")
 def test_one_lost_commit_fails_it(tmp_path: Path) -> None:
     """The judge is not blind: a landing that was acknowledged and never happened is missing in two totals."""

@@ -167,7 +167,7 @@ def test_a_paused_kafka_is_silent_and_then_itself_again(site: EmbeddedSite) -> N
         assert not probe.kafka_answers(number, 0.3)
     finally:
         site.resume("kafka")
-    eventually(lambda: probe.kafka_answers(number), 5, "Kafka answers again")
+    eventually(lambda: probe.kafka_answers(number), 30, "Kafka answers again")
 
 
 def test_a_server_that_dies_by_itself_is_reported_not_hidden(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_server_that_dies_by_itself_is_reported_not_hidden(tmp_path: Path) -> 
     site = EmbeddedSite(tmp_path / "s")
     with site as info:
         psutil.Process(info.pids["kafka"]).kill()
-        eventually(lambda: "kafka" not in site.info.pids, 3, "the supervisor has noticed")
+        eventually(lambda: "kafka" not in site.info.pids, 30, "the supervisor has noticed")
         assert "kafka (pid" in (site.data_dir / "logs/supervisor.log").read_text()
         report = halog("doctor", "--data-dir", str(site.data_dir))
         assert report.returncode == 4

@@ -137,7 +137,7 @@ def test_interrupting_a_start_leaves_nothing_behind(root: Path) -> None:
     assert not any(runs(root / name) for name in NAMES)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL])
 def test_foreground_ends_all_with_the_command(root: Path, number: signal.Signals) -> None:
     command = [*UP, "--foreground", "--format", "json", "--data-dir", str(root)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)

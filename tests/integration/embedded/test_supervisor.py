@@ -154,7 +154,9 @@ def test_the_servers_outlive_the_thread_that_started_them(data_dir: Path) -> Non
     assert not any(alive(p) for p in info.pids.values())
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGINT, signal.SIGKILL]
+)
 def test_foreground_ends_everything_with_the_command(data_dir: Path, number: signal.Signals) -> None:
     """Ctrl-C, SIGTERM, and even kill -9 of the command."""
     command = [sys.executable, "-m", "halog.cli.main", "up", "--foreground", "--format", "json"]

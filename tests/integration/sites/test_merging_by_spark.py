@@ -123,6 +123,18 @@ def said_by(cluster: Cluster, node: str, partition: str) -> list[str]:
     return [step[3] for step in steps if step[2:3] == [f"restores/{partition}"]]
 
 
+def test_one_command_lets_a_job_find_and_the_nodes_merge(parted: TwoSites, tmp_path: Path) -> None:
+    """What one process would have found, and all of it is reported."""
+    plain = plainly(parted.west.toml)
+    words = ["restore", "--source", EAST, "--checkpoint", str(tmp_path / "c"), "--spark-master", "local[1]"]
+    done = {d["partition"]: d for d in halog(parted.west, *words)}
+    assert {d["phase"] for d in done.values()} == {DONE}
+    assert {name: d["objects"] for name, d in done.items()} == {name: len(one.keys) for name, one in plain.items()}
+    assert reported(parted, {name: d["merge"] for name, d in done.items()}) == as_reported(plain)
+    level(parted)
+
+
+@pytest.mark.long
 def test_whoever_is_killed_the_nodes_merge_what_one_process_would_have_found(parted: TwoSites, tmp_path: Path) -> None:
     """The command before anything is read; its job between the two branches, and when it has sent what it found and not
     noted it; the command when all is found and nobody asked to merge; the node that is about to merge; and the next

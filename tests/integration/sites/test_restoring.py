@@ -97,6 +97,7 @@ def test_both_histories_become_one_under_traffic_and_it_is_undone(two_sites: Two
     assert landings(two_sites.west, "E1") == 1
 
 
+@pytest.mark.long
 def test_whoever_dies_meanwhile_it_is_done_once(two_sites: TwoSites) -> None:
     """The command is killed once it has told a site to stop, and once it has asked for a merge; so is the node that
     merges, before it has; then it is asked for again."""
@@ -134,6 +135,7 @@ def killed_at(cluster: Cluster, reached: Callable[[], bool]) -> None:
     begun.wait()
 
 
+@pytest.mark.long
 def test_a_line_that_flaps_and_is_slow_delays_it_only(two_sites: TwoSites) -> None:
     parted(two_sites)
     two_sites.between.delay(0.02)

@@ -148,6 +148,7 @@ def held(config: Path, checkpoint: Path) -> list[bool]:
             remote.close()
 
 
+@pytest.mark.long
 def test_a_driver_killed_half_way_and_started_again_finds_each_key_once(parted: TwoSites, tmp_path: Path) -> None:
     """As one process finds them, by the same counts; also where a write was killed, and where it is started anew."""
     config, checkpoint, out = parted.west.toml, tmp_path / "c", tmp_path / "out"
@@ -188,6 +189,7 @@ def test_a_driver_killed_half_way_and_started_again_finds_each_key_once(parted: 
     assert json.loads(third.lines()[-1])["batches"] == 0, "nothing is read again"
 
 
+@pytest.mark.long
 def test_any_spark_application_has_it_as_a_dataframe(spark: SparkSession, parted: TwoSites, tmp_path: Path) -> None:
     """By either rule, from one reading; and it says what cannot be compared, or written over."""
     config = parted.west.toml

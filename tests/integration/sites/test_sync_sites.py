@@ -111,11 +111,13 @@ def test_every_acknowledged_commit_is_there_when_a_whole_site_is_lost(made: Call
     assert not lost(made())
 
 
+@pytest.mark.long
 def test_without_the_wait_acknowledged_commits_are_lost_with_the_site(made: Callable[..., TwoSites]) -> None:
     """So the test above notices."""
     assert lost(made(module="tests.integration.sites.not_waiting"))
 
 
+@pytest.mark.long
 def test_commits_are_refused_while_the_line_is_cut_and_go_on_when_it_is_back(made: Callable[..., TwoSites]) -> None:
     """And are all there when the other site takes over, which waits for this one from then on."""
     two_sites = made()

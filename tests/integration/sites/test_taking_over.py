@@ -81,6 +81,7 @@ def gone_on(two_sites: TwoSites, tail: str) -> None:
     command(two_sites.west, "demote", "--to", EAST)
 
 
+@pytest.mark.long
 def test_traffic_at_home_notices_nothing_of_what_happens_to_the_mirror(two_sites: TwoSites) -> None:
     """Its nodes are killed in turn, the line is cut one way, slow, flaps: behind, and level again at the end."""
     two_sites.start()
@@ -142,6 +143,7 @@ def test_a_site_takes_over_under_traffic_and_gives_back(two_sites: TwoSites) -> 
     level(two_sites)
 
 
+@pytest.mark.long
 def test_a_lost_site_is_taken_over_from_and_mirrors_when_it_is_back(two_sites: TwoSites) -> None:
     """Its nodes and its servers die at once. Nothing that was mirrored is lost; back, it has nothing of its own."""
     two_sites.start()

@@ -177,6 +177,7 @@ def test_either_centre_takes_over_what_the_other_one_has_lost(centres: tuple[Cen
     assert (kept(north, Aircraft), kept(south, Flight)) == ({"a1", "a2", "a3"}, {"b1", "b2", "b3"})
 
 
+@pytest.mark.long
 def test_what_both_centres_have_done_while_the_line_was_down_becomes_one(
     centres: tuple[Centre, Centre], between: Between
 ) -> None:

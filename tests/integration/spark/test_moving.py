@@ -138,6 +138,7 @@ def noted(checkpoint: Path) -> Progress | None:
     return msgspec.msgpack.decode(file.read_bytes(), type=Progress) if file.exists() else None
 
 
+@pytest.mark.long
 def test_a_driver_killed_half_way_is_started_again_and_ends_right(moved: Cluster, tmp_path: Path) -> None:
     """kill -9: the logs stay held and the rest is left to whoever starts it again, with the command line; it goes on
     from its checkpoint, and says what all its runs have moved."""
@@ -179,6 +180,7 @@ def test_a_driver_killed_half_way_is_started_again_and_ends_right(moved: Cluster
         assert [retention.holds(site.coordinator, p) for p in moved.partitions()] == [{}] * PARTITIONS
 
 
+@pytest.mark.long
 def test_a_job_that_is_turned_back_says_so(spark: SparkSession, moved: Cluster, tmp_path: Path) -> None:
     """What has moved moves back, by the nodes."""
     file, before = ring_file(moved), where(moved)

@@ -21,7 +21,7 @@ from tests.integration.spark.world import Floatplane, Kind, Leg, Plane, Point
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(480)
 
 FULL: dict[str, Any] = {
     "tail": "N1", "miles": 1 << 62, "kind": Kind.PROP, "price": Decimal("-1234567890.12"), "photo": b"\0\xff",
@@ -160,6 +160,7 @@ def test_objects_and_changes_through_a_failover_and_over_partitions(
     assert seen(at) == folded(past)
 
 
+@pytest.mark.long
 @pytest.mark.feature("S2")
 def test_a_trimmed_log(spark: SparkSession, short: Cluster, tmp_path: Path) -> None:
     """The objects are whole all the same; changes are those still kept; a stream begins at the snapshot, and says so
@@ -167,7 +168,7 @@ def test_a_trimmed_log(spark: SparkSession, short: Cluster, tmp_path: Path) -> N
     from pyspark.errors import PythonException, StreamingQueryException
 
     traffic(short, 200)
-    wait(lambda: all(begin > 0 for begin, _ in log_bounds(short)), "both logs are trimmed")
+    wait(lambda: all(begin > 0 for begin, _ in log_bounds(short)), "both logs are trimmed", 120)
     assert seen(spark_jobs.objects(spark, short.toml, "Plane")) == stored(short)
     kept = in_order(rows(spark_jobs.changes(spark, short.toml, "Plane")))
     last = {r["partition"]: r["lsn"] for r in kept}
@@ -184,7 +185,7 @@ def test_a_trimmed_log(spark: SparkSession, short: Cluster, tmp_path: Path) -> N
         rows(spark_jobs.objects(spark, short.toml, "Plane", as_of_lsn={"p-0": 1, "p-1": 1}))
     ends = [end for _, end in log_bounds(short)]
     traffic(short, 300, 206)
-    wait(lambda: all(now[0] > end for now, end in zip(log_bounds(short), ends)), "trimmed beyond the checkpoint")
+    wait(lambda: all(now[0] > end for now, end in zip(log_bounds(short), ends)), "trimmed beyond the checkpoint", 120)
     with pytest.raises(StreamingQueryException, match=r"(?i)data.*loss|out of range|missed|were lost"):
         follow(spark, short, tmp_path / "checkpoint")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ import pytest
 from halog.demo.replay import Gate
 from halog.demo.split.journal import Claims, Journal, claims, read
 from halog.demo.split.reading import seen
-from halog.demo.split.steps import Plan, plan
+from halog.demo.split.steps import Plan, Step, plan
 from halog.demo.split.traffic import Traffic
 from halog.demo.split.verify import Verdict, judge
+from halog.errors import DuplicateKeyError
 from halog.testing.memory import MemoryBackend, MemoryCluster
 from halog.transactions import Node
 from tests.unit.demo.split.test_steps import rows
@@ -68,3 +70,26 @@ def test_a_line_cut_off_by_a_crash_is_left_out(cluster: MemoryCluster, tmp_path:
     data = (tmp_path / "j").read_bytes()
     (tmp_path / "j").write_bytes(data[:-5])
     assert list(read(tmp_path / "j")) == whole[:-1]
+
+
+def test_a_step_that_cannot_be_done_ends_the_client_that_waits_at_its_gate(
+    cluster: MemoryCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would open it: who waits for the steps below it would wait for ever, and not hear why."""
+
+    def refuses(self: Traffic, tx: object, step: Step) -> None:
+        raise DuplicateKeyError("it is there already")
+
+    monkeypatch.setattr(Traffic, "work", refuses)
+    backend = Forgetful(cluster)
+    with Node(backend) as node:
+        traffic = Traffic(node, backend, lambda: defaultdict(lambda: 1), Journal(tmp_path / "j"), -1)
+        gate = Gate(0)
+        gate.open_to(20)
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(traffic.run, PLAN.west, gate, 4)
+            try:
+                with pytest.raises(DuplicateKeyError):
+                    running.result(20)
+            finally:
+                gate.open_to(len(PLAN.west))
