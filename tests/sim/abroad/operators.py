@@ -194,6 +194,8 @@ class Operators:
         takeover, until = self.pair.takeover, self.pair.engine.now + UNAIDED_MS
         if takeover is None or not takeover.binding or takeover.overruled:
             return
+        if not any("site_votes/p" in w.znodes.at for w in self.pair.worlds.values()):
+            return  # nobody ever served
         while not self._are_one():
             if any('"parted":true' in self.pair.standing(site) for site in self.pair.worlds) or self._is_restored():
                 self.pair.cover.hit("sites that vote have parted")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from halog.core import events as ev, site_quorum
 from halog.core.ids import EpochId, Member
+from halog.core.records import EpochStarted, decode
 from halog.core.settings import SiteVotes
 from halog.runtime import site_takeover, site_votes
 from tests.sim.abroad.tasks import SPEED
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tests.sim.abroad.site import SiteWorld
     from tests.sim.client import Transaction
     from tests.sim.node import Process
+    from tests.sim.world import World
 
 SEEDS = range((6 << 20) + 2, 7 << 20, 4)
 """Every fourth history of two sites, none of those where commits wait for the other one (`waiting`): some of these have
@@ -124,7 +126,7 @@ class Takeover:
         demand(has, f"Q1: {tx.name} was acknowledged by {p.name}, which has not the votes")
         for other in self._pair.other(p.world.site).processes():
             led = other.partition.leading
-            both = led is not None and self._has_votes(other, led.epoch)
+            both = led is not None and self._has_votes(other, led.epoch) and not _is_fenced(other.world, led.epoch)
             demand(not both, f"Q1: {tx.name} was acknowledged by {p.name}, and {other.name} has the votes, too")
         self._in_order(p, leading.epoch, tx)
         self._pair.cover.hit("told with the votes")
@@ -163,6 +165,12 @@ class Takeover:
         if "site_votes/p" not in world.znodes.at or '"parted":true' in self._pair.standing(world.site):
             return False
         return all(p.partition.chain.state.owner for p in world.processes())
+
+
+def _is_fenced(world: World, epoch: EpochId) -> bool:
+    """Has its site's log a later epoch? It was switched as planned, and what it appends counts for nothing."""
+    started = (decode(e.data) for e in world.log.entries)
+    return any(isinstance(r, EpochStarted) and r.header.epoch.number > epoch.number for r in started)
 
 
 def choose(pair: Pair, seed: int) -> Takeover | None:
