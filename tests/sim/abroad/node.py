@@ -119,8 +119,10 @@ class _Turns:
             self._once()
 
     def _may_cross(self) -> bool:
+        if self._looks:
+            return True
         owner, core = self._p.partition.table.owner, self._p.partition
-        return self._looks or bool(owner) and (core.chain.state.owner != owner or self._engine.rng.random() > ATOMIC)
+        return bool(owner) and (core.chain.state.owner != owner or self._engine.rng.random() > ATOMIC)
 
     def _once(self) -> None:
         self._host.paused_s = 0.0

@@ -1,8 +1,8 @@
 """Sites that go on by themselves (`takeover`, Q1, M5), in some histories of two sites.
 
-The judge keeps votes by itself: what a site's coordinator was asked for, and said, counts for the lease from when it was
-asked, in the world's time. Where the votes bind, whatever somebody is told first needs more than half of them, and no
-other site may have as many; and a site that another one has followed never answers under its old epochs again.
+The judge keeps votes by itself: what a site's coordinator was asked for, and said, counts for the lease from when it
+was asked, in the world's time. Where the votes bind, whatever somebody is told first needs more than half of them, and
+no other site may have as many; and a site that another one has followed never answers under its old epochs again.
 """
 
 from __future__ import annotations
