@@ -43,8 +43,8 @@ class _Threads:
             takeover.acting = None
 
 
-class _Takeovers(Takeovers):
-    """Notes that a history may part."""
+class ProcessTakeovers(Takeovers):
+    """Of one process. Notes that a history may part."""
 
     world: SiteWorld
 
@@ -64,7 +64,7 @@ def tend_takeovers(world: SiteWorld, p: Process, host: Any, mirroring: Mirroring
     for desk in desks.all.values():
         desk._pool = _Threads(world, p)
     policies = {"policy": TakenOver(takeover.runtime_ms, takeover.binding)}
-    takeovers = _Takeovers(host, mirroring, desks, reach, takeover.votes, policies)
+    takeovers = ProcessTakeovers(host, mirroring, desks, reach, takeover.votes, policies)
     takeovers.world = world
     host.keep_on("takeovers", takeovers.turn)
     return SiteVoting(host, desks, {"policy": takeover.runtime_ms})
