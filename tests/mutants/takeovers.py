@@ -1,6 +1,6 @@
-"""Mutants of sites that go on by themselves (Q1, M5). The unit tests of both sides, which are played as they are, notice
-those of the counting, and so does the simulation of two sites where it shows from without; it notices those of who
-asks, claims and gives up, too."""
+"""Mutants of sites that go on by themselves (Q1, M5). The unit tests of both sides, played as they are, notice those of
+the counting, and so does the simulation of two sites where it shows from without; it notices those of who asks, claims
+and gives up, too."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from halog.runtime.site_takeover import Takeovers
 from halog.runtime.site_votes import Held, SiteVoting, held
 from tests.mutants.registry import mutant, patch, simulated
 from tests.sim.abroad import takeover
-from tests.sim.abroad.voters import ProcessTakeovers
 from tests.unit.core import test_site_candidate, test_site_quorum
+from tests.unit.sites import test_claiming
 
 SIMULATED = takeover.SEEDS[:2_000]
 UNITS = range(1)
@@ -33,7 +33,7 @@ UNITS = range(1)
 
 def tested(seed: int) -> str:
     """By the unit tests of whoever counts votes, and of whoever claims them."""
-    for module in (test_site_candidate, test_site_quorum):
+    for module in (test_site_candidate, test_site_quorum, test_claiming):
         for name, test in vars(module).items():
             if name.startswith("test_") and isinstance(test, FunctionType):
                 try:
@@ -197,7 +197,7 @@ def a_vote_is_claimed_after_half_a_lease() -> None:
     waits(4)
 
 
-@mutant("Q1", SIMULATED, simulated)
+@mutant("Q1", UNITS, tested)
 def a_vote_is_claimed_whatever_became_of_it() -> None:
     """It was renewed a moment ago."""
 
@@ -210,7 +210,7 @@ def a_vote_is_claimed_whatever_became_of_it() -> None:
                 claimed.append(site)
         return candidate.is_enough(claimed)
 
-    patch(ProcessTakeovers, "_claim", claim)
+    patch(Takeovers, "_claim", claim)
 
 
 @mutant("F3", UNITS, tested)
