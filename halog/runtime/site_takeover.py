@@ -40,7 +40,7 @@ LOOKS = 20
 """So many in the time after which a site takes over: it is at most a twentieth late."""
 
 EARLY = 4
-"""Other sites are asked for their votes once this one's was not renewed for such a part of that time."""
+"""Other sites are asked for their votes once this one's was not renewed for such a part of that time, or never."""
 
 
 class TakenOver(NamedTuple):
@@ -92,7 +92,7 @@ class Takeovers:
             candidate = Candidate(self._host.site, self._votes, policy.after_ms, binding=policy.binding)
             self._candidates[copy.name] = candidate
         _look(self._desks.own, copy.name, candidate)
-        if policy.binding and candidate.rests(self._host.site, monotonic_ms(), policy.after_ms // EARLY):
+        if policy.binding and candidate.is_quiet(self._host.site, monotonic_ms(), policy.after_ms // EARLY):
             for site, desk in self._desks.all.items():
                 if site != self._host.site:
                     desk.submit(lambda desk=desk: _look(desk, copy.name, candidate))  # type: ignore[misc]

@@ -171,6 +171,23 @@ def test_it_is_known_how_long_a_vote_rests() -> None:
     assert not candidate.rests("east", 2_599, 2_500)
 
 
+def test_a_vote_that_never_was_is_quiet() -> None:
+    """West served, and its questions never came through to east: others must be asked, or east never hears of it."""
+    candidate = east({"west": 1, "east": 0})
+    candidate.saw("east", None, 0)
+    assert candidate.is_quiet("east", 0, 2_500)
+    seen(candidate, by=("east",))
+    assert not candidate.is_quiet("east", 2_499, 2_500)
+    assert candidate.is_quiet("east", 2_500, 2_500)
+
+
+def test_a_site_that_was_never_asked_for_its_own_takes_over_with_those_of_others() -> None:
+    candidate = east({"west": 1, "east": 0})
+    candidate.saw("east", None, 0)
+    seen(candidate, by=("west",))
+    assert claimed(candidate, WAIT_MS) == ["west"]
+
+
 # --- against whoever serves ---
 
 LEASE_MS = WAIT_MS // 2
