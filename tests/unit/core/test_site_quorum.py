@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from halog.core import events as ev, records
-from halog.core.ids import EpochId
 from halog.core.roles import Role
 from halog.core.settings import Settings, Sites, SiteVotes
 from halog.core.site_quorum import FIRST_MS, QUORUM, RENEWALS, SiteQuorum, is_quorum
 from halog.core.sync_sites import as_member
 from halog.events import SITE_QUORUM, SITE_QUORUM_LOST
-from tests.unit.core.kit import A, Core, create, tx
+from tests.unit.core.kit import Core, create, tx
 
 pytestmark = pytest.mark.feature("Q1", "M5")
 
@@ -396,13 +395,3 @@ def test_inside_its_site_it_is_handed_over_once_what_waits_for_votes_is_answered
     core.step(ev.HandOverAsked(77, "B"))
     assert core.role is Role.DRAINING
     assert not handed_over(core)
-
-
-def test_an_answer_of_an_earlier_epoch_counts_for_nothing() -> None:
-    core = young()
-    first = asked(core)
-    assert core.p.chain.state.epoch == EpochId(1, "here", core.p.chain.state.epoch.nonce)
-    core.step(ev.AppendFailed(-1, "the session is over"))
-    answer(core, first, here="here", east="here")
-    assert core.p.leading is None
-    assert core.p.me == A
