@@ -96,6 +96,8 @@ class HandOver:
             return
         if writer.waiting and self._leading.sites.short() is None:
             return
+        if self.now.to_site and self._leading.sites.quorum.is_lost:  # `leave` ends it
+            return
         to = self.now.to
         has_it = self.now.to_site or to == p.me.node
         if not has_it and not any(m.node == to and lsn >= writer.last_lsn for m, lsn in self._leading.applied.items()):

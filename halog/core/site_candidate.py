@@ -56,6 +56,10 @@ class Candidate:
         seen = self._seen.get(voter)
         return seen is not None and now - seen[1] >= ms
 
+    def is_quiet(self, voter: str, now: int, ms: int) -> bool:
+        """Does nobody renew that vote, for so long or ever? Whoever serves may not have got through to that site."""
+        return voter not in self._seen or self.rests(voter, now, ms)
+
     def claims(self, serves: str, now: int) -> dict[str, Vote]:
         """The votes to claim now, by who gives them, in the order in which every site asks: so of two that try at the
         same time one is refused by the first that both ask. Empty: `serves`, the site that is mirrored, was heard of

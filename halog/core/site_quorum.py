@@ -37,9 +37,12 @@ QUORUM: Final = Member("", -1)
 
 
 def is_quorum(votes: Mapping[str, int], sites: Collection[str], overruled: Collection[str] = ()) -> bool:
-    """Have these sites more than half of the votes that count?"""
+    """Have these sites more than half of the votes that count? Where none does, none is needed: whoever has votes was
+    overruled, for one that has not."""
     counted = {site: n for site, n in votes.items() if site not in overruled}
-    return 2 * sum(n for site, n in counted.items() if site in sites) > sum(counted.values())
+    return not any(counted.values()) or 2 * sum(n for site, n in counted.items() if site in sites) > sum(
+        counted.values()
+    )
 
 
 class SiteQuorum:
@@ -139,6 +142,7 @@ class SiteQuorum:
         if e.round != round_:
             return
         del self._asked[e.site]
+        before = self._held, self.short()
         if e.owner == self._p.settings.votes.site:
             self._other.pop(e.site, None)
             self._until[e.site] = max(self._until[e.site], sent + self._lease_ms * 99 // 100 - 2)  # the clocks' drift
@@ -147,9 +151,8 @@ class SiteQuorum:
             self._next[e.site] = self._p.now + self._lease_ms // RENEWALS // 2
             if e.owner:
                 self._other[e.site] = e.owner
-        before = self._held
         self.count()
-        if self._held is not before:
+        if (self._held, self.short()) != before:
             self._leading.sites_changed()
 
     def count(self) -> None:

@@ -41,7 +41,7 @@ LOOKS = 20
 """So many in the time after which a site takes over: it is at most a twentieth late."""
 
 EARLY = 4
-"""Other sites are asked for their votes once this one's was not renewed for such a part of that time."""
+"""Other sites are asked for their votes once this one's was not renewed for such a part of that time, or never."""
 
 
 class TakenOver(NamedTuple):
@@ -100,7 +100,7 @@ class Takeovers:
             candidate = Candidate(self._host.site, self._votes, policy.after_ms, binding=policy.binding)
             self._candidates[copy.name] = candidate
         _look(self._desks.own, copy.name, candidate)
-        if policy.binding and candidate.rests(self._host.site, monotonic_ms(), policy.after_ms // EARLY):
+        if policy.binding and candidate.is_quiet(self._host.site, monotonic_ms(), policy.after_ms // EARLY):
             for desk in self._desks.all.values():
                 if desk is not self._desks.own and (desk.site, copy.name) not in self._asked:
                     self._asked.add((desk.site, copy.name))

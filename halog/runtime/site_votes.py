@@ -4,6 +4,8 @@ site_votes/<partition>   JSON: `Held`, in the coordinator of each site
 
 A vote belongs to the site that it names. Its active node renews it; it passes to another site by compare-and-set:
 claimed by one that takes over (`halog.runtime.site_takeover`), or by one that serves already, as its owner says itself.
+A line that is cut right behind a planned switch leaves votes with a site that serves no more and cannot say so. These
+pass, too, once nobody renews them: they are of an epoch that this site's history goes on from.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from halog.core import events as ev
+from halog.core.ids import EpochId
 from halog.core.site_candidate import Vote
 from halog.errors import CoordinatorError, HalogError, UnreachableError, VersionError
 from halog.ports import Coordinator, UnknownResult
@@ -27,6 +30,7 @@ from halog.runtime.outside import Remote
 from halog.runtime.sites import its_table
 
 if TYPE_CHECKING:
+    from halog.core.leading import Leading
     from halog.runtime.copy import Copy
     from halog.runtime.host import Host
 
@@ -51,6 +55,8 @@ class Held(msgspec.Struct, frozen=True):
     """The node that wrote it."""
     beat: int
     """One more with each write."""
+    epoch: EpochId | None = None
+    """The latest of its site that renewed it; None: it was claimed, and not renewed since."""
 
     @property
     def vote(self) -> Vote:
@@ -77,10 +83,19 @@ def held(coordinator: Coordinator, partition: str) -> tuple[Held | None, int]:
 
 
 def write(
-    coordinator: Coordinator, partition: str, site: str, by: str, before: Held | None, version: int
+    coordinator: Coordinator,
+    partition: str,
+    site: str,
+    by: str,
+    before: Held | None,
+    version: int,
+    epoch: EpochId | None = None,
 ) -> tuple[Held, int]:
-    """Give the vote to `site`, or renew it: as it is now, and its version. VersionError: somebody else has written."""
-    now = Held(site, by, 0 if before is None else before.beat + 1)
+    """Give the vote to `site`, or renew it, in `epoch`: as it is now, and its version. VersionError: somebody else has
+    written."""
+    if before is not None and before.site == site and before.epoch is not None:
+        epoch = max(before.epoch, epoch or before.epoch)  # a node that was replaced may not know it yet
+    now = Held(site, by, 0 if before is None else before.beat + 1, epoch)
     data = msgspec.json.encode(now)
     if before is not None:
         return now, coordinator.set(_path(partition), data, version)
@@ -91,6 +106,11 @@ def write(
 
 def _path(partition: str) -> str:
     return f"site_votes/{partition}"
+
+
+def _is_behind(leading: Leading, epoch: EpochId | None) -> bool:
+    """Does this epoch's history go on from that one?"""
+    return any(epoch == opened for opened, _ in leading.p.chain.state.lineage)
 
 
 class Desk:
@@ -213,8 +233,11 @@ class SiteVoting:
             now, version = self._known(key, copy) or held(coordinator, copy.name)
             if now is not None and now.site != self._host.site and not self._may_take(key, copy, now):
                 return now.site
+            leading = copy.core.leading
+            epoch = None if leading is None else leading.epoch
             try:
-                self._mine[key] = (*write(coordinator, copy.name, self._host.site, me, now, version), time.monotonic())
+                written = write(coordinator, copy.name, self._host.site, me, now, version, epoch)
+                self._mine[key] = (*written, time.monotonic())
             except VersionError:
                 continue
             if self._others.pop(key, None) is not None and now is not None:
@@ -229,8 +252,9 @@ class SiteVoting:
         return (now, version) if now is not None and fresh else None
 
     def _may_take(self, key: tuple[str, str], copy: Copy, now: Held) -> bool:
-        """A vote of another site, by one that serves: an operator has overruled that site; or this one has the quorum
-        anyway, and nobody renews it; or its owner says itself that this one serves."""
+        """A vote of another site, by one that serves: an operator has overruled that site; or nobody renews it, and
+        this one has the quorum anyway, or goes on from where its owner renewed it last; or its owner says itself that
+        this one serves."""
         seen = self._others.get(key)
         if seen is None or seen[0] != now:
             self._others[key] = seen = now, time.monotonic()
@@ -238,7 +262,9 @@ class SiteVoting:
         if leading is None:
             return False
         rests = (time.monotonic() - seen[1]) * 1000 >= self._after_ms[leading.p.table.policy]
-        if now.site in leading.p.table.overruled or (rests and leading.sites.quorum.is_sure):
+        if now.site in leading.p.table.overruled:
+            return True
+        if rests and (leading.sites.quorum.is_sure or _is_behind(leading, now.epoch)):
             return True
         return self._is_given(copy, now.site)
 

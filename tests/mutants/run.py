@@ -30,6 +30,7 @@ from tests.mutants import (  # noqa: F401 - they register themselves
     remaps,
     sites,
     sync_sites,
+    takeovers,
     traces,
     unlogged,
     votes,

@@ -20,7 +20,6 @@ from halog.core.ids import ABSENT, Member
 from halog.core.ledger import Applied
 from halog.core.partition import Partition
 from halog.core.roles import CLAIMANT, Role
-from tests.sim import leases
 from tests.sim.log import Reader, Session
 from tests.sim.store import Copy, Disk, one_by_one
 
@@ -70,8 +69,8 @@ class Process:
         self.me = Member(node.name, node.incarnation)
         self.skew = self.world.engine.rng.randrange(10_000)
         """Clocks are monotonic and nobody's equals another's."""
-        self.rate = leases.rate(self.world.seed, self.me)
-        """And where there are leases, they drift."""
+        self.rate = self.world.rate(self.me)
+        """And where there are leases, or sites vote, they drift."""
         self.deaf = 0.0
         """How much later it hears what the log took."""
         self.unreached = False
@@ -310,7 +309,7 @@ class Process:
         elif isinstance(e, ev.AskFlush):
             for n in e.to:
                 self.world.send(self.name, n, ev.FlushAsked(self.me, e.epoch, e.lsn))
-        elif isinstance(e, ev.Spread | ev.AskDecision | ev.MergeDue):
+        elif isinstance(e, ev.Spread | ev.AskDecision | ev.MergeDue | ev.AskVote):
             self.world.asked_for(self, e)
         elif isinstance(e, ev.Tell):
             self.world.checks.told_of(e)

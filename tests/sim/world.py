@@ -166,6 +166,10 @@ class World:
             given |= leases.SETTINGS
         return msgspec.structs.replace(settings, **given)
 
+    def rate(self, me: Member) -> float:
+        """How fast the clock of this process runs."""
+        return leases.rate(self.seed, me)
+
     # --- who is there ---
 
     def processes(self) -> Iterator[Process]:
@@ -252,10 +256,10 @@ class World:
             delay = self.nature.delay(self.nature.net)
             self.engine.at(delay, request.client.answered, request, token, result)
 
-    def asked_for(self, p: Process, e: ev.Spread | ev.AskDecision | ev.MergeDue) -> None:
+    def asked_for(self, p: Process, e: ev.Spread | ev.AskDecision | ev.MergeDue | ev.AskVote) -> None:
         """A copy needs something of other partitions; of other sites in histories that have some."""
         assert self.bank is not None
-        assert not isinstance(e, ev.MergeDue)
+        assert not isinstance(e, ev.MergeDue | ev.AskVote)
         self.bank.told(p, e)
 
     def new_token(self) -> int:

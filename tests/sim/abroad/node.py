@@ -17,6 +17,7 @@ from halog.runtime.restoring import Restoring
 from halog.runtime.splits import Watching
 from tests.sim.abroad.services import TP, SiteCoordinator, SiteLog
 from tests.sim.abroad.tasks import SPEED
+from tests.sim.abroad.voters import tend_takeovers
 from tests.sim.store import Stored
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ DEFINITIONS = TopicPartition("definitions", 0)
 BUSY_MS = (1.0, 12.0)
 """Between two turns of a line that has something to do."""
 STOPPED_MS = 5.0
-CROSSING = {"mirror": "line", "arrived": "arrived", "awaited": "awaited"}
+CROSSING = {"mirror": "line", "arrived": "arrived", "awaited": "awaited", "takeovers": "takeover"}
 """Turns that ask over the line, and how they are called."""
 ATOMIC = 0.9
 """Chance that a line takes a turn at once, in which nothing else happens: what it then asks costs no time."""
@@ -59,9 +60,11 @@ class SiteCopy:
         return 0
 
     def post(self, event: ev.Event) -> None:
-        waiting = self._host.world.pair.waiting
-        if waiting is not None and isinstance(event, ev.SiteAck):
-            waiting.silence.heard(self._p, event)
+        pair = self._host.world.pair
+        if pair.waiting is not None and isinstance(event, ev.SiteAck):
+            pair.waiting.silence.heard(self._p, event)
+        if pair.takeover is not None and isinstance(event, ev.VoteAnswered):
+            pair.takeover.answered(self._p, event)
         self._p.deliver(event)
 
     def hand_over(self, to: str, answer: Callable[[ev.Result], None], why: str) -> None:
@@ -99,7 +102,7 @@ class _Turns:
     def __init__(self, host: SiteHost, p: Process, name: str, turn: Callable[[], None]) -> None:
         self._host, self._p, self._turn, self._name = host, p, turn, name
         self._kind = name.partition("-")[0]
-        self._crosses = self._kind in CROSSING
+        self._crosses, self._looks = self._kind in CROSSING, self._kind == "takeovers"
         self._engine = host.world.engine
 
     def begin(self) -> None:
@@ -110,11 +113,14 @@ class _Turns:
             self._engine.at(STOPPED_MS, self._take)
         elif self._p.alive and self._crosses and self._may_cross():
             task = self._host.world.pair.tasks.spawn(CROSSING[self._kind], self._once, self._p)
-            self._host.world.pair.endangered(self._host.world, self._p, task, 0.02, 12)
+            odds = 0.002 if self._looks else 0.02
+            self._host.world.pair.endangered(self._host.world, self._p, task, odds, 12)
         elif self._p.alive:
             self._once()
 
     def _may_cross(self) -> bool:
+        if self._looks:
+            return True
         owner, core = self._p.partition.table.owner, self._p.partition
         return bool(owner) and (core.chain.state.owner != owner or self._engine.rng.random() > ATOMIC)
 
@@ -146,7 +152,7 @@ class SiteNode:
         self._restoring = Restoring(host, reach, world.pair.compensate, DEFINITIONS)
         workers: Any = _Workers(world, p)
         self._restoring._workers = workers
-        self._copy = host.copies["p"]
+        self._copy, self._world, self._p = host.copies["p"], world, p
         mirroring = Mirroring(host, reach, DEFINITIONS, (world.other,))
         for name, turn in (
             ("mirroring", mirroring.turn),
@@ -157,6 +163,16 @@ class SiteNode:
         if world.pair.waiting is not None:
             adapters: Any = SimpleNamespace(reach=reach, log=host.log)
             tend_sync_sites(world.pair.waiting.config(world.site), adapters, host, mirroring)
+        if world.pair.takeover is not None:
+            self._voting = tend_takeovers(world, p, host, mirroring)
+
+    def ask(self, e: ev.AskVote) -> None:
+        """For the votes of a site."""
+        takeover = self._p.world.pair.takeover
+        takeover = self._world.pair.takeover
+        assert takeover is not None
+        takeover.asked(self._p, e)
+        self._voting.ask(self._copy, e)
 
     def due(self, e: ev.MergeDue) -> None:
         """An epoch was started that a merge is to open."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tests.sim.abroad.tasks import Task
 
 AGAIN_MS = 40.0
+UNAIDED_MS = 6_000.0
+"""Within this sites that vote are one again, once they see each other: some takeovers and elections."""
 DETECTED_MS = 3_000.0
 """Within this both sites say that they have parted, once they see each other: some WATCH_S and an election."""
 
@@ -56,7 +58,13 @@ class Operators:
 
     def let_go(self, site: str) -> None:
         """Of the other site."""
+        self._overrule()
         self._run("let-go", lambda: self._switching(site, 1.0).let_go(["p"], self.pair.worlds[site].other))
+
+    def _overrule(self) -> None:
+        """An operator says what sites were to find out by themselves."""
+        if self.pair.takeover is not None:
+            self.pair.takeover.overruled = True
 
     def demote(self, site: str) -> None:
         self._run("demote", lambda: self._switching(site, 1.0).demote(["p"], self.pair.worlds[site].other))
@@ -104,6 +112,8 @@ class Operators:
 
     def _promote(self, site: str, *, may_fork: bool) -> None:
         self.pair.may_fork = self.pair.may_fork or may_fork
+        if may_fork:
+            self._overrule()
         switching = self._switching(site, self.rng.choice((2.0, 10.0, 30.0)))
         lost = self.pair.wire.lost
         switches = switching.promote(["p"], may_fork=may_fork)
@@ -147,6 +157,7 @@ class Operators:
         if pair.wire.lost:
             self._go_on(pair.left[0])
             return
+        self._find_each_other()
         while not self._are_one():
             self._tried(self._next)
             pair.tasks.sleep(AGAIN_MS)
@@ -170,10 +181,34 @@ class Operators:
             self._tried(lambda: self._promote(world.site, may_fork=True))
             pair.tasks.sleep(AGAIN_MS)
         waits = waiting is not None and waiting.strict and bool(waiting.sites[world.site].names)
+        takeover = pair.takeover
+        waits = waits or (takeover is not None and takeover.binding and takeover.stronger != world.site)
         while waits and not self._alone:  # whoever has taken over alone need not say so
+            self._overrule()
             self._alone = self._tried(lambda: self._switching(world.site, 1.0).let_go(["p"], world.other))
             pair.tasks.sleep(AGAIN_MS)
         pair.united = True
+
+    def _find_each_other(self) -> None:
+        """Where sites vote, nobody need do anything, unless the histories have parted."""
+        takeover, until = self.pair.takeover, self.pair.engine.now + UNAIDED_MS
+        if takeover is None or not takeover.binding or takeover.overruled:
+            return
+        if not any("site_votes/p" in w.znodes.at for w in self.pair.worlds.values()):
+            return  # nobody ever served
+        while not self._are_one():
+            if any('"parted":true' in self.pair.standing(site) for site in self.pair.worlds) or self._is_restored():
+                self.pair.cover.hit("sites that vote have parted")
+                return
+            serving = [w.site for w in self.pair.worlds.values() if w.serves]
+            demand(self.pair.engine.now < until, f"Q1: they see each other, and {serving} serve: they are not one")
+            self.pair.tasks.sleep(AGAIN_MS)
+        self.pair.cover.hit("sites that vote are one by themselves")
+
+    def _is_restored(self) -> bool:
+        """Did an operator ask for a merge that has not ended?"""
+        found = [restores.restore_of(self._services(site)[1], "p") for site in self.pair.worlds]
+        return any(now is not None and not now.ended for now in found)
 
     def _are_one(self) -> bool:
         serving = [w for w in self.pair.worlds.values() if w.serves]

@@ -44,6 +44,7 @@ from restore.compensation import Defer, Fields, KeepInitiating, KeepSource, Repl
 from restore.merge import AGREED, Difference, Kind
 from restore.plan import chosen
 from tests.sim import faults, leases, zones
+from tests.sim.abroad import takeover
 from tests.sim.abroad.client import COUNTER
 from tests.sim.abroad.site import SiteWorld
 from tests.sim.abroad.tasks import Clock, Queues, Task, Tasks, Threads
@@ -99,6 +100,8 @@ class Pair:
         self._values = 0
         self.waiting = choose(self, seed)
         """What is promised, where commits wait for the other site."""
+        self.takeover = takeover.choose(self, seed)
+        """Where sites go on by themselves."""
         calm = chance.random() < 0.3 if calm is None else calm
         self.worlds = {
             site: self._site(site, other, home, calm=calm)
@@ -111,6 +114,8 @@ class Pair:
         settings = SETTINGS_OF[seed % 4]
         if self.waiting is not None:
             settings = msgspec.structs.replace(settings, sites=self.waiting.sites[site])
+        if self.takeover is not None:
+            settings = msgspec.structs.replace(settings, votes=self.takeover.settings(site))
         return SiteWorld(
             self, seed, site, other, home, names=names, sync_replicas=self.rng.choice((0, 1, 1)), calm=calm,
             settings=settings,
@@ -152,6 +157,8 @@ class Pair:
         if e.kind is PARTED:
             self.told_by.add(site)
             self.cover.hit("parted told")
+        else:
+            self.cover.hit(e.kind.name)
         self.engine.say(f"{site} tells: {e.kind.name} {e.cause} {e.more}")
 
     def restores_at(self, site: str, now: restores.Restore) -> None:
@@ -195,8 +202,12 @@ class Pair:
             world.crash(name)
 
     def heal(self) -> None:
-        self.healed = True
         self.wire.heal()
+        self.heal_sites()
+
+    def heal_sites(self) -> None:
+        """All but the line."""
+        self.healed = True
         for world in self.left:
             world.heal()
 
@@ -250,6 +261,8 @@ class Pair:
                 (arrivals, "threading", Threads(self.tasks)),
                 (switching, "awaited", self.waiting.awaited),
             ]
+        if self.takeover is not None:
+            wanted += self.takeover.replaced(clock)
         before = [(module, name, getattr(module, name)) for module, name, _ in wanted]
         level = logging.root.manager.disable
         logging.disable(logging.CRITICAL)

@@ -45,6 +45,10 @@ class SiteWorld(World):
         self.log.cover = self.coordinator.cover = pair.cover
         self.arrived = FakeLog(pair.engine, self.nature, pair.cover)
 
+    def rate(self, me: Member) -> float:
+        takeover = self.pair.takeover
+        return super().rate(me) if takeover is None else takeover.rate(self.seed, me)
+
     def employ(self, clients: int, quota: int) -> None:
         self.clients = [SiteClient(self, f"{self.site}{i}", quota=quota) for i in range(clients)]
 
@@ -112,9 +116,12 @@ class SiteWorld(World):
 
     # --- what copies ask ---
 
-    def asked_for(self, p: Process, e: ev.Spread | ev.AskDecision | ev.MergeDue) -> None:
-        assert isinstance(e, ev.MergeDue)
-        self.at_it[p.me].due(e)
+    def asked_for(self, p: Process, e: ev.Spread | ev.AskDecision | ev.MergeDue | ev.AskVote) -> None:
+        if isinstance(e, ev.AskVote):
+            self.at_it[p.me].ask(e)
+        else:
+            assert isinstance(e, ev.MergeDue)
+            self.at_it[p.me].due(e)
 
     def answer(self, p: Process, token: int, result: ev.Result) -> None:
         heard = self.heard.pop(token, None)

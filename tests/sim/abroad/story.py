@@ -11,9 +11,11 @@ from tests.sim.abroad.operators import Operators
 from tests.sim.abroad.pair import SITES, Pair
 from tests.sim.abroad.site import SiteWorld
 from tests.sim.client import Client
-from tests.sim.violation import Violation
+from tests.sim.violation import Violation, demand
 
 LIVENESS_MS = 20_000.0
+ALONE_MS = 6_000.0
+"""Within this a site that may go on alone does: a takeover that was begun before, and two more."""
 BEGIN_MS = 260.0
 """By then there is something that both sites have."""
 
@@ -33,15 +35,18 @@ class Story:
         episodes: list[Callable[[float], float]] = [self._fork, self._fork, self._fork, self._switch, self._quarrel]
         if pair.waiting is not None:
             episodes = [self._fork, self._fork, self._switch, self._quarrel, self._away, self._away]
-        if self.rng.random() < 0.2:  # nobody ever says that it may part: then it must not
+        if pair.takeover is not None:
+            overruled = [] if pair.takeover.left_alone else [self._fork, self._quarrel]
+            episodes = [self._alone, self._alone, self._alone, self._switch, *overruled]
+        elif self.rng.random() < 0.2:  # nobody ever says that it may part: then it must not
             episodes = [self._switch]
         for _ in range(self.rng.choice((1, 1, 2, 3))):
             now = self.rng.choice(episodes)(now) + self.rng.uniform(0.0, 150.0)
-        if pair.waiting is not None and self.rng.random() < 0.4:
+        if pair.waiting is not None and self.rng.random() < (0.4 if pair.takeover is None else 0.2):
             now = self._loss(now)
         self._sprinkle(now)
         pair.length = now
-        self.at(now, self._end)
+        self.at(now, self._end if pair.takeover is None else self._end_apart)
 
     def _begin(self, world: SiteWorld, after: float) -> None:
         for name in world.nodes:
@@ -142,13 +147,43 @@ class Story:
         self._work(now + length + 30.0 * rng.random())
         return now + length + rng.uniform(20.0, 250.0)
 
+    def _alone(self, now: float) -> float:
+        """The line is cut, or whoever serves is stopped or dies, for a while: sites find out who goes on."""
+        rng, takeover = self.rng, self.pair.takeover
+        assert takeover is not None
+        self._work(now)
+        length = takeover.after_ms * rng.choice((0.3, 0.7, 1.2, 2.0, 3.0)) * rng.uniform(0.8, 1.2)
+        what = rng.random()
+        if what < 0.75:
+            ways = {rng.choice((SITES, SITES[::-1]))} if rng.random() < 0.3 else {SITES, SITES[::-1]}
+            self.at(now, self.pair.wire.cut_off, ways, "line cut one way" if len(ways) == 1 else "line cut")
+            self.at(now + length, self.pair.wire.heal)
+        if what > 0.6:
+            kind = self._site_dies if rng.random() < 0.4 else partial(self._stall, length)
+            self.at(now + 30.0 * rng.random(), kind)
+        self._work(now + length * rng.random())
+        self._work(now + length * rng.random())
+        return now + length + rng.uniform(20.0, 1.5 * takeover.after_ms)
+
+    def _stall(self, length: float) -> None:
+        """Every node of whoever serves is stopped, and goes on."""
+        for world in self.pair.worlds.values():
+            if world.serves:
+                self.pair.cover.hit("a site was stopped")
+                for p in world.processes():
+                    p.pause()
+                    self.at(length * self.rng.uniform(0.5, 1.0), faults.resume, world, p)
+
     def _loss(self, now: float) -> float:
         """A whole site is lost in the middle of traffic, mostly the one that serves; the other one takes over."""
         rng = self.rng
         self._work(now)
         now += rng.uniform(5.0, 100.0)
         self.at(now, self._is_lost, rng.random() < 0.75)
-        for may_fork in ((True,), (False, True), ())[rng.choice((0, 1, 1, 2))]:
+        promotes = rng.choice((0, 1, 1, 2))
+        if self.pair.takeover is not None and self.pair.takeover.left_alone:
+            promotes = 2
+        for may_fork in ((True,), (False, True), ())[promotes]:
             now += rng.uniform(5.0, 200.0)
             self.at(now, partial(self.operators.promote_the_mirror, may_fork=may_fork))
         return now + rng.uniform(50.0, 400.0)
@@ -174,6 +209,34 @@ class Story:
                     self.at(self.rng.uniform(100.0, 500.0), faults.restart, world, p.name, self.rng.random() < 0.1)
 
     # --- the end ---
+
+    def _end_apart(self) -> None:
+        """First all is well but for the line, and the stronger site goes on; or each does."""
+        takeover, pair = self.pair.takeover, self.pair
+        assert takeover is not None
+        if takeover.overruled or (self.rng.random() < 0.5 and not pair.wire.lost):
+            self._end()
+            return
+        pair.wire.cut_off({SITES, SITES[::-1]}, "line cut at the end")
+        pair.heal_sites()
+        sites = [takeover.stronger] if takeover.binding else list(SITES)
+        worlds = [w for w in pair.left if w.site in sites]
+        for world in worlds:
+            for c in world.clients:
+                c.quota = 1
+                c.begin()
+        self._await_alone(worlds, pair.engine.now + ALONE_MS)
+
+    def _await_alone(self, worlds: list[SiteWorld], until: float) -> None:
+        takeover = self.pair.takeover
+        assert takeover is not None
+        stuck = [why for w in worlds if (why := takeover.stuck(w))]
+        if stuck:
+            demand(self.pair.engine.now < until, f"Q1: after {ALONE_MS:.0f} ms alone {stuck}")
+            self.at(20.0, self._await_alone, worlds, until)
+            return
+        self.pair.cover.hit("alone at the end, and goes on")
+        self._end()
 
     def _end(self) -> None:
         self.pair.heal()

@@ -25,9 +25,13 @@ class SiteChecks(Checks):
 
     def replied(self, p: Process, e: ev.Reply) -> None:
         super().replied(p, e)
-        waiting, request = self.world.pair.waiting, self.world.requests.get(e.token)
-        if waiting is not None and request is not None and isinstance(e.result, ev.Happened):
-            waiting.acknowledged(self.world, request.tx)
+        pair, request = self.world.pair, self.world.requests.get(e.token)
+        if request is None or not isinstance(e.result, ev.Happened):
+            return
+        if pair.takeover is not None:
+            pair.takeover.acknowledged(p, request.tx)
+        if pair.waiting is not None:
+            pair.waiting.acknowledged(self.world, request.tx)
 
     def applied(self, p: Process, record: Applied, state: ChainState) -> None:
         before = self.last[p.me]

@@ -1,0 +1,248 @@
+"""Mutants of sites that go on by themselves (Q1, M5). The unit tests of both sides, played as they are, notice those of
+the counting, and so does the simulation of two sites where it shows from without; it notices those of who asks, claims
+and gives up, too."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from types import FunctionType
+from typing import Any
+
+from halog.core import events as ev, partition, site_candidate, site_quorum
+from halog.core.barriers import Barriers
+from halog.core.handover import HandOver
+from halog.core.ids import Member
+from halog.core.partition import Partition
+from halog.core.site_candidate import Candidate, Vote
+from halog.core.site_quorum import NEVER, SiteQuorum
+from halog.errors import HalogError
+from halog.ports import UnknownResult
+from halog.runtime import site_votes
+from halog.runtime.site_takeover import Takeovers
+from halog.runtime.site_votes import Held, SiteVoting, held
+from tests.mutants.registry import mutant, patch, simulated
+from tests.sim.abroad import takeover
+from tests.unit.core import test_site_candidate, test_site_quorum
+from tests.unit.sites import test_claiming
+
+SIMULATED = takeover.SEEDS[:2_000]
+UNITS = range(1)
+
+
+def tested(seed: int) -> str:
+    """By the unit tests of whoever counts votes, and of whoever claims them."""
+    for module in (test_site_candidate, test_site_quorum, test_claiming):
+        for name, test in vars(module).items():
+            if name.startswith("test_") and isinstance(test, FunctionType):
+                try:
+                    test()
+                except Exception as e:
+                    return f"{name}: {type(e).__name__}"
+    return ""
+
+
+def both(rule: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """The unit tests must notice, and the simulation."""
+
+    def register(fn: Callable[[], None]) -> Callable[[], None]:
+        @functools.wraps(fn)
+        def simulated_one() -> None:
+            fn()
+
+        simulated_one.__name__ = f"{fn.__name__}_simulated"
+        mutant(rule, SIMULATED, simulated)(simulated_one)
+        return mutant(rule, UNITS, tested)(fn)
+
+    return register
+
+
+# --- who serves ---
+
+
+@both("Q1")
+def a_vote_counts_from_its_answer() -> None:
+    """However long that was under way: whoever claims it has waited since it was renewed."""
+
+    def answered(self: SiteQuorum, e: ev.VoteAnswered) -> None:
+        round_, _ = self._asked.get(e.site, (0, 0))
+        if e.round == round_:
+            self._asked[e.site] = round_, self._p.now
+        real(self, e)
+
+    real = patch(SiteQuorum, "answered", answered)
+
+
+@both("Q1")
+def commits_do_not_wait_for_votes() -> None:
+    """They are refused while the votes are missing; what is in flight then is answered."""
+    nobody: frozenset[Member] = frozenset()
+    patch(SiteQuorum, "waited", lambda self: nobody)
+
+
+@both("Q1")
+def votes_that_end_are_counted_when_somebody_answers() -> None:
+    """And not before the next thing that is done."""
+
+    def count(self: SiteQuorum) -> None:
+        real(self)
+        self.ends = NEVER
+
+    real = patch(SiteQuorum, "count", count)
+
+
+@both("Q1")
+def a_new_epoch_begins_with_the_votes_of_the_one_before() -> None:
+    """Its site had them a moment ago."""
+
+    def begin(self: SiteQuorum) -> None:
+        self._until = dict.fromkeys(self._votes, self._p.now + self._lease_ms)
+        real(self)
+
+    real = patch(SiteQuorum, "begin", begin)
+
+
+@mutant("Q1", UNITS, tested)
+def half_of_the_votes_are_enough() -> None:
+    """Then two sites may have them."""
+
+    def is_quorum(votes: Mapping[str, int], sites: Collection[str], overruled: Collection[str] = ()) -> bool:
+        counted = {site: n for site, n in votes.items() if site not in overruled}
+        return 2 * sum(n for site, n in counted.items() if site in sites) >= sum(counted.values())
+
+    patch(site_quorum, "is_quorum", is_quorum)
+    patch(site_candidate, "is_quorum", is_quorum)
+
+
+@mutant("R5", UNITS, tested)
+def a_barrier_waits_for_no_votes() -> None:
+    """Another site may have answered somebody since."""
+
+    def progress(self: Barriers) -> None:
+        quorum = self._leading.sites.quorum
+        before, quorum._held = quorum._held, True
+        try:
+            real(self)
+        finally:
+            quorum._held = before
+
+    real = patch(Barriers, "progress", progress)
+
+
+@both("R4")
+def whoever_asks_is_told_without_the_votes() -> None:
+    """It is in the log here."""
+
+    def became_of(p: Partition, e: ev.Asked) -> ev.Result:
+        lsn = p.outcomes.get(e.tx)
+        return ev.Happened(lsn) if lsn is not None else real(p, e)
+
+    real = patch(partition, "became_of", became_of)
+
+
+@mutant("F3", UNITS, tested)
+def one_that_was_taken_over_from_hands_over() -> None:
+    """Its last record is one that the other site has not: the histories part."""
+
+    def leave(self: HandOver) -> None:
+        quorum = self._leading.sites.quorum
+        before, quorum._binding = quorum._binding, False
+        try:
+            real(self)
+        finally:
+            quorum._binding = before
+
+    real = patch(HandOver, "leave", leave)
+
+
+@mutant("Q1", SIMULATED, simulated)
+def one_that_was_taken_over_from_goes_on_waiting() -> None:
+    """Both sites serve, one without votes, until an operator comes."""
+    patch(Takeovers, "_give_up", lambda self, copy: None)
+
+
+@mutant("Q1", SIMULATED, simulated)
+def a_vote_is_whoever_serves() -> None:
+    """Whatever its owner says."""
+    patch(SiteVoting, "_may_take", lambda self, key, copy, now: copy.core.leading is not None)
+
+
+@mutant("Q1", SIMULATED, simulated)
+def votes_that_a_switch_left_behind_stay_where_they_are() -> None:
+    """The line was cut behind it: the site with most of them waits for its own."""
+    patch(site_votes, "_is_behind", lambda leading, epoch: False)
+
+
+# --- who takes over ---
+
+
+def waits(part: int) -> None:
+    """So much less than it should."""
+
+    def init(self: Candidate, site: str, votes: Mapping[str, int], wait_ms: int, *, binding: bool) -> None:
+        real(self, site, votes, wait_ms // part, binding=binding)
+
+    real = patch(Candidate, "__init__", init)
+
+
+@mutant("Q1", UNITS, tested)
+def a_vote_is_claimed_after_one_lease() -> None:
+    """A clock that is wrong, and it counts still."""
+    waits(2)
+
+
+@both("Q1")
+def a_vote_is_claimed_after_half_a_lease() -> None:
+    waits(4)
+
+
+@mutant("Q1", UNITS, tested)
+def a_vote_is_claimed_whatever_became_of_it() -> None:
+    """It was renewed a moment ago."""
+
+    def claim(self: Takeovers, copy: Any) -> bool:
+        candidate, claimed = self._candidates[copy.name], []
+        for site in self._claims(copy):
+            with suppress(HalogError, UnknownResult):
+                now, version = held(self._desks.all[site].coordinator, copy.name)
+                self._write(site, copy, self._host.site, now or Held("", "", 0), version)
+                claimed.append(site)
+        return candidate.is_enough(claimed)
+
+    patch(Takeovers, "_claim", claim)
+
+
+@mutant("F3", UNITS, tested)
+def a_vote_of_any_site_is_claimed() -> None:
+    """Of one whose history this site never had."""
+
+    def claims(self: Candidate, serves: str, now: int) -> dict[str, Vote]:
+        before = self._seen
+        self._seen = {voter: (vote._replace(site=serves), at) for voter, (vote, at) in before.items()}
+        try:
+            found: dict[str, Vote] = real(self, serves, now)
+        finally:
+            self._seen = before
+        return found
+
+    real = patch(Candidate, "claims", claims)
+
+
+@mutant("Q1", UNITS, tested)
+def a_vote_that_was_renewed_is_as_old_as_before() -> None:
+    """Since its owner is the same."""
+
+    def saw(self: Candidate, voter: str, vote: Vote | None, now: int) -> None:
+        before = self._seen.get(voter)
+        real(self, voter, vote, now)
+        if vote is not None and before is not None and before[0].site == vote.site:
+            self._seen[voter] = vote, before[1]
+
+    real = patch(Candidate, "saw", saw)
+
+
+@mutant("Q1", SIMULATED, simulated)
+def a_site_with_the_votes_does_not_take_over() -> None:
+    """Nobody serves."""
+    patch(Takeovers, "_take_over", lambda self, due: None)
