@@ -166,7 +166,7 @@ class Takeover:
         return "" if all(c.idle for c in world.clients) else f"clients of {world.site} wait"
 
     def _waits_for_the_other(self, world: SiteWorld) -> bool:
-        """Is it to take over? Not what parted, nor a log that was not compared with the other one's yet, nor what nobody
+        """Is it to take over? Not what parted, nor a log that was not compared with the other one yet, nor what nobody
         ever had a vote for."""
         if (
             not self.may(world.site)
