@@ -201,6 +201,8 @@ class Operators:
                 self.pair.cover.hit("sites that vote have parted")
                 return
             serving = [w.site for w in self.pair.worlds.values() if w.serves]
+            if not serving and not all(map(takeover.may, self.pair.worlds)):
+                return  # a planned switch came to nothing, and who might take over may not be the one that can
             demand(self.pair.engine.now < until, f"Q1: they see each other, and {serving} serve: they are not one")
             self.pair.tasks.sleep(AGAIN_MS)
         self.pair.cover.hit("sites that vote are one by themselves")

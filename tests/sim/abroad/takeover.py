@@ -80,6 +80,12 @@ class Takeover:
         """The time after which a site takes over, as `halog.runtime` is told."""
         return int(self.after_ms * SPEED)
 
+    def may(self, site: str) -> bool:
+        """Does it take over? Where the votes decide, one with some that has whatever was acknowledged."""
+        waiting = self._pair.waiting
+        has_all = waiting is None or site in waiting.names
+        return not self.binding or (has_all and self.votes[site] > 0)
+
     def rate(self, seed: int, me: Member) -> float:
         """How fast the clock of a process runs."""
         return random.Random(f"{seed}/{me.node}/{me.incarnation}/votes").choice((1 - DRIFT, 1.0, 1 + DRIFT))
@@ -160,9 +166,13 @@ class Takeover:
         return "" if all(c.idle for c in world.clients) else f"clients of {world.site} wait"
 
     def _waits_for_the_other(self, world: SiteWorld) -> bool:
-        """May it take over? Not what parted, nor a log that was not compared with the other one's yet, nor what nobody
+        """Is it to take over? Not what parted, nor a log that was not compared with the other one yet, nor what nobody
         ever had a vote for."""
-        if "site_votes/p" not in world.znodes.at or '"parted":true' in self._pair.standing(world.site):
+        if (
+            not self.may(world.site)
+            or "site_votes/p" not in world.znodes.at
+            or '"parted":true' in self._pair.standing(world.site)
+        ):
             return False
         return all(p.partition.chain.state.owner for p in world.processes())
 

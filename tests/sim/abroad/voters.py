@@ -63,7 +63,7 @@ def tend_takeovers(world: SiteWorld, p: Process, host: Any, mirroring: Mirroring
     desks: Any = Desks(host, reach, (world.other,))
     for desk in desks.all.values():
         desk._pool = _Threads(world, p)
-    policies = {"policy": TakenOver(takeover.runtime_ms, takeover.binding)}
+    policies = {"policy": TakenOver(takeover.runtime_ms, takeover.binding, takeover.may(world.site))}
     takeovers = ProcessTakeovers(host, mirroring, desks, reach, takeover.votes, policies)
     takeovers.world = world
     host.keep_on("takeovers", takeovers.turn)
