@@ -190,6 +190,21 @@ def test_a_version_says_which_sites_there_are_and_a_file_how_it_reaches_them(tmp
     assert (made.site.name, made.sites["west"], made.mirrored("p")) == ("east", RemoteSiteConfig(**WEST), True)
 
 
+def test_votes_are_the_versions_whatever_a_file_says_or_leaves_out() -> None:
+    """Two sites that count by different numbers could each have more than half."""
+    south, east = {"embedded": "var/south", "votes": 0}, {**EAST, "votes": 3}
+    weighed = {"west": {**WEST, "votes": 2}, "south": south, "east": east}
+    active = parse_config({**TABLE, "site": {**TABLE["site"], "votes": 3}, "sites": weighed}, "version 1", Path())
+    bare = parsed({"cluster": TABLE["cluster"], "site": EAST})
+    other = changed(site={**TABLE["site"], "votes": 5}, sites={"west": {"embedded": "w"}, "east": {**EAST, "votes": 5}})
+    for own in (bare, changed(), other):
+        made = merged(own, active)
+        assert made.site_votes == {"east": 3, "west": 2, "south": 0}
+        assert {name: site.votes for name, site in made.sites.items()} == {"east": 3, "west": 2, "south": 0}
+    assert merged(other, active).sites["west"].embedded == other.sites["west"].embedded, "its address is the file's"
+    assert {c.text for c in disagreements(other, active, "A")} >= {"site.votes", "sites.east.votes"}
+
+
 def test_a_file_disagrees_where_it_names_other_sites_than_the_version() -> None:
     active = changed()
     more = changed(sites={**SITES, "west": {"embedded": "w"}, "north": {"embedded": "n"}})
