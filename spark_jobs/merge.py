@@ -24,7 +24,7 @@ from spark_jobs.classifying import Group, totals_of
 from spark_jobs.command import LOCAL, checkpoints, default_master, run, session, stdout, told
 from spark_jobs.comparison import MAX_OFFSETS, Comparison, Report
 from spark_jobs.publishing import Outcome, Publishing
-from spark_jobs.site import connect
+from spark_jobs.site import Site, connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,14 +40,15 @@ def classified(
     *,
     source: str,
     checkpoint: str | Path,
-    three_way: bool = True,
+    three_way: bool | None = None,
     max_offsets: int = MAX_OFFSETS,
 ) -> DataFrame:
     """Every object of a policy that either of two sites has touched since their histories parted (S1, M3).
 
     Reads both sites' logs, up to where they end now, before it returns; what it found is in the directory `checkpoint`,
     and the DataFrame reads it whenever an action runs. Killed, and called again with the same directory, it goes on;
-    called once more it reads nothing. The initiating site is the configuration's own, `source` the other one.
+    called once more it reads nothing. The initiating site is the configuration's own, `source` the other one. Without
+    `three_way` they are compared as the policy's `comparison` says.
 
     Columns: `partition`, `key`, `kind` (`restore.merge.Kind`), `stands` (by default: source, initiating, or both where
     they are the same), `base`, `source`, `initiating` (structs of reference and value, null where nothing is there;
@@ -60,7 +61,7 @@ def classified(
     with connect(config) as site:
         comparison = Comparison(spark, site, policy, source, Path(checkpoint), max_offsets=max_offsets)
         comparison.run()
-    return comparison.rows(three_way=three_way)
+    return comparison.rows(three_way=_three_way(site, policy, three_way))
 
 
 def publish(
@@ -105,6 +106,11 @@ def groups(rows: DataFrame) -> dict[str, list[Group]]:
     return found
 
 
+def _three_way(site: Site, policy: str, said: bool | None) -> bool:
+    """With the common ancestor? As the policy says, unless somebody says otherwise."""
+    return not site.config.policies[policy].two_way if said is None else said
+
+
 # --- the command ---
 
 
@@ -119,7 +125,10 @@ def groups(rows: DataFrame) -> dict[str, list[Group]]:
 @click.option("--as", "as_", type=click.Choice([JSON, PARQUET]), default=JSON, show_default=True,
               help="JSON lines, or Parquet.")  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Also what only one of them touched.")
-@click.option("--two-way", is_flag=True, help="By the manual's rule, which knows no common ancestor.")
+@click.option(
+    "--two-way/--three-way", "two_way", default=None,
+    help="Without the common ancestor, by the manual's rule; or with it.  [default: as the policy's `comparison` says]",
+)  # fmt: skip
 @click.option(
     "--checkpoint", type=click.Path(path_type=Path), metavar="DIR", show_default="a temporary directory",
     help="Where a job that was killed goes on from.",
@@ -142,7 +151,7 @@ def command(
     out: Path | None,
     as_: str,
     everything: bool,
-    two_way: bool,
+    two_way: bool | None,
     checkpoint: Path | None,
     spark_master: str | None,
     for_nodes: bool,
@@ -164,7 +173,7 @@ def command(
       python -m spark_jobs.merge --policy flights --source east --publish --checkpoint var/merge
     """
     if for_nodes:
-        if out is not None or everything or two_way:
+        if out is not None or everything or two_way is not None:
             raise click.UsageError("--publish writes neither --out nor --all, and is for merges by either rule")
         outcome = publish(
             config_path, policy, source, checkpoint, names=names, master=spark_master, max_offsets=max_offsets
@@ -185,7 +194,8 @@ def command(
             )
             report = comparison.run()
             say("classifying")
-            rows = comparison.rows(three_way=not two_way).persist()
+            said = None if two_way is None else not two_way
+            rows = comparison.rows(three_way=_three_way(site, policy, said)).persist()
             if out is not None:
                 comparison.writes(out)
                 write(rows, out, as_, everything=everything)

@@ -11,7 +11,7 @@ import click
 
 from halog.cli.options import config_option, timeout_after
 from halog.cli.output import emit_json, emit_table, format_option
-from halog.cli.with_home import partition_option, with_home
+from halog.cli.with_home import comparison_option, is_two_way, partition_option, with_home
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
@@ -44,7 +44,7 @@ def conflicts() -> None:
 @conflicts.command("list")
 @click.option("--source", "source", required=True, metavar="SITE", help="The site whose data is kept in doubt.")
 @partition_option
-@click.option("--two-way", is_flag=True, help="By the manual's rule, which knows no common ancestor.")
+@comparison_option
 @click.option("--all", "everything", is_flag=True, help="Also what only one of them touched.")
 @config_option
 @format_option
@@ -52,7 +52,7 @@ def conflicts() -> None:
 def list_(
     source: str,
     names: tuple[str, ...],
-    two_way: bool,
+    two_way: bool | None,
     everything: bool,
     config_path: Path,
     format_: str,
@@ -78,7 +78,7 @@ def list_(
             tables = with_home(connection, names)
             sources = {table.name: source for table in tables}
             preview(
-                connection, tables, sources, lambda site: remote, three_way=not two_way, everything=everything,
+                connection, tables, sources, lambda site: remote, two_way=two_way, everything=everything,
                 format_=format_,
             )  # fmt: skip
         finally:
@@ -91,16 +91,19 @@ def preview(
     sources: Mapping[str, str],
     reach: Callable[[str], Remote],
     *,
-    three_way: bool,
+    two_way: bool | None,
     everything: bool = False,
     format_: str,
 ) -> None:
-    """What a restore would make of these partitions, each merged at its source."""
+    """What a restore would make of these partitions, each merged at its source; `two_way`: as `is_two_way` has it."""
     decide = _deciding(connection)
     documents = [
-        _partition(connection, reach(sources[table.name]), table, decide, three_way=three_way, everything=everything)
+        _partition(
+            connection, reach(sources[table.name]), table, decide,
+            three_way=not is_two_way(connection, table.policy, two_way), everything=everything,
+        )
         for table in tables
-    ]
+    ]  # fmt: skip
     if format_ == "json":
         emit_json(documents)
     else:

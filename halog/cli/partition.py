@@ -33,7 +33,7 @@ def partition() -> None:
 @config_option
 @format_option
 @timeout_option
-@click.option("--degraded", is_flag=True, help="Only partitions without an active node or with replicas missing.")
+@click.option("--degraded", is_flag=True, help="Only those that `halog status` calls degraded.")
 def list_(config_path: Path, format_: str, timeout_s: float, degraded: bool) -> None:
     """List partitions with their active node, node list and state.
 

@@ -12,7 +12,7 @@ import click
 from halog.cli.by_spark import LOCAL_SPARK
 from halog.cli.options import config_option, timeout_after
 from halog.cli.output import emit, format_option
-from halog.cli.with_home import partition_option, with_home
+from halog.cli.with_home import comparison_option, is_two_way, partition_option, with_home
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
@@ -42,7 +42,7 @@ UNDONE_EXIT = 5
     help="Who is to serve afterwards, at either site; repeatable.  [default: the node that merged]",
 )
 @partition_option
-@click.option("--two-way", is_flag=True, help="By the manual's rule, which knows no common ancestor.")
+@comparison_option
 @click.option("--dry-run", is_flag=True, help="Show every conflict and its outcome, and change nothing.")
 @click.option("--spark", is_flag=True, help="A Spark job compares both histories; the nodes merge by what it finds.")
 @click.option("--spark-master", metavar="URL", show_default=LOCAL_SPARK, help="Where Spark runs; implies --spark.")
@@ -85,7 +85,7 @@ def _restore(
     nodes: tuple[str, ...],
     actives: tuple[str, ...],
     names: tuple[str, ...],
-    two_way: bool,
+    two_way: bool | None,
     dry_run: bool,
     spark: bool,
     spark_master: str | None,
@@ -119,18 +119,35 @@ def _restore(
             if dry_run:
                 from halog.cli.conflicts import preview
 
-                preview(connection, tables, sources, reuniting.remote, three_way=not two_way, format_=format_)
+                preview(connection, tables, sources, reuniting.remote, two_way=two_way, format_=format_)
                 return
+            manual = _two_way(connection, tables, two_way)
             active = _active(tables, asked, lambda name: table_of(reuniting.remote(sources[name]).coordinator, name))
             there = {name: node for name, (node, here) in active.items() if not here}
             classify = classifying(config_path, tables, sources, checkpoint, spark_master) if spark else None
             ended = reuniting.restore(
-                tables, sources, two_way=two_way, active=there, classified=spark or classified, classify=classify,
+                tables, sources, two_way=manual, active=there, classified=spark or classified, classify=classify,
                 told=_tell,
             )  # fmt: skip
         back = {name: node for name, (node, here) in active.items() if here and name in ended}
         _take_back(connection, {n: node for n, node in back.items() if ended[n].phase in FOLLOWS}, timeout_s)
     _emit(format_, ended, sources)
+
+
+def _two_way(connection: Connection, tables: Iterable[PartitionTable], said: bool | None) -> bool:
+    """Are they compared without the common ancestor? RefusedError where some are, and others are not."""
+    from halog.errors import RefusedError
+
+    by_rule: dict[bool, list[str]] = {False: [], True: []}
+    for table in tables:
+        by_rule[is_two_way(connection, table.policy, said)].append(table.name)
+    three, two = (", ".join(names) for names in by_rule.values())
+    if three and two:
+        raise RefusedError(
+            f"by their policies' comparison {two} are compared two-way and {three} three-way: restore them one after "
+            "the other (--partition), or say --two-way or --three-way"
+        )
+    return bool(two)
 
 
 def _asked(tables: Iterable[PartitionTable], texts: Iterable[str]) -> dict[str, str]:

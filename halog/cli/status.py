@@ -27,7 +27,8 @@ SHOWN = 20
 def status(config_path: Path, format_: str, timeout_s: float) -> None:
     """Show how the cluster is: nodes, partitions, replicas, lag.
 
-    Exit code 4 if it is degraded: a partition has no active node, or fewer replicas than configured.
+    Exit code 4 if it is degraded: a partition has no active node or no quorum, fewer replicas than configured, lacks a
+    site that its commits wait for or votes of sites that it needs, or has parted.
 
     \b
     Examples:

@@ -15,6 +15,18 @@ partition_option = click.option(
     "--partition", "names", multiple=True, metavar="NAME", help="Only this one; repeatable.  [default: all with a home]"
 )
 
+comparison_option = click.option(
+    "--two-way/--three-way",
+    "two_way",
+    default=None,
+    help="Without the common ancestor, by the manual's rule; or with it.  [default: as the policy's `comparison` says]",
+)
+
+
+def is_two_way(connection: Connection, policy: str, said: bool | None) -> bool:
+    """How histories of a policy that parted are compared: as was `said`, else as the policy says (M3)."""
+    return connection.config.policies[policy].two_way if said is None else said
+
 
 def with_home(connection: Connection, names: Iterable[str]) -> list[PartitionTable]:
     """The partitions named, or all whose policy has a home; ConfigError for one that has none."""

@@ -32,9 +32,10 @@ def merged(own: Config, active: Config) -> Config:
         name=active.site.name,
         replication_factor=active.site.replication_factor,
         min_insync_replicas=active.site.min_insync_replicas,
+        votes=active.site.votes,
     )
     nodes = {name: _node(base, own.nodes.get(name), node) for name, node in active.nodes.items()}
-    sites = {name: own.sites.get(name) or _site(base, other) for name, other in active.sites.items()}
+    sites = {name: _site(base, own.sites.get(name), other) for name, other in active.sites.items()}
     made = dataclasses.replace(
         active, cluster=own.cluster, site=site, sites=sites, application=own.application, nodes=nodes,
         source=f"{own.source} under {active.source}", written=None,
@@ -51,9 +52,12 @@ def _node(base: Path, own: NodeConfig | None, active: NodeConfig) -> NodeConfig:
     return dataclasses.replace(active, data_dir=own.data_dir, address=own.address)
 
 
-def _site(base: Path, active: RemoteSiteConfig) -> RemoteSiteConfig:
-    """Where the own file does not name another site, it is reached as the version says."""
-    return active if active.embedded is None else dataclasses.replace(active, embedded=base / active.embedded)
+def _site(base: Path, own: RemoteSiteConfig | None, active: RemoteSiteConfig) -> RemoteSiteConfig:
+    """The own file's way to another site; where it does not name the site, the version's. Votes are the version's: two
+    sites that count by different ones could each have more than half."""
+    if own is None:
+        return active if active.embedded is None else dataclasses.replace(active, embedded=base / active.embedded)
+    return dataclasses.replace(own, votes=active.votes)
 
 
 def disagreements(own: Config, active: Config, node: str) -> list[Change]:

@@ -80,6 +80,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "policies.*.sync_site_away_ms": _SITES,
     "policies.*.takeover": _SITES,
     "policies.*.takeover_after_ms": _SITES,
+    "policies.*.comparison": Rule(AT_ONCE, "for restores that are asked for from then on"),
     "policies.*.kind": _MADE,
     "policies.*.partitions": _MAPPED,
     "policies.*.partitions.*": Rule(BY_PLAN, f"{_BROUGHT}, with `--policy`"),

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from halog.config.hints import kinds
 from halog.config.mapper import mapper_problems
-from halog.config.sites import address_problems, home_problems, site_problems, sync_site_problems, takeover_problems
+from halog.config.sites import (
+    address_problems,
+    comparison_problems,
+    home_problems,
+    site_problems,
+    sync_site_problems,
+    takeover_problems,
+)
 from halog.config.static import Shape, name_problems, shapes, static_problems
 from halog.config.tuning import tuning_problems
 from halog.config.zones import PATTERN, matching, quorum_problems, span_problems
@@ -186,6 +193,7 @@ def _policy(config: Config, key: str, policy: PolicyConfig) -> Problems:
     yield from home_problems(config, key, policy)
     yield from sync_site_problems(config, key, policy)
     yield from takeover_problems(config, key, policy)
+    yield from comparison_problems(key, policy)
     yield from _safety(key, policy, shapes(key, policy))
     if not 1 <= policy.partitions <= MAX_PARTITIONS:
         yield f"{key}.partitions", f"must be 1 to {MAX_PARTITIONS}"

@@ -134,6 +134,8 @@ class PolicyConfig:
     # decide which one does, "always": whoever misses the site that serves goes on, and what both did is merged
     takeover_after_ms: int = 10_000  # so long the site that serves is not heard of: a line's hiccups and the start of a
     # server are over by then; half as long it may be alone before it refuses commits
+    comparison: str = "three-way"  # of histories that parted: what only one side changed is no conflict; "two-way": by
+    # the manual's rule, for who merges without the common ancestor elsewhere, too
     kind: str = DYNAMIC  # halog names and spreads the partitions; "static": the file does (P3)
     static: Mapping[str, StaticPartition] = field(  # `[policies.NAME.partitions]`, see `static`
         default_factory=dict, metadata=NO_TABLE
@@ -152,6 +154,11 @@ class PolicyConfig:
     def votes_bind(self) -> bool:
         """Does a site acknowledge nothing without the votes of sites (Q1)?"""
         return self.takeover == "quorum"
+
+    @property
+    def two_way(self) -> bool:
+        """Are histories that parted compared without their common ancestor (M3)?"""
+        return self.comparison == "two-way"
 
     @property
     def unlogged(self) -> bool:

@@ -22,6 +22,8 @@ TAKEOVER_MS: Final = (2_000, 3_600_000)
 """Votes are renewed eight times in it: a stall of a tenth of a second is none of a site. Who waits an hour is asked."""
 MAX_VOTES: Final = 1_000
 
+COMPARISON: Final = ("three-way", "two-way")
+
 SITE_AWAY: Final = ("refuse", "drop")
 AWAY_MS: Final = (2_000, 600_000)
 """A mirror says twice a second what has arrived, and may be a busy machine's; nobody waits longer for a commit."""
@@ -114,6 +116,14 @@ def sync_site_problems(config: Config, key: str, policy: PolicyConfig) -> Proble
         yield f"{key}.sync_site_away", f"{policy.sync_site_away!r} must be one of {', '.join(SITE_AWAY)}"
     if not AWAY_MS[0] <= policy.sync_site_away_ms <= AWAY_MS[1]:
         yield f"{key}.sync_site_away_ms", f"must be {AWAY_MS[0]} to {AWAY_MS[1]}, is {policy.sync_site_away_ms}"
+
+
+def comparison_problems(key: str, policy: PolicyConfig) -> Problems:
+    """(key, reason) of a comparison that there is not, or that nothing is compared by."""
+    if policy.comparison not in COMPARISON:
+        yield f"{key}.comparison", f"{policy.comparison!r} must be one of {', '.join(COMPARISON)}"
+    elif policy.two_way and not policy.home:
+        yield f"{key}.comparison", f"'two-way' needs {key}.home: no other site has a policy without one"
 
 
 def takeover_problems(config: Config, key: str, policy: PolicyConfig) -> Problems:

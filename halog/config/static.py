@@ -133,6 +133,8 @@ def as_toml(policy: PolicyConfig) -> dict[str, Any]:
         del values["sync_site_away"], values["sync_site_away_ms"]
     if policy.takeover == "operator":
         del values["takeover"], values["takeover_after_ms"]
+    if not policy.two_way:
+        del values["comparison"]
     del values["static"]
     if policy.static:
         values["partitions"] = {name: _written(p) for name, p in policy.static.items()}

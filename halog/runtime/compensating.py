@@ -145,7 +145,7 @@ class _Said:
             return None, None
         if info is None:
             return None, None
-        named = next((n for n in (info.name, *reversed(info.bases)) if n in triggers), None)
+        named = next((n for n in (info.name, *info.bases) if n in triggers), None)
         return (None, None) if named is None else (triggers[named], info)
 
     def _conflict(self, info: TypeInfo) -> Conflict:

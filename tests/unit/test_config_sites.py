@@ -11,7 +11,7 @@ import pytest
 
 from halog.config import Config, RemoteSiteConfig, SiteConfig, load_config, parse_config
 from halog.config.activated import disagreements, merged, waiting
-from halog.config.changes import OWN_FILE, RESTART, differences, tree
+from halog.config.changes import AT_ONCE, OWN_FILE, RESTART, differences, tree
 from halog.config.read import problems_of
 from halog.core.settings import Sites
 from halog.errors import ConfigError
@@ -68,6 +68,17 @@ def test_sites_whose_logs_commits_wait_for_are_the_same_list_everywhere(tmp_path
     assert copy_policy(config, "q").sites == Sites()
 
 
+def test_how_parted_histories_are_compared_is_the_policys_say(tmp_path: Path) -> None:
+    config = changed(policies=policy(comparison="two-way"))
+    assert (config.policies["p"].two_way, config.policies["q"].two_way) == (True, False)
+    written = tmp_path / "halog.toml"
+    written.write_text(config.to_toml())
+    assert load_config(written) == config
+    assert parsed(tree(config)) == config
+    assert [(c.text, c.effect) for c in differences(changed(), config)] == [("policies.p.comparison", AT_ONCE)]
+    assert waiting(changed(), config) == []
+
+
 def test_how_nodes_of_another_site_are_reached_is_each_machines_own_say(tmp_path: Path) -> None:
     asked = {"requests": False, "nodes": {"W1": "gate:7001", "W2": "gate:7002"}}
     config = changed(sites={**SITES, "west": {**WEST, **asked}})
@@ -97,7 +108,8 @@ def test_a_file_without_sites_is_what_it_was() -> None:
     """Nothing of them stands in its versions, so that their digests stay the same."""
     alone = parsed({**TABLE, "sites": {}, "policies": {"p": {"zone": "main"}}})
     assert "sites" not in tree(alone)
-    assert not {"home", "sync_sites", "sync_site_away", "sync_site_away_ms"} & tree(alone)["policies"]["p"].keys()
+    of_sites = {"home", "sync_sites", "sync_site_away", "sync_site_away_ms", "takeover", "takeover_after_ms"}
+    assert not {*of_sites, "comparison"} & tree(alone)["policies"]["p"].keys()
     assert not alone.mirrored("p")
 
 
@@ -154,6 +166,36 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "policies.p.sync_site_away_ms",
         "must be 2000 to 600000, is 100",
     ),
+    ({"policies": policy(comparison="2-way")}, "policies.p.comparison", "must be one of three-way, two-way"),
+    (
+        {"policies": {"p": {"zone": "main", "comparison": "two-way"}, "q": {"zone": "main"}}},
+        "policies.p.comparison",
+        "'two-way' needs policies.p.home",
+    ),
+    ({"policies": policy(takeover="votes")}, "policies.p.takeover", "must be one of operator, quorum, always"),
+    (
+        {"policies": policy(takeover="always", takeover_after_ms=100)},
+        "policies.p.takeover_after_ms",
+        "must be 2000 to 3600000, is 100",
+    ),
+    (
+        {"policies": {"p": {"zone": "main", "takeover": "always"}, "q": {"zone": "main"}}},
+        "policies.p.takeover",
+        "'always' needs policies.p.home",
+    ),
+    (
+        {"policies": policy(takeover="quorum"), "sites": {"west": WEST}},
+        "policies.p.takeover",
+        "'quorum' lets no site go on alone: of 2 votes each has 1",
+    ),
+    (
+        {"policies": policy(takeover="quorum", lease_ttl_ms=2_000)},
+        "policies.p.lease_ttl_ms",
+        "excludes takeover 'quorum'",
+    ),
+    ({"site": {"name": "east", **EAST, "votes": -1}}, "site.votes", "must be 0 to 1000, is -1"),
+    ({"sites": {**SITES, "west": {**WEST, "votes": 1_001}}}, "sites.west.votes", "must be 0 to 1000, is 1001"),
+    ({"sites": {**SITES, "east": {**EAST, "votes": 2}}}, "sites.east.votes", "is 2, and site.votes, of the same site"),
 ]
 
 
@@ -188,6 +230,21 @@ def test_a_version_says_which_sites_there_are_and_a_file_how_it_reaches_them(tmp
     bare = parsed({"cluster": TABLE["cluster"], "site": EAST}, str(tmp_path / "own.toml"))
     made = merged(bare, active)
     assert (made.site.name, made.sites["west"], made.mirrored("p")) == ("east", RemoteSiteConfig(**WEST), True)
+
+
+def test_votes_are_the_versions_whatever_a_file_says_or_leaves_out() -> None:
+    """Two sites that count by different numbers could each have more than half."""
+    south, east = {"embedded": "var/south", "votes": 0}, {**EAST, "votes": 3}
+    weighed = {"west": {**WEST, "votes": 2}, "south": south, "east": east}
+    active = parse_config({**TABLE, "site": {**TABLE["site"], "votes": 3}, "sites": weighed}, "version 1", Path())
+    bare = parsed({"cluster": TABLE["cluster"], "site": EAST})
+    other = changed(site={**TABLE["site"], "votes": 5}, sites={"west": {"embedded": "w"}, "east": {**EAST, "votes": 5}})
+    for own in (bare, changed(), other):
+        made = merged(own, active)
+        assert made.site_votes == {"east": 3, "west": 2, "south": 0}
+        assert {name: site.votes for name, site in made.sites.items()} == {"east": 3, "west": 2, "south": 0}
+    assert merged(other, active).sites["west"].embedded == other.sites["west"].embedded, "its address is the file's"
+    assert {c.text for c in disagreements(other, active, "A")} >= {"site.votes", "sites.east.votes"}
 
 
 def test_a_file_disagrees_where_it_names_other_sites_than_the_version() -> None:

@@ -90,16 +90,33 @@ def test_what_only_one_of_them_touched_is_no_conflict_and_shown_if_asked_for(
     }
 
 
+TWO_WAY = {
+    1: "state conflict",
+    3: "instance added",
+    4: "state conflict",
+    5: "state conflict",
+    10: "instance added",
+    11: "key conflict",
+}
+
+
 def test_the_manuals_rule_knows_no_ancestor(parted: dict[str, Path], halog: Halog) -> None:
     found = objects(halog, parted, "--two-way")
-    assert {n: o["is"] for n, o in found.items()} == {
-        1: "state conflict",
-        3: "instance added",
-        4: "state conflict",
-        5: "state conflict",
-        10: "instance added",
-        11: "key conflict",
-    }
+    assert {n: o["is"] for n, o in found.items()} == TWO_WAY
+
+
+def by_the_manual(files: dict[str, Path]) -> None:
+    """The configuration says so, of every policy with a home."""
+    for file in files.values():
+        text = file.read_text()
+        assert text.count('home = "west"') == 1
+        file.write_text(text.replace('home = "west"', 'home = "west"\ncomparison = "two-way"'))
+
+
+def test_a_policy_may_be_compared_by_the_manuals_rule(parted: dict[str, Path], halog: Halog) -> None:
+    by_the_manual(parted)
+    assert {n: o["is"] for n, o in objects(halog, parted).items()} == TWO_WAY
+    assert objects(halog, parted, "--three-way")[2]["is"] == "update delete"
 
 
 def test_people_get_a_table_and_nothing_is_changed(

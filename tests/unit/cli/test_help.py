@@ -58,13 +58,24 @@ def parse(group: click.Command, words: list[str], parent: click.Context | None =
         parse(command, left, ctx)
 
 
-GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "operations.md"
+DOCS = Path(__file__).parents[3] / "docs"
+GUIDE = DOCS / "guides" / "operations.md"
+SHOWN = [
+    (page.name, line)
+    for page in sorted(DOCS.rglob("*.md"))
+    for line in re.findall(r"^(?:\$ | {4})(halog [^#|>&\n]+)", page.read_text(), re.MULTILINE)
+]
 
 
-@pytest.mark.parametrize("line", re.findall(r"^\$ (halog [^#|>&\n]+)", GUIDE.read_text(), re.MULTILINE))
-def test_every_command_of_the_guide_parses(line: str) -> None:
-    """docs/guides/operations.md shows no command that does not exist."""
+@pytest.mark.parametrize(("page", "line"), dict.fromkeys(SHOWN))
+def test_every_command_of_the_guides_parses(page: str, line: str) -> None:
+    """No page shows a command, or an option, that does not exist."""
     parse(cli, shlex.split(line)[1:])
+
+
+@pytest.mark.parametrize("page", ["operations.md", "sites.md", "placement.md", "migration.md", "spark.md", "zones.md"])
+def test_pages_that_show_commands_are_looked_at(page: str) -> None:
+    assert any(name == page for name, _ in SHOWN)
 
 
 def test_the_guide_covers_every_command() -> None:

@@ -13,7 +13,7 @@ from halog.core import records
 from halog.ports import TopicPartition
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.cli.conftest import Ran
-from tests.unit.cli.test_conflicts import note, objects, parted
+from tests.unit.cli.test_conflicts import TWO_WAY, by_the_manual, note, objects, parted
 from tests.unit.cli.test_sites import files
 from tests.unit.sites.model import Flight
 from tests.unit.sites.test_switching import switching
@@ -67,6 +67,33 @@ def test_it_is_shown_done_told_and_undone(
     assert undone.code == 0, undone.err
     assert noted(east) == before
     wait_until(lambda: noted(west) == before, "west follows, there too")
+
+
+def test_a_policy_is_merged_by_the_rule_that_it_says(
+    west: Cluster, east: Cluster, parted: dict[str, Path], halog: Halog
+) -> None:
+    """The source's data stands wherever the two differ, and what it deleted is added."""
+    by_the_manual(parted)
+    dry = run(halog, parted, "restore", "--dry-run")
+    assert {o["key"][0]: o["is"] for d in dry.json for o in d["objects"]} == TWO_WAY
+    ran = run(halog, parted, "restore", "--source", "east")
+    assert ran.code == 0, ran.err
+    assert noted(east) == {**MERGED, 3: "changed", 4: ""}
+    report = run(halog, parted, "conflicts", "show", at="east")
+    assert {o["key"][0]: o["is"] for d in report.json for o in d["objects"]} == TWO_WAY
+
+
+def test_policies_that_are_compared_by_two_rules_are_not_restored_at_once(
+    west: Cluster, parted: dict[str, Path], halog: Halog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *others = west.tables()
+    monkeypatch.setattr("halog.cli.restore.is_two_way", lambda connection, policy, said: next(rules))
+    rules = iter([True] + [False] * len(others))
+    before = noted(west)
+    ran = run(halog, parted, "restore", "--source", "east")
+    assert ran.code == 5
+    assert f"{first} are compared two-way and {', '.join(others)} three-way" in ran.err
+    assert noted(west) == before
 
 
 def test_what_was_changed_since_is_not_undone(

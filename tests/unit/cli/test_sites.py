@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from halog.adapters.memory import MemoryChannel, MemoryCoordinator, MemoryLog
+from halog.cli.site_metrics import of_parted, text
 from halog.config import Config
 from halog.runtime.outside import Adapters
 from halog.testing.cluster import Cluster, wait_until
@@ -308,3 +309,18 @@ def test_it_is_shown_whose_the_votes_are_and_a_site_is_overruled(
     assert all(d["changed"] for d in let_go.json)
     wait_until(lambda: halog("status", "--config", files["west"]).code == 0, "west goes on")
     fly(west, 1)
+
+
+def test_metrics_say_what_was_not_counted_to_its_end() -> None:
+    """What one side has touched is a number, and a lower bound, or not known yet."""
+    counted = {"objects": 98_211, "at_least": True, "lsn": 120_000, "age_s": 2.5}
+    parted = {"partition": "p-0", "site": "west", "fork": {"lsn": 7}, "here": counted, "there": None}
+    lines = text(of_parted({"site": "east"}, [parted])).splitlines()
+    here = '{site="east",partition="p-0",other="west",side="here"}'
+    assert [line for line in lines if not line.startswith("#")] == [
+        'halog_site_parted{site="east",partition="p-0",other="west"} 1',
+        'halog_site_parted_fork_lsn{site="east",partition="p-0",other="west"} 7',
+        f"halog_site_parted_objects{here} 98211",
+        f"halog_site_parted_objects_capped{here} 1",
+        f"halog_site_parted_age_seconds{here} 2.5",
+    ]

@@ -244,13 +244,19 @@ def test_a_version_that_places_partitions_otherwise_moves_those_of_a_static_poli
     assert "q" not in alone.wishes()
 
 
+@pytest.mark.feature("P3", "P13")
 def test_members_that_come_or_go_move_nothing_of_a_static_policy(alone: Alone) -> None:
+    """What an operator has placed elsewhere stays there, too, until the file is activated anew."""
     alone.members.me = SimpleNamespace(name="A")
-    alone.by_hand(p=("A", "C"))
+    alone.by_hand(p=("A", "C"), q=("A", "C"))
     alone.put(kit.table(name="p", policy="test", configured=("A", "C")))
+    alone.put(kit.table(name="q", policy="test", configured=("B", "A")))
     assert alone.look(0, "A", "B") == []
     assert alone.look(5_000, "A", "B") == []
-    assert alone.look(9_000, "A", "B", "C") == []
+    for now in (9_000, 9_500, 10_000):
+        assert alone.look(now, "A", "B", "C") == []
+    for now in (11_000, 12_000):
+        assert alone.look(now, "A", "C") == []
     assert alone.wishes() == {}
 
 

@@ -94,6 +94,18 @@ def test_whoever_comes_second_is_refused(coordinator: Hindered, first: bool) -> 
 
 
 @pytest.mark.parametrize("first", [True, False])
+def test_what_was_compared_with_another_version_is_refused(coordinator: Hindered, first: bool) -> None:
+    """The quicker one was done before the slower one began."""
+    if not first:
+        activate(coordinator, read(coordinator), draft(1))
+    standing = read(coordinator)
+    activate(coordinator, standing, draft(2, "bob@ops"))
+    with pytest.raises(RefusedError, match=r"bob@ops activated version \d meanwhile"):
+        activate(coordinator, standing, draft(3))
+    assert [v.made_ms for v in history(coordinator)] == ([2] if first else [2, 1])
+
+
+@pytest.mark.parametrize("first", [True, False])
 def test_an_answer_that_does_not_come_is_looked_up(coordinator: Hindered, first: bool) -> None:
     """It landed all the same; or it did not, and the next attempt does."""
     if not first:

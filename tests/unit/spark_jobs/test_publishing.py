@@ -152,7 +152,7 @@ def test_a_sending_that_was_killed_is_begun_anew_behind_it(
     assert (one._published.stage, one._published.begin) == (publishing.SENT, {2: 1})
 
 
-@pytest.mark.parametrize("word", ["--out", "--all", "--two-way"])
+@pytest.mark.parametrize("word", ["--out", "--all", "--two-way", "--three-way"])
 def test_a_job_for_nodes_shows_nothing(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--config", "/nonexistent.toml", "--policy", "p", "--source", "east", "--publish", word]
     assert merge.main([*words, "o"] if word == "--out" else words) == 2
