@@ -44,6 +44,7 @@ from halog.core.results import (
     TooLarge as TooLarge,
     Unknown as Unknown,
 )
+from halog.core.site_events import AskVote as AskVote, SiteAck as SiteAck, VoteAnswered as VoteAnswered
 from halog.core.table import PartitionTable
 from halog.events import Kind
 
@@ -145,22 +146,6 @@ class ReplicaAck(msgspec.Struct, frozen=True):
     lsn: int
     applied: bool = True
     flushed: int = 0
-
-
-class SiteAck(msgspec.Struct, frozen=True):
-    """The log of another site has accepted everything up to `lsn` of `epoch` (M5)."""
-
-    site: str
-    epoch: EpochId
-    lsn: int
-
-
-class VoteAnswered(msgspec.Struct, frozen=True):
-    """The question `round` for the votes of `site` was answered: they belong to `owner`; "": it cannot be known."""
-
-    round: int
-    site: str
-    owner: str
 
 
 class FlushAsked(msgspec.Struct, frozen=True):
@@ -332,13 +317,6 @@ class Renew(msgspec.Struct, frozen=True):
 
     round: int
     version: int
-
-
-class AskVote(msgspec.Struct, frozen=True):
-    """Ask the coordinator of a site for its votes, for this partition; report VoteAnswered(round)."""
-
-    round: int
-    site: str
 
 
 class Refresh(msgspec.Struct, frozen=True):

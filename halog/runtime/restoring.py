@@ -5,8 +5,7 @@ site's epoch ends with nothing in doubt, what it has done meanwhile is read, bot
 the next epoch opens with the outcome: the merge, whole. The other site's mirror finds its own branch in it, and
 follows.
 
-Whatever fails, and whoever dies, before that epoch is open: nothing was changed, and the next active node begins again.
-"""
+Whatever fails, and whoever dies, before that epoch is open: nothing was changed; the next active node begins again."""
 
 from __future__ import annotations
 

@@ -12,12 +12,11 @@ import msgspec
 
 from halog.core import records
 from halog.core.chain import ChainState
-from halog.core.ids import EpochId
 from halog.core.ledger import Undecided
 from halog.core.records import HandedOver, Horizon, Merged
 from halog.runtime.outside import Remote
 from halog.runtime.restores import closed_side
-from restore.branch import Branch, Side, Since, aborted, branch
+from restore.branch import Side, Since, aborted, branch
 from restore.branches import completed, merged_at
 from restore.compensation import Defer, Delete, Fields, KeepInitiating, KeepSource, Replace, Verdict
 from restore.divergence import Behind, Fork, compare, history_of, lineage_of
@@ -26,39 +25,10 @@ from restore.plan import chosen
 from restore.replay import Opening, is_merged, merge_records, name_of
 from restore.report import merged
 from restore.undoing import Undoing, undone
+from tests.unit.core.merging_begun import Begun, Done
 from tests.unit.core.merging_copy import TP, Copy, Held, change, check_readers
 from tests.unit.core.merging_judged import KEYS, accounted, is_right
-from tests.unit.core.merging_site import Session, Site, Writer
-
-
-@dataclass
-class Begun:
-    """A merge, or its undoing, as far as one active node got."""
-
-    writer: Writer
-    floor: int
-    name: bytes
-    theirs: Side | None = None
-    fork: Fork | None = None
-    read: Branch | None = None
-    own: Since | None = None
-    """What the source had done when it was begun."""
-    two_way: bool = False
-    undoing: Undoing | None = None
-    epoch: EpochId | None = None
-    before: dict[bytes, Held] = field(default_factory=dict)
-    """What the source has."""
-    session: Session | None = None
-    """The parts, and what makes them count, are under way."""
-
-
-@dataclass
-class Done:
-    """A merge that counts."""
-
-    at: str
-    name: bytes
-    lsn: int
+from tests.unit.core.merging_site import Site, Writer
 
 
 @dataclass
