@@ -52,7 +52,7 @@ OTHER: dict[str, Any] = {
     "call_deadline_ms": 3_000, "append_deadline_ms": 3_000, "doubt_timeout_ms": 3_000, "min_stay_ms": 3_000,
     "join_settle_ms": 3_000, "replace_after_ms": 3_000,
     "sync_sites": ("west", "home"), "sync_site_away": "drop", "sync_site_away_ms": 9_000,
-    "takeover": "always", "takeover_after_ms": 9_000,
+    "takeover": "always", "takeover_after_ms": 9_000, "comparison": "two-way",
 }  # fmt: skip
 
 
@@ -95,8 +95,8 @@ def test_of_a_policy_just_that_is_refused_which_nodes_would_refuse(coordinator: 
         new = with_policy(kind="static", async_replicas=0, static=by_hand)
     if name.startswith("sync_site"):
         new = with_policy(home="home", **{"sync_sites": OTHER["sync_sites"], name: OTHER[name]})
-    if name == "takeover":
-        new = with_policy(home="home", takeover=OTHER[name])
+    if name in ("takeover", "comparison"):
+        new = with_policy(home="home", **{name: OTHER[name]})
     try:
         create_tables(coordinator, new.validate(), planned=True)
         starts = True
