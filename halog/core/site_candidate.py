@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from halog.core.site_quorum import is_quorum
 
-LATER: Final = 4
+LATER: Final = 2
 """Each site waits such a part of the time longer than the one before it: all partitions go to the same one, and a
 transaction over several of them finds them at one site."""
 

@@ -21,7 +21,7 @@ from halog.runtime.restoring import Restoring
 from halog.runtime.router import Router
 from halog.runtime.schemas import bring
 from halog.runtime.site_takeover import TakenOver, Takeovers
-from halog.runtime.site_votes import Desks, SiteVoting
+from halog.runtime.site_votes import Desks, SiteVoting, rule_of
 from halog.runtime.snapshots import Policy, Snapshots
 from halog.runtime.splits import Watching
 from halog.runtime.surroundings import CopyPolicy
@@ -78,9 +78,10 @@ def tend_sites(c: Config, a: Adapters, host: Host, compensate: Compensate) -> No
         tend_sync_sites(c, a, host, mirroring)
     if voted := {name: policy for name, policy in c.policies.items() if policy.takeover != "operator"}:
         desks = Desks(host, a.reach, tuple(c.other_sites))
-        host.ask_vote = SiteVoting(host, desks, {n: p.takeover_after_ms for n, p in voted.items()}).ask
+        rules = {n: rule_of(p.takeover, p.takeover_after_ms, c.site_votes) for n, p in voted.items()}
+        host.ask_vote = SiteVoting(host, desks, {n: p.takeover_after_ms for n, p in voted.items()}, rules).ask
         after = {n: taken_over(c, p) for n, p in voted.items()}
-        takeovers = Takeovers(host, mirroring, desks, a.reach, c.site_votes, after)
+        takeovers = Takeovers(host, mirroring, desks, a.reach, c.site_votes, after, rules)
         host.keep_on("takeovers", takeovers.turn, desks.close)
 
 

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -25,7 +26,7 @@ from halog.ports import Coordinator, UnknownResult
 from halog.runtime.clock import monotonic_ms
 from halog.runtime.groups import change_table
 from halog.runtime.outside import Remote
-from halog.runtime.site_votes import Desk, Desks, held, write
+from halog.runtime.site_votes import Desk, Desks, Held, held, write
 from halog.runtime.sites import serves, standing
 from halog.runtime.switching import Switch, Switching
 
@@ -42,6 +43,11 @@ LOOKS = 20
 
 EARLY = 4
 """Other sites are asked for their votes once this one's was not renewed for such a part of that time, or never."""
+
+
+TOGETHER = 8
+"""For such a part of the time one that is due waits for others that are about to be: what is renewed so often ends
+as far apart. All are taken over together then, before another site tries."""
 
 
 class TakenOver(NamedTuple):
@@ -66,12 +72,17 @@ class Takeovers:
         reach: Callable[[str], Remote],
         votes: Mapping[str, int],
         policies: Mapping[str, TakenOver],
+        rules: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        """`rules`: by policy, what all sites must say alike (`Held.rule`)."""
+        self._rules, self._differs = rules, dict[str, str]()
         self._host, self._mirroring, self._desks, self._reach = host, mirroring, desks, reach
         self._votes, self._policies = votes, policies
         self._candidates: dict[str, Candidate] = {}
         self._asked: set[tuple[str, str]] = set()
         """By site and partition, the votes that are being looked at there: a site that is slow is not asked twice."""
+        self._due_since = 0
+        """Since when there is something to take over; 0: there is nothing."""
         self._pause_s = min(p.after_ms for p in policies.values()) / 1000 / LOOKS
 
     def turn(self) -> None:
@@ -84,8 +95,11 @@ class Takeovers:
             desk.keep()
         for copy in mine:
             self._watch(copy)
-        if due := [c for c in mine if self._claims(c)]:
+        due = [c for c in mine if self._claims(c)]
+        if due and self._are_all(due, mine):
             self._take_over(due)
+            due = []
+        self._due_since = (self._due_since or monotonic_ms()) if due else 0
         for copy in copies:
             self._give_up(copy)
         self._host.pause(self._pause_s)
@@ -99,22 +113,58 @@ class Takeovers:
         if candidate is None:
             candidate = Candidate(self._host.site, self._votes, policy.after_ms, binding=policy.binding)
             self._candidates[copy.name] = candidate
-        _look(self._desks.own, copy.name, candidate)
+        self._look(self._desks.own, copy, candidate)
         if policy.binding and candidate.is_quiet(self._host.site, monotonic_ms(), policy.after_ms // EARLY):
             for desk in self._desks.all.values():
                 if desk is not self._desks.own and (desk.site, copy.name) not in self._asked:
                     self._asked.add((desk.site, copy.name))
-                    desk.submit(partial(self._look_there, desk, copy.name, candidate))
+                    desk.submit(partial(self._look_there, desk, copy, candidate))
 
-    def _look_there(self, desk: Desk, partition: str, candidate: Candidate) -> None:
+    def _look_there(self, desk: Desk, copy: Copy, candidate: Candidate) -> None:
         try:
-            _look(desk, partition, candidate)
+            self._look(desk, copy, candidate)
         finally:
-            self._asked.discard((desk.site, partition))
+            self._asked.discard((desk.site, copy.name))
+
+    def _look(self, desk: Desk, copy: Copy, candidate: Candidate) -> None:
+        try:
+            now, _ = desk.ask(lambda coordinator: held(coordinator, copy.name))
+        except (HalogError, UnknownResult) as e:
+            logger.debug("partition %s: the vote of site %s is not known: %s", copy.name, desk.site, e)
+            candidate.missed(desk.site)
+            return
+        if now is not None and self._is_other(copy, now):
+            candidate.missed(desk.site)
+        else:
+            candidate.saw(desk.site, None if now is None else now.vote, monotonic_ms())
+
+    def _is_other(self, copy: Copy, now: Held) -> bool:
+        """Was the vote written by another rule than this site's? Then it is not to be had: both could have more than
+        half of what each takes for all."""
+        own = self._rules.get(copy.core.table.policy, "")
+        if now.rule in ("", own):
+            return False
+        if self._differs.get(copy.name) != now.rule:
+            self._differs[copy.name] = now.rule
+            logger.error(
+                "partition %s: this site takes nothing over: it goes by (%s), and site %s by (%s); all must have the "
+                "same takeover, takeover_after_ms and votes",
+                copy.name, own, now.site, now.rule,
+            )  # fmt: skip
+        return True
 
     def _claims(self, copy: Copy) -> dict[str, Vote]:
         """Is it to be taken over?"""
         return self._candidates[copy.name].claims(copy.core.table.owner, monotonic_ms())
+
+    def _are_all(self, due: list[Copy], mine: list[Copy]) -> bool:
+        """Is there no other that is about to be due, or was waited for long enough?"""
+        now, named = monotonic_ms(), {c.name for c in due}
+        for copy in mine:
+            after_ms, candidate = self._policies[copy.core.table.policy].after_ms, self._candidates[copy.name]
+            if copy.name not in named and candidate.rests(self._host.site, now, after_ms // EARLY):
+                return bool(self._due_since) and now - self._due_since >= after_ms // TOGETHER
+        return True
 
     def _take_over(self, due: list[Copy]) -> None:
         """All at once: whoever served one of them mostly served them all."""
@@ -172,13 +222,14 @@ class Takeovers:
         now, version = held(there, copy.name)
         if now is None or now.vote != seen:
             return False
-        write(there, copy.name, self._host.site, self._host.me.node, now, version)
+        rule = self._rules.get(copy.core.table.policy, "")
+        write(there, copy.name, self._host.site, self._host.me.node, now, version, rule=rule)
         return True
 
     def _give_back(self, there: Coordinator, copy: Copy, owner: str) -> None:
         now, version = held(there, copy.name)
         if now is not None and now.site == self._host.site:
-            write(there, copy.name, owner, self._host.me.node, now, version)
+            write(there, copy.name, owner, self._host.me.node, now, version, rule=now.rule)
 
     # --- one that was taken over from ---
 
@@ -201,13 +252,3 @@ class Takeovers:
 
 def _given(table: PartitionTable, to: str) -> PartitionTable:
     return table if table.owner else msgspec.structs.replace(table, owner=to)
-
-
-def _look(desk: Desk, partition: str, candidate: Candidate) -> None:
-    try:
-        now, _ = desk.ask(lambda coordinator: held(coordinator, partition))
-    except (HalogError, UnknownResult) as e:
-        logger.debug("partition %s: the vote of site %s is not known: %s", partition, desk.site, e)
-        candidate.missed(desk.site)
-    else:
-        candidate.saw(desk.site, None if now is None else now.vote, monotonic_ms())

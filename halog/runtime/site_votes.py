@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -57,6 +58,9 @@ class Held(msgspec.Struct, frozen=True):
     """One more with each write."""
     epoch: EpochId | None = None
     """The latest of its site that renewed it; None: it was claimed, and not renewed since."""
+    rule: str = ""
+    """By which it was written: votes and times, as the configuration of its site has them. Sites that go by different
+    ones could each have more than half."""
 
     @property
     def vote(self) -> Vote:
@@ -90,18 +94,24 @@ def write(
     before: Held | None,
     version: int,
     epoch: EpochId | None = None,
+    rule: str = "",
 ) -> tuple[Held, int]:
     """Give the vote to `site`, or renew it, in `epoch`: as it is now, and its version. VersionError: somebody else has
     written."""
     if before is not None and before.site == site and before.epoch is not None:
         epoch = max(before.epoch, epoch or before.epoch)  # a node that was replaced may not know it yet
-    now = Held(site, by, 0 if before is None else before.beat + 1, epoch)
+    now = Held(site, by, 0 if before is None else before.beat + 1, epoch, rule)
     data = msgspec.json.encode(now)
     if before is not None:
         return now, coordinator.set(_path(partition), data, version)
     if not coordinator.create(_path(partition), data):
         raise VersionError(f"{_path(partition)} was there", partition=partition)
     return now, 0
+
+
+def rule_of(takeover: str, after_ms: int, votes: Mapping[str, int]) -> str:
+    """What all sites must say alike."""
+    return f"{takeover} {after_ms} ms, " + ", ".join(f"{site}: {votes[site]}" for site in sorted(votes))
 
 
 def _path(partition: str) -> str:
@@ -199,9 +209,11 @@ class Desks:
 class SiteVoting:
     """Asks for the votes of what this node serves. Its answers go to the core, which counts them."""
 
-    def __init__(self, host: Host, desks: Desks, after_ms: Mapping[str, int]) -> None:
-        """`after_ms`: by policy, how long a vote that nobody renews stays its owner's."""
-        self._host, self._desks, self._after_ms = host, desks, after_ms
+    def __init__(
+        self, host: Host, desks: Desks, after_ms: Mapping[str, int], rules: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """`after_ms`: by policy, how long a vote that nobody renews stays its owner's; `rules`: see `Held.rule`."""
+        self._host, self._desks, self._after_ms, self._rules = host, desks, after_ms, rules
         self._others: dict[tuple[str, str], tuple[Held, float]] = {}
         """Votes that belong to other sites, by who gives them and partition, and since when they are as they are."""
         self._mine: dict[tuple[str, str], tuple[Held, int, float]] = {}
@@ -236,7 +248,8 @@ class SiteVoting:
             leading = copy.core.leading
             epoch = None if leading is None else leading.epoch
             try:
-                written = write(coordinator, copy.name, self._host.site, me, now, version, epoch)
+                rule = self._rules.get(copy.core.table.policy, "")
+                written = write(coordinator, copy.name, self._host.site, me, now, version, epoch, rule)
                 self._mine[key] = (*written, time.monotonic())
             except VersionError:
                 continue

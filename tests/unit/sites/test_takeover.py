@@ -235,6 +235,24 @@ def _flies(cluster: Cluster) -> bool:
     return True
 
 
+def test_sites_that_go_by_different_votes_take_nothing_over(caplog: pytest.LogCaptureFixture) -> None:
+    """Each would have more than half of what it takes for all."""
+    with (
+        site("west", "quorum", {"west": 2, "east": 1}) as west,
+        site("east", "quorum", {"west": 1, "east": 2}, west) as east,
+    ):
+        west.see(east)
+        wait_until(lambda: holders(west) == holders(east) == {"west"}, "west has all votes", SOON_S)
+        west.cut_off()
+        time.sleep(WAITS_S)
+        assert not serves(east)
+        fly(west, 1)
+    assert (
+        "it goes by (quorum 2000 ms, east: 2, west: 1), and site west by (quorum 2000 ms, east: 1, west: 2)"
+        in caplog.text
+    )
+
+
 # --- three sites ---
 
 
