@@ -123,6 +123,7 @@ def said_by(cluster: Cluster, node: str, partition: str) -> list[str]:
     return [step[3] for step in steps if step[2:3] == [f"restores/{partition}"]]
 
 
+@pytest.mark.long
 def test_one_command_lets_a_job_find_and_the_nodes_merge(parted: TwoSites, tmp_path: Path) -> None:
     """What one process would have found, and all of it is reported."""
     plain = plainly(parted.west.toml)
@@ -134,7 +135,6 @@ def test_one_command_lets_a_job_find_and_the_nodes_merge(parted: TwoSites, tmp_p
     level(parted)
 
 
-@pytest.mark.long
 def test_whoever_is_killed_the_nodes_merge_what_one_process_would_have_found(parted: TwoSites, tmp_path: Path) -> None:
     """The command before anything is read; its job between the two branches, and when it has sent what it found and not
     noted it; the command when all is found and nobody asked to merge; the node that is about to merge; and the next
