@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from halog.core.ids import REF_BYTES, digest
 from restore.compensation import Defer
-from restore.merge import AGREED, Difference, Instance, Kind
+from restore.merge import Difference, Instance, Kind
 from restore.plan import Choice
 
 
@@ -99,7 +99,7 @@ def _is_held(at: Decided | None, key: bytes, into: Into) -> bool:
 def _created(new: New, at: Decided | None, by: str, into: Into) -> Decided:
     """`at`: what was decided about the key. Where that was a conflict it stays one."""
     found = at.choice.found if at is not None else Difference(new.key, Kind.CREATED, None, None, None, (), ())
-    if found.kind in AGREED:
+    if not found.is_conflict:
         found = found._replace(kind=Kind.CREATED)
     verdict = at.choice.verdict if at is not None else None
     return Decided(Choice(found, verdict, Instance(reference(into.name, new.key), new.value)), by)

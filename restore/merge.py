@@ -105,9 +105,14 @@ class Difference(NamedTuple):
         return self.initiating if self.kind in FROM_INITIATING else self.source
 
     @property
+    def is_conflict(self) -> bool:
+        """Did the branches contradict each other?"""
+        return self.kind not in AGREED
+
+    @property
     def is_told(self) -> bool:
         """Is it shown also to who does not ask for everything?"""
-        return self.kind is Kind.CREATED or self.kind not in AGREED
+        return self.kind is Kind.CREATED or self.is_conflict
 
 
 def touched(branch: Iterable[Committed], begun: Mapping[bytes, Touched] | None = None) -> dict[bytes, Touched]:

@@ -43,7 +43,7 @@ def accounted(copy: Copy, acknowledged: Set[bytes]) -> None:
                 (told.found.source_by, told.found.source),
                 (told.found.initiating_by, told.found.initiating),
             ):
-                if by and told.then != state and not told.is_conflict:
+                if by and told.then != state and not told.found.is_conflict:
                     assert told.verdict or told.found.by_default != state
 
 

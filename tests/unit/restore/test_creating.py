@@ -47,7 +47,7 @@ def test_what_is_created_stands_and_is_told_under_its_own_key() -> None:
         assert (told.found.kind, told.found.source, told.then, told.verdict) == (
             Kind.CREATED, None, d.choice.then, "trigger",
         )  # fmt: skip
-        assert (told.is_conflict, told.found.is_told) == (False, True)
+        assert (told.found.is_conflict, told.found.is_told) == (False, True)
 
 
 def test_it_has_a_reference_of_its_own_the_same_each_time() -> None:
