@@ -4,6 +4,9 @@ A compensation trigger is a function of the application, per type: it is shown a
 gives its verdict. The policies here are such functions, for those who need none of their own; `merged_fields` looks at
 each field by itself. A trigger sees fields by name, decoded by the type's newest definition; the key's are among them.
 
+A verdict that settles the conflict may have objects of the same type created, `also`, beside the one that was asked
+about: each by all its fields, under a key of its own. What that takes, `restore.creating` says.
+
 Pure. Who calls triggers, in which transaction, and exactly once, is not decided here.
 """
 
@@ -34,9 +37,13 @@ class Conflict(NamedTuple):
 class KeepSource(NamedTuple):
     """The source's state stands, its deletion too."""
 
+    also: tuple[Fields, ...] = ()
+
 
 class KeepInitiating(NamedTuple):
     """The initiating branch's state stands, its deletion too."""
+
+    also: tuple[Fields, ...] = ()
 
 
 class Replace(NamedTuple):
@@ -44,10 +51,13 @@ class Replace(NamedTuple):
     branch's. The key's fields stay as they are."""
 
     fields: Fields
+    also: tuple[Fields, ...] = ()
 
 
 class Delete(NamedTuple):
     """Nothing stands."""
+
+    also: tuple[Fields, ...] = ()
 
 
 class Defer(NamedTuple):

@@ -78,9 +78,11 @@ class Kind(enum.Enum):
     STATE_CONFLICT = "state conflict"
     DELETE_UPDATE = "delete update"
     UPDATE_DELETE = "update delete"
+    CREATED = "created"
+    """Nothing that is found: a verdict about another key has created it (`restore.creating`)."""
 
 
-AGREED: Final = frozenset((Kind.TAKEN, Kind.KEPT, Kind.SAME, Kind.ALIKE))
+AGREED: Final = frozenset((Kind.TAKEN, Kind.KEPT, Kind.SAME, Kind.ALIKE, Kind.CREATED))
 """No conflicts. Of `ALIKE` a trigger is asked all the same."""
 FROM_INITIATING: Final = frozenset((Kind.TAKEN, Kind.INSTANCE_ADDED))
 """By default the initiating branch's state stands afterwards; of all others the source's."""
@@ -101,6 +103,16 @@ class Difference(NamedTuple):
     def by_default(self) -> State:
         """What stands afterwards if nobody decides otherwise."""
         return self.initiating if self.kind in FROM_INITIATING else self.source
+
+    @property
+    def is_conflict(self) -> bool:
+        """Did the branches contradict each other?"""
+        return self.kind not in AGREED
+
+    @property
+    def is_told(self) -> bool:
+        """Is it shown also to who does not ask for everything?"""
+        return self.kind is Kind.CREATED or self.is_conflict
 
 
 def touched(branch: Iterable[Committed], begun: Mapping[bytes, Touched] | None = None) -> dict[bytes, Touched]:

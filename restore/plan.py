@@ -42,11 +42,6 @@ class Choice(NamedTuple):
     then: State
 
     @property
-    def is_conflict(self) -> bool:
-        """Is it in the report?"""
-        return self.found.kind not in AGREED
-
-    @property
     def deferred(self) -> str:
         """Why an operator is to decide; empty: he need not."""
         return self.verdict.why if isinstance(self.verdict, Defer) else ""
@@ -106,7 +101,7 @@ def _last(choice: Choice, state: State) -> Fate:
     """Of a branch's last write, which left this state."""
     if choice.then == state or isinstance(choice.verdict, Replace):
         return Fate.MERGED
-    return Fate.OVERRULED if choice.is_conflict or choice.verdict is not None else Fate.SUPERSEDED
+    return Fate.OVERRULED if choice.found.is_conflict or choice.verdict is not None else Fate.SUPERSEDED
 
 
 class Totals(NamedTuple):
@@ -134,6 +129,6 @@ def totals(choices: Iterable[Choice]) -> Totals:
         keys += 1
         changed += choice.then != choice.found.source
         deferred += bool(choice.deferred)
-        conflicts.update([choice.found.kind] if choice.is_conflict else [])
+        conflicts.update([choice.found.kind] if choice.found.is_conflict else [])
         writes.update(written.fate for written in fates(choice))
     return Totals(keys, dict(conflicts), deferred, dict(writes), changed)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from halog.core.records import Change, Merged
-from restore.merge import AGREED, Committed, Difference, Instance, Kind, State, changes_to
+from restore.merge import Committed, Difference, Instance, Kind, State, changes_to
 from restore.plan import Choice
 
 _STATE = tuple[bytes, bytes | None] | None
@@ -85,11 +85,6 @@ class Entry(msgspec.Struct, frozen=True):
     then: State
     verdict: str
     why: str
-
-    @property
-    def is_conflict(self) -> bool:
-        """Did the branches contradict each other?"""
-        return self.found.kind not in AGREED
 
 
 def entry(m: Merged) -> Entry:

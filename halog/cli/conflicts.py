@@ -122,7 +122,11 @@ def _deciding(connection: Connection) -> Compensate:
     except ConfigError as e:
         click.echo(f"what triggers would say is not known here: {e}", err=True)
         return by_the_rules
-    return Compensation(connection.definitions, DEFAULT, connection.config.limits.max_record_bytes).decide
+
+    def place(type_name: str, routing_key: bytes) -> str:
+        return connection.owner(type_name).partition(type_name, routing_key)
+
+    return Compensation(connection.definitions, DEFAULT, connection.config.limits.max_record_bytes, place).decide
 
 
 def _other(connection: Connection, source: str) -> str:
@@ -146,13 +150,17 @@ def _partition(
 ) -> dict[str, Any]:
     from halog.runtime.sites import table_of
     from restore.branches import compared
+    from restore.creating import Into, with_created
     from restore.plan import totals
+    from restore.replay import name_of
 
     here = connection.config.site.name
     theirs = _side(connection, remote.name, remote.log, table_of(remote.coordinator, table.name))
     ours = _side(connection, here, connection.adapters.log, table)
     found = compared(theirs, ours, three_way=three_way)
-    decided = decide(found.keys)
+    # What neither has touched since they parted is the same here as at the source.
+    into = Into(table.name, name_of(ours.state), lambda key: connection.fetch(table.name, [key])[0])
+    decided = with_created(decide(found.keys), into)
     counted = totals(d.choice for d in decided)
     return {
         "partition": table.name,
@@ -163,7 +171,7 @@ def _partition(
         "objects": [
             told(connection, d.choice.found, d.choice.then, d.by, d.choice.deferred)
             for d in decided
-            if everything or d.choice.is_conflict
+            if everything or d.choice.found.is_told or d.choice.deferred
         ],
     }
 
@@ -189,7 +197,7 @@ def _side(connection: Connection, site: str, log: Log, table: PartitionTable) ->
 
 def told(connection: Connection, found: Difference, then: State, by: str, why: str) -> dict[str, Any]:
     """One key, as a document. `by`: the trigger that decided; `why` an operator is to."""
-    name, key = _named(connection, found)
+    name, key = _named(connection, found, then)
     stands = "source" if then == found.source else "initiating" if then == found.initiating else "merged"
     return {
         "type": name,
@@ -207,12 +215,12 @@ def told(connection: Connection, found: Difference, then: State, by: str, why: s
     }
 
 
-def _named(connection: Connection, found: Difference) -> tuple[str, list[Any]]:
+def _named(connection: Connection, found: Difference, then: State) -> tuple[str, list[Any]]:
     from halog.cli.values import describe_key
     from halog.errors import HalogError
 
     family, key = describe_key(connection.definitions, found.key)
-    some = found.source or found.initiating or found.base
+    some = found.source or found.initiating or found.base or then
     if some is None or some.value is None:
         return family, key
     try:

@@ -98,7 +98,7 @@ def _reports(
     wanted = list(found)[-1:] if merge is None else [name for name in found if name == merge]
     for name in wanted:
         entries = [entry(m) for part in found[name] for m in part.merged]
-        shown = [e for e in entries if everything or e.is_conflict or e.why]  # a trigger may defer what is alike, too
+        shown = [e for e in entries if everything or e.found.is_told or e.why]  # a trigger may defer what is alike, too
         objects = [told(connection, e.found, e.then, e.verdict, e.why) for e in shown]
         yield {"partition": table.name, "merge": name, "objects": objects}
 

@@ -4,6 +4,7 @@ A trigger is declared per type, and asked on the node that merges, of each confl
 branches brought to the same state: it sees the three states, and says what is to stand. It changes nothing itself, so
 what it says takes effect exactly once, together with the whole merge, or not at all; a merge that is begun anew asks it
 again. What it raises, or says wrongly, stops its conflict only: the source's state stands, and an operator is told why.
+Whether what it creates besides may be there, the whole merge shows (`restore.creating`); here it is placed and encoded.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from halog.core.directory import is_entry
 from halog.errors import HalogError, RecordFormatError
@@ -32,8 +33,9 @@ from restore.compensation import (
     Verdict,
     by_default,
 )  # fmt: skip
+from restore.creating import Decided, New
 from restore.merge import AGREED, Difference, State
-from restore.plan import Choice, chosen
+from restore.plan import chosen
 
 logger = logging.getLogger("halog.merge")
 
@@ -61,14 +63,10 @@ def on_conflict(*types: type[Any], registry: Registry = DEFAULT) -> Callable[[De
     return declare
 
 
-class Decided(NamedTuple):
-    """One key of a merge, with the name of what decided; "": the rule did."""
-
-    choice: Choice
-    by: str
-
-
 Compensate = Callable[[tuple[Difference, ...]], list[Decided]]
+
+Place = Callable[[str, bytes], str]
+"""The partition that a routing key of a type belongs to."""
 
 
 def by_the_rules(differences: tuple[Difference, ...]) -> list[Decided]:
@@ -85,9 +83,9 @@ def _default(found: Difference) -> Verdict:
 class Compensation:
     """Of one process."""
 
-    def __init__(self, definitions: Definitions, registry: Registry, most: int) -> None:
+    def __init__(self, definitions: Definitions, registry: Registry, most: int, place: Place) -> None:
         """`most`: bytes that an object may have, as where it is committed."""
-        self._definitions, self._registry, self._most = definitions, registry, most
+        self._definitions, self._registry, self._most, self._place = definitions, registry, most, place
 
     def decide(self, differences: tuple[Difference, ...]) -> list[Decided]:
         """What is to stand under each key. Triggers that are not asked within SLOW_S are deferred."""
@@ -95,22 +93,24 @@ class Compensation:
         return [self._decided(found, until) for found in differences]
 
     def _decided(self, found: Difference, until: float) -> Decided:
-        said = _Said(self._definitions, self._registry, found, until, self._most)
+        said = _Said(self._definitions, self._registry, found, until, self._most, self._place)
         (choice,) = chosen([found], said.verdict, lambda _, __: said.made)
-        return Decided(choice, said.name)
+        return Decided(choice, said.name, said.also)
 
 
 class _Said:
     """Of one difference."""
 
     def __init__(
-        self, definitions: Definitions, registry: Registry, found: Difference, until: float, most: int
+        self, definitions: Definitions, registry: Registry, found: Difference, until: float, most: int, place: Place
     ) -> None:
         self._definitions, self._registry, self._found, self._until = definitions, registry, found, until
-        self._most = most
+        self._most, self._place = most, place
         self.name = ""
         self.made = b""
         """The object that a verdict replaced it by."""
+        self.also: tuple[New, ...] = ()
+        """Those that it creates."""
 
     def verdict(self, found: Difference) -> Verdict:
         trigger, info = self._trigger()
@@ -124,9 +124,11 @@ class _Said:
             if not isinstance(said, _VERDICTS):
                 raise TypeError(f"it said {said!r}, which is no verdict")
             if isinstance(said, Replace):
-                self.made = self._encoded(info, said.fields)
+                self.made = self._replaced(info, said.fields)
             if isinstance(said, Defer):
                 said = Defer(_told(said.why) or f"{self.name} did not say why")
+            else:
+                self.also = tuple(self._new(info, fields) for fields in said.also)
         except (Exception, SystemExit) as error:
             where = _printable(traceback.format_exc())  # a log file may take no more than that
             logger.error("the trigger %s failed on %s %s:\n%s", self.name, info.name, found.key.hex()[:80], where)
@@ -161,18 +163,34 @@ class _Said:
         read = info.reader(self._definitions.find(state.value[:ID_BYTES]))
         return info.fresh(read(state.value)) if info.mutable else read(state.value)
 
+    def _replaced(self, info: TypeInfo, fields: Fields) -> bytes:
+        made = self._encoded(info, fields)
+        if info.index_key(_key(info, fields)) != self._found.key:
+            raise RecordFormatError(f"{info.name}: a verdict cannot change the key")
+        return made
+
+    def _new(self, info: TypeInfo, fields: Fields) -> New:
+        value, key = self._encoded(info, fields), _key(info, fields)
+        index_key = info.index_key(key)
+        if index_key == self._found.key:
+            raise RecordFormatError(f"{info.name}: what is created beside an object has another key")
+        said = _told(f"{info.name} {list(key)}")
+        return New(index_key, value, self._place(info.name, info.routing_key(key)), said)
+
     def _encoded(self, info: TypeInfo, fields: Fields) -> bytes:
         if set(fields) != set(info.fields):
             odd = sorted(set(fields) ^ set(info.fields))
             raise RecordFormatError(f"{info.name}: missing or unknown field {odd[0]!r}")
         made = info.encode_values(tuple(fields[name] for name in info.fields))
-        if info.index_key(tuple(fields[name] for name in info.key_fields)) != self._found.key:
-            raise RecordFormatError(f"{info.name}: a verdict cannot change the key")
         if len(made) > self._most:
             raise RecordFormatError(
                 f"{info.name}: it would have {len(made):,} bytes, the limit is {self._most:,} (limits.max_record_bytes)"
             )
         return made
+
+
+def _key(info: TypeInfo, fields: Fields) -> tuple[Any, ...]:
+    return tuple(fields[name] for name in info.key_fields)
 
 
 def _told(why: object) -> str:

@@ -2,7 +2,8 @@
 and of the others when its epoch has ended (M3).
 
 A trigger changes nothing, and what it says of three states holds as long as they are these. So of a key that was not
-touched meanwhile it need not be asked again, and what it said need not be written down anew.
+touched meanwhile it need not be asked again, and what it said need not be written down anew. Only what verdicts create
+besides is looked at when all of them are known.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Final, NamedTuple
 from halog.core.directory import is_entry
 from halog.core.records import Merged
 from halog.errors import RefusedError
-from halog.runtime.compensating import Compensate, Decided
+from halog.runtime.compensating import Compensate
 from halog.runtime.reopening import Lost, within
+from restore.creating import Decided, Into, with_created
 from restore.merge import Difference
 from restore.plan import totals
 from restore.report import is_known, merged
@@ -55,10 +57,15 @@ class Deciding:
             piece = tuple(d for d in keys[at : at + PIECE] if is_known(d.source))
             self._known.update((s.merged.key, s) for s in self._settled(piece))
 
-    def settled(self, keys: Sequence[Difference]) -> list[Settled]:
-        """Each of these; only what was not known ahead is decided now. RefusedError if triggers hang."""
+    def settled(self, keys: Sequence[Difference], into: Into) -> list[Settled]:
+        """Each of these, and what is created besides; only what was not known ahead is decided now. RefusedError if
+        triggers hang."""
         rest = iter(self._settled(tuple(d for d in keys if self._ahead_of(d) is None)))
-        return [self._ahead_of(d) or next(rest) for d in keys]
+        known = [self._ahead_of(d) or next(rest) for d in keys]
+        if not any(s.decided.also for s in known):
+            return known
+        written = {id(s.decided): s for s in known}
+        return [written.get(id(d)) or _written(d) for d in with_created([s.decided for s in known], into)]
 
     def _ahead_of(self, found: Difference) -> Settled | None:
         known = self._known.get(found.key)
@@ -66,7 +73,11 @@ class Deciding:
 
     def _settled(self, keys: tuple[Difference, ...]) -> list[Settled]:
         decided = within(COMPENSATE_S, lambda: self._compensate(keys), "asking the compensation triggers")
-        return [Settled(d, merged(d.choice, d.by)) for d in decided]
+        return [_written(d) for d in decided]
+
+
+def _written(decided: Decided) -> Settled:
+    return Settled(decided, merged(decided.choice, decided.by))
 
 
 def counted(decided: Sequence[Decided]) -> dict[str, object]:

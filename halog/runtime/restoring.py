@@ -25,7 +25,7 @@ from halog.events import RESTORED
 from halog.ports import TopicPartition, UnknownResult, Versioned
 from halog.runtime import classified, places, restores, retention
 from halog.runtime.classified import Results
-from halog.runtime.compensating import Compensate, Decided
+from halog.runtime.compensating import Compensate
 from halog.runtime.deciding import Deciding, check_keys, counted
 from halog.runtime.doubts_elsewhere import Elsewhere
 from halog.runtime.outside import Remote
@@ -35,6 +35,7 @@ from halog.runtime.results import to_error
 from halog.runtime.schemas import bring
 from restore.branch import Branch, Side, Since, aborted, branch
 from restore.branches import Compared, completed, merged_at
+from restore.creating import Decided, Into
 from restore.divergence import Behind, Fork, Same, compare, history_of
 from restore.plan import Choice
 from restore.replay import is_merged, merge_records, name_of
@@ -71,7 +72,6 @@ HAND_OVER_S = 10.0
 """It takes a tenth of a second; a node that is behind catches up first."""
 
 UNTIL: Final = "to undo it, and to see what it decided"
-
 
 Finish = Callable[[Side], Compared]
 """Both branches compared, once this site's has ended."""
@@ -318,7 +318,7 @@ class _OneRestore:
         found = finish(self._ours(e.state, e.offset))
         check_keys(self._copy.name, found.keys)
         found = completed(found, self._copy.objects.find)
-        settled = self._deciding.settled(found.keys)
+        settled = self._deciding.settled(found.keys, Into(self._copy.name, name, self._copy.objects.find))
         self._result = lambda: {"parted_behind": found.fork_lsn, **counted([s.decided for s in settled])}
         return merge_records(opening_of(e), [theirs.state], found, [s.merged for s in settled], name)
 

@@ -14,7 +14,7 @@ from halog.core.merged import MergedIn, Parts, continues
 from halog.core.mirror import Checkpoint, Mirror
 from halog.core.records import EpochMerged, MergePart
 from halog.runtime.restores import Closed
-from restore import branches, replay
+from restore import branches, creating, replay
 from restore.branch import Branch, Side, Since
 from restore.branches import Compared
 from tests.mutants.registry import mutant, patch
@@ -195,3 +195,9 @@ def what_the_source_did_while_it_was_being_closed_is_not_read() -> None:
 def a_merge_that_stands_on_another_history_counts() -> None:
     """A reader of a closed branch that has gone on takes it all the same."""
     patch(merged, "continues", lambda s, b: True)
+
+
+@mutant("M3", SEEDS, play)
+def a_verdict_creates_what_takes_the_place_of_an_object_of_the_source() -> None:
+    """Where the merge removes that, or nothing touched it."""
+    patch(creating, "_is_held", lambda at, key, into: at is not None and at.choice.then is not None)

@@ -175,7 +175,7 @@ def _judged(pair: Pair, logs: dict[str, Read], m: Merge) -> None:
         demand(
             _told(found.then) == stands, f"M3: {key!r} was {b}, is {s} and {i}: {stands} is to stand, not {found.then}"
         )
-        pair.cover.hit(f"conflict: {found.found.kind.value}" if found.is_conflict else "no conflict")
+        pair.cover.hit(f"conflict: {found.found.kind.value}" if found.found.is_conflict else "no conflict")
         if found.why:
             pair.cover.hit("deferred")
 

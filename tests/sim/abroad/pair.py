@@ -37,10 +37,10 @@ from halog.runtime import (
     succession,
     switching,
 )  # fmt: skip
-from halog.runtime.compensating import Decided
 from restore import thread
 from restore.branches import Compared, merged_at
 from restore.compensation import Defer, Fields, KeepInitiating, KeepSource, Replace, Verdict
+from restore.creating import Decided
 from restore.merge import AGREED, Difference, Kind
 from restore.plan import chosen
 from tests.sim import faults, leases, zones

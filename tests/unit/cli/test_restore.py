@@ -12,10 +12,12 @@ import pytest
 from halog.core import records
 from halog.ports import TopicPartition
 from halog.testing.cluster import Cluster, wait_until
+from restore.compensation import Conflict, KeepSource, Verdict
 from tests.unit.cli.conftest import Ran
 from tests.unit.cli.test_conflicts import TWO_WAY, by_the_manual, note, objects, parted
 from tests.unit.cli.test_sites import files
-from tests.unit.sites.model import Flight
+from tests.unit.sites.model import Flight, registry
+from tests.unit.sites.test_compensation import beside, home
 from tests.unit.sites.test_switching import switching
 from tests.unit.sites.two import east, level, west
 
@@ -67,6 +69,41 @@ def test_it_is_shown_done_told_and_undone(
     assert undone.code == 0, undone.err
     assert noted(east) == before
     wait_until(lambda: noted(west) == before, "west follows, there too")
+
+
+def test_what_a_verdict_creates_is_shown_before_told_and_undone(
+    west: Cluster, east: Cluster, parted: dict[str, Path], halog: Halog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And where it belongs to another partition that is said, before and afterwards."""
+    new, far = beside(east, 1), beside(east, 2, 300, stays=False)
+
+    def trigger(conflict: Conflict) -> Verdict:
+        number = {1: new, 2: far}.get(conflict.key["number"])
+        return KeepSource() if number is None else KeepSource(also=({"number": number, "note": "new"},))
+
+    monkeypatch.setitem(registry.triggers, registry.info(Flight).name, trigger)
+    monkeypatch.setattr("halog.schema.registry.DEFAULT", registry)  # of the application's modules, for the command
+    before = noted(east)
+    dry = run(halog, parted, "restore", "--dry-run")
+    assert dry.code == 0, dry.err
+    assert run(halog, parted, "restore", "--source", "east").code == 0
+    wait_until(lambda: noted(west) == noted(east), "west follows")
+    assert noted(east) == {n: note for n, note in MERGED.items() if n != 10} | {new: "new"}
+    for told in (dry, run(halog, parted, "conflicts", "show", at="west")):
+        shown = {o["key"][0]: o for d in told.json for o in d["objects"]}
+        one = shown[new]
+        assert (one["type"], one["is"], one["stands"], one["source"]) == ("Flight", "created", "merged", None)
+        assert one["then"]["fields"] == {"number": new, "note": "new"}
+        assert one["by"].endswith("trigger")
+        assert f"Flight [{far}] belongs to {home(east, far)}" in shown[2]["deferred"]
+        assert far not in shown
+    text = halog("conflicts", "show", "--config", parted["west"])
+    assert "created" in text.out
+    target = tmp_path / "merged.jsonl"
+    assert run(halog, parted, "conflicts", "export", "-o", str(target)).code == 0
+    assert new in {json.loads(line)["key"][0] for line in target.read_text().splitlines()}
+    assert run(halog, parted, "restore", "undo", at="east").code == 0
+    assert noted(east) == before
 
 
 def test_a_policy_is_merged_by_the_rule_that_it_says(

@@ -29,7 +29,8 @@ def is_right(copy: Copy, ours: dict[bytes, Held], theirs: dict[bytes, Held]) -> 
         writers = [{c.tx for c in by if c.tx != NO_TX} for by in (found.source_by, found.initiating_by)]
         assert not writers[0] & writers[1], f"{key!r}: a transaction is merged with itself"
         made = (None, Instance((s or i or Instance(b"", b"")).ref, b"made of %s" % key))
-        assert then in (s, i) or (then in made and told[key].verdict), f"{key!r} is {then} of nowhere"
+        created = s is None and then is not None and (then.value or b"").startswith(b"beside ")
+        assert then in (s, i) or ((then in made or created) and told[key].verdict), f"{key!r} is {then} of nowhere"
 
 
 def accounted(copy: Copy, acknowledged: Set[bytes]) -> None:
@@ -42,7 +43,7 @@ def accounted(copy: Copy, acknowledged: Set[bytes]) -> None:
                 (told.found.source_by, told.found.source),
                 (told.found.initiating_by, told.found.initiating),
             ):
-                if by and told.then != state and not told.is_conflict:
+                if by and told.then != state and not told.found.is_conflict:
                     assert told.verdict or told.found.by_default != state
 
 

@@ -19,9 +19,10 @@ from halog.runtime.restores import closed_side
 from restore.branch import Side, Since, aborted, branch
 from restore.branches import completed, merged_at
 from restore.compensation import Defer, Delete, Fields, KeepInitiating, KeepSource, Replace, Verdict
+from restore.creating import Decided, Into, New, with_created
 from restore.divergence import Behind, Fork, compare, history_of, lineage_of
 from restore.merge import Difference, Kind
-from restore.plan import chosen
+from restore.plan import Choice, chosen
 from restore.replay import Opening, is_merged, merge_records, name_of
 from restore.report import merged
 from restore.undoing import Undoing, undone
@@ -247,7 +248,7 @@ class World:
             own = one.own.branch(ours, aborted)
             found = merged_at(one.fork, ours, one.theirs, own, one.read, three_way=not one.two_way)
             found = completed(found, site.copy.objects.get)
-            made = merge_records(opening, [one.theirs.state], found, self._verdicts(found.keys), one.name)
+            made = merge_records(opening, [one.theirs.state], found, self._verdicts(site, one, found.keys), one.name)
         one.session, one.before = site.session(), dict(site.copy.objects)
         for data in made:
             one.session.put(data)
@@ -258,8 +259,18 @@ class World:
     def _knows(site: Site, name: bytes) -> bool:
         return any(m.merge == name for m in site.copy.merges)
 
-    def _verdicts(self, keys: tuple[Difference, ...]) -> list[Merged]:
-        return [merged(c, "model") for c in chosen(keys, self._verdict, _encode)]
+    def _verdicts(self, site: Site, one: Begun, keys: tuple[Difference, ...]) -> list[Merged]:
+        decided = [Decided(c, "model", self._beside(c)) for c in chosen(keys, self._verdict, _encode)]
+        into = Into("p", one.name, site.copy.objects.get)
+        return [merged(d.choice, d.by) for d in with_created(decided, into)]
+
+    def _beside(self, choice: Choice) -> tuple[New, ...]:
+        """What is created beside some; where that cannot be, the conflict is deferred."""
+        at = KEYS.index(choice.found.key)
+        if self.verdicts < 0 or choice.verdict is None or choice.deferred or (at + self.verdicts) % 2:
+            return ()
+        key = KEYS[(at + 1 + self.verdicts % 4) % len(KEYS)]
+        return (New(key, b"beside %s" % choice.found.key, "p", key.decode()),)
 
     def _verdict(self, found: Difference) -> Verdict:
         if self.verdicts < 0:

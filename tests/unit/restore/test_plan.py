@@ -103,7 +103,7 @@ def test_a_state_conflict(verdict: Verdict, then: State, of_source: Fate, of_ini
 
 def test_what_both_came_to_is_asked_and_is_no_conflict() -> None:
     choice = only(conflict(Kind.ALIKE, A2, A2), lambda d: Replace({"n": 3}))
-    assert not choice.is_conflict
+    assert not choice.found.is_conflict
     assert choice.then == A3
     assert totals([choice]).conflicts == {}
     gone = only(conflict(Kind.ALIKE, None, None), lambda d: Replace({"n": 3}))

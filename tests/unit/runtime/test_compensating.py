@@ -40,7 +40,7 @@ def asked_about(cls: type[Any], *values: Any) -> tuple[str, bool]:
     ours, theirs = (Instance(b"r" * 24, info.encode_values((1, note, *values))) for note in ("ours", "theirs"))
     definitions: Any = SimpleNamespace(of=lambda value: info.parsed, find=lambda id_: info.parsed)
     found = Difference(info.index_key((1,)), Kind.STATE_CONFLICT, None, ours, theirs, (), ())
-    (decided,) = Compensation(definitions, registry, 1_000).decide((found,))
+    (decided,) = Compensation(definitions, registry, 1_000, lambda *_: "p").decide((found,))
     return decided.by.rpartition(".")[2], decided.choice.then == theirs
 
 

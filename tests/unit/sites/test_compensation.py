@@ -8,9 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 import halog
-from halog.runtime.restores import DONE, Restore
+from halog.core.chain import ChainState
+from halog.core.records import Merged
+from halog.runtime import restoring
+from halog.runtime.restores import DONE, NOTHING, Restore
 from halog.testing.cluster import Cluster, wait_until
 from restore.branch import Side
+from restore.branches import Compared
 from restore.compensation import (
     Conflict,
     Defer,
@@ -23,9 +27,11 @@ from restore.compensation import (
     latest,
     merged_fields,
 )  # fmt: skip
+from restore.replay import Opening
 from restore.undoing import report_of
 from tests.unit.sites.model import Flight, registry
 from tests.unit.sites.test_restoring import drop, mend, note, noted, restore, split
+from tests.unit.sites.test_restoring_undone import undo
 from tests.unit.sites.two import east, fly, level, west
 
 pytestmark = pytest.mark.feature("M3")
@@ -116,6 +122,11 @@ def test_fields_are_merged_each_by_itself(parted: tuple[Cluster, Cluster], decla
         lambda c: Replace({"number": c.key["number"]}),
         lambda c: Replace({"number": c.key["number"], "note": 5}),
         lambda c: Replace({"number": c.key["number"], "note": "x" * 6_000_000}),
+        lambda c: KeepInitiating(also=({"number": 99},)),
+        lambda c: Delete(also=({"number": 99, "note": 5},)),
+        lambda c: Replace(dict(c.source or {}), also=({"number": 99, "note": "x" * 6_000_000},)),
+        lambda c: KeepSource(also=(c.source or {},)),
+        lambda c: KeepSource(also=5),  # type: ignore[arg-type]
         lambda c: sys.exit("enough"),
         lambda c: Defer(""),
         lambda c: Defer(None),  # type: ignore[arg-type]
@@ -169,3 +180,122 @@ def test_what_both_deleted_or_one_changed_is_not_asked(west: Cluster, east: Clus
     assert set(asked) - {3} == {4}
     assert now == {0: "", 1: "west", 2: "east", 4: "east", 5: ""}
     wait_until(lambda: noted(west) == now, "west follows")
+
+
+# --- what is created beside it ---
+
+
+def home(cluster: Cluster, number: int) -> str:
+    """The partition that a flight belongs to."""
+    routing = cluster.node(cluster.names[0]).runtime.routing
+    return routing.partition_of("Flight", registry.info(Flight).routing_key((number,)))
+
+
+def beside(cluster: Cluster, number: int, first: int = 100, *, stays: bool = True) -> int:
+    """The first free number that belongs to the partition of this flight; or to another one."""
+    numbers = range(first, first + 100)
+    return next(n for n in numbers if (home(cluster, n) == home(cluster, number)) is stays)
+
+
+def everywhere(*clusters: Cluster) -> list[dict[int, tuple[str, bytes, int]]]:
+    """What each copy of each node has: the note, the instance, the version."""
+    found = []
+    for cluster in clusters:
+        for name in cluster.names:
+            node = cluster.node(name)
+            with node.transaction(read="local") as tx:
+                notes = {f.number: f.note for f in tx.extent(Flight)}
+            keys = {n: registry.info(Flight).index_key((n,)) for n in notes}
+            held = {n: node.runtime.copies[home(cluster, n)].objects.find(key) for n, key in keys.items()}
+            found.append({n: (notes[n], o.ref, o.version) for n, o in held.items() if o is not None})
+    return found
+
+
+def are_alike(west: Cluster, east: Cluster) -> dict[int, str]:
+    """What all copies of both have."""
+    level(west, east)
+    wait_until(lambda: all(one == everywhere(east)[0] for one in everywhere(west, east)), "copies differ")
+    return {n: note for n, (note, _, _) in everywhere(east)[0].items()}
+
+
+def test_both_are_kept_one_under_a_key_of_its_own_and_undone(
+    parted: tuple[Cluster, Cluster], declare: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each merge is begun twice: the first time it ends when everything is decided, and nothing of it is there."""
+    west, east = parted
+    before, asked, died = noted(east), list[int](), list[bytes]()
+    new = {number: beside(east, number, 100 * (number + 1)) for number in range(4)}
+
+    def trigger(conflict: Conflict) -> Verdict:
+        number = conflict.key["number"]
+        asked.append(number)
+        if number not in new or conflict.initiating is None:
+            return KeepSource()
+        also = ({**conflict.initiating, "number": new[number]},)
+        said = {1: KeepInitiating(also), 2: Replace({"number": 2, "note": "both"}, also), 3: Delete(also)}
+        return said.get(number, KeepSource(also))
+
+    def die(
+        opening: Opening, others: list[ChainState], found: Compared, merged: list[Merged], name: bytes
+    ) -> list[bytes]:
+        if name not in died:
+            died.append(name)
+            raise restoring.Lost  # as if the process were no more
+        return made(opening, others, found, merged, name)
+
+    made = restoring.merge_records
+    declare(trigger)
+    with monkeypatch.context() as patched:
+        patched.setattr(restoring, "merge_records", die)
+        found = restore(west, east)
+    assert {(r.phase, r.tries) for r in found.values()} == {(DONE, 2)}, found
+    assert {asked.count(number) for number in new} == {2}
+    expected = dict.fromkeys((4, 5), "east") | {0: "east", 1: "west", 2: "both", 6: "", 10: "", 21: ""}
+    assert are_alike(west, east) == expected | dict.fromkeys(new.values(), "west")
+    with east.client().transaction() as tx:
+        assert tx.get(Flight, new[0]).note == "west"
+    assert whys(east, found) == []
+    merges = {name: r.merge for name, r in found.items()}
+    assert {r.phase for r in undo(east, merges).values()} <= {DONE, NOTHING}
+    assert are_alike(west, east) == before
+
+
+def test_what_cannot_be_there_is_not_created_and_the_operator_is_told(
+    parted: tuple[Cluster, Cluster], declare: Declare
+) -> None:
+    """Another partition's, one that is there; of two that want the same key the first has it."""
+    west, east = parted
+    free, first, second = _three(east)
+    far = beside(east, 0, stays=False)
+    there = next(n for n in range(1, 6) if n not in (first, second))
+    held = beside(east, there, 700)
+    wanted = {0: far, first: free, second: free, there: held}
+
+    def trigger(conflict: Conflict) -> Verdict:
+        number = conflict.key["number"]
+        if number in wanted:
+            return KeepInitiating(also=({"number": wanted[number], "note": "new"},))
+        return KeepSource()
+
+    declare(trigger)
+    fly(east, held)
+    found = restore(west, east)
+    assert {r.phase for r in found.values()} == {DONE}, found
+    now = are_alike(west, east)
+    assert (now[free], now[held], far in now) == ("new", "", False)
+    assert (now[0], now[first], now[second], now[there]) == ("east", "west", "east", "east")
+    by = f"{trigger.__module__}.{trigger.__qualname__}"
+    assert set(whys(east, found)) == {
+        f"{by}: Flight [{far}] belongs to {home(east, far)}, and is to be created in {home(east, 0)}",
+        f"{by}: Flight [{held}] is to be created, and is there",
+        f"{by}: Flight [{free}] is to be created, and {by} has created it beside another object",
+    }
+
+
+def _three(cluster: Cluster) -> tuple[int, int, int]:
+    """A free number of a partition, and the first two flights there of those that both sites have changed."""
+    for first in range(1, 5):
+        for second in range(first + 1, 6):
+            if home(cluster, first) == home(cluster, second):
+                return beside(cluster, first), first, second
+    raise AssertionError("no two of five are in the same of three partitions")

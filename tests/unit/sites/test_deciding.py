@@ -10,10 +10,10 @@ from halog.core.ids import ABSENT
 from halog.core.records import CREATE, Change
 from halog.errors import RefusedError
 from halog.runtime import deciding
-from halog.runtime.compensating import Decided
 from halog.runtime.deciding import Deciding
 from halog.runtime.reopening import Lost
 from restore.compensation import KeepSource
+from restore.creating import Decided, Into, New
 from restore.merge import Committed, Difference, Instance, Kind
 from restore.plan import Choice
 from restore.report import merged
@@ -21,6 +21,7 @@ from restore.report import merged
 pytestmark = pytest.mark.feature("M3", "S1")
 
 REF = b"r" * 24
+INTO = Into("p", b"merge", lambda key: None)
 
 
 def found(key: int, value: bytes | None = b"1") -> Difference:
@@ -50,10 +51,31 @@ def test_only_what_was_not_decided_ahead_is_asked_of(monkeypatch: pytest.MonkeyP
     assert triggers.asked == [d.key for d in keys[:4]]
     triggers.asked.clear()
     now = [found(9), keys[0], found(1, b"another"), *keys[2:4], found(4)]
-    settled = some.settled(now)
+    settled = some.settled(now, INTO)
     assert triggers.asked == [now[0].key, now[2].key, now[5].key]
     assert [s.merged for s in settled] == [merged(Choice(d, KeepSource(), d.source), "by") for d in now]
     assert [s.decided.choice.found for s in settled] == now
+
+
+def test_what_is_created_is_looked_at_over_the_whole_merge() -> None:
+    """Two verdicts, given ahead in pieces of their own and later, create the same object: the first key has it."""
+    new = New(b"new", b"3", "p", "Flight [9]")
+
+    def triggers(differences: tuple[Difference, ...]) -> list[Decided]:
+        return [
+            Decided(Choice(d, KeepSource(), d.source), "by", (new,) if d is not keys[1] else ()) for d in differences
+        ]
+
+    keys = [found(n) for n in range(3)]
+    some = Deciding(triggers)
+    some.ahead(keys[1:], lambda: False)
+    settled = some.settled(keys, INTO)
+    assert [s.merged.key for s in settled] == [*(d.key for d in keys), b"new"]
+    assert [s.merged.value for s in settled] == [b"1", b"1", b"1", b"3"]
+    assert [s.decided.choice.deferred for s in settled] == [
+        "", "", "by: Flight [9] is to be created, and by has created it beside another object", "",
+    ]  # fmt: skip
+    assert all(s.merged == merged(s.decided.choice, "by") for s in settled)
 
 
 def test_a_node_that_ends_decides_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

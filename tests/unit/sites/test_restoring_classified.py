@@ -20,10 +20,11 @@ from halog.runtime.outside import Remote
 from halog.runtime.restores import DONE, FAILED, SETTLING, Restore
 from halog.testing.cluster import Cluster, wait_until
 from restore.branch import Side
-from restore.compensation import Conflict, Replace, Verdict, by_default
+from restore.compensation import Conflict, KeepSource, Replace, Verdict, by_default
 from spark_jobs.branching import INITIATING, SOURCE
 from spark_jobs.snapshot import Place
 from tests.unit.sites.model import Flight, registry
+from tests.unit.sites.test_compensation import beside
 from tests.unit.sites.test_restoring import coordinator, drop, mend, note, noted, restore, split
 from tests.unit.sites.test_switching import NAMES, owners, switching
 from tests.unit.sites.two import east, fly, level, west
@@ -158,6 +159,29 @@ def test_by_what_was_found_and_what_was_done_since(west: Cluster, east: Cluster)
     assert {n for n, times in asked.items() if times > 1} == {3, 11}, "once of what has not changed since"
     assert all(ours and theirs for ours, theirs in seen.values())
     wait_until(lambda: owners(west) == {"east"}, "west mirrors east")
+    level(west, east)
+    stands(west, expected)
+
+
+def test_what_is_created_beside_is_the_same_as_without_a_job(west: Cluster, east: Cluster) -> None:
+    """Also where the source has made something there since the job looked: then it is deferred."""
+    new = {number: beside(east, number, number * 100) for number in (3, 6, 40)}
+
+    def both(conflict: Conflict) -> Verdict:
+        number = conflict.key["number"]
+        if number not in new:
+            return by_default(conflict)
+        return KeepSource(also=({"number": new[number], "note": f"beside {number}"},))
+
+    registry.triggers[registry.info(Flight).name] = both
+    do(west, east)
+    found(west, east)
+    fly(east, new[40])
+    ended = restore(west, east, classified=True)
+    assert {r.phase for r in ended.values()} == {DONE}, ended
+    assert sum(int(r.result["deferred"]) for r in ended.values()) == 1
+    expected = EXPECTED | {new[3]: "beside 3", new[6]: "beside 6", new[40]: ""}
+    stands(east, expected)
     level(west, east)
     stands(west, expected)
 

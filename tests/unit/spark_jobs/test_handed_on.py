@@ -125,9 +125,10 @@ class Judged(World):
         found = results.two_way_of(found) if one.two_way else found
         compared = results.compared(found, one.fork, later, three_way=not one.two_way)
         compared = completed(compared, site.copy.objects.get)
-        made = merge_records(opening, [one.theirs.state], compared, self._verdicts(compared.keys), one.name)
+        made = merge_records(opening, [one.theirs.state], compared, self._verdicts(site, one, compared.keys), one.name)
         assert made == [data for data, _ in one.session.todo]
         self.seen["merged"] += 1
+        self.seen["created"] += any(b"beside " in data for data in made)
         self.seen["later"] += any(c.changes for _, c in later.committed)
         again = {x.key for _, c in later.committed for x in c.changes}
         self.seen["again"] += any(found.keys[key].source_by for key in again & set(found.keys))
@@ -150,7 +151,7 @@ def test_worlds_by_chance(part: int, keep: int) -> None:
                 world.finish()
             seen += world.seen
     assert seen["merged"] > 15, seen
-    assert min(seen["later"], seen["again"], seen["decided"]) > 0, seen
+    assert min(seen["later"], seen["again"], seen["decided"], seen["created"]) > 0, seen
     assert seen["refused"] < seen["merged"] / 4, seen
 
 

@@ -1,0 +1,110 @@
+"""What verdicts create beside the objects they were asked about: may it be there, and what stands then (M3).
+
+Law: what is created belongs to the partition that is merged, and its key is free: the source holds nothing there, no
+outcome of this merge stands there, and nothing else is created there. In the order of keys the first verdict has what
+it wants. One that cannot have all of it has nothing of it: its conflict is deferred, and no other one changes for that.
+
+So it does not matter in which pieces verdicts were given, nor how often: what is free is looked at once, over the whole
+merge, and the instances are named after it.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from halog.core.ids import REF_BYTES, digest
+from restore.compensation import Defer
+from restore.merge import Difference, Instance, Kind
+from restore.plan import Choice
+
+
+class New(NamedTuple):
+    """An object that a verdict creates."""
+
+    key: bytes
+    value: bytes
+    partition: str
+    """Where its key belongs."""
+    said: str
+    """Its type and key, as an operator reads them."""
+
+
+class Decided(NamedTuple):
+    """One key of a merge, with the name of what decided; "": the rule did."""
+
+    choice: Choice
+    by: str
+    also: tuple[New, ...] = ()
+
+    @property
+    def key(self) -> bytes:
+        """Of the object."""
+        return self.choice.found.key
+
+
+class Into(NamedTuple):
+    """The merge that they are to be created in. `find`: what the source has under a key that neither branch touched;
+    None: nothing."""
+
+    partition: str
+    name: bytes
+    find: Callable[[bytes], object]
+
+
+def with_created(decided: Sequence[Decided], into: Into) -> list[Decided]:
+    """All keys of a merge: those that were decided, in that order, then those that are created besides."""
+    told = {d.key: d for d in decided}
+    outcome = dict(told)
+    made: dict[bytes, tuple[New, str]] = {}
+    for d in sorted((d for d in decided if d.also), key=lambda d: d.key):
+        why = _hindered(d.also, told, made, into)
+        if why:
+            found = d.choice.found
+            outcome[d.key] = Decided(Choice(found, Defer(f"{d.by}: {why}"), found.source), d.by)
+        else:
+            made |= {new.key: (new, d.by) for new in d.also}
+    created = {key: _created(new, outcome.get(key), by, into) for key, (new, by) in sorted(made.items())}
+    return [*(outcome | created).values()]
+
+
+def _hindered(
+    also: Sequence[New], told: Mapping[bytes, Decided], made: Mapping[bytes, tuple[New, str]], into: Into
+) -> str:
+    """Why these cannot be created; "": they can."""
+    seen = set[bytes]()
+    for new in also:
+        if new.partition != into.partition:
+            return f"{new.said} belongs to {new.partition}, and is to be created in {into.partition}"
+        if new.key in seen:
+            return f"{new.said} is to be created twice"
+        if new.key in made:
+            return f"{new.said} is to be created, and {made[new.key][1]} has created it beside another object"
+        if _is_held(told.get(new.key), new.key, into):
+            return f"{new.said} is to be created, and is there"
+        seen.add(new.key)
+    return ""
+
+
+def _is_held(at: Decided | None, key: bytes, into: Into) -> bool:
+    """By the source, or by the merge. What the source has counts also where it is to go: it stands if that verdict is
+    deferred."""
+    if at is None:
+        return into.find(key) is not None
+    return at.choice.then is not None or at.choice.found.source is not None
+
+
+def _created(new: New, at: Decided | None, by: str, into: Into) -> Decided:
+    """`at`: what was decided about the key. Where that was a conflict it stays one."""
+    found = at.choice.found if at is not None else Difference(new.key, Kind.CREATED, None, None, None, (), ())
+    if not found.is_conflict:
+        found = found._replace(kind=Kind.CREATED)
+    verdict = at.choice.verdict if at is not None else None
+    return Decided(Choice(found, verdict, Instance(reference(into.name, new.key), new.value)), by)
+
+
+def reference(merge: bytes, key: bytes) -> bytes:
+    """Of what a merge creates there: the same however often it is begun, and no other one's."""
+    return (digest(merge + key) + digest(key + merge))[:REF_BYTES]
