@@ -87,20 +87,40 @@ def open_sites(line: Namespaces, tmp_path: Path) -> Iterator[TwoSites]:
     yield from closed(EnclosedSites(tmp_path, line, afar=True, module=MODULE))
 
 
+def whole(line: Namespaces) -> None:
+    """It is healed."""
+
+
+def slowly(line: Namespaces) -> None:
+    """Each packet takes a tenth of a second more."""
+    line.delay(ONE_WAY_S)
+
+
+def now_and_then(line: Namespaces) -> None:
+    """Open for longer than a command needs for one thing, and for less than it needs for all."""
+    line.flap(2.0, 1.0)
+
+
 @pytest.mark.promise(1)
 @pytest.mark.parametrize(
-    "toward",
+    ("toward", "again"),
     [
-        pytest.param("", id="cut"),
-        pytest.param(EAST, id="one-way-to-east"),
-        pytest.param(WEST, id="one-way-to-west"),
+        pytest.param("", whole, id="cut"),
+        pytest.param(EAST, whole, id="one-way-to-east"),
+        pytest.param(WEST, whole, id="one-way-to-west"),
+        pytest.param("", slowly, id="slow-afterwards"),
+        pytest.param("", now_and_then, id="flapping-afterwards"),
     ],
 )
-def test_both_sites_go_on_and_become_one(two_sites: TwoSites, tmp_path: Path, toward: str) -> None:
-    """East hears nothing of west, or west nothing of east, or both: east takes over, and all of it is merged."""
+def test_both_sites_go_on_and_become_one(
+    two_sites: TwoSites, tmp_path: Path, toward: str, again: Callable[[Namespaces], None]
+) -> None:
+    """East hears nothing of west, or west nothing of east, or both: east takes over. Over the line as it is then both
+    tell of it, and all of it is merged."""
     with Apart(two_sites, tmp_path, seed=11) as world:
         world.part(lambda: two_sites.between.cut(toward=toward))
         two_sites.between.heal()
+        again(two_sites.between)
         world.finish_traffic()
         world.is_told()
         world.restored()
