@@ -40,9 +40,8 @@ def is_quorum(votes: Mapping[str, int], sites: Collection[str], overruled: Colle
     """Have these sites more than half of the votes that count? Where none does, none is needed: whoever has votes was
     overruled, for one that has not."""
     counted = {site: n for site, n in votes.items() if site not in overruled}
-    return not any(counted.values()) or 2 * sum(n for site, n in counted.items() if site in sites) > sum(
-        counted.values()
-    )
+    have, every = sum(n for site, n in counted.items() if site in sites), sum(counted.values())
+    return not every or 2 * have > every
 
 
 class SiteQuorum:

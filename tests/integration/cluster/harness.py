@@ -78,6 +78,10 @@ def unique_name() -> str:
     return f"it{uuid.uuid4().hex[:10]}"
 
 
+def _asking(zone_quorum: str) -> str:
+    return f"[zones.home.quorum]\n{zone_quorum}"
+
+
 def _reached(other_nodes: Mapping[str, Mapping[str, str]], site: str) -> str:
     if site not in other_nodes:
         return "requests = false\n"
@@ -132,12 +136,11 @@ class Cluster:
         self.name = name or unique_name()
         self.values: dict[str, object] = {
             "name": self.name, "bootstrap": site.info.bootstrap, "zookeeper": site.info.zookeeper, "module": module,
-            "copies": len(site.info.bootstrap.split(",")),
-            "zone": ", ".join(f'"{n}"' for n in nodes), "partitions": partitions, "sync": sync, "async_": async_,
+            "copies": len(site.info.bootstrap.split(",")), "zone": ", ".join(f'"{n}"' for n in nodes),
+            "partitions": partitions, "sync": sync, "async_": async_,
             "every": every, "keep": keep, "silent_ms": silent_ms, "session_ms": SESSION_MS,
             "local_sync": local_sync, "remote_sync": remote_sync, "quorum": str(quorum).lower(), "stay_ms": stay_ms,
-            "deadline_ms": deadline_ms, "lease_ms": lease_ms,
-            "zone_quorum": f"[zones.home.quorum]\n{zone_quorum}" if zone_quorum else "",
+            "deadline_ms": deadline_ms, "lease_ms": lease_ms, "zone_quorum": zone_quorum and _asking(zone_quorum),
             "site_name": site_name, "home": home, "sync_sites": ", ".join(f'"{n}"' for n in sync_sites),
             "takeover": takeover, "takeover_after_ms": takeover_after_ms, "votes": votes.get(site_name, 1),
             "other_sites": "".join(
