@@ -18,7 +18,7 @@ from typing import Any, TypeVar, overload
 
 from halog.core.defining import IN_USE, Status, status
 from halog.core.ids import Member
-from halog.core.life import Life, Sight, State, Step, teller
+from halog.core.life import TRANSIENT, Life, Sight, State, Step, teller
 from halog.core.roles import Role
 from halog.core.table import ENABLED, PartitionTable
 from halog.errors import ClosedError
@@ -93,6 +93,8 @@ class Lives:
     def __init__(self, me: str, history: History, updating: Callable[[str], bool] = lambda name: False) -> None:
         self._me, self._history, self._updating = me, history, updating
         self._lives: dict[str, Life] = {}
+        self._untold: dict[str, Step] = {}
+        """The step into the transient state a partition is in, where another node seemed to be the one to tell it."""
         self._up: frozenset[Member] = frozenset()
         self._offline, self._handing = "", set[str]()
         self._news: queue.SimpleQueue[Callable[[], Iterable[str]] | None] = queue.SimpleQueue()
@@ -189,10 +191,21 @@ class Lives:
         led = life.table is not None and life.table.active is not None and life.table.active.node == self._me
         sight = Sight(self._me, table, self._up, bool(self._offline), name in self._handing, self._updating(name))
         for step in life.look(sight):
-            if teller(table, self._up) == self._me:
-                self._tell(table, step)
+            self._told_by_one(table, step)
             if step.transient or (step.now is State.UNAVAILABLE and led):
                 self._notify(table, step)
+
+    def _told_by_one(self, table: PartitionTable, step: Step) -> None:
+        """Whoever tells that a transient state ends tells its begin too, unless he has: who told that, by what this
+        node saw then, may have seen begin and end at once, and taken another one for the teller of both. Rather twice
+        in the history than not."""
+        began = self._untold.pop(table.name, None)
+        if teller(table, self._up) == self._me:
+            for happened in (began, step):
+                if happened is not None:
+                    self._tell(table, happened)
+        elif step.now in TRANSIENT:
+            self._untold[table.name] = step
 
     def _tell(self, table: PartitionTable, step: Step) -> None:
         more = {"was": step.before.value, "state": step.now.value}

@@ -20,7 +20,7 @@ from halog.runtime.history import History
 from halog.runtime.lives import Lives, PartitionChange, partition_notifier
 from halog.schema import Registry
 from halog.testing.cluster import Cluster, wait_until
-from tests.unit.core.kit import A, B, epoch, table
+from tests.unit.core.kit import A, B, C, epoch, table
 from tests.unit.counting import REGISTRY, Counter
 from tests.unit.runtime.placed import P, at, place, told, unplaced
 
@@ -223,9 +223,10 @@ def test_declared_notifiers_are_installed_on_every_node_of_the_registry() -> Non
 # --- one part alone ---
 
 
-def alone(**more: Any) -> Lives:
-    log = MemoryLog(MemoryBroker())
-    made = Lives("A", History("c", "A", 1, lambda: log.journal(TopicPartition("c.events", 0))), **more)
+def alone(me: str = "A", log: MemoryLog | None = None, **more: Any) -> Lives:
+    log = log or MemoryLog(MemoryBroker())
+    history = History("c", me, 1, lambda: log.journal(TopicPartition("c.events", 0)))
+    made = Lives(me, history, **more)
     made.begin()
     made.members_seen(frozenset({A, B}), "")
     return made
@@ -243,6 +244,30 @@ def test_tables_that_come_late_or_twice_change_nothing() -> None:
     made.table_seen("p", 5, replaced(Target(("B",), 0)))
     made.close()
     assert heard == []
+
+
+def test_a_failover_is_told_although_each_took_the_other_for_who_tells_it() -> None:
+    """C sees first that A has left, when B is the next of the list; B only hears of it when C has the role already."""
+    told, nodes = dict[str, list[tuple[str, str]]](), {}
+    b, c = (Replica(*member, SYNC) for member in (B, C))
+    before = table(configured=("A", "B", "C"), epoch=epoch(1), active=A, replicas=(b, c))
+    after = table(configured=("A", "B", "C"), epoch=epoch(2), active=C, replicas=(b,))
+    for me in "BC":
+        nodes[me] = made = alone(me)
+        told[me] = []
+        made._tell = lambda _, step, me=me: told[me].append((step.before.value, step.now.value))  # type: ignore[method-assign, misc]
+        made.members_seen(frozenset({A, B, C}), "")
+        made.table_seen("p", 1, before)
+        wait_until(lambda made=made: made.state("p").value == "Active", "it is seen")
+    nodes["C"].members_seen(frozenset({B, C}), "")
+    wait_until(lambda: nodes["C"].state("p").value == "Migrating", "it is seen")
+    nodes["C"].table_seen("p", 2, after)
+    nodes["B"].table_seen("p", 2, after)
+    nodes["B"].members_seen(frozenset({B, C}), "")
+    wait_until(lambda: nodes["C"].state("p").value == "Active", "it is seen")
+    for made in nodes.values():
+        made.close()
+    assert told == {"B": [], "C": [("Active", "Migrating"), ("Migrating", "Active")]}
 
 
 def test_objects_that_change_partition_make_it_updating() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from halog.core.chain import ChainState
 from halog.runtime.sites import Standing, standing
-from halog.testing.cluster import Cluster, wait_until
+from halog.testing.cluster import WAIT_S, Cluster, wait_until
 from tests.unit.sites.model import Flight, registry
 
 
@@ -46,8 +46,23 @@ def heads(cluster: Cluster) -> dict[str, tuple[int, bytes, object]]:
     return {name: (s.lsn, s.hash, s.lineage) for name, s in states(cluster).items()}
 
 
-def level(one: Cluster, other: Cluster) -> None:
-    wait_until(lambda: heads(one) == heads(other), f"{heads(one)} is not {heads(other)}")
+def level(*clusters: Cluster) -> None:
+    """Every copy of a partition at every site is the same history: a first node alone may lag behind who serves, and
+    then looks like one of another site that lags too."""
+
+    def apart() -> dict[str, set[tuple[int, bytes, object]]]:
+        found: dict[str, set[tuple[int, bytes, object]]] = {}
+        for cluster in clusters:
+            for name in cluster._running:
+                for partition, copy in list(cluster.node(name).runtime.copies.items()):
+                    state = copy.core.chain.state
+                    found.setdefault(partition, set()).add((state.lsn, state.hash, state.lineage))
+        return {partition: heads for partition, heads in found.items() if len(heads) > 1}
+
+    try:
+        wait_until(lambda: not apart(), "level")
+    except AssertionError:
+        raise AssertionError(f"not one history within {WAIT_S:g} s: {apart()}") from None
 
 
 def stands(cluster: Cluster, partition: str = "test-0") -> Standing | None:
