@@ -26,6 +26,7 @@ from benchmarks import (
     suite_roles,
     suite_sites,
     suite_spark,
+    suite_takeover,
 )
 from benchmarks.calm import Calm
 from benchmarks.effort import FULL, QUICK, Effort
@@ -50,10 +51,11 @@ OWN: dict[str, Suite] = {
     "spark": suite_spark.run,
     "merge": suite_merge.run,
     "sites": suite_sites.run,
+    "takeover": suite_takeover.run,
 }
 """These make a cluster of their own."""
 
-ASKED_FOR = {"transfer", "freeze", "policies", "spark", "merge", "sites"}
+ASKED_FOR = {"transfer", "freeze", "policies", "spark", "merge", "sites", "takeover"}
 """Only by name, the first three also in `benchmarks.peers`: eight minutes of their own, and eight of Spark's."""
 
 

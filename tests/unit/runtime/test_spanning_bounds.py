@@ -106,7 +106,7 @@ def test_a_partition_that_nobody_serves_holds_up_no_transaction_over_others(pati
     with client.transaction() as tx:
         for n in names[1:]:
             tx.get(Counter, n).value += 1
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - began < 0.75 * client.backend._spanning._patience_s
     for thread in threads:
         thread.join(8)
     assert time.monotonic() - began < 5
@@ -120,7 +120,7 @@ def test_aborts_wait_for_no_votes_and_for_no_partition_that_nobody_serves(patien
     names = apart(patient, 3)
     create(patient, names)
     client: Any = patient.client()
-    client.backend._spanning._patience_s = 0.5
+    client.backend._spanning._patience_s = 2.0
     parts = [patient.partition_of(Counter, n) for n in names]
     Unserved(client, parts[0])
     said: list[Any] = []
@@ -134,7 +134,7 @@ def test_aborts_wait_for_no_votes_and_for_no_partition_that_nobody_serves(patien
         other.join()
     began, key = time.monotonic(), REGISTRY.info(Counter).index_key((names[1],))
     wait_until(lambda: key not in active_copy(patient, names[1]).core.ledger.locks, "the abort does not arrive")
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - began < 0.75 * client.backend._spanning._patience_s
     for thread in threads:
         thread.join(8)
 
