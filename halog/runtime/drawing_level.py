@@ -16,7 +16,11 @@ from halog.errors import LogError
 from halog.ports import Coordinator, LogSession, TopicPartition
 from halog.runtime.giving import fence
 from halog.runtime.outside import Remote
-from halog.runtime.sites import running, standing, table_of
+from halog.runtime.sites import COMPARES, running, standing, table_of
+
+AGAIN_S = 2.0
+"""Between looks whether somebody over there has begun an epoch above the fence: longer than it takes this site to give
+its log away to a site whose log is its own."""
 
 
 class DrawingLevel:
@@ -30,6 +34,8 @@ class DrawingLevel:
         """A fence is under way."""
         self.fenced: int | None = None
         """The offset of the fence in the other log."""
+        self._looked_at, self._number = 0.0, 0
+        """When it was last looked at, and the number of its epoch."""
         self._there: PartitionTable | None = None
         """As the other site had it when its nodes had ended their epoch."""
         self._session: LogSession | None = None
@@ -56,6 +62,7 @@ class DrawingLevel:
         record = records.EpochStarted(records.Header(bytes.fromhex(there.log_id), epoch), there.epoch, 0)
         self.why = f"the log of site {self._remote.name} does not answer"
         self.fencing_since, self.fenced, self._landed = time.monotonic(), None, []
+        self._looked_at, self._number = self.fencing_since, epoch.number
         self._session = self._remote.log.session()
         landed = self._landed
         self._session.append(tp, records.encode(record), lambda offset, why: landed.append(offset))
@@ -78,12 +85,26 @@ class DrawingLevel:
         if now is None or now.error or now.site != self._remote.name or now.checkpoint.offset <= offset:
             why = "nothing was ever mirrored" if now is None else now.error or "the mirror is behind"
             self.why = f"{why}; see `halog site lag`"
+            if why == COMPARES:
+                self._see_whose_it_is()
             return False
         state = now.checkpoint.state
         if not state.owner and state.opened:  # the log was ahead of the znode: an epoch above the fence stands open
             self._fence(there, state.epoch.number)
             return False
         return True
+
+    def _see_whose_it_is(self) -> None:
+        """This site's log is to go to the other site, and waits for that one's to be its own, which the fence has made
+        it. If that site has given it back meanwhile, since nothing came of the fence for long, each waits for the
+        other one: it is fenced once more."""
+        now = time.monotonic()
+        if now - self._looked_at < AGAIN_S:
+            return
+        self._looked_at = now
+        there = table_of(self._remote.coordinator, self.partition)
+        if there.active is None and there.epoch.number > self._number:
+            self._fence(there, there.epoch.number)
 
     def close(self) -> None:
         """What is under way may still land."""

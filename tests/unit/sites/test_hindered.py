@@ -13,6 +13,7 @@ from halog.errors import DeadlineError, HalogError, StoreError
 from halog.ports import LogSession
 from halog.runtime import line, mirroring, retention, switching as switching_module
 from halog.runtime.drawing_level import DrawingLevel
+from halog.runtime.giving import GivingAway
 from halog.runtime.groups import change_table
 from halog.runtime.sites import returned, running
 from halog.testing.cluster import Cluster, wait_until
@@ -143,6 +144,42 @@ def test_a_switch_that_was_killed_half_way_can_be_undone_or_done(west: Cluster, 
     west.settle()
     fly(west, 5)
     wait_until(lambda: owners(east) == {"west"}, "east mirrors west")
+    level(west, east)
+
+
+def test_a_site_that_is_slow_to_give_is_given_the_log_again(
+    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of a switch to east is undone. West is so slow that east has given its log back before: each would wait for
+    the other one."""
+    monkeypatch.setattr(line, "STUCK_S", 1.5)
+    west.see(east)
+    fly(west, *range(5))
+    level(west, east)
+    real, slow = GivingAway.step, threading.Event()
+
+    def step(self: GivingAway) -> bool:
+        return real(self) if self._host.site == "east" or slow.is_set() else True
+
+    monkeypatch.setattr(GivingAway, "step", step)
+    for name in NAMES:
+        change_table(coordinator(west), name, lambda t: msgspec.structs.replace(t, owner="east"))
+    wait_until(lambda: {t.active for t in west.tables().values()} == {None}, "west stops")
+
+    def given_back() -> None:
+        begun = {n: t.epoch.number for n, t in east.tables().items()}
+        wait_until(lambda: all(states(east)[n].owner == "" for n in NAMES), "it is fenced")
+        wait_until(lambda: all(states(east)[n].owner == "west" for n in NAMES), "it is given back")
+        assert all(t.epoch.number > begun[n] for n, t in east.tables().items())
+        slow.set()
+
+    waiting = threading.Thread(target=given_back)
+    waiting.start()
+    assert not any(s.may_fork for s in switching(west).promote(NAMES))
+    waiting.join()
+    assert slow.is_set()
+    west.settle()
+    fly(west, 5)
     level(west, east)
 
 
