@@ -131,6 +131,8 @@ class Desk:
         self._remote: Remote | None = None
         self._lock = threading.Lock()
         self._not_before = 0.0
+        self._refusals = set[str]()
+        """What it said instead of an answer, told once each: a vote that cannot be read is nobody's."""
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"halog-votes-{site}")
 
     def submit(self, work: Callable[[], None]) -> None:
@@ -144,7 +146,10 @@ class Desk:
         remote = None if self._reach is None else self._reached()
         try:
             return what(self._host.coordinator if remote is None else remote.coordinator)
-        except CoordinatorError:
+        except CoordinatorError as e:
+            if type(e) is CoordinatorError and e.message not in self._refusals:
+                self._refusals.add(e.message)
+                logger.warning("site %s: %s", self.site, e)
             raise
         except (HalogError, UnknownResult):
             self._lost(remote)

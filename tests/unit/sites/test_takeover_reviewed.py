@@ -45,7 +45,10 @@ def test_votes_by_which_no_site_could_go_on_are_refused(votes: Mapping[str, int]
         site("west", "quorum", votes)
 
 
-def test_a_vote_that_cannot_be_read_costs_its_own_partition_only(sites: tuple[Cluster, Cluster]) -> None:
+def test_a_vote_that_cannot_be_read_costs_its_own_partition_only(
+    sites: tuple[Cluster, Cluster], caplog: pytest.LogCaptureFixture
+) -> None:
+    """And is told by each node that asks for it, once."""
     west, east = sites
     coordinator = east.node(east.names[0]).runtime.adapters.coordinator
 
@@ -69,6 +72,9 @@ def test_a_vote_that_cannot_be_read_costs_its_own_partition_only(sites: tuple[Cl
             told.setdefault(partition, set()).add("refused")
     assert told == {"test-0": {"refused"}, "test-1": {"done"}, "test-2": {"done"}}
     assert all(not west.tables()[name].owner for name in ("test-1", "test-2"))
+    said = [r.getMessage() for r in caplog.records if "is no vote" in r.getMessage()]
+    assert 1 <= len(said) <= 4
+    assert all(text.startswith("site east: znode site_votes/test-0 is no vote") for text in said)
 
 
 # --- a site whose log is lost ---
