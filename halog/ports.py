@@ -44,9 +44,9 @@ Delivery = Callable[[int | None, str | None], None]
 class LogSession(Protocol):
     """One producer instance. Its appends to one partition land in order or not at all behind a failed one."""
 
-    def append(self, tp: TopicPartition, data: bytes, done: Delivery, *, patient: bool = False) -> None:
+    def append(self, tp: TopicPartition, data: bytes, done: Delivery, *, patience_s: float = 0.0) -> None:
         """Queue `data`; returns at once. Never retries under another session. OverloadedError if the queue is full.
-        `patient`: it may wait a few ms for others to travel with, since nobody waits for it."""
+        `patience_s`: so long it may wait for others to travel with, since nobody waits for it."""
 
     def poll(self, timeout_s: float) -> int:
         """Run delivery callbacks that are due, waiting up to `timeout_s` for the first; returns how many ran."""

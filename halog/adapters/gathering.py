@@ -12,10 +12,6 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-PATIENT_S: Final = 0.01
-"""So long does an append that nobody waits for wait for company. A request costs broker and client 0.3 ms of CPU, much
-more than a commit does without; what the log lacks for so long the replicas have, who read it every 10 ms anyway."""
-
 PATIENT_MOST: Final = 256
 """So many leave without waiting any longer: what more would share of a request is next to nothing."""
 
@@ -41,18 +37,20 @@ class Gathering(Generic[T]):
         self._wanted = 1
         """So many make the next request."""
         self._sent_at = self._back_at = 0.0
-        self._patient_since: float | None = None
-        """Since when there is something to be sent, if nobody waits for any of it."""
+        self._leaves_at: float | None = None
+        """When what there is may leave at the latest, if nobody waits for any of it."""
 
     def __bool__(self) -> bool:
         return bool(self._items)
 
-    def add(self, item: T, patient_since: float | None = None) -> None:
-        """One more for the next request; `patient_since`: now, if nobody waits for it."""
-        if patient_since is None:
-            self._patient_since = None
+    def add(self, item: T, leaves_at: float | None = None) -> None:
+        """One more for the next request; `leaves_at`: until when it waits for company, if nobody waits for it."""
+        if leaves_at is None:
+            self._leaves_at = None
         elif not self._items:
-            self._patient_since = patient_since
+            self._leaves_at = leaves_at
+        elif self._leaves_at is not None:
+            self._leaves_at = min(self._leaves_at, leaves_at)
         self._items.append(item)
         self._peak = max(self._peak, self._sent - self._answered + len(self._items))
 
@@ -68,8 +66,8 @@ class Gathering(Generic[T]):
             return None
         if self._answered < self._sent:
             return max(0.0, self._sent_at + HELD_S - now)
-        if self._patient_since is not None:
-            return 0.0 if len(self._items) >= PATIENT_MOST else max(0.0, self._patient_since + PATIENT_S - now)
+        if self._leaves_at is not None:
+            return 0.0 if len(self._items) >= PATIENT_MOST else max(0.0, self._leaves_at - now)
         return 0.0 if len(self._items) >= self._wanted else max(0.0, self._back_at + GATHER_S - now)
 
     def take(self, now: float) -> list[T]:

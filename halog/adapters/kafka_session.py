@@ -81,7 +81,7 @@ class KafkaSession:
     def failed(self) -> str | None:
         return self._failed
 
-    def append(self, tp: TopicPartition, data: bytes, done: Delivery, *, patient: bool = False) -> None:
+    def append(self, tp: TopicPartition, data: bytes, done: Delivery, *, patience_s: float = 0.0) -> None:
         if len(data) > kafka_conf.MAX_BYTES:  # far above what a commit record may have (R8)
             size, limit = len(data), kafka_conf.MAX_BYTES
             raise RecordTooLargeError(f"a record of {size} bytes exceeds the log's {limit}", size=size)
@@ -89,7 +89,7 @@ class KafkaSession:
             if self._held - self._answered >= kafka_conf.MAX_QUEUED:
                 raise OverloadedError(f"{kafka_conf.MAX_QUEUED} appends are in flight", limit=kafka_conf.MAX_QUEUED)
             self._held += 1
-            self._gathering.add((tp, data, done), patient_since=time.monotonic() if patient else None)
+            self._gathering.add((tp, data, done), leaves_at=time.monotonic() + patience_s if patience_s else None)
             self._send_if_ready()
 
     def _send_if_ready(self) -> None:

@@ -128,7 +128,7 @@ class MemorySession:
     def failed(self) -> str | None:
         return self._failed
 
-    def append(self, tp: TopicPartition, data: bytes, done: Delivery, *, patient: bool = False) -> None:
+    def append(self, tp: TopicPartition, data: bytes, done: Delivery, *, patience_s: float = 0.0) -> None:
         if len(data) > MAX_BYTES:
             raise RecordTooLargeError(f"a record of {len(data)} bytes exceeds the log's {MAX_BYTES}", size=len(data))
         with self._ready:

@@ -238,12 +238,12 @@ Event = (
 
 
 class Append(msgspec.Struct, frozen=True):
-    """Append `data` under the current session; report Appended or AppendFailed with `tag`, in order. `patient`: nobody
-    waits for the log."""
+    """Append `data` under the current session; report Appended or AppendFailed with `tag`, in order. `patience_ms`: so
+    long it may wait for others to travel with, since nobody waits for the log."""
 
     tag: int
     data: bytes
-    patient: bool = False
+    patience_ms: int = 0
 
 
 class EndSession(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ import msgspec
 
 from halog.core import events as ev, records
 from halog.core.chain import Chain
-from halog.core.durability import Demands, Durability
+from halog.core.durability import BACKED_MS, Demands, Durability
 from halog.core.early import EARLY, as_logged
 from halog.core.ids import ABSENT, NO_TX, Member, barrier_id, digest
 from halog.core.ledger import Applied, Locks
@@ -121,7 +121,7 @@ class Writer:
             return
         asked = e.durability
         patient = (self.early if asked is None else self.backed and asked.early) and self.pushes
-        self._append(record, data, now, [e.token], out, patient=patient)
+        self._append(record, data, now, [e.token], out, patience_ms=BACKED_MS if patient else 0)
         for c in e.changes:
             self.overlay[c.key] = ABSENT if c.op == records.DELETE else header.lsn
             self.overlay_lsn[c.key] = header.lsn
@@ -168,11 +168,10 @@ class Writer:
         self._append(record, records.encode(record), now, [], out)
 
     def append_vote(
-        self, record: records.Record, data: bytes, now: int, token: int, out: list[ev.Effect], *, patient: bool = False
+        self, record: records.Record, data: bytes, now: int, token: int, out: list[ev.Effect], *, patience_ms: int = 0
     ) -> InFlight:
-        """The same of a transaction over several partitions; `token` waits as that of a commit does. `patient`: it
-        leaves with the one that follows at once."""
-        self._append(record, data, now, [], out, patient=patient)
+        """The same of a transaction over several partitions; `token` waits as that of a commit does."""
+        self._append(record, data, now, [], out, patience_ms=patience_ms)
         item = self.queue[-1]
         item.vote, item.tokens = True, [token] if token else []
         self.flying_votes += 1
@@ -193,7 +192,7 @@ class Writer:
         tokens: list[int],
         out: list[ev.Effect],
         *,
-        patient: bool = False,
+        patience_ms: int = 0,
     ) -> None:
         self.tag += 1
         head = record.header
@@ -203,7 +202,7 @@ class Writer:
         self.queue.append(item)
         if tokens:
             self.by_tx[item.tx] = item
-        out.append(ev.Append(item.tag, data, patient))
+        out.append(ev.Append(item.tag, data, patience_ms))
 
     def _known(self, e: ev.Submitted) -> ev.Result | _Joined | None:
         """What is already known of this transaction id (W6)."""

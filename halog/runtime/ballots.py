@@ -97,6 +97,19 @@ class Ballots:
             return result.lsn
         raise to_error(result, r.partition)
 
+    def tell(self, r: frames.Decide, told: Callable[[str | None], None]) -> bool:
+        """Tell a partition that this node serves how its transaction was decided, without waiting; False: it serves
+        none. `told` hears how it stands there, as `stands` has it."""
+        copy = self._asker.serving(r.partition)
+        if copy is None:
+            return False
+        copy.question(
+            lambda result: told(stands(result, commit=r.commit)),
+            lambda token: ev.DecideAsked(token, r.tx, r.commit, r.decides, r.participants),
+            later=True,
+        )
+        return True
+
     def decide(self, r: frames.Decide, until: float, site: str | None = HERE) -> tuple[str, int]:
         """How it stands and where; raises what was answered else. `site`: nobody else is asked."""
         copy = self._asker.serving(r.partition)

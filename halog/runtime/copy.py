@@ -31,6 +31,7 @@ from halog.ports import Entry, LogSession, TopicPartition
 from halog.runtime.answers import Answer, tell_all as _tell
 from halog.runtime.clock import monotonic_ms
 from halog.runtime.counting import Tally
+from halog.runtime.deliveries import Reporting
 from halog.runtime.failures import ours
 from halog.runtime.objects import ObjectTable
 from halog.runtime.presented import presented
@@ -52,12 +53,12 @@ class Copy(Showing):
         self.error: LogError | StoreError | None = None
         self.session: LogSession | None = None
         self.answers: dict[int, Answer] = {}
-        self.appended = self.delivered = 0
-        """Tags of the last append and of the last delivery report."""
+        self.appended = self.awaited = self.delivered = 0
+        """Tags of the last append, of the last one that somebody waits for, and of the last delivery report."""
         self._reports: deque[Report] = deque()
         """Delivery reports not yet given to the core."""
-        self._served = False
-        """The thread that submits will poll for its delivery itself."""
+        self._reporting = Reporting.KEPT
+        """Who sees to the delivery of what is appended now."""
         self._table = (version, table)
         self._policy = node.policies.get(table.policy, CopyPolicy())
         self.keeps_before = self._policy.before_images
@@ -251,13 +252,15 @@ class Copy(Showing):
             self.node.reported(self)
 
         try:
-            session.append(self.tp, e.data, done, patient=e.patient)
+            session.append(self.tp, e.data, done, patience_s=e.patience_ms / 1000)
         except HalogError as error:  # the core counts on this record: without it the epoch is over
             self._inbox.append(ev.AppendFailed(e.tag, str(error)))
             return
         self.appended = e.tag
-        if not self._served:
-            self.node.expect_delivery()
+        if self._reporting is not Reporting.LATER:
+            self.awaited = e.tag
+        if self._reporting is not Reporting.CALLER:
+            self.node.expect_delivery(soon=self._reporting is Reporting.LATER)
 
     def _end_session(self, e: ev.EndSession) -> None:
         if self.session is not None:
@@ -344,21 +347,29 @@ class Copy(Showing):
         """What became of a transaction?"""
         self.question(answer, lambda token: ev.Asked(token, tx, attempt), served=False)
 
-    def question(self, answer: Answer, asked: Callable[[int], ev.Event], *, served: bool) -> int:
-        """Ask the core with a token of its own; `asked` is called with the lock held. Returns as `submit` does."""
+    def question(
+        self, answer: Answer, asked: Callable[[int], ev.Event], *, served: bool = False, later: bool = False
+    ) -> int:
+        """Ask the core with a token of its own; `asked` is called with the lock held. Returns as `submit` does.
+        `later`: there is no hurry."""
         with self.lock:
-            tag = self._ask(asked(self._expect(answer)), served=served)
+            tag = self._ask(asked(self._expect(answer)), served=served, later=later)
             due, self._due = self._due, []
         _tell(due)
         return tag
 
-    def _ask(self, event: ev.Event, *, served: bool) -> int:
+    def after(self, action: Callable[[], None]) -> None:
+        """With the lock held: do it on this thread, once that is released."""
+        self._due.append((lambda _: action(), ev.Happened(0)))
+
+    def _ask(self, event: ev.Event, *, served: bool, later: bool = False) -> int:
         """Post what may lead to an append; its tag if the caller polls for it (`served`), else 0."""
-        before, self._served = self.appended, served
+        before = self.appended
+        self._reporting = Reporting.CALLER if served else Reporting.LATER if later else Reporting.KEPT
         try:
             self._post_safely(event)
         finally:
-            self._served = False
+            self._reporting = Reporting.KEPT
         return self.appended if served and self.appended > before else 0
 
     def hand_over(self, to: str, answer: Answer, why: str) -> None:

@@ -4,12 +4,15 @@ Each hand-over between threads costs about 0.1 ms on an idle CPU, so a committin
 its own record is in the log. Only one thread polls at a time; when it has what it waited for and others still wait, the
 kept thread goes on for them, so that many committers cost no more hand-overs than a single polling thread would.
 An event loop with many commits takes its `turn` whenever it has run its tasks: then no other thread is needed at all.
-This module decides nothing.
+An append that nobody waits for, and that is to go with the next one, is the kept thread's only if nobody has polled
+for it a moment later. This module decides nothing.
 """
 
 from __future__ import annotations
 
+import enum
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -23,15 +26,29 @@ logger = logging.getLogger("halog.host")
 IDLE_S = 0.1
 """How often an idle session is looked after: its errors come through its poll."""
 
+SOON_S = 0.001
+"""Whoever has just been answered over several partitions has his next transaction under way by then: his thread polls
+for what was left, too. Another thread that polled meanwhile would have to hand his answers over."""
+
 SLICE_S = 0.05
 """Longest wait in one poll: an answer that comes another way (the epoch ends) is noticed after that."""
 
 
+class Reporting(enum.Enum):
+    """Who sees to the delivery report of an append."""
+
+    CALLER = "the thread that appends"
+    KEPT = "the kept thread"
+    LATER = "whoever polls next, or the kept thread soon"
+
+
 class Waiting(Protocol):
-    """What is asked of a copy: the tags of its last append and of its last delivery report."""
+    """What is asked of a copy: the tags of its last append, of the last one that somebody waits for, and of its last
+    delivery report."""
 
     session: LogSession | None
     appended: int
+    awaited: int
     delivered: int
 
     def take_reports(self) -> None: ...
@@ -50,12 +67,15 @@ class Deliveries:
         self._session, self._copies, self.push = session, copies, push
         self._polling = threading.Lock()
         self._wanted = threading.Event()
+        self._due = math.inf
+        """From when on the kept thread is wanted, by the monotonic clock."""
         self._reported: deque[Waiting] = deque()
         self.followed = False
         """Somebody who got an answer will take a turn himself."""
 
-    def expect(self) -> None:
-        """An append is under way that nobody polls for."""
+    def expect(self, within_s: float = 0.0) -> None:
+        """An append is under way that nobody polls for; `within_s`: somebody may by then."""
+        self._due = min(self._due, time.monotonic() + within_s if within_s else 0.0)
         self._wanted.set()
 
     def serve(self, copy: Waiting, tag: int, settled: Callable[[], bool], until: float) -> None:
@@ -80,7 +100,7 @@ class Deliveries:
         """Run what is reported by now; what is not is the kept thread's."""
         self.push()  # first: who polls may be waiting for the log
         if not self._polling.acquire(blocking=False):
-            self._wanted.set()  # whoever polls may be about to leave it to us
+            self.expect()  # whoever polls may be about to leave it to us
             return
         try:
             self.followed = False
@@ -122,14 +142,15 @@ class Deliveries:
 
     def _hand_on(self) -> None:
         """After letting go: whoever appended meanwhile found the poll taken, and relies on this look."""
-        if self._outstanding():
-            self._wanted.set()
+        copies = [c for c in self._copies() if c.delivered < c.appended]
+        if copies:
+            self.expect(0.0 if any(c.delivered < c.awaited for c in copies) else SOON_S)
 
     def run(self, closing: threading.Event) -> None:
         """The kept thread's loop."""
         while not closing.is_set():
-            self._wanted.wait(IDLE_S)
-            self._wanted.clear()
+            if not self._is_due():
+                continue
             with self._polling:
                 self.followed = False
                 self._poll(self._session(), 0)
@@ -137,3 +158,17 @@ class Deliveries:
                     self._poll(self._session(), SLICE_S)
             if not self.followed:
                 self._hand_on()
+
+    def _is_due(self) -> bool:
+        """Wait until the kept thread is wanted, or has been idle for long. False: look again; what is outstanding was
+        polled for meanwhile, or somebody is at it, who will hand it on."""
+        self._wanted.wait(min(IDLE_S, max(0.0, self._due - time.monotonic())))
+        self._wanted.clear()
+        due = self._due
+        if due in (0.0, math.inf):
+            self._due = math.inf
+            return True
+        if time.monotonic() < due:
+            return False
+        self._due = math.inf
+        return self._outstanding() and not self._polling.locked()

@@ -23,7 +23,7 @@ from halog.ports import Coordinator, Log, LogSession, LogTail, TopicPartition, U
 from halog.runtime import frames
 from halog.runtime.control import Control
 from halog.runtime.copy import Copy
-from halog.runtime.deliveries import Deliveries
+from halog.runtime.deliveries import SOON_S, Deliveries
 from halog.runtime.flushing import FlushedStore
 from halog.runtime.groups import Overrides
 from halog.runtime.leasing import Leasing
@@ -228,8 +228,8 @@ class Host:
     def current_session(self) -> LogSession:
         return self._session
 
-    def expect_delivery(self) -> None:
-        self.deliveries.expect()
+    def expect_delivery(self, *, soon: bool) -> None:
+        self.deliveries.expect(SOON_S if soon else 0.0)
 
     def reported(self, copy: Copy) -> None:
         self.deliveries.reported(copy)

@@ -39,19 +39,28 @@ class Settling:
         self._errands.close()
 
     def spread(self, copy: Copy, e: ev.Spread) -> None:
-        """Tell each of the participants."""
+        """Tell each of the participants; those that this node serves on this very thread, once it has let go of the
+        copy."""
         for partition in e.to:
-            what = (copy.name, e.tx, "commit" if e.commit else "abort")
-            self._errands.go(partition, what, partial(self._tell, copy, e, partition))
+            copy.after(partial(self._tell, copy, e, partition))
 
-    def _tell(self, copy: Copy, e: ev.Spread, partition: str) -> bool:
-        outcome = self._ask(frames.Decide(partition, e.tx, e.commit, False))
+    def _tell(self, copy: Copy, e: ev.Spread, partition: str) -> None:
+        r = frames.Decide(partition, e.tx, e.commit, False)
+        if self.ballots is None or not self.ballots.tell(r, partial(self._told, copy, e, partition)):
+            what = (copy.name, e.tx, "commit" if e.commit else "abort")
+            self._errands.go(partition, what, partial(self._tell_elsewhere, copy, e, r))
+
+    def _tell_elsewhere(self, copy: Copy, e: ev.Spread, r: frames.Decide) -> bool:
+        outcome = self._ask(r)
+        self._told(copy, e, r.partition, outcome)
+        return outcome is not None
+
+    def _told(self, copy: Copy, e: ev.Spread, partition: str, outcome: str | None) -> None:
         if e.commit and outcome in (COMMITTED, EXPIRED):
             copy.post(ev.Confirmed(e.tx, partition))
         elif outcome is not None and outcome == (ABORTED if e.commit else COMMITTED):
             logger.error("%s says that transaction %s is %s, %s has decided otherwise",
                          partition, e.tx.hex(), outcome, copy.name)  # fmt: skip
-        return outcome is not None
 
     def ask_decision(self, copy: Copy, e: ev.AskDecision) -> None:
         """Ask its first partition to abort it; whatever that has decided is taken over."""

@@ -275,7 +275,7 @@ class SiteSession(_Service):
         self.failed: str | None = None
         world.pair.sessions.append((asker, self))
 
-    def append(self, tp: TopicPartition, data: bytes, done: Delivery, *, patient: bool = False) -> None:
+    def append(self, tp: TopicPartition, data: bytes, done: Delivery, *, patience_s: float = 0.0) -> None:
         if self._world.pair.tasks.current is not None:
             self._world.pair.tasks.step("append", self._world.pair.cover.hit)
         way = self._world.pair.wire.way(self._asker.site, self._world.site)

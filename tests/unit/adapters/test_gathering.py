@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.adapters.gathering import GATHER_S, HELD_S, PATIENT_MOST, PATIENT_S, Gathering
+from halog.adapters.gathering import GATHER_S, HELD_S, PATIENT_MOST, Gathering
 
 pytestmark = pytest.mark.feature("R1")
 
@@ -94,22 +94,22 @@ def test_after_a_pause_nobody_waits() -> None:
 @pytest.mark.feature("R6")
 def test_what_nobody_waits_for_waits_for_company() -> None:
     g = Gathering[int]()
-    g.add(1, patient_since=5.0)
-    g.add(2, patient_since=5.006)
-    assert g.waits(5.006) == pytest.approx(PATIENT_S - 0.006)
-    assert g.waits(5.0 + PATIENT_S) == 0
+    g.add(1, leaves_at=5.01)
+    g.add(2, leaves_at=5.016)
+    assert g.waits(5.006) == pytest.approx(0.004)
+    assert g.waits(5.01) == 0
     assert g.take(5.01) == [1, 2]
     g.back(2, 5.012)
-    g.add(3, patient_since=6.0)
-    assert g.waits(6.0) == pytest.approx(PATIENT_S)
+    g.add(3, leaves_at=6.01)
+    assert g.waits(6.0) == pytest.approx(0.01)
 
 
 @pytest.mark.feature("R6")
 def test_one_that_is_waited_for_takes_the_patient_ones_along() -> None:
     g = Gathering[int]()
-    g.add(1, patient_since=5.0)
+    g.add(1, leaves_at=5.01)
     g.add(2)
-    g.add(3, patient_since=5.001)
+    g.add(3, leaves_at=5.011)
     assert g.waits(5.001) == 0
     assert g.take(5.001) == [1, 2, 3]
 
@@ -119,7 +119,7 @@ def test_many_patient_ones_leave_at_once_but_not_beside_a_request_under_way() ->
     g = filled(0)
     g.take(5.0)
     for i in range(PATIENT_MOST):
-        g.add(i, patient_since=5.0)
+        g.add(i, leaves_at=5.01)
     assert g.waits(5.0) == pytest.approx(HELD_S)
     g.back(1, 5.0)
     assert g.waits(5.0) == 0

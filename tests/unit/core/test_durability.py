@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from halog.core import early, events as ev, records
-from halog.core.durability import Durability, checked, why_not
+from halog.core.durability import BACKED_MS, Durability, checked, why_not
 from halog.core.settings import Sync
 from halog.errors import ConfigError
 from tests.unit.core.asking_kit import EARLY, ask, flushed, held_by, leader
@@ -45,7 +45,7 @@ def test_only_the_append_that_asks_for_less_than_the_log_is_patient() -> None:
     core = leader()
     for number, asked in ((1, EARLY), (2, None), (3, flushed())):
         ask(core, number, asked)
-        assert core.one(ev.Append).patient == (asked is EARLY)
+        assert core.one(ev.Append).patience_ms == (BACKED_MS if asked is EARLY else 0)
 
 
 def test_it_comes_back_from_the_wire_as_it_was() -> None:

@@ -57,13 +57,13 @@ def test_an_append_is_patient_where_nobody_waits_for_the_log() -> None:
     """Without a replica to have it, it is waited for."""
     core = leader()
     core.submit(1)
-    assert core.one(ev.Append).patient
+    assert core.one(ev.Append).patience_ms
     alone = Core(settings=NO_SYNC).active()
     alone.submit(1)
-    assert not alone.one(ev.Append).patient
+    assert not alone.one(ev.Append).patience_ms
     stored = Core(settings=msgspec.structs.replace(NO_SYNC, remote_sync=Sync.WRITE_NO_SYNC)).with_sync_replica()
     stored.submit(1)
-    assert not stored.one(ev.Append).patient, "the replica acknowledges what it read from the log"
+    assert not stored.one(ev.Append).patience_ms, "the replica acknowledges what it read from the log"
 
 
 def test_the_log_may_be_faster() -> None:
@@ -152,7 +152,7 @@ def test_who_is_to_leave_the_set_leaves_it_however_busy_the_partition_is() -> No
     core.step(ev.Ticked(), after_ms=10)
     assert not core.of(ev.SetTable)
     core.submit(2, create(b"other"))
-    assert not core.one(ev.Append).patient
+    assert not core.one(ev.Append).patience_ms
     held_by(core, B, 3)
     assert core.replies() == [], "it waits for the log"
     core.step(ev.Appended(3, 2))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from halog.ports import Delivery, TopicPartition
+from halog.runtime import deliveries
 from halog.runtime.deliveries import Deliveries
 from halog.testing.cluster import wait_until
 
@@ -39,7 +40,7 @@ class Session:
         self.inside -= 1
         return len(due)
 
-    def append(self, tp: TopicPartition, data: bytes, done: Delivery, *, patient: bool = False) -> None:
+    def append(self, tp: TopicPartition, data: bytes, done: Delivery, *, patience_s: float = 0.0) -> None:
         raise AssertionError("deliveries append nothing")
 
     def abandon(self) -> None:
@@ -53,6 +54,12 @@ class Copy:
         self.session: Session | None = session
         self.appended = self.delivered = 0
         self.taken: list[int] = []
+        self.later = False
+        """Nobody waits for what was appended last."""
+
+    @property
+    def awaited(self) -> int:
+        return self.appended - self.later
 
     def report(self, deliveries: Deliveries, tag: int) -> Callable[[], None]:
         def report() -> None:
@@ -85,6 +92,7 @@ def rig() -> Iterator[Rig]:
     rig = Rig()
     yield rig
     rig.closing.set()
+    rig.deliveries.expect()
     if rig.kept.is_alive():
         rig.kept.join(5)
 
@@ -219,3 +227,58 @@ def test_a_turn_sends_the_pushes_also_where_another_thread_polls() -> None:
     with rig.deliveries._polling:
         rig.deliveries.turn()
     assert pushed == ["now"]
+
+
+# --- what nobody waits for ---
+
+
+@pytest.fixture
+def unhurried(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    """The kept thread polls only where it is expected to, and there is time to see who else does."""
+    monkeypatch.setattr(deliveries, "SOON_S", 0.3)
+    monkeypatch.setattr(deliveries, "IDLE_S", 60.0)
+    rig.copy.appended, rig.copy.later = 1, True
+    rig.kept.start()
+    return rig
+
+
+def test_what_nobody_waits_for_is_reported_with_the_next_one(unhurried: Rig) -> None:
+    """By the thread that waits for that; the kept one stays away."""
+    rig = unhurried
+    rig.deliveries.expect(deliveries.SOON_S)
+    rig.copy.appended, rig.copy.later = 2, False
+    rig.report(1), rig.report(2)
+    rig.serve(2)
+    time.sleep(2 * deliveries.SOON_S)
+    assert rig.session.polled_by == {threading.current_thread().name}
+    assert rig.copy.delivered == 2
+
+
+def test_it_is_the_kept_threads_if_nobody_polls_meanwhile(unhurried: Rig) -> None:
+    rig = unhurried
+    rig.deliveries.expect(deliveries.SOON_S)
+    rig.report(1)
+    wait_until(lambda: rig.copy.delivered == 1, "nobody polled")
+    assert rig.session.polled_by == {"kept"}
+
+
+def test_who_leaves_it_behind_leaves_it_for_soon_and_what_is_waited_for_at_once(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = list[float]()
+    monkeypatch.setattr(rig.deliveries, "expect", lambda within_s=0.0: expected.append(within_s))
+    rig.copy.appended, rig.copy.later = 2, True
+    rig.report(1)
+    rig.serve(1)
+    rig.copy.appended, rig.copy.later = 3, False
+    rig.report(2)
+    rig.serve(2)
+    assert expected == [deliveries.SOON_S, 0.0]
+
+
+def test_one_who_is_in_a_hurry_does_not_wait_for_one_who_is_not(unhurried: Rig) -> None:
+    rig = unhurried
+    rig.deliveries.expect(60.0)
+    rig.deliveries.expect()
+    rig.report(1)
+    wait_until(lambda: rig.copy.delivered == 1, "nobody polled")
