@@ -92,8 +92,8 @@ def _named(moves: Iterable[Planned]) -> str:
 
 
 def _went(move: Planned, table: PartitionTable | None) -> bool:
-    """Was it moved by the plan, and is it elsewhere than before? A wish counts the table's version up by one: one that
-    only somebody else has moved since it was planned was none of the plan's."""
+    """Was it moved by the plan, and is it elsewhere than before? A wish counts the table's version up by one: what was
+    moved once, and elsewhere, was not moved by the plan. Who brought it to where the plan has it does not matter."""
     if table is None:
         return True
     if _place(table) == move.came_from or table.config_version == move.version:
@@ -112,7 +112,7 @@ def _why_it_stays(plan: Plan, move: Planned, now: Situation) -> str:
         return f"there is no partition {move.partition} any more"
     if _place(table) != move.target:
         where = ", ".join(_place(table).nodes)
-        return f"it goes by {where} now, and no more by plan {plan.id}: {_who_moved(move, table, now.others)} since"
+        return f"it is on {where} now, and not where plan {plan.id} had it: {_who_moved(move, table, now.others)} since"
     if undecided := differing(table, now.running):
         return str(undecided[0])
     back = move.came_from

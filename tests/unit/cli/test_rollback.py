@@ -150,7 +150,7 @@ def test_what_was_moved_since_is_named_with_who_moved_it_and_may_be_left_out(clu
     ran = halog("plan", "rollback", "--format", "json")
     assert (ran.code, "1 of 2 partitions cannot go back; nothing was changed" in ran.err) == (5, True), ran
     why = ran.json["stay"]["p-1"]
-    assert why.startswith(f"it goes by {', '.join(two)} now, and no more by plan {plan}: somebody moved it by hand")
+    assert why.startswith(f"it is on {', '.join(two)} now, and not where plan {plan} had it: somebody moved it by hand")
     assert "halog events --partition p-1" in why
     assert places(cluster) == after
     assert halog("plan", "show", "--format", "json").json["plan"] == plan, "nothing was stored"

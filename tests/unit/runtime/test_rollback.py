@@ -84,8 +84,8 @@ def test_a_record_of_an_older_halog_has_no_sync_replicas_of_before() -> None:
         (table("p", THERE, 1), {"zone": "BC"}, "A is not in zone z of policy p"),
         (table("p", THERE, 1, definitions={"A": Definition(("A",), 0, DISABLED)}), {}, "p is disabled on A"),
         (table("p", THERE, 1, definitions={"B": Definition(("B",), 0, DEFINED)}), {}, "B has defined p on B and not"),
-        (table("p", Target(("B",), 0), 2), {}, "it goes by B now, and no more by plan x: somebody moved it by hand"),
-        (table("p", Target(("A",), 0), 2, target=Target(("B",), 0)), {}, "it goes by B now"),
+        (table("p", Target(("B",), 0), 2), {}, "now, and not where plan x had it: somebody moved it by hand"),
+        (table("p", Target(("A",), 0), 2, target=Target(("B",), 0)), {}, "it is on B now"),
         (
             table("p", Target(("B",), 0), 2, definitions={"C": Definition(THERE.nodes, 0, DISABLED)}), {},
             "C disabled it since",
