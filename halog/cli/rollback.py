@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from halog.cli.migrate import rate_option
-from halog.cli.options import config_option, timeout_after, timeout_option
+from halog.cli.options import TIMEOUT_S, config_option, timeout_after, timeout_option
 from halog.cli.output import emit, format_option
 from halog.cli.plan import (
     APPLY_S,
@@ -26,6 +27,7 @@ from halog.cli.talk import say
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
+    from halog.events import Event
     from halog.runtime.plans import Plan
 
 COUNT_S = 3.0
@@ -72,7 +74,7 @@ def rollback(
     from halog.cli.connection import connect
     from halog.runtime import plans, rollback as back
 
-    with connect(config_path, timeout_s) as connection:
+    with connect(config_path, min(timeout_s, TIMEOUT_S)) as connection:
         found = back.under_way(connection.coordinator, connection.tables, name, only)
         way = found or _made(connection, name, only)
         copied = _objects_copied(connection, way)
@@ -96,7 +98,35 @@ def _made(connection: Connection, name: str, only: tuple[str, ...]) -> Plan:
     serving = [n.node for n in seen if n.state == UP]
     running = [n.node for n in seen if n.state not in (DOWN, CLIENT)]
     tables = {t.name: t for t in connection.tables}
-    return back.roll_back(undone, back.Situation(connection.config, tables, serving, running, known), only)
+    now = back.Situation(connection.config, tables, serving, running, known, _Told(connection))
+    return back.roll_back(undone, now, only)
+
+
+class _Told:
+    """What the event history says of moves; read once, when it is first asked."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def __call__(self, partition: str, nodes: tuple[str, ...]) -> str:
+        """Because of what the partition was last moved, if that was to these nodes, and when; empty: it does not say,
+        or not yet."""
+        last = self._last.get(partition)
+        return "" if last is None or last.more.get("to") != ", ".join(nodes) else f"{last.cause}, {_moment(last)}"
+
+    @cached_property
+    def _last(self) -> dict[str | None, Event]:
+        from halog.cli.event_log import EventLog
+        from halog.events import MIGRATION
+
+        events = (e for e in EventLog(self._connection).so_far() if e.code == MIGRATION.code)
+        return {e.partition: e for e in sorted(events, key=lambda e: e.time_ms)}
+
+
+def _moment(event: Event) -> str:
+    from halog.cli.event_log import time_text
+
+    return time_text(event.time_ms)
 
 
 def _objects_copied(connection: Connection, way: Plan) -> dict[str, int | None]:

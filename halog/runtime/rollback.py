@@ -8,7 +8,7 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from halog.config import Config
@@ -23,13 +23,14 @@ from halog.runtime.plans import Plan, Planned
 
 class Situation(NamedTuple):
     """What a way back is made from. `serving`: nodes that may get copies; `running`: nodes that could move theirs;
-    `others`: the plans that are known."""
+    `others`: the plans that are known; `told`: what the event history says of who moved a partition to these nodes."""
 
     config: Config
     tables: Mapping[str, PartitionTable]
     serving: Collection[str]
     running: Collection[str]
     others: Sequence[Plan]
+    told: Callable[[str, tuple[str, ...]], str] = lambda partition, nodes: ""
 
 
 def chosen(coordinator: Coordinator, tables: Sequence[PartitionTable], name: str = "") -> tuple[Plan, list[Plan]]:
@@ -112,7 +113,7 @@ def _why_it_stays(plan: Plan, move: Planned, now: Situation) -> str:
         return f"there is no partition {move.partition} any more"
     if _place(table) != move.target:
         where = ", ".join(_place(table).nodes)
-        return f"it is on {where} now, and not where plan {plan.id} had it: {_who_moved(move, table, now.others)} since"
+        return f"it is on {where} now, and not where plan {plan.id} had it: {_who_moved(move, table, now)}"
     if undecided := differing(table, now.running):
         return str(undecided[0])
     back = move.came_from
@@ -125,19 +126,18 @@ def _why_it_stays(plan: Plan, move: Planned, now: Situation) -> str:
     return ""
 
 
-def _who_moved(move: Planned, table: PartitionTable, others: Iterable[Plan]) -> str:
-    """Who has the partition where it is, as far as plans and definitions tell."""
-    for other in others:
-        if any(
-            (m.partition, m.target) == (table.name, _place(table)) and m.version > move.version for m in other.moves
-        ):
-            return f"plan {other.id}{_of(other)} moved it"
+def _who_moved(move: Planned, table: PartitionTable, now: Situation) -> str:
+    """Who has the partition where it is, as far as plans, definitions and the event history tell."""
+    place = _place(table)
+    for other in now.others:
+        theirs = (m for m in other.moves if m.version > move.version)
+        if any((m.partition, m.target) == (table.name, place) for m in theirs):
+            return f"plan {other.id}{_of(other)} moved it since"
     if off := [n for n in move.target.nodes if n in table.disabled_on]:
-        return f"{', '.join(off)} disabled it"
-    return (
-        "somebody moved it by hand (`halog partition migrate`, `halog drain`, a definition that a node enabled; "
-        f"`halog events --partition {table.name}` says when)"
-    )
+        return f"{', '.join(off)} disabled it since"
+    told = now.told(table.name, place.nodes)
+    by_hand = f"`halog partition migrate`, `halog drain` or a definition; see `halog events --partition {table.name}`"
+    return f"it was moved by no plan ({told or by_hand})"
 
 
 def _of(plan: Plan) -> str:

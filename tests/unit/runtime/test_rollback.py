@@ -84,7 +84,7 @@ def test_a_record_of_an_older_halog_has_no_sync_replicas_of_before() -> None:
         (table("p", THERE, 1), {"zone": "BC"}, "A is not in zone z of policy p"),
         (table("p", THERE, 1, definitions={"A": Definition(("A",), 0, DISABLED)}), {}, "p is disabled on A"),
         (table("p", THERE, 1, definitions={"B": Definition(("B",), 0, DEFINED)}), {}, "B has defined p on B and not"),
-        (table("p", Target(("B",), 0), 2), {}, "now, and not where plan x had it: somebody moved it by hand"),
+        (table("p", Target(("B",), 0), 2), {}, "now, and not where plan x had it: it was moved by no plan"),
         (table("p", Target(("A",), 0), 2, target=Target(("B",), 0)), {}, "it is on B now"),
         (
             table("p", Target(("B",), 0), 2, definitions={"C": Definition(THERE.nodes, 0, DISABLED)}), {},
@@ -110,6 +110,13 @@ def test_a_plan_that_has_moved_it_since_is_named(more: dict[str, Any], said: str
     later = plan(msgspec.structs.replace(move("p", 1), target=Target(("B",), 0)), id_="y", **more)
     made = way(plan(move("p")), [table("p", Target(("B",), 0), 2)], others=[later])
     assert said in made.stay["p"]
+
+
+def test_what_the_history_tells_of_a_move_by_no_plan_is_said() -> None:
+    now = {"p": table("p", Target(("B",), 0), 2)}
+    told = {("p", ("B",)): "C enabled its definition, at noon"}
+    made = roll_back(plan(move("p")), Situation(config(), now, "ABC", "ABC", (), lambda *asked: told[asked]))
+    assert made.stay["p"].endswith("it was moved by no plan (C enabled its definition, at noon)")
 
 
 def test_a_plan_that_moved_nothing_and_a_partition_that_is_none_of_its_are_refused() -> None:
