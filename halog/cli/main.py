@@ -40,7 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("halog.cli.export:export", "Write objects to a file of JSON lines."),
     "import": ("halog.cli.import_:import_", "Create the objects of such a file."),
     "failover": ("halog.cli.failover:failover", "Make another node active for a partition, without loss."),
-    "plan": ("halog.cli.plan:plan", "Spread partitions evenly over the nodes: plan it, look at it, do it."),
+    "plan": ("halog.cli.rollback:plan", "Spread partitions evenly over the nodes: plan it, look, do it, undo it."),
     "rebalance": ("halog.cli.rebalance:rebalance", "Change where keys belong, and move the objects under traffic."),
     "drain": ("halog.cli.drain:drain", "Move every copy off a node, under traffic."),
     "safe-to-stop": ("halog.cli.safe_to_stop:safe_to_stop", "Prove that nodes may stop without stopping a partition."),

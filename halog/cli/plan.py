@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -33,13 +34,15 @@ def plan() -> None:
     """Spread copies and roles evenly over the nodes of their zones: as a plan first, then under traffic.
 
     A plan also brings partitions to the number of copies that the configuration asks for by now, and copies of one
-    partition into different failure domains (`[nodes.NAME] failure_domain`).
+    partition into different failure domains (`[nodes.NAME] failure_domain`). What a plan has moved, `rollback` brings
+    back.
 
     \b
     Examples:
       halog plan create
       halog plan apply
       halog plan status
+      halog plan rollback --dry-run
     """
 
 
@@ -93,7 +96,7 @@ def create(
         made = make(connection.config, connection.tables, serving, running, policies, replaced=down)
         if not dry_run:
             store(connection.coordinator, made, connection.tables)
-        _show(connection, made, format_)
+        show_plan(connection, made, format_)
         _tell_static(connection, policies)
     if made.moves and not dry_run:
         say(f"plan {made.id}: {len(made.moves)} partitions are to move; `halog plan apply` moves them")
@@ -114,7 +117,7 @@ def show(config_path: Path, format_: str, timeout_s: float) -> None:
     from halog.cli.connection import connect
 
     with connect(config_path, timeout_s) as connection:
-        _show(connection, _stored(connection), format_)
+        show_plan(connection, _stored(connection), format_)
 
 
 @plan.command()
@@ -137,21 +140,24 @@ def status(config_path: Path, format_: str, timeout_s: float) -> None:
         counts = Counter(states_of(stored, connection.tables).values())
     if format_ == "json":
         emit_json({
-            "plan": stored.id, "made_for": stored.made_for, "cancelled": stored.cancelled,
+            "plan": stored.id, "made_for": stored.made_for, "undoes": stored.undoes, "cancelled": stored.cancelled,
             "moves": len(stored.moves), **counts,
         })  # fmt: skip
     else:
         emit_table(
-            ["plan", "made", "moves", *counts], [(_title(stored), _time(stored), len(stored.moves), *counts.values())]
+            ["plan", "made", "moves", *counts], [(title(stored), made_at(stored), len(stored.moves), *counts.values())]
         )
     if counts[MOVING] or (counts[WAITING] and not stored.cancelled):
         raise click.exceptions.Exit(DEGRADED_EXIT)
 
 
-@plan.command()
-@click.option(
+at_once_option = click.option(
     "--at-once", type=click.IntRange(min=1), default=AT_ONCE, show_default=True, help="Partitions that move together."
 )
+
+
+@plan.command()
+@at_once_option
 @rate_option
 @config_option
 @format_option
@@ -169,13 +175,24 @@ def apply(at_once: int, copy_rate: int | None, config_path: Path, format_: str, 
       halog plan apply --at-once 1 --copy-rate 5000000
     """
     from halog.cli.connection import connect
-    from halog.runtime import plans
 
-    with connect(config_path, timeout_s) as connection, progress() as bar:
+    with connect(config_path, timeout_s) as connection:
         stored = _stored(connection)
         if stored.cancelled:
             say(f"plan {stored.id} was cancelled; `halog plan create` makes another one")
             raise click.exceptions.Exit(REFUSED_EXIT)
+        states = carry_out(connection, stored, at_once, copy_rate, timeout_s)
+        show_plan(connection, stored, format_, states)
+    exit_if_refused(states)
+
+
+def carry_out(
+    connection: Connection, stored: Plan, at_once: int, copy_rate: int | None, timeout_s: float
+) -> dict[str, str]:
+    """Move what waits, under a bar that counts partitions; how far each one is."""
+    from halog.runtime import plans
+
+    with progress() as bar:
         task = bar.add_task("partitions moved", total=len(stored.moves), note="")
         said = ""
 
@@ -189,12 +206,17 @@ def apply(at_once: int, copy_rate: int | None, config_path: Path, format_: str, 
                 say(f"{finished} of {len(states)} moved; {note}")
             said = note
 
-        states = plans.apply(
+        return plans.apply(
             connection.coordinator, connection.config, connection.router, stored, at_once, timeout_s, tell,
             copy_rate=copy_rate,
         )  # fmt: skip
-        _show(connection, stored, format_, states)
-    if any(s.startswith(plans.REFUSED) for s in states.values()):
+
+
+def exit_if_refused(states: dict[str, str]) -> None:
+    """Exit code 5 if a move was refused."""
+    from halog.runtime.plans import REFUSED
+
+    if any(s.startswith(REFUSED) for s in states.values()):
         raise click.exceptions.Exit(REFUSED_EXIT)
 
 
@@ -253,46 +275,57 @@ def _stored(connection: Connection) -> Plan:
     return stored
 
 
-def _show(connection: Connection, stored: Plan, format_: str, states: dict[str, str] | None = None) -> None:
+def show_plan(
+    connection: Connection,
+    stored: Plan,
+    format_: str,
+    states: dict[str, str] | None = None,
+    copied: Mapping[str, int | None] | None = None,
+) -> None:
+    """What moves, and how far that is. `copied`: by partition, how many objects are copied for it, if that is known."""
     from halog.runtime.plans import states_of
 
     known = states_of(stored, connection.tables) if states is None else states
     if format_ == "json":
-        moves = [
-            {
-                "partition": m.partition, "from": list(m.before), "to": list(m.target.nodes),
-                "sync_replicas": m.target.sync_replicas, "state": known[m.partition], "why": m.why,
-            }
-            for m in stored.moves
-        ]  # fmt: skip
-        emit_json({
-            "plan": stored.id, "made_for": stored.made_for, "why": stored.why, "cancelled": stored.cancelled,
-            "moves": moves, "stay": stored.stay,
-        })  # fmt: skip
+        emit_json(_as_json(stored, known, copied))
         return
     if stored.made_for:
         say(f"plan {stored.id} was made for policy {stored.made_for} by a node, since {stored.why}; nodes carry it out")
+    if stored.undoes:
+        say(f"plan {stored.id} rolls back plan {stored.undoes}")
     if not stored.moves:
         say("nothing is to move: every partition is as it shall be" if not stored.stay else "nothing can move")
-    rows = [
-        (
-            m.partition,
-            ", ".join(m.before),
-            f"{', '.join(m.target.nodes)}",
-            m.target.sync_replicas,
-            known[m.partition],
-            m.why,
-        )
-        for m in stored.moves
-    ]
-    stay = [(name, "", "", "", "stays", why) for name, why in stored.stay.items()]
+    extra = () if copied is None else ("objects copied",)
+    rows = []
+    for m in stored.moves:
+        objects = () if copied is None else ("?" if copied[m.partition] is None else copied[m.partition],)
+        to, sync = ", ".join(m.target.nodes), m.target.sync_replicas
+        rows.append((m.partition, ", ".join(m.before), to, sync, *objects, known[m.partition], m.why))
+    stay = [(name, "", "", "", *("" for _ in extra), "stays", why) for name, why in stored.stay.items()]
     if rows or stay:
-        emit_table(["partition", "from", "to", "sync", "state", "why"], [*rows, *stay])
+        emit_table(["partition", "from", "to", "sync", *extra, "state", "why"], [*rows, *stay])
 
 
-def _title(stored: Plan) -> str:
+def _as_json(stored: Plan, states: dict[str, str], copied: Mapping[str, int | None] | None) -> dict[str, Any]:
+    moves = [
+        {
+            "partition": m.partition, "from": list(m.before), "to": list(m.target.nodes),
+            "sync_replicas": m.target.sync_replicas, "state": states[m.partition], "why": m.why,
+            **({} if copied is None else {"objects_copied": copied[m.partition]}),
+        }
+        for m in stored.moves
+    ]  # fmt: skip
+    return {
+        "plan": stored.id, "made_for": stored.made_for, "why": stored.why, "undoes": stored.undoes,
+        "cancelled": stored.cancelled, "moves": moves, "stay": stored.stay,
+    }  # fmt: skip
+
+
+def title(stored: Plan) -> str:
+    """Its name, and whether it ended early."""
     return f"{stored.id} (cancelled)" if stored.cancelled else stored.id
 
 
-def _time(stored: Plan) -> str:
+def made_at(stored: Plan) -> str:
+    """When it was made, in UTC."""
     return datetime.fromtimestamp(stored.made_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

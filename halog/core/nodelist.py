@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from halog.core.events import Tell
 from halog.core.group import LEVELS, could_fork, priority
 from halog.core.ids import Member
-from halog.core.table import SYNC, PartitionTable, Replica
+from halog.core.table import DISABLED, ENABLED, SYNC, PartitionTable, Replica
 from halog.events import ADDED, DESIGNATED, MIGRATED, MIGRATION, MINIMUM, PRIORITY, REMOVED, TOO_FEW
+
+_ASKS = {ENABLED: "enabled its definition", DISABLED: "disabled it"}
 
 
 class NodeList:
@@ -80,9 +82,18 @@ def migration_told(before: PartitionTable, now: PartitionTable) -> Iterator[Tell
     """A migration began, is to go elsewhere, or is over."""
     if now.target is not None and now.target != before.target:
         nodes = ", ".join(now.target.nodes)
-        yield Tell(MIGRATION, "", "an operator's command", {"to": nodes, "sync": now.target.sync_replicas})
+        yield Tell(MIGRATION, "", _asked(before, now), {"to": nodes, "sync": now.target.sync_replicas})
     elif now.target is None and before.target is not None:
         yield Tell(MIGRATED, "", "every copy is where it is to be", {"to": ", ".join(now.configured)})
+
+
+def _asked(before: PartitionTable, now: PartitionTable) -> str:
+    """Who has it move: what a node says of it (P7) is set together with where it goes."""
+    for node, said in now.definitions.items():
+        was = before.definitions.get(node)
+        if said.said in _ASKS and (was is None or was.said != said.said):
+            return f"{node} {_ASKS[said.said]}"
+    return "an operator's command"
 
 
 def group_changes(before: PartitionTable, now: PartitionTable) -> Iterator[Tell]:

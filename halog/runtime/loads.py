@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -31,6 +31,8 @@ FORGET_S: Final = 10.0
 """A node that has not answered for so long says nothing any more."""
 ASK_S: Final = 0.5
 """How long a node may take, and how long is waited for it."""
+AGAIN_S: Final = 0.1
+"""Before a node that was still counting is asked again."""
 AT_ONCE: Final = 8
 """Nodes asked at the same time."""
 
@@ -121,6 +123,28 @@ class Loads:
         if not isinstance(reply, frames.LoadsAre):
             raise HalogError(f"{node} answered {type(reply).__name__}")
         return reply
+
+
+def objects_of(router: Router, partitions: Collection[str], wait_s: float) -> dict[str, int]:
+    """How many objects these partitions have, as their active nodes count them; who has not counted, or does not
+    answer, within `wait_s` seconds is left out."""
+    until, found = time.monotonic() + wait_s, dict[str, int]()
+    while missing := {node for p in partitions if p not in found and (node := router.active(p))}:
+        for node in sorted(missing):
+            found |= _counted(router, node)
+        if time.monotonic() >= until:
+            break
+        time.sleep(AGAIN_S)
+    return {p: found[p] for p in partitions if p in found}
+
+
+def _counted(router: Router, node: str) -> Mapping[str, int]:
+    try:
+        reply = router.request(node, frames.Loads(), ASK_S)
+    except HalogError as error:
+        logger.debug("node %s does not say how many objects it has: %s", node, error)
+        return {}
+    return reply.objects if isinstance(reply, frames.LoadsAre) else {}
 
 
 class _Looked(Mapping[str, PartitionState]):

@@ -3,6 +3,9 @@
 The plan stands in the coordinator (`plan`), so that whoever applies it may stop, die, or be another one: what is done
 is seen from the tables, and the rest is done by the next `apply`. Each move is an ordinary migration (`migration.py`),
 which the nodes finish by themselves.
+
+plan                 Plan as JSON, changed by compare-and-set only
+plans/<when>-<id>    the same, never changed: plans of which something had been done when another one took their place
 """
 
 from __future__ import annotations
@@ -28,6 +31,11 @@ from halog.runtime.router import Router
 
 PATH = "plan"
 
+OLD = "plans"
+
+KEPT = 10
+"""Plans that are kept when another one takes their place, to be rolled back: the changes of weeks, tens of kB each."""
+
 LOOK_S = 0.2
 """How often whoever applies a plan looks for progress, if nothing tells of a change."""
 
@@ -36,7 +44,7 @@ WAITING, MOVING, DONE, CHANGED, REFUSED = "waiting", "moving", "done", "changed 
 
 class Planned(msgspec.Struct, frozen=True):
     """One partition's part. `version`: the table's `config_version` when it was planned; `given_up`: where it was
-    moving to then, and could not get."""
+    moving to then, and could not get; `sync`: its sync replicas then, absent where an older halog planned it."""
 
     partition: str
     before: tuple[str, ...]
@@ -44,12 +52,21 @@ class Planned(msgspec.Struct, frozen=True):
     version: int
     why: str
     given_up: Target | None = None
+    sync: int | None = None
+
+    @property
+    def came_from(self) -> Target:
+        """Where the cluster had it before: where it was, or was moving to."""
+        most = max(0, len(self.before) - 1)
+        return self.given_up or Target(
+            self.before, min(self.target.sync_replicas if self.sync is None else self.sync, most)
+        )
 
 
 class Plan(msgspec.Struct, frozen=True):
     """What the znode holds. `made_ms`: since 1970, by the clock of who made it; `stay`: partitions that cannot move.
     `made_for`: the policy for which a node made it by itself, and carries it out; `why`: what it was that moved it to.
-    Both are empty for an operator's."""
+    Both are empty for an operator's. `undoes`: the plan that this one rolls back."""
 
     id: str
     made_ms: int
@@ -58,6 +75,7 @@ class Plan(msgspec.Struct, frozen=True):
     cancelled: bool = False
     made_for: str = ""
     why: str = ""
+    undoes: str = ""
 
     def to_bytes(self) -> bytes:
         """The znode's content."""
@@ -104,13 +122,18 @@ def make(
         shape = Shape(copies, policy.sync_replicas, zone, policy.unlogged)
         moves += rebalance(theirs, shape, running)
     by_name = {t.name: t for t in tables}
-    planned = tuple(
-        Planned(m.partition, m.before, m.target, now.config_version, m.why, now.target)
-        for m, now in ((m, by_name[m.partition]) for m in moves)
-        if m.target
-    )
-    stay = {m.partition: m.why for m in moves if m.target is None}
-    return Plan(secrets.token_hex(4), time.time_ns() // 1_000_000, planned, stay)
+    planned = tuple(planned_from(by_name[m.partition], m.before, m.target, m.why) for m in moves if m.target)
+    return new(planned, {m.partition: m.why for m in moves if m.target is None})
+
+
+def planned_from(table: PartitionTable, before: tuple[str, ...], target: Target, why: str) -> Planned:
+    """The move from where the partition stands now."""
+    return Planned(table.name, before, target, table.config_version, why, table.target, table.sync_replicas)
+
+
+def new(moves: tuple[Planned, ...], stay: dict[str, str], undoes: str = "") -> Plan:
+    """An operator's plan, with a name of its own, made now."""
+    return Plan(secrets.token_hex(4), time.time_ns() // 1_000_000, moves, stay, undoes=undoes)
 
 
 def check(
@@ -147,29 +170,55 @@ def read(coordinator: Coordinator) -> Plan | None:
     return None if found is None else Plan.from_bytes(found.data)
 
 
+def known(coordinator: Coordinator) -> list[Plan]:
+    """The last plan and those that are kept, the newest first."""
+    last = read(coordinator)
+    if last is None:
+        return []
+    found = (coordinator.get(f"{OLD}/{name}") for name in reversed(coordinator.children(OLD)))
+    return [last, *(plan for f in found if f is not None and (plan := Plan.from_bytes(f.data)).id != last.id)]
+
+
 def store(coordinator: Coordinator, plan: Plan, tables: Sequence[PartitionTable], overdue: str = "") -> None:
     """Make it the plan. RefusedError while another one is half done: it is to be finished or cancelled first. An
     operator's may take the place of an operator's that has not begun; a node's that of a node's for the same policy,
     whatever has begun: nodes know more by now; and that of an operator's that has not begun, if it is the `overdue`
-    one, which somebody has forgotten."""
+    one, which somebody has forgotten. What was begun and is replaced is kept, before that."""
     found = coordinator.get(PATH)
-    if found is not None and (old := Plan.from_bytes(found.data)).id != plan.id and not old.cancelled:
-        states = states_of(old, tables)
-        ours = not plan.made_for and not old.made_for
-        begun = not (ours or old.id == overdue) or any(s in (MOVING, DONE) for s in states.values())
-        same = bool(plan.made_for) and plan.made_for == old.made_for
-        if begun and not same and any(s in (MOVING, WAITING) for s in states.values()):
-            whose = f", made by a node for policy {old.made_for}," if old.made_for else ""
-            raise RefusedError(
-                f"plan {old.id}{whose} is not done: finish it with `halog plan apply`, or `halog plan cancel` it first"
-            )
     try:
-        if found is not None:
-            coordinator.set(PATH, plan.to_bytes(), found.version)
-        elif not coordinator.create(PATH, plan.to_bytes()):
-            raise VersionError(PATH)
+        if found is None:
+            if not coordinator.create(PATH, plan.to_bytes()):
+                raise VersionError(PATH)
+            return
+        old = Plan.from_bytes(found.data)
+        check_replaced(old, plan, tables, overdue)
+        if old.id != plan.id and any(s != WAITING for s in states_of(old, tables).values()):
+            _keep(coordinator, old)
+        coordinator.set(PATH, plan.to_bytes(), found.version)
     except (VersionError, UnknownResult) as e:
         raise RefusedError("somebody else changed the plan at the same moment; look at it, and try again") from e
+
+
+def check_replaced(old: Plan, plan: Plan, tables: Iterable[PartitionTable], overdue: str = "") -> None:
+    """RefusedError if `plan` may not take the place of `old` yet; see `store`."""
+    if old.id == plan.id or old.cancelled:
+        return
+    states = states_of(old, tables)
+    ours = not plan.made_for and not old.made_for
+    begun = not (ours or old.id == overdue) or any(s in (MOVING, DONE) for s in states.values())
+    same = bool(plan.made_for) and plan.made_for == old.made_for
+    if begun and not same and any(s in (MOVING, WAITING) for s in states.values()):
+        whose = f", made by a node for policy {old.made_for}," if old.made_for else ""
+        raise RefusedError(
+            f"plan {old.id}{whose} is not done: finish it with `halog plan apply`, or `halog plan cancel` it first"
+        )
+
+
+def _keep(coordinator: Coordinator, plan: Plan) -> None:
+    """Whoever dies in between leaves a copy of what is still the plan, which the next one finds as it is to be."""
+    coordinator.create(f"{OLD}/{plan.made_ms:013}-{plan.id}", plan.to_bytes())
+    for name in coordinator.children(OLD)[:-KEPT]:
+        coordinator.delete(f"{OLD}/{name}")
 
 
 def cancel(coordinator: Coordinator) -> Plan:

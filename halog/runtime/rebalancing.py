@@ -203,8 +203,11 @@ class Rebalancing:
 
     def _go_on(self, policy: str, up: set[str], absent: set[str], stored: Counted) -> set[str]:
         """What a version asks for was not possible for these when it was planned: a node was down, an operator's move
-        was under way. Those alone are planned again; returns which of them are still left."""
-        theirs = [t for t in self._theirs(policy) if t.name in stored.left]
+        was under way. Those alone are planned again, but for what an operator has rolled back meanwhile (X10); returns
+        which of them are still left."""
+        last = plans.read(self._coordinator) if stored.left else None
+        back = set() if last is None or not last.undoes else {m.partition for m in last.moves}
+        theirs = [t for t in self._theirs(policy) if t.name in stored.left and t.name not in back]
         return self._again(policy, up, absent, theirs, f"version {stored.version} of the configuration goes on")
 
     def _replace(self, policy: str, up: set[str], absent: set[str]) -> None:

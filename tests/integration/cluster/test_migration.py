@@ -159,3 +159,32 @@ def run(cluster: Cluster, *args: str) -> Any:
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     return json.loads(out)
+
+
+@pytest.mark.feature("X10")
+def test_a_plan_is_rolled_back_under_load_though_the_command_is_killed(make: Make) -> None:
+    """C has got its share. The first `rollback` dies with kill -9; the same command goes on, and all is as before."""
+    cluster = make(partitions=6, async_=0)
+    cluster.start()
+    cluster.whole()
+    operators = cluster.client().runtime.operators
+    for table in cluster.tables():
+        operators.migrate(table.name, ("A", "B"), wait_s=60)
+    with Load(cluster.client(), "back") as load:
+        run(cluster, "plan", "create")
+        plan = run(cluster, "plan", "apply")["plan"]
+        assert Counter(n for t in cluster.tables() for n in t.configured)["C"] == 4
+        shown = run(cluster, "plan", "rollback", "--dry-run")
+        assert (shown["undoes"], {m["state"] for m in shown["moves"]}) == (plan, {"waiting"})
+        first = begin(cluster, "plan", "rollback", "--at-once", "1")
+        wait(lambda: any(t.target is not None for t in cluster.tables()), "a partition moves back")
+        first.kill()
+        first.wait()
+        done = run(cluster, "plan", "rollback", plan)
+        assert (done["undoes"], {m["state"] for m in done["moves"]}) == (plan, {"done"})
+        wait(lambda: all(cluster.complete(t) for t in cluster.tables()), "every node list is complete")
+        load.flows()
+    assert {t.configured for t in cluster.tables()} == {("A", "B")}
+    assert load.errors == []
+    load.check_pauses(MOVED_S)
+    check(cluster, load)

@@ -6,11 +6,11 @@ import pytest
 
 from halog.core import events as ev
 from halog.core.discarded import KEEP, Discarded
-from halog.core.nodelist import NodeList, group_changes
+from halog.core.nodelist import NodeList, group_changes, migration_told
 from halog.core.outcomes import Outcomes
 from halog.core.roles import Role
-from halog.core.table import ASYNC, SYNC, Group, Replica
-from halog.events import ADDED, DISCARDED, ITEMS, MINIMUM, REMOVED, TOO_FEW, TRANSFER
+from halog.core.table import ASYNC, DEFINED, DISABLED, ENABLED, SYNC, Definition, Group, Replica, Target
+from halog.events import ADDED, DISCARDED, ITEMS, MIGRATION, MINIMUM, REMOVED, TOO_FEW, TRANSFER
 from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, create, epoch, table, tx
 
 
@@ -252,3 +252,24 @@ def told_after(core: Core, ms: int) -> list[ev.Tell]:
     for _ in range(max(1, ms // 20)):
         effects += core.step(ev.Ticked(), after_ms=20)
     return [e for e in effects if isinstance(e, ev.Tell) and e.kind is DISCARDED]
+
+
+@pytest.mark.feature("P7", "O2")
+@pytest.mark.parametrize(
+    ("before", "now", "cause"),
+    [
+        (DEFINED, ENABLED, "B enabled its definition"),
+        ("", ENABLED, "B enabled its definition"),
+        (ENABLED, DISABLED, "B disabled it"),
+        (ENABLED, ENABLED, "an operator's command"),
+        ("", DEFINED, "an operator's command"),
+        ("", "", "an operator's command"),
+    ],
+)
+def test_a_move_says_which_node_has_asked_for_it_by_a_definition(before: str, now: str, cause: str) -> None:
+    def said(what: str) -> dict[str, Definition]:
+        return {"B": Definition(("B", "A"), 1, what)} if what else {}
+
+    moving = table(definitions=said(now), target=Target(("B", "A"), 1))
+    (told,) = migration_told(table(definitions=said(before)), moving)
+    assert (told.kind, told.cause) == (MIGRATION, cause)

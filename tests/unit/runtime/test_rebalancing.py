@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from collections import Counter as Count
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from halog.core.table import Target
 from halog.errors import RefusedError
 from halog.events import DIFFERING, REBALANCE, Event, Kind
 from halog.ports import TopicPartition
-from halog.runtime import plans, rebalancing, versions
+from halog.runtime import plans, rebalancing, rollback, versions
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node
 from tests.unit.counting import REGISTRY, Counter
@@ -105,6 +106,34 @@ def test_who_has_been_gone_for_long_is_replaced_and_gets_its_share_when_it_is_ba
     cluster.settle()
     assert total(cluster.client()) == sum(range(40))
     assert told(cluster) == ["D has been gone for long", "D came"]
+
+
+@pytest.mark.feature("X10")
+def test_what_is_rolled_back_of_a_plan_of_nodes_stays_back_while_nobody_comes_or_goes(make: Make) -> None:
+    """D came, got its share, and loses it again by an operator; objects are used meanwhile."""
+    cluster = make()
+    begun(cluster)
+    cluster.kill("D")
+    wait_until(lambda: hosts(cluster) and hosts(cluster)["D"] == 0, "D is not replaced", 30)
+    before = {name: t.configured for name, t in cluster.tables().items()}
+    cluster.restart("D")
+    wait_until(lambda: hosts(cluster) == dict.fromkeys("ABCD", 4), "D does not get its share", 30)
+    cluster.settle()
+    runtime, tables = cluster.node("A").runtime, list(cluster.tables().values())
+    coordinator = runtime.adapters.coordinator
+    undone, known = rollback.chosen(coordinator, tables)
+    assert (undone.made_for, undone.why) == ("test", "D came")
+    now = rollback.Situation(cluster.config, cluster.tables(), "ABCD", "ABCD", known)
+    back = rollback.roll_back(undone, now)
+    plans.store(coordinator, back, tables)
+    assert set(plans.apply(coordinator, cluster.config, runtime.router, back, 4, 30).values()) == {plans.DONE}
+    assert {name: t.configured for name, t in cluster.tables().items()} == before
+    assert total(cluster.client()) == sum(range(40))
+    for _ in range(20):  # looks of the first node
+        time.sleep(rebalancing.LOOK_S)
+        assert hosts(cluster)["D"] == 0
+    assert told(cluster) == ["D has been gone for long", "D came"]
+    assert [p.why for p in plans.known(coordinator)] == ["", "D came", "D has been gone for long"]
 
 
 @pytest.mark.feature("P4")

@@ -283,6 +283,34 @@ def test_what_a_version_asks_for_is_done_as_soon_as_it_is_possible(alone: Alone)
     assert len(alone.look(60, "A", "B", "C")) == done, "an operator's moves are not undone"
 
 
+@pytest.mark.feature("X10")
+def test_what_an_operator_has_rolled_back_does_not_go_forth_again_by_itself(alone: Alone) -> None:
+    """A version asks for three copies, and C is down: p has gone to B meanwhile, and is left to get the third. What
+    was not rolled back goes on when C is there."""
+    alone.members.me = SimpleNamespace(name="A")
+    alone.members.registered = {"C": None}
+    alone.tree.create("rebalanced/test", b'{"nodes":["A","B","C"]}')
+    alone.put(kit.table(name="p", policy="test", configured=("A",), sync=0))
+    alone.put(kit.table(name="q", policy="test", configured=("B",), sync=0))
+    alone.look(0, "A", "B")
+    alone.activate(alone.copies(3))
+    assert alone.look(10, "A", "B") == ["version 1 of the configuration places it otherwise"]
+    assert alone.wishes() == {"p": ("A", "B"), "q": ("B", "A")}
+    for name, nodes in alone.wishes().items():
+        there = {"configured": nodes, "config_version": 1, "active": Member(nodes[0], 1)}
+        alone.put(kit.table(name=name, policy="test", **there))
+    alone.look(20, "A", "B")
+    undone = plans.read(alone.tree)
+    assert undone is not None
+    back = plans.Planned("p", ("A", "B"), Target(("A",), 0), 1, "", sync=1)
+    plans.store(alone.tree, plans.new((back,), {}, undoes=undone.id), [t for _, t in alone.tables.values()])
+    went = kit.table(name="p", policy="test", configured=("A",), sync=0, config_version=2, active=Member("A", 1))
+    alone.put(went)
+    for now in (30, 40, 50):
+        alone.look(now, "A", "B", *("C" if now > 30 else ""))
+    assert alone.wishes() == {"q": ("B", "A", "C")}
+
+
 def test_a_node_that_has_not_heard_of_the_version_does_not_plan_for_the_one_before(alone: Alone) -> None:
     """It is the first one now, cut off from what was activated."""
     alone.members.me = SimpleNamespace(name="A")
