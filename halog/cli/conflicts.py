@@ -31,13 +31,15 @@ NO_OBJECTS = b"\xff" * 9
 
 @click.group()
 def conflicts() -> None:
-    """Histories of two sites that have both gone on: what each has that the other lacks, and what contradicts.
+    """Histories of two sites that have both gone on: what each has that the other lacks, and what contradicts; what
+    merges made of it, and what they left to you.
 
     \b
     Examples:
       halog conflicts list --source east
       halog conflicts list --source east --format json
       halog conflicts show --partition flights-0
+      halog conflicts settle Flight LH4 --as initiating
     """
 
 

@@ -73,9 +73,9 @@ def settle(
 ) -> None:
     """Settle a conflict that a merge left to an operator: say what is to stand. At the site that serves.
 
-    TYPE and KEY as for `halog get`. Stands can what either site had, what was there when they parted (base), or
-    nothing; --fields replaces some of the fields, or says all of them where nothing is chosen from. It is an ordinary
-    commit: the other site mirrors it. What stands already is written, too, so that it is known to be settled.
+    TYPE and KEY as for `halog get`. What stands then is what one of the sites had, what was there when they parted
+    (base), or nothing; --fields says some of its fields otherwise, or all of them where nothing was there. It is an
+    ordinary commit: the other site mirrors it. What stands already is written, too, so that it is known to be settled.
 
     Refused (exit 5), and nothing changed, if the object does not stand any more as the merge left it. With --all each
     conflict is settled for itself, and exit code 5 says that some are not.
@@ -89,6 +89,7 @@ def settle(
     """
     from halog.cli.connection import connect
     from halog.cli.settling import Wanted, settled
+    from halog.errors import HalogError
 
     _check_usage(type_name, key, choice, fields, everything=everything, force=force)
     wanted = Wanted(choice or "source", type_name or "", fields)
@@ -98,9 +99,16 @@ def settle(
             cases = _all_open(connection, names, merge)
         else:
             cases = [_named(connection, type_name, key, names, merge)]
-        for done in settled(connection, cases, wanted, force=force, dry_run=dry_run):
-            outcomes += done
-            _tell(connection, done, wanted.said, reason)
+        try:
+            for done in settled(connection, cases, wanted, force=force, dry_run=dry_run):
+                outcomes += done
+                _tell(connection, done, wanted.said, reason)
+        except HalogError as error:
+            if count := sum(o.lsn > 0 for o in outcomes):
+                error.message = (
+                    f"after {count:,} conflicts: {error.message}; asked for again, it goes on with the others"
+                )
+            raise
         documents = [_document(connection, o) for o in outcomes]
     if type_name is not None and outcomes[0].error is not None:
         raise outcomes[0].error

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from halog.backend import Work
 from halog.cli import settling
 from halog.cli.connection import Connection
+from halog.errors import UnreachableError
 from halog.testing.cluster import Cluster, wait_until
 from restore.compensation import Conflict, Defer, KeepSource, Verdict
 from tests.unit.cli.conftest import Ran
@@ -220,6 +222,30 @@ def test_all_that_is_open_at_once_and_shown_before(
         11: "",
     }
     assert run(halog, merged, *words, at="east").json == []
+
+
+def test_what_was_done_is_said_where_it_could_not_go_on(
+    west: Cluster, east: Cluster, merged: dict[str, Path], halog: Halog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is lost by asking again."""
+    commits, submit = list[str](), Connection.submit
+
+    def lost(connection: Connection, partition: str, work: Work, ending: bytes) -> int:
+        commits.append(partition)
+        if len(commits) == 3:
+            raise UnreachableError("the line is cut")
+        return submit(connection, partition, work, ending)
+
+    words = ("conflicts", "settle", "--all", "--as", "source")
+    monkeypatch.setattr(settling, "BATCH_OBJECTS", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Connection, "submit", lost)
+        ran = run(halog, merged, *words, at="east")
+    assert (ran.code, "after 2 conflicts: the line is cut; asked for again" in ran.err) == (3, True), ran.err
+    assert len(waiting(halog, merged)) == 4
+    assert run(halog, merged, *words, at="east").code == 0
+    assert are_alike(west, east) == LEFT
+    assert waiting(halog, merged, "west") == set()
 
 
 def test_it_is_told_who_settled_what_and_why(merged: dict[str, Path], halog: Halog) -> None:
