@@ -152,6 +152,12 @@ SITE_TAKEN_OVER = Kind(
 SITE_GIVEN_UP = Kind(
     "HALOG-1051", "given up to a site", WARNING, "partition {partition}: site {site} serves it: {cause}"
 )
+SETTLED = Kind(
+    "HALOG-1052",
+    "conflicts settled",
+    INFO,
+    "partition {partition}: {count} conflicts of merge {merge} are settled, {stands} stands: {cause}",
+)
 LOST = Kind("HALOG-1016", "events lost", WARNING, "{count} events are missing from the history: {cause}")
 
 KINDS: dict[str, Kind] = {
@@ -162,7 +168,7 @@ KINDS: dict[str, Kind] = {
         LEASE_AWAITED, ZONE_LOST, ZONE_BACK, ZONE_PARTIAL, ZONE_WHOLE, ZONE_SWITCHED, MIGRATION, MIGRATED,
         ACTIVATED, TAKEN_UP, REBALANCE, REMAPPING, REMAPPED, STATE, DEFINITION, REPLICATION, UNAVAILABLE,
         DIFFERING, MIRRORING, PARTED, RESTORED, SITE_AWAY, SITE_BACK, BRANCHES,
-        SITE_QUORUM_LOST, SITE_QUORUM, SITE_TAKEN_OVER, SITE_GIVEN_UP,
+        SITE_QUORUM_LOST, SITE_QUORUM, SITE_TAKEN_OVER, SITE_GIVEN_UP, SETTLED,
     )
 }  # fmt: skip
 """Every code that can occur."""

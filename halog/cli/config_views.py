@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from halog.cli.event_log import note
 from halog.cli.output import emit_table
 from halog.cli.talk import say
 from halog.config import Config
 from halog.config.changes import REFUSED, Change
-from halog.errors import HalogError
 from halog.events import ACTIVATED, At, event
-from halog.ports import TopicPartition
-from halog.runtime import cluster
 from halog.runtime.refusals import Facts, facts, judged
 from halog.runtime.versions import Version, digest
 
@@ -98,10 +95,4 @@ def tell(connection: Connection, version: Version) -> bool:
         cause=why,
         more={**more, "comment": version.comment},
     )
-    events = TopicPartition(cluster.events_topic(connection.config.cluster.name), 0)
-    try:
-        with closing(connection.adapters.log.journal(events)) as journal:
-            noted = journal.note([told.to_bytes()])
-    except HalogError:
-        return False
-    return not noted.left and not noted.refused
+    return note(connection, told)

@@ -31,13 +31,15 @@ NO_OBJECTS = b"\xff" * 9
 
 @click.group()
 def conflicts() -> None:
-    """Histories of two sites that have both gone on: what each has that the other lacks, and what contradicts.
+    """Histories of two sites that have both gone on: what each has that the other lacks, and what contradicts; what
+    merges made of it, and what they left to you.
 
     \b
     Examples:
       halog conflicts list --source east
       halog conflicts list --source east --format json
       halog conflicts show --partition flights-0
+      halog conflicts settle Flight LH4 --as initiating
     """
 
 
@@ -203,13 +205,13 @@ def told(connection: Connection, found: Difference, then: State, by: str, why: s
         "type": name,
         "key": key,
         "is": found.kind.value,
-        "base": _state(connection, found.base),
-        "source": _state(connection, found.source),
-        "initiating": _state(connection, found.initiating),
+        "base": state_of(connection, found.base),
+        "source": state_of(connection, found.source),
+        "initiating": state_of(connection, found.initiating),
         "source_time": _time(found.source_by),
         "initiating_time": _time(found.initiating_by),
         "stands": "nothing" if stands == "merged" and then is None else stands,
-        "then": _state(connection, then),
+        "then": state_of(connection, then),
         "by": by,
         "deferred": why,
     }
@@ -229,7 +231,8 @@ def _named(connection: Connection, found: Difference, then: State) -> tuple[str,
         return family, key
 
 
-def _state(connection: Connection, state: State) -> dict[str, Any] | None:
+def state_of(connection: Connection, state: State) -> dict[str, Any] | None:
+    """A state, as a document."""
     from halog.cli.record_text import fields_of
 
     if state is None:
@@ -261,16 +264,19 @@ def _row(partition: str, o: dict[str, Any]) -> tuple[str, ...]:
     from halog.cli.values import short
 
     name = f"{o['type']} {short(o['key'])}"
-    return partition, name, o["is"], _said(o["source"]), _said(o["initiating"]), stands(o)
+    return partition, name, o["is"], said_of(o["source"]), said_of(o["initiating"]), stands(o)
 
 
 def stands(o: dict[str, Any]) -> str:
     """What stands of a key, in a word or two."""
-    said = o["stands"] if o["stands"] != "merged" else _said(o["then"])
+    said = str(o["stands"]) if o["stands"] != "merged" else said_of(o["then"])
+    if o.get("closed"):
+        return f"{said} (was for an operator, {o['closed']})"
     return f"{said} (for an operator: {o['deferred']})"[:80] if o["deferred"] else said
 
 
-def _said(state: dict[str, Any] | None) -> str:
+def said_of(state: dict[str, Any] | None) -> str:
+    """A state's fields on a line."""
     from halog.cli.values import short
 
     if state is None:

@@ -149,14 +149,24 @@ class Connection:
 
     def commit(self, works: Mapping[str, Work]) -> None:
         """Commit as one transaction; its id is given once, so that asking again never does it twice."""
+        ours = self._location.to_bytes(8, "big")
+        if len(works) == 1:
+            ((partition, work),) = works.items()
+            self.submit(partition, work, ours)
+        else:
+            self._spanning.commit(self._stamped(ours), {p: self._mapped(p, w) for p, w in works.items()})
+
+    def submit(self, partition: str, work: Work, ending: bytes) -> int:
+        """Commit in one partition, by an id with this end; its lsn."""
+        frame = frames.Submit(partition, self._stamped(ending), self._mapped(partition, work))
+        return self.ask(partition, frame, frames.Committed).lsn
+
+    def _stamped(self, ending: bytes) -> bytes:
         self._stamp = max(self._stamp + 1, time.time_ns())
-        tx = self._stamp.to_bytes(8, "big") + self._location.to_bytes(8, "big")
-        works = {p: Work(w.reads, w.writes, w.durability, self.mapping_version(p)) for p, w in works.items()}
-        if len(works) > 1:
-            self._spanning.commit(tx, works)
-            return
-        ((partition, work),) = works.items()
-        self.ask(partition, frames.Submit(partition, tx, work), frames.Committed)
+        return self._stamp.to_bytes(8, "big") + ending
+
+    def _mapped(self, partition: str, work: Work) -> Work:
+        return Work(work.reads, work.writes, work.durability, self.mapping_version(partition))
 
     @cached_property
     def _spanning(self) -> Spanning:

@@ -1,15 +1,16 @@
-"""The event history as tools read it: the cluster's topic, each event once, oldest first."""
+"""The event history as tools read it: the cluster's topic, each event once, oldest first; and what they tell there."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from halog.cli.talk import say
-from halog.errors import RecordFormatError
+from halog.errors import HalogError, RecordFormatError
 from halog.events import Event
 from halog.ports import Entry, TopicPartition
 from halog.runtime.cluster import events_topic
@@ -56,6 +57,17 @@ class EventLog:
             if event.id not in self._seen:
                 self._seen.add(event.id)
                 yield event
+
+
+def note(connection: Connection, event: Event) -> bool:
+    """Tell what no node can; False if the history does not take it."""
+    topic = TopicPartition(events_topic(connection.config.cluster.name), 0)
+    try:
+        with closing(connection.adapters.log.journal(topic)) as journal:
+            noted = journal.note([event.to_bytes()])
+    except HalogError:
+        return False
+    return not noted.left and not noted.refused
 
 
 def time_text(time_ms: int) -> str:

@@ -15,6 +15,7 @@ from halog.cli.talk import echo_facts
 if TYPE_CHECKING:
     from halog.backend import Found
     from halog.cli.connection import Connection
+    from halog.core.mapping import Place
 
 
 @click.command()
@@ -64,18 +65,27 @@ def _text(value: Any) -> str:
 def find(connection: Connection, type_name: str, words: tuple[str, ...]) -> tuple[str, Found]:
     """(partition, object); NotFoundError names type and key."""
     from halog.cli.listed import located
-    from halog.cli.values import parse_key
     from halog.errors import NotFoundError
+
+    index_key, places = sought(connection, type_name, words)
+    family = connection.definitions.family(type_name)
+    for place in places:
+        partition, found = located(connection, index_key, place)
+        if found is not None and connection.definitions.of(found.value).name in family:
+            return partition, found
+    raise NotFoundError(f"no {type_name} has the key {' '.join(words)}", type=type_name, key=list(words))
+
+
+def sought(connection: Connection, type_name: str, words: tuple[str, ...]) -> tuple[bytes, list[Place]]:
+    """The index key, and where an object of the type or of one derived from it may be."""
+    from halog.cli.values import parse_key
     from halog.schema import ForeignType
 
     definitions = connection.definitions
     foreign = ForeignType(definitions.current(type_name))
     key = parse_key(foreign.parsed, words)
-    index_key, routing_key = foreign.index_key(key), foreign.routing_key(key)
+    routing_key = foreign.routing_key(key)
     family = definitions.family(type_name)
     bound = [name for name in family if connection.places.policy_of(name) is not None] or [type_name]
-    for place in dict.fromkeys(connection.owner(name).place(name, routing_key) for name in bound):
-        partition, found = located(connection, index_key, place)
-        if found is not None and definitions.of(found.value).name in family:
-            return partition, found
-    raise NotFoundError(f"no {type_name} has the key {' '.join(words)}", type=type_name, key=list(words))
+    places = dict.fromkeys(connection.owner(name).place(name, routing_key) for name in bound)
+    return foreign.index_key(key), [*places]

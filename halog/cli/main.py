@@ -29,7 +29,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "partition": ("halog.cli.define:partition", "Where partitions live and move to, how far copies are."),
     "zone": ("halog.cli.zone:zone", "Which nodes give each other a quorum, and whether they have it."),
     "site": ("halog.cli.sites:site", "Which site serves what, how far mirrors are; taking over."),
-    "conflicts": ("halog.cli.merged:conflicts", "What two sites that both went on contradict each other in."),
+    "conflicts": (
+        "halog.cli.settle:conflicts",
+        "What two sites that both went on contradict each other in; settle it.",
+    ),
     "restore": ("halog.cli.restore:restore", "Make one history of what two sites did by themselves; undo that."),
     "mapper": ("halog.cli.mapper:mapper", "Which partition a key belongs to and why; how evenly keys spread."),
     "get": ("halog.cli.get:get", "Show one object, by type and key."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,11 @@ from halog.cli.with_home import partition_option, with_home
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
-    from halog.core.records import MergePart
     from halog.core.table import PartitionTable
+    from restore.report import Entry
+    from restore.waiting import Report
+
+    Pick = Callable[[Report], list[Entry]]
 
 READ_S = 60.0
 """Logs are read from where they begin now."""
@@ -29,27 +32,42 @@ merge_option = click.option("--merge", "merge", metavar="ID", help="Only this on
 @merge_option
 @partition_option
 @click.option("--all", "everything", is_flag=True, help="Also what was no conflict.")
+@click.option("--open", "waiting", is_flag=True, help="Only what waits for an operator, of all merges.")
 @config_option
 @format_option
 @timeout_after(READ_S, "Give up (exit 3 or 6) after this long.")
 def show(
-    merge: str | None, names: tuple[str, ...], everything: bool, config_path: Path, format_: str, timeout_s: float
+    merge: str | None,
+    names: tuple[str, ...],
+    everything: bool,
+    waiting: bool,
+    config_path: Path,
+    format_: str,
+    timeout_s: float,
 ) -> None:
     """Show what merges found, and what they decided, from this site's logs.
 
     Each conflict with both sites' states, what stood afterwards, and which trigger said so; and what was left to an
-    operator. Kept for as long as the log is: a week at least.
+    operator, as long as nobody has changed the object: `halog conflicts settle`. Kept for as long as the log is: a week
+    at least.
 
     \b
     Examples:
       halog conflicts show
+      halog conflicts show --open
       halog conflicts show --partition flights-0 --all --format json
     """
     from halog.cli.connection import connect
 
+    if everything and waiting:
+        raise click.UsageError("--all and --open exclude each other")
     with connect(config_path, timeout_s) as connection:
         tables = with_home(connection, names)
-        documents = [d for t in tables for d in _reports(connection, t, merge, everything=everything)]
+        if waiting:
+            documents = [d for t in tables for d in _open(connection, t, merge)]
+        else:
+            pick = _all if everything else _told
+            documents = [d for t in tables for d in _documents(connection, t, merge, pick)]
     rows = [
         (d["partition"], d["merge"][:12], f"{o['type']} {json.dumps(o['key'])}", o["is"], stands(o), o["by"])
         for d in documents
@@ -81,41 +99,67 @@ def export_(
     lines = 0
     with connect(config_path, timeout_s) as connection, written_whole(target) as out:
         for table in with_home(connection, names):
-            for d in _reports(connection, table, merge, everything=True):
+            for d in _documents(connection, table, merge, _all):
                 for o in d["objects"]:
                     out.write(json.dumps({"partition": d["partition"], "merge": d["merge"], **o}) + "\n")
                     lines += 1
     emit(format_, {"file": str(target), "objects": lines}, ["file", "objects"], [(str(target), lines)])
 
 
-def _reports(
-    connection: Connection, table: PartitionTable, merge: str | None, *, everything: bool
-) -> Iterator[dict[str, Any]]:
-    """The last merge of a partition, or the one that is named, of those the log still holds."""
+def _all(report: Report) -> list[Entry]:
     from restore.report import entry
 
-    found = _merges(connection, table)
-    wanted = list(found)[-1:] if merge is None else [name for name in found if name == merge]
-    for name in wanted:
-        entries = [entry(m) for part in found[name] for m in part.merged]
-        shown = [e for e in entries if everything or e.found.is_told or e.why]  # a trigger may defer what is alike, too
-        objects = [told(connection, e.found, e.then, e.verdict, e.why) for e in shown]
-        yield {"partition": table.name, "merge": name, "objects": objects}
+    return [entry(m) for m in report.merged]
 
 
-def _merges(connection: Connection, table: PartitionTable) -> dict[str, list[MergePart]]:
-    """By name, those that counted, in the log's order."""
+def _told(report: Report) -> list[Entry]:
+    """A trigger may defer what is alike, too."""
+    return [e for e in _all(report) if e.found.is_told or e.why]
+
+
+def _documents(
+    connection: Connection, table: PartitionTable, merge: str | None, pick: Pick
+) -> Iterator[dict[str, Any]]:
+    """The last merge of a partition, or the one that is named, of those the log still holds."""
+    found = reports(connection, table)
+    for report in found[-1:] if merge is None else [r for r in found if r.name.hex() == merge]:
+        yield _document(connection, table, report, pick(report))
+
+
+def _open(connection: Connection, table: PartitionTable, merge: str | None) -> Iterator[dict[str, Any]]:
+    """What waits, of any merge or of the one that is named."""
+    for report in reports(connection, table):
+        if report.open and merge in (None, report.name.hex()):
+            yield _document(connection, table, report, report.open)
+
+
+def _document(
+    connection: Connection, table: PartitionTable, report: Report, told_of: Iterable[Entry]
+) -> dict[str, Any]:
+    return {
+        "partition": table.name,
+        "merge": report.name.hex(),
+        "objects": [_object(connection, report, e) for e in told_of],
+    }
+
+
+def _object(connection: Connection, report: Report, e: Entry) -> dict[str, Any]:
+    closed = report.closing(e.found.key) if e.why else None
+    return {
+        **told(connection, e.found, e.then, e.verdict, e.why),
+        "open": bool(e.why) and closed is None,
+        "closed": "" if closed is None else closed.why,
+    }
+
+
+def reports(connection: Connection, table: PartitionTable) -> list[Report]:
+    """The merges that the partition's log still holds and that counted, in its order."""
     from halog.cli.partition_log import PartitionLog
     from halog.core.chain import Verdict
-    from halog.core.records import EpochMerged, MergePart
+    from restore.waiting import Reports
 
-    parts: dict[object, dict[int, MergePart]] = {}
-    found: dict[str, list[MergePart]] = {}
+    found, counted = Reports(), (Verdict.ACCEPTED.value, Verdict.OPENED.value)
     for item in PartitionLog(connection, table).all():
-        record = item.record
-        if isinstance(record, MergePart):
-            parts.setdefault(record.header.epoch, {})[record.index] = record
-        elif isinstance(record, EpochMerged) and item.verdict == Verdict.OPENED.value:
-            its = parts.get(record.header.epoch, {})
-            found[record.merge.hex()] = [its[i] for i in range(record.parts) if i in its]
-    return found
+        if item.record is not None:
+            found.read(item.record, item.offset, counts=item.verdict in counted)
+    return [*found.found.values()]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from halog.cli.options import config_option, timeout_option
+
+if TYPE_CHECKING:
+    from halog.cli.survey import PartitionView
+    from halog.core.table import PartitionTable
 
 
 class Family(NamedTuple):
@@ -23,7 +27,7 @@ class Family(NamedTuple):
 @config_option
 @timeout_option
 def metrics(config_path: Path, timeout_s: float) -> None:
-    """Print how this site's mirrors stand and what has parted, for Prometheus.
+    """Print how this site's mirrors stand, what it waits for where it serves, and what has parted, for Prometheus.
 
     In the text format that a node exporter's textfile collector takes: run it from a timer, into a file. All are
     gauges. Exit code 0 whatever they say.
@@ -35,12 +39,15 @@ def metrics(config_path: Path, timeout_s: float) -> None:
     from halog.cli.connection import connect
     from halog.cli.parted import documents
     from halog.cli.sites import mirrors
+    from halog.cli.survey import ask_nodes, partition_view
     from halog.cli.with_home import with_home
     from halog.runtime.splits import parted
 
     with connect(config_path, timeout_s) as connection:
         config, tables = connection.config, with_home(connection, ())
         stands = mirrors(connection, [t for t in tables if t.owner])
+        said = ask_nodes(connection)
+        serving = [(t, partition_view(t, connection.nodes, said)) for t in tables if not t.owner]
         apart = documents(parted(connection.coordinator, tables))
     labels = {"cluster": config.cluster.name, "site": config.site.name}
     served = {"halog_site_partitions_served": len(tables) - len(stands), "halog_site_partitions_mirrored": len(stands)}
@@ -48,7 +55,9 @@ def metrics(config_path: Path, timeout_s: float) -> None:
         Family(name, "Partitions with a home that this site serves, or mirrors.", [(labels, value)])
         for name, value in served.items()
     ]
-    click.echo(text([*families, *of_mirrors(labels, stands), *of_parted(labels, apart)]), nl=False)
+    views = [view for _, view in serving]
+    families += [*of_mirrors(labels, stands), *of_sync_sites(labels, views), *of_votes(labels, serving)]
+    click.echo(text([*families, *of_parted(labels, apart)]), nl=False)
 
 
 def of_mirrors(labels: Mapping[str, str], stands: Iterable[Mapping[str, Any]]) -> list[Family]:
@@ -63,6 +72,41 @@ def of_mirrors(labels: Mapping[str, str], stands: Iterable[Mapping[str, Any]]) -
             lag.samples.append((mine, m["lag_ms"] / 1000))
             behind.samples.append((mine, m["behind"]))
     return [lag, behind, still]
+
+
+def of_sync_sites(labels: Mapping[str, str], views: Iterable[PartitionView]) -> list[Family]:
+    """The sites that commits are to wait for, as the active nodes have them."""
+    from halog.core.sync_sites import AWAY, SYNC
+
+    sync = Family("halog_site_sync", "1: the other site's log has what is committed, and commits wait for it.", [])
+    away = Family("halog_site_sync_away", "1: commits are to wait for the other site, and it confirms nothing.", [])
+    behind = Family("halog_site_sync_behind_records", "Records that the other site has not confirmed.", [])
+    for view in views:
+        for site in view.sites:
+            mine = {**labels, "partition": view.partition, "other": site.site}
+            sync.samples.append((mine, int(site.state == SYNC)))
+            away.samples.append((mine, int(site.state == AWAY)))
+            behind.samples.append((mine, site.behind))
+    return [sync, away, behind]
+
+
+def of_votes(labels: Mapping[str, str], serving: Iterable[tuple[PartitionTable, PartitionView]]) -> list[Family]:
+    """The votes of sites, as the active nodes have them. Those that an operator has overruled do not count."""
+    from halog.core.site_quorum import needed
+
+    held = Family("halog_site_votes_held", "Votes of sites that this site has for a partition it serves.", [])
+    enough = Family("halog_site_votes_needed", "Votes of sites that are more than half of those that count.", [])
+    outvoted = Family("halog_site_outvoted", "1: this site has too few votes of sites, and refuses commits.", [])
+    for table, view in serving:
+        if not view.votes:
+            continue
+        mine = {**labels, "partition": view.partition}
+        counted = {v.site: v.votes for v in view.votes}
+        ours = [v for v in view.votes if v.given_to == labels["site"] and v.site not in table.overruled]
+        held.samples.append((mine, sum(v.votes for v in ours)))
+        enough.samples.append((mine, needed(counted, table.overruled)))
+        outvoted.samples.append((mine, int(view.outvoted)))
+    return [held, enough, outvoted]
 
 
 def of_parted(labels: Mapping[str, str], apart: Iterable[Mapping[str, Any]]) -> list[Family]:

@@ -44,6 +44,12 @@ def is_quorum(votes: Mapping[str, int], sites: Collection[str], overruled: Colle
     return not every or 2 * have > every
 
 
+def needed(votes: Mapping[str, int], overruled: Collection[str] = ()) -> int:
+    """How many votes are more than half of those that count; 0: none does."""
+    every = sum(n for site, n in votes.items() if site not in overruled)
+    return every // 2 + 1 if every else 0
+
+
 class SiteQuorum:
     """Of one epoch, at its active node."""
 
@@ -78,10 +84,11 @@ class SiteQuorum:
         """What a new commit is told while they are not."""
         if self._held or self._p.now < self._young_until:
             return None
-        counted = {n: votes for n, votes in self._votes.items() if n not in self._p.table.overruled}
+        overruled = self._p.table.overruled
+        counted = {n: votes for n, votes in self._votes.items() if n not in overruled}
         have = sum(votes for n, votes in counted.items() if self.gives(n))
         away = tuple(n for n in counted if not self.gives(n))
-        return ev.TooFew(have, sum(counted.values()) // 2 + 1, "votes", away)
+        return ev.TooFew(have, needed(self._votes, overruled), "votes", away)
 
     def gives(self, site: str) -> bool:
         """Are that site's votes this one's now?"""

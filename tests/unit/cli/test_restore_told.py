@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from halog.cli import merged, restore
-from halog.core.ids import EpochId, Member
-from halog.core.records import Header, MergePart
+from halog.core.ids import Member
 from halog.core.table import PartitionTable
 from halog.errors import RefusedError, UnreachableError
 from halog.ports import Versioned
@@ -17,6 +16,7 @@ from restore.compensation import Defer
 from restore.merge import Difference, Instance, Kind
 from restore.plan import Choice
 from restore.report import merged as evidence
+from restore.waiting import Report
 
 pytestmark = pytest.mark.feature("M2", "M3")
 
@@ -27,12 +27,13 @@ def test_what_waits_for_an_operator_is_shown_also_where_both_sites_came_to_the_s
     base, now = Instance(b"r" * 24, b"1"), Instance(b"r" * 24, b"2")
     found = Difference(b"k", Kind.ALIKE, base, now, now, (), ())
     one = evidence(Choice(found, Defer("count them"), now), "the trigger")
-    part = MergePart(Header(bytes(16), EpochId(1, "east", 1)), 0, (one,))
-    monkeypatch.setattr(merged, "_merges", lambda connection, table: {"aa": [part]})
-    monkeypatch.setattr(merged, "told", lambda connection, found, then, by, why: why)
+    monkeypatch.setattr(merged, "reports", lambda connection, table: [Report(b"aa", 7, (one,))])
+    monkeypatch.setattr(merged, "told", lambda connection, found, then, by, why: {"deferred": why})
     table: Any = SimpleNamespace(name="p")
     nobody: Any = None
-    assert [d["objects"] for d in merged._reports(nobody, table, None, everything=False)] == [["count them"]]
+    shown = [{"deferred": "count them", "open": True, "closed": ""}]
+    assert [d["objects"] for d in merged._documents(nobody, table, None, merged._told)] == [shown]
+    assert [d["objects"] for d in merged._open(nobody, table, None)] == [shown]
 
 
 def connection(active: str) -> Any:

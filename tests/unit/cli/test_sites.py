@@ -208,6 +208,13 @@ def test_a_site_that_only_mirrors_is_well_and_its_nodes_may_stop_and_move(
     wait_until(same, "the other node mirrors it")
 
 
+def gauges(halog: Halog, file: Path) -> dict[str, str]:
+    """What `halog site metrics` prints."""
+    ran = halog("site", "metrics", "--config", file)
+    assert ran.code == 0, ran.err
+    return dict(line.rsplit(" ", 1) for line in ran.out.splitlines() if not line.startswith("#"))
+
+
 @pytest.fixture
 def synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Cluster, Cluster, dict[str, Path]]]:
     """West, east, and their files: commits wait for the other one's log, and it has everything."""
@@ -240,6 +247,11 @@ def test_it_is_shown_whose_log_commits_wait_for_and_a_site_is_let_go_of(
     assert "its log has what is committed in 3 of 3 partitions" in halog("status", "--config", files["west"]).out
     refused = halog("site", "let-go", "west", "--config", files["east"], "--partition", "test-0")
     assert (refused.code, "served by site west" in refused.err) == (5, True), refused.err
+    labels = f'cluster="{west.config.cluster.name}",site="west",partition="test-%d",other="east"'
+    at_east = [f"{{{labels % n}}}" for n in range(3)]
+    values = gauges(halog, files["west"])
+    assert [(values[f"halog_site_sync{at}"], values[f"halog_site_sync_away{at}"]) for at in at_east] == [("1", "0")] * 3
+    assert not any("_sync" in name for name in gauges(halog, files["east"]))
     east.cut()
 
     def away() -> bool:
@@ -247,6 +259,9 @@ def test_it_is_shown_whose_log_commits_wait_for_and_a_site_is_let_go_of(
         return ran.code == 4 and ran.json["sync_sites"] == {"east": {"away": 3}}
 
     wait_until(away, "it is shown that the site is away")
+    values = gauges(halog, files["west"])
+    assert [(values[f"halog_site_sync{at}"], values[f"halog_site_sync_away{at}"]) for at in at_east] == [("0", "1")] * 3
+    assert all(float(values[f"halog_site_sync_behind_records{at}"]) >= 0 for at in at_east)
     shown = halog("partition", "show", "test-0", "--config", files["west"])
     assert "sync site missing" in shown.out
     assert "site east" in shown.out
@@ -292,6 +307,8 @@ def test_it_is_shown_whose_the_votes_are_and_a_site_is_overruled(
     assert "west's 1: west, east's 2: west" in shown.out
     listed = halog("site", "list", "--config", files["west"], "--format", "json").json
     assert [(d["site"], d["votes"]) for d in listed] == [("west", 1), ("east", 2)]
+    assert votes_told(west, files, halog) == ("3", "2", "0")
+    assert not any("_votes_" in name for name in gauges(halog, files["east"]))
     for name in east.names:
         east.kill(name)
     east.cut()
@@ -301,6 +318,7 @@ def test_it_is_shown_whose_the_votes_are_and_a_site_is_overruled(
         return ran.code == 4 and ran.json["votes_of_sites"] == {"partitions": 3, "with_quorum": 0}
 
     wait_until(outvoted, "it is shown that the votes are missing")
+    assert votes_told(west, files, halog) == ("1", "2", "1")
     shown = halog("partition", "show", "test-0", "--config", files["west"])
     assert ("no quorum of sites" in shown.out, "east's 2: not known" in shown.out) == (True, True)
     refused = halog("site", "let-go", "east", "--config", files["west"])
@@ -308,7 +326,18 @@ def test_it_is_shown_whose_the_votes_are_and_a_site_is_overruled(
     let_go = halog("site", "let-go", "east", "--may-fork", "--config", files["west"], "--format", "json")
     assert all(d["changed"] for d in let_go.json)
     wait_until(lambda: halog("status", "--config", files["west"]).code == 0, "west goes on")
+    assert votes_told(west, files, halog) == ("1", "1", "0")  # those that were overruled do not count
     fly(west, 1)
+
+
+def votes_told(west: Cluster, files: dict[str, Path], halog: Halog) -> tuple[str, ...]:
+    """West's votes for each partition, those it needs, and whether they are too few."""
+    values, told = gauges(halog, files["west"]), set()
+    for name in west.tables():
+        at = f'{{cluster="{west.config.cluster.name}",site="west",partition="{name}"}}'
+        told.add(tuple(values[f"halog_site_{what}{at}"] for what in ("votes_held", "votes_needed", "outvoted")))
+    (found,) = told
+    return found
 
 
 def test_metrics_say_what_was_not_counted_to_its_end() -> None:

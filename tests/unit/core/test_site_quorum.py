@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from halog.core import events as ev, records
 from halog.core.roles import Role
 from halog.core.settings import Settings, Sites, SiteVotes
-from halog.core.site_quorum import FIRST_MS, QUORUM, RENEWALS, SiteQuorum, is_quorum
+from halog.core.site_quorum import FIRST_MS, QUORUM, RENEWALS, SiteQuorum, is_quorum, needed
 from halog.core.sync_sites import as_member
 from halog.events import SITE_QUORUM, SITE_QUORUM_LOST
 from tests.unit.core.kit import Core, create, tx
@@ -88,6 +88,7 @@ def test_a_quorum_is_more_than_half_of_the_ballots(of: dict[str, int], some: set
     ballots = [site for site, n in of.items() for _ in range(n) if site not in overruled]
     mine = [site for site in ballots if site in some]
     assert is_quorum(of, some, overruled) is (len(mine) > len(ballots) - len(mine) or not ballots)
+    assert is_quorum(of, some, overruled) is (len(mine) >= needed(of, overruled))
 
 
 @given(votes, st.sets(st.sampled_from(SITES)), st.sampled_from(SITES))

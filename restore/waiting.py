@@ -1,0 +1,127 @@
+"""Which of the conflicts that merges left to an operator still wait for him, read off a log in its order (M2, M3).
+
+Law: a deferred conflict is open as long as its object stands as the merge left it. Whatever gives its key another
+version closes it: a commit, whoever made it, or another merge. What `halog conflicts settle` commits names its merge by
+the transaction's id, and writes also what stands already. Where nothing stands and nothing is to, no version can move
+on: there a commit without changes closes the conflict, whose id names the merge and the key.
+
+A merge that was undone has nothing open; it has again when its undoing is undone.
+
+Nothing of this is kept anywhere but in the log, so every reader at every site finds the same ones open.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from halog.core.ids import TX_BYTES, EpochId, digest
+from halog.core.ledger import Decided, Ledger
+from halog.core.merged import taken
+from halog.core.outcomes import STAMP_BYTES
+from halog.core.records import Commit, EpochMerged, Merged, MergePart, Record
+from restore.report import Entry, entry
+from restore.undoing import undoing
+
+SETTLED = "settled"
+CHANGED = "changed since"
+MERGED = "merged again"
+UNDONE = "the merge was undone"
+
+
+class Closed(NamedTuple):
+    """Why a conflict waits no more, in one of the words above, and the lsn of what closed it; 0: nothing of its key."""
+
+    why: str
+    lsn: int
+
+
+class Report:
+    """A merge, with what it told, and what became of the conflicts that it left to an operator."""
+
+    def __init__(self, name: bytes, lsn: int, merged: tuple[Merged, ...]) -> None:
+        self.name, self.merged = name, merged
+        self.lsn = lsn
+        """The version of all that it made to stand."""
+        self.ending = ending(name)
+        self.deferred = {m.key: told for m in merged if (told := entry(m)).why}
+        self.closed: dict[bytes, Closed] = {}
+        self.undone = False
+
+    @property
+    def open(self) -> list[Entry]:
+        """What still waits, by key."""
+        return [told for key, told in sorted(self.deferred.items()) if self.closing(key) is None]
+
+    def closing(self, key: bytes) -> Closed | None:
+        """What closed this deferred conflict; None: it is open."""
+        return Closed(UNDONE, 0) if self.undone else self.closed.get(key)
+
+
+class Reports:
+    """Of a log, as far as it was read."""
+
+    def __init__(self) -> None:
+        self.found: dict[bytes, Report] = {}
+        """By name, in the log's order."""
+        self._parts: dict[EpochId, dict[int, MergePart]] = {}
+        self._ledger = Ledger()
+        self._undoings: set[bytes] = set()
+        self._awaited: dict[bytes, Report] = {}
+        """By key, the merge whose conflict is closed by what comes next: one, since a merge closes those before it."""
+        self._nothing: dict[bytes, tuple[Report, bytes]] = {}
+        """By the end of a transaction's id, the conflict that it closes, though it changes nothing."""
+
+    def read(self, record: Record, offset: int, *, counts: bool) -> None:
+        """The next record of the log, and whether it is a part of the history."""
+        if isinstance(record, MergePart):
+            self._parts.setdefault(record.header.epoch, {})[record.index] = record
+        elif counts and isinstance(record, EpochMerged):
+            self._merged(record, offset)
+        elif counts and isinstance(record, Commit):
+            self._committed(record)
+        elif counts:
+            meant = self._ledger.accepted(record, offset)
+            if isinstance(meant, Decided) and meant.commit is not None:
+                self._committed(meant.commit)
+
+    def _merged(self, record: EpochMerged, offset: int) -> None:
+        held = self._parts.pop(record.header.epoch, {})
+        merged = taken(record, [held[i] for i in range(record.parts) if i in held])
+        self._ledger.merged(merged, offset)
+        made = self.found[record.merge] = Report(record.merge, record.header.lsn, merged.merged)
+        for m in made.merged:
+            self._close(m.key, MERGED, made.lsn)
+        self._awaited |= dict.fromkeys(made.deferred, made)
+        absent = (key for key, told in made.deferred.items() if told.then is None)
+        self._nothing |= {ending(made.name, key): (made, key) for key in absent}
+        self._undoings |= {record.merge, *record.undoings}
+        for report in self.found.values():
+            report.undone = self._is_undone(report.name)
+
+    def _is_undone(self, name: bytes) -> bool:
+        undo = undoing(name)
+        return undo in self._undoings and not self._is_undone(undo)
+
+    def _committed(self, commit: Commit) -> None:
+        its, lsn = commit.header.tx[STAMP_BYTES:], commit.header.lsn
+        for change in commit.changes:
+            awaited = self._awaited.get(change.key)
+            if awaited is not None:
+                self._close(change.key, SETTLED if its == awaited.ending else CHANGED, lsn)
+        if not commit.changes and its in self._nothing:
+            report, key = self._nothing[its]
+            if self._awaited.get(key) is report:
+                self._close(key, SETTLED, lsn)
+
+    def _close(self, key: bytes, why: str, lsn: int) -> None:
+        report = self._awaited.pop(key, None)
+        if report is not None:
+            report.closed[key] = Closed(why, lsn)
+
+
+def ending(merge: bytes, key: bytes = b"") -> bytes:
+    """Of the id of a transaction that settles conflicts of a merge; with a key, the one under which nothing stands, nor
+    is to."""
+    return digest(b"settle" + len(merge).to_bytes(2, "big") + merge + key)[: TX_BYTES - STAMP_BYTES]
