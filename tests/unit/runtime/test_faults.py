@@ -12,6 +12,7 @@ from halog.core import events as ev
 from halog.core.roles import Role
 from halog.errors import OverloadedError, StoreError, UnreachableError
 from halog.runtime.copy import Copy
+from halog.runtime.deliveries import Reporting
 from halog.runtime.host import Host
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
@@ -189,4 +190,4 @@ def test_a_store_that_fails_once_during_a_commits_look_ups_leaves_deliveries_who
     monkeypatch.setattr(copy.objects.store, "get", failing(StoreError("EIO"), 1, copy.objects.store.get))
     with pytest.raises(StoreError), node.transaction() as tx:
         tx.create(Counter("new"))
-    assert not copy._served
+    assert copy._reporting is Reporting.KEPT

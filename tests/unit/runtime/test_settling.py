@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter as Count
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +28,12 @@ class Ballots:
         self.now, self.most = Count[str](), Count[str]()
         self.let, self.gone = threading.Event(), threading.Event()
         self._lock = threading.Lock()
+
+    def tell(self, r: frames.Decide, told: Callable[[str | None], None]) -> bool:
+        """This node serves none but "here"."""
+        if r.partition == "here":
+            told("committed")
+        return r.partition == "here"
 
     def decide(self, r: frames.Decide, until: float, site: str) -> tuple[str, int]:
         with self._lock:
@@ -54,6 +60,9 @@ class Copy:
     def __init__(self) -> None:
         self.told: list[Any] = []
         self.post = self.told.append
+
+    def after(self, action: Callable[[], None]) -> None:
+        action()
 
 
 Parts = tuple[Settling, Ballots, Any]
@@ -98,6 +107,14 @@ def test_what_waits_for_a_partition_that_nobody_serves_is_dropped(settling: Part
     assert s._errands.pending() == 1
 
 
+def test_a_partition_that_this_node_serves_is_told_without_an_errand(settling: Parts) -> None:
+    s, ballots, copy = settling
+    s.spread(copy, spread("here", 7, 1)[0])
+    assert copy.told == [ev.Confirmed((7).to_bytes(16, "big"), "here")]
+    assert s._errands.pending() == 0
+    assert not ballots.asked
+
+
 def test_what_is_under_way_or_waits_is_not_begun_again(settling: Parts) -> None:
     s, ballots, copy = settling
     for _ in range(5):
@@ -120,7 +137,7 @@ def test_what_is_under_way_or_waits_is_not_begun_again(settling: Parts) -> None:
 
 def test_an_error_is_no_end_of_an_errand(settling: Parts, caplog: pytest.LogCaptureFixture) -> None:
     s, _, copy = settling
-    s.ballots = SimpleNamespace(decide=lambda r, until: 1 // 0)  # type: ignore[assignment]
+    s.ballots = SimpleNamespace(tell=lambda r, told: False, decide=lambda r, until: 1 // 0)  # type: ignore[assignment]
     s.spread(copy, spread("healthy", 0, 1)[0])
     wait_until(lambda: s._errands.pending() == 0, "it is pending for ever")
     assert "could not be told" in caplog.text
