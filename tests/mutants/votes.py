@@ -101,8 +101,8 @@ def in_doubt_decided_by_oneself() -> None:
 def answered_from_what_is_in_flight() -> None:
     """The outcome is told when it is sent."""
 
-    def decide(self: Voting, tx: bytes, token: int, *args: Any, commit: bool) -> None:
-        real(self, tx, token, *args, commit=commit)
+    def decide(self: Voting, tx: bytes, token: int, *args: Any, **how: Any) -> None:
+        real(self, tx, token, *args, **how)
         args[1].append(ev.Reply(token, ev.Happened(0)))
 
     real = patch(Voting, "_decide", decide)
