@@ -45,6 +45,8 @@ class DecideAsked(msgspec.Struct, frozen=True):
     decides: bool
     participants: tuple[str, ...] = ()
     """Who may have been asked to prepare, where this partition may not know."""
+    patient: bool = False
+    """The record may wait for company: whoever tells it waits for no answer."""
 
 
 class Confirmed(msgspec.Struct, frozen=True):

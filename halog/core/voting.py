@@ -206,7 +206,7 @@ class Voting:
             out.append(ev.Reply(e.token, refusal))
         else:
             self._asked[e.tx] = e.participants
-            self._decide(e.tx, e.token, now, out, commit=e.commit, patience_ms=0 if e.decides else TOLD_MS)
+            self._decide(e.tx, e.token, now, out, commit=e.commit, patience_ms=TOLD_MS if e.patient else 0)
 
     def _stands(self, e: ev.DecideAsked, decision: Decision, out: list[ev.Effect]) -> None:
         if decision.commit == e.commit:

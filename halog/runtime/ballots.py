@@ -105,7 +105,7 @@ class Ballots:
             return False
         copy.question(
             lambda result: told(stands(result, commit=r.commit)),
-            lambda token: ev.DecideAsked(token, r.tx, r.commit, r.decides, r.participants),
+            lambda token: ev.DecideAsked(token, r.tx, r.commit, r.decides, r.participants, patient=True),
             later=True,
         )
         return True
