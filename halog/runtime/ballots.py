@@ -99,16 +99,12 @@ class Ballots:
 
     def tell(self, r: frames.Decide, told: Callable[[str | None], None]) -> bool:
         """Tell a partition that this node serves how its transaction was decided, without waiting; False: it serves
-        none. `told` hears how it stands there, as `stands` has it."""
+        none, or it is busy. `told` hears how it stands there, as `stands` has it."""
         copy = self._asker.serving(r.partition)
-        if copy is None:
-            return False
-        copy.question(
+        return copy is not None and copy.question_later(
             lambda result: told(stands(result, commit=r.commit)),
             lambda token: ev.DecideAsked(token, r.tx, r.commit, r.decides, r.participants, patient=True),
-            later=True,
         )
-        return True
 
     def decide(self, r: frames.Decide, until: float, site: str | None = HERE) -> tuple[str, int]:
         """How it stands and where; raises what was answered else. `site`: nobody else is asked."""

@@ -72,6 +72,7 @@ class Copy(Showing):
         self.began_at = 0
         """The log offset this run of the copy went on from: beyond 0 a store or a snapshot spared it the rest."""
         self._due: list[tuple[Answer, ev.Result]] = []
+        self._afters: list[tuple[Answer, ev.Result]] = []
         self._end = 0
         self._performers: dict[type[Any], Callable[[Any], None]] = {
             ev.Append: self._append,
@@ -133,7 +134,7 @@ class Copy(Showing):
         """Give the core an event and do what it asks. Any thread."""
         with self.lock:
             self._post_safely(event)
-            due, self._due = self._due, []
+            due = self._take_due()
         _tell(due)
 
     def _post_safely(self, event: ev.Event) -> None:
@@ -171,7 +172,7 @@ class Copy(Showing):
         with self.lock:
             self._batch((ev.EntriesRead([(e.offset, e.value) for e in entries]), ev.Taken()))
             self._loaded()
-            due, self._due = self._due, []
+            due = self._take_due()
         _tell(due)
 
     def take_reports(self) -> None:
@@ -180,7 +181,7 @@ class Copy(Showing):
             return  # taken with an earlier one
         with self.lock:
             self._batch(events_of(self._reports))
-            due, self._due = self._due, []
+            due = self._take_due()
         _tell(due)
 
     def _batch(self, events: Iterable[ev.Event]) -> None:
@@ -203,7 +204,7 @@ class Copy(Showing):
         self.save()
         with self.lock:
             self._dismiss(ev.Unknown("the node closed before the answer came"))
-            due, self._due = self._due, []
+            due = self._take_due()
         _tell(due)
 
     def _dismiss(self, result: ev.Result) -> None:
@@ -335,7 +336,7 @@ class Copy(Showing):
             served = not self.answers_early(durability)
             asked = ev.Submitted(self._expect(answer), tx, work.reads, changes, found, epoch, durability, work.mapping)
             tag = self._ask(asked, served=served)
-            due, self._due = self._due, []
+            due = self._take_due()
         _tell(due)
         return tag
 
@@ -347,20 +348,37 @@ class Copy(Showing):
         """What became of a transaction?"""
         self.question(answer, lambda token: ev.Asked(token, tx, attempt), served=False)
 
-    def question(
-        self, answer: Answer, asked: Callable[[int], ev.Event], *, served: bool = False, later: bool = False
-    ) -> int:
-        """Ask the core with a token of its own; `asked` is called with the lock held. Returns as `submit` does.
-        `later`: there is no hurry."""
+    def question(self, answer: Answer, asked: Callable[[int], ev.Event], *, served: bool) -> int:
+        """Ask the core with a token of its own; `asked` is called with the lock held. Returns as `submit` does."""
         with self.lock:
-            tag = self._ask(asked(self._expect(answer)), served=served, later=later)
-            due, self._due = self._due, []
+            tag = self._ask(asked(self._expect(answer)), served=served)
+            due = self._take_due()
         _tell(due)
         return tag
 
+    def question_later(self, answer: Answer, asked: Callable[[int], ev.Event]) -> bool:
+        """The same, in no hurry. False, and nothing is asked, if the lock would have to be waited for."""
+        if not self.lock.acquire(blocking=False):
+            return False
+        try:
+            self._ask(asked(self._expect(answer)), served=False, later=True)
+            due = self._take_due()
+        finally:
+            self.lock.release()
+        _tell(due)
+        return True
+
     def after(self, action: Callable[[], None]) -> None:
-        """With the lock held: do it on this thread, once that is released."""
-        self._due.append((lambda _: action(), ev.Happened(0)))
+        """With the lock held: do it on this thread, once that is released and all answers are given."""
+        self._afters.append((lambda _: action(), ev.Happened(0)))
+
+    def _take_due(self) -> list[tuple[Answer, ev.Result]]:
+        """What is to be done once the lock is released."""
+        due, self._due = self._due, []
+        if self._afters:
+            due += self._afters
+            self._afters = []
+        return due
 
     def _ask(self, event: ev.Event, *, served: bool, later: bool = False) -> int:
         """Post what may lead to an append; its tag if the caller polls for it (`served`), else 0."""

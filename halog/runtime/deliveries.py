@@ -94,7 +94,7 @@ class Deliveries:
             logger.exception("deliveries go on after an error")
         finally:
             self._polling.release()
-        self._hand_on()
+            self._hand_on()
 
     def turn(self) -> None:
         """Run what is reported by now; what is not is the kept thread's."""
@@ -107,8 +107,7 @@ class Deliveries:
             self._poll(self._session(), 0)
         finally:
             self._polling.release()
-            if not self.followed:
-                self._hand_on()
+            self._hand_on(followed=self.followed)
 
     def _poll(self, session: LogSession, timeout_s: float) -> None:
         self.push()
@@ -140,11 +139,14 @@ class Deliveries:
     def _outstanding(self) -> bool:
         return any(c.delivered < c.appended for c in self._copies())
 
-    def _hand_on(self) -> None:
-        """After letting go: whoever appended meanwhile found the poll taken, and relies on this look."""
+    def _hand_on(self, *, followed: bool = False) -> None:
+        """After letting go: whoever appended meanwhile found the poll taken, and relies on this look. What somebody
+        waits for is his who follows, if one does; what nobody waits for may be another one's, who does not know him."""
         copies = [c for c in self._copies() if c.delivered < c.appended]
-        if copies:
-            self.expect(0.0 if any(c.delivered < c.awaited for c in copies) else SOON_S)
+        if not followed and any(c.delivered < c.awaited for c in copies):
+            self.expect()
+        elif any(c.delivered >= c.awaited for c in copies):
+            self.expect(SOON_S)
 
     def run(self, closing: threading.Event) -> None:
         """The kept thread's loop."""
@@ -156,8 +158,7 @@ class Deliveries:
                 self._poll(self._session(), 0)
                 while self._outstanding() and not self.followed and not closing.is_set():
                     self._poll(self._session(), SLICE_S)
-            if not self.followed:
-                self._hand_on()
+            self._hand_on(followed=self.followed)
 
     def _is_due(self) -> bool:
         """Wait until the kept thread is wanted, or has been idle for long. False: look again; what is outstanding was

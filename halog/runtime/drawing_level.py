@@ -103,7 +103,8 @@ class DrawingLevel:
             return
         self._looked_at = now
         there = table_of(self._remote.coordinator, self.partition)
-        if there.active is None and there.epoch.number > self._number:
+        given = there.owner not in ("", self._remote.name)  # still: nobody has said the contrary
+        if given and there.active is None and there.epoch.number > self._number:
             self._fence(there, there.epoch.number)
 
     def close(self) -> None:

@@ -205,10 +205,17 @@ class Rebalancing:
         """What a version asks for was not possible for these when it was planned: a node was down, an operator's move
         was under way. Those alone are planned again, but for what an operator has rolled back meanwhile (X10); returns
         which of them are still left."""
-        last = plans.read(self._coordinator) if stored.left else None
-        back = set() if last is None or not last.undoes else {m.partition for m in last.moves}
+        back = self._rolled_back() if stored.left else set()
         theirs = [t for t in self._theirs(policy) if t.name in stored.left and t.name not in back]
         return self._again(policy, up, absent, theirs, f"version {stored.version} of the configuration goes on")
+
+    def _rolled_back(self) -> set[str]:
+        """Partitions that the last of the plans which moved them took back."""
+        last: dict[str, plans.Plan] = {}
+        for plan in plans.known(self._coordinator):  # the newest first
+            for move in plan.moves:
+                last.setdefault(move.partition, plan)
+        return {partition for partition, plan in last.items() if plan.undoes}
 
     def _replace(self, policy: str, up: set[str], absent: set[str]) -> None:
         """Again, what no plan could replace when the node went: others were down, or an override stood against it."""

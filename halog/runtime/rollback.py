@@ -43,10 +43,13 @@ def chosen(coordinator: Coordinator, tables: Sequence[PartitionTable], name: str
     plans.check_replaced(last, plans.new((), {}), tables)
     known = plans.known(coordinator)
     if not name and last.undoes:
-        raise RefusedError(
-            f"plan {last.id} was the last one, and rolled back plan {last.undoes}: `halog plan rollback {last.id}` "
-            "goes forth again; nothing was changed"
-        )
+        states = set(plans.states_of(last, tables).values())
+        which = f"plan {last.id} was the last one"
+        if states == {plans.DONE}:
+            again = f"rolled back plan {last.undoes}: `halog plan rollback {last.id}` goes forth again"
+        else:
+            again = f"has not rolled back all of plan {last.undoes} yet: `halog plan rollback {last.undoes}` goes on"
+        raise RefusedError(f"{which}, and {again}; nothing was changed")
     for plan in known:
         if plan.id == (name or last.id):
             return plan, known

@@ -33,6 +33,8 @@ class Settling:
     def __init__(self) -> None:
         self.ballots: Ballots | None = None
         self._errands = Errands("halog-settling", EACH, THREADS)
+        self._telling = set[tuple[str, str, bytes, bool]]()
+        """What partitions that this node serves are told and have not answered: by whom, which, what."""
 
     def close(self) -> None:
         """Whoever comes next asks again."""
@@ -46,7 +48,17 @@ class Settling:
 
     def _tell(self, copy: Copy, e: ev.Spread, partition: str) -> None:
         r = frames.Decide(partition, e.tx, e.commit, False)
-        if self.ballots is None or not self.ballots.tell(r, partial(self._told, copy, e, partition)):
+        key = (copy.name, partition, e.tx, e.commit)
+        if key in self._telling:
+            return
+
+        def told(outcome: str | None) -> None:
+            self._telling.discard(key)
+            self._told(copy, e, partition, outcome)
+
+        self._telling.add(key)
+        if self.ballots is None or not self.ballots.tell(r, told):
+            self._telling.discard(key)
             what = (copy.name, e.tx, "commit" if e.commit else "abort")
             self._errands.go(partition, what, partial(self._tell_elsewhere, copy, e, r))
 

@@ -282,3 +282,26 @@ def test_one_who_is_in_a_hurry_does_not_wait_for_one_who_is_not(unhurried: Rig) 
     rig.deliveries.expect()
     rig.report(1)
     wait_until(lambda: rig.copy.delivered == 1, "nobody polled")
+
+
+def test_what_was_told_in_a_turn_of_a_loop_that_is_busy_then_is_polled_for(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop will take another turn, but not soon: who meets what was told is another one's client."""
+    monkeypatch.setattr(deliveries, "IDLE_S", 60.0)
+    told = Copy(rig.session)
+    rig.deliveries._copies = lambda: [rig.copy, told]
+    rig.kept.start()
+    rig.copy.appended = 1
+
+    def take() -> None:
+        told.appended, told.later = 1, True
+        rig.deliveries.expect(deliveries.SOON_S)
+        time.sleep(5 * deliveries.SOON_S)
+        rig.deliveries.followed = True
+
+    monkeypatch.setattr(rig.copy, "take_reports", take)
+    rig.report(1)
+    rig.deliveries.turn()
+    rig.session.due.append(told.report(rig.deliveries, 1))
+    wait_until(lambda: told.taken == [1], "nobody polls")

@@ -27,13 +27,17 @@ class Ballots:
         self.asked = Count[str]()
         self.now, self.most = Count[str](), Count[str]()
         self.let, self.gone = threading.Event(), threading.Event()
+        self.held: list[Callable[[str | None], None]] = []
         self._lock = threading.Lock()
 
     def tell(self, r: frames.Decide, told: Callable[[str | None], None]) -> bool:
-        """This node serves none but "here"."""
+        """This node serves none but "here", which answers at once, and "held", which does when it is let."""
+        self.asked[f"{r.partition} told"] += 1
         if r.partition == "here":
             told("committed")
-        return r.partition == "here"
+        elif r.partition == "held":
+            self.held.append(told)
+        return r.partition in ("here", "held")
 
     def decide(self, r: frames.Decide, until: float, site: str) -> tuple[str, int]:
         with self._lock:
@@ -112,7 +116,21 @@ def test_a_partition_that_this_node_serves_is_told_without_an_errand(settling: P
     s.spread(copy, spread("here", 7, 1)[0])
     assert copy.told == [ev.Confirmed((7).to_bytes(16, "big"), "here")]
     assert s._errands.pending() == 0
-    assert not ballots.asked
+    assert ballots.asked == {"here told": 1}
+
+
+def test_what_a_partition_here_was_told_and_has_not_answered_is_not_told_again(settling: Parts) -> None:
+    """Its log may be away: the core asks again and again."""
+    s, ballots, copy = settling
+    e = spread("held", 7, 1)[0]
+    for _ in range(10):
+        s.spread(copy, e)
+    assert ballots.asked["held told"] == 1
+    ballots.held.pop()(None)
+    assert copy.told == []
+    s.spread(copy, e)
+    ballots.held.pop()("committed")
+    assert copy.told == [ev.Confirmed(e.tx, "held")]
 
 
 def test_what_is_under_way_or_waits_is_not_begun_again(settling: Parts) -> None:
