@@ -222,3 +222,35 @@ def test_a_scan_that_waits_for_somebody_goes_where_the_role_goes(patient: Cluste
     reader.join(10)
     assert found
     assert found[0] > before
+
+
+def test_a_partition_that_is_busy_holds_up_nobody_who_is_to_tell_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lock is held, for a snapshot say, when the decision is to be told: neither that commit nor another
+    partition's waits for it, and it hears of the decision all the same."""
+    with Cluster(1, partitions=4, sync_replicas=0, registry=REGISTRY) as one:
+        names = apart(one, 3)
+        create(one, names)
+        first, told, _ = sorted(names, key=lambda n: one.partition_of(Counter, n))
+        ballot, busy, done = active_copy(one, first), threading.Event(), threading.Event()
+        real, let_go = type(ballot).question, list[bool]()
+
+        def hold() -> None:
+            with active_copy(one, told).lock:
+                busy.set()
+                let_go.append(done.wait(5))
+
+        def question(self: Any, *args: Any, **how: Any) -> Any:
+            if self is ballot and not busy.is_set():  # asked for the last vote
+                threading.Thread(target=hold, daemon=True).start()
+                busy.wait(20)
+            return real(self, *args, **how)
+
+        monkeypatch.setattr(type(ballot), "question", question)
+        with one.node("A").transaction() as tx:
+            for name in (first, told):
+                tx.get(Counter, name).value += 1
+        bump(one, next(n for n in names if n not in (first, told)))
+        done.set()
+        assert values(one, names) == [101, 101, 101]
+        nothing_in_doubt(one, names)
+        assert let_go == [True], "they waited until it was let go of"
