@@ -47,17 +47,18 @@ def heads(cluster: Cluster) -> dict[str, tuple[int, bytes, object]]:
 
 
 def level(*clusters: Cluster) -> None:
-    """Every copy of a partition at every site is the same history: a first node alone may lag behind who serves, and
-    then looks like one of another site that lags too."""
+    """Every copy of a partition at every site is the same history, and nothing in it is in doubt. A first node alone
+    may lag behind who serves, and then looks like one of another site that lags too; and of a transaction over several
+    partitions all may have the vote, and none the decision."""
 
-    def apart() -> dict[str, set[tuple[int, bytes, object]]]:
-        found: dict[str, set[tuple[int, bytes, object]]] = {}
+    def apart() -> dict[str, set[tuple[object, ...]]]:
+        found: dict[str, set[tuple[object, ...]]] = {}
         for cluster in clusters:
             for name in cluster._running:
                 for partition, copy in list(cluster.node(name).runtime.copies.items()):
-                    state = copy.core.chain.state
-                    found.setdefault(partition, set()).add((state.lsn, state.hash, state.lineage))
-        return {partition: heads for partition, heads in found.items() if len(heads) > 1}
+                    state, doubts = copy.core.chain.state, len(copy.core.ledger.undecided)
+                    found.setdefault(partition, set()).add((state.lsn, state.hash, state.lineage, doubts))
+        return {partition: heads for partition, heads in found.items() if len(heads) > 1 or any(h[-1] for h in heads)}
 
     try:
         wait_until(lambda: not apart(), "level")
