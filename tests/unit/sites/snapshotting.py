@@ -14,10 +14,10 @@ from halog.config import SnapshotConfig
 from halog.core.chain import ChainState
 from halog.runtime.copy import Copy
 from halog.runtime.snapshots import MARKER, Snapshots, marked_position
-from halog.testing.cluster import Cluster, wait_until
+from halog.testing.cluster import Cluster
 from tests.unit.sites.model import Flight, registry
 from tests.unit.sites.test_switching import NAMES
-from tests.unit.sites.two import fly, west
+from tests.unit.sites.two import fly, level, west
 
 __all__ = ["west"]
 
@@ -97,16 +97,6 @@ def newest(cluster: Cluster, partition: str) -> ChainState:
     """Of all its copies: a replica may be a moment behind."""
     found = [cluster.node(n).runtime.copies[partition].core.chain.state for n in cluster._running]
     return max(found, key=lambda state: state.lsn)
-
-
-def level(*clusters: Cluster) -> None:
-    """Every copy at every site is the same history."""
-
-    def same_heads() -> bool:
-        copies = [cluster.node(n).runtime.copies for cluster in clusters for n in cluster._running]
-        return all(len({c[name].core.chain.state.hash for c in copies}) == 1 for name in NAMES)
-
-    wait_until(same_heads, "not one history")
 
 
 def same(west: Cluster, east: Cluster, name: str) -> None:

@@ -321,6 +321,7 @@ def test_a_decided_transaction_over_several_partitions_does_not_keep_the_log(wes
     with west.node(west.names[0]).transaction() as tx:
         for number in range(12):
             tx.create(Flight(number))
+    level(west)  # all have the decision, and more behind it
     fly(west, *range(12, 30))
     level(west, calm)
     for name in NAMES:
