@@ -6,7 +6,7 @@
 # make faults  every fault with real processes and servers, judged; writes build/faults.json (15 min)
 # make containers   the integration suite over three brokers and three ZooKeeper servers in containers (Docker)
 # make compose  the same and three nodes, to stay        make compose ARGS='down -v'
-# make features · sim SEEDS=5000 · mutants · bench · lock · bench-peers (other systems beside halog, 25 min)
+# make features · sim SEEDS=5000 · mutants · bench · lock · bench-peers (other systems beside halog, 40 min)
 # make bench-rebalance ARGS='--objects 100000'   Spark moves objects under traffic, its driver is killed at half way
 SHELL := /bin/sh
 # Where this is set, as in many images, each of a run's hundred processes compiles everything anew: 4 s for pytest's workers.
@@ -26,6 +26,10 @@ CHECK_LIMIT_S := 120
 CORES := $(shell nproc)
 # More than cores: half of the unit tests' time is waiting. A file stays together: its fixtures are played once.
 WORKERS := $(shell echo $$((2 * $$(nproc) + 2)))
+# Nodes in one process wait for more than half of their time, and no two tests share any.
+NODE_WORKERS := $(shell echo $$((4 * $$(nproc))))
+# Each with servers and nodes of its own, 3 GB of memory; what shares servers stays together (tests/workers.py).
+LANES := $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 TEST_SEEDS := 20000
 # Partitions that move from node to node; transactions over several partitions; mappings that change; partitions that are
 # defined and disabled; key directories; two sites that part and are merged (a minute of both cores).
@@ -52,11 +56,11 @@ fresh-outcomes:
 
 # The simulation on all cores: a minute per 4,000 seeds and core.
 test: fresh-outcomes check
-	$(PYTEST) $(FAST) -m nodes -n $(WORKERS) --dist loadfile
+	$(PYTEST) $(FAST) -m nodes -n $(NODE_WORKERS) --dist worksteal
 	$(PY) -m tests.sim.run --seeds $(TEST_SEEDS) $(OTHER_SEEDS:%=--also %) --processes $(CORES)
 	$(PY) -m tools.warm
-	$(PYTEST) $(SLOW) -m "not long"
-	$(PYTEST) tests/faults -m quick_fault
+	$(PYTEST) $(SLOW) -m "not long" -n $(LANES) --dist loadfile
+	$(PYTEST) tests/faults -m quick_fault -n $(LANES) --dist loadfile
 	$(CONTAINERS) -m containers
 
 # What a build server runs now and then, and who changes what a long test is about.

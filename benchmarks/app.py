@@ -18,6 +18,7 @@ from benchmarks.loop import AsyncOp, Op, closed_loop, closed_loop_of_tasks
 from benchmarks.model import CLASSES, Kept
 from benchmarks.payload import payload
 from halog.config import load_config
+from halog.errors import HalogError
 from halog.runtime import wishes
 
 OBJECTS_EACH = 100
@@ -272,21 +273,13 @@ class App:
         return {}
 
     def end_writes(self) -> dict[str, Any]:
-        """Each partition's acknowledged writes as (begin, end) in monotonic seconds, and how many failed."""
+        """Each partition's acknowledged writes, as (begin, end) in monotonic seconds and by transaction id; the ids of
+        those that were said not to have happened; and what was said."""
         for w in self._writers:
             w.stop.set()
         for w in self._writers:
             w.thread.join(15)
-        return {w.partition: {"times": w.times, "errors": w.errors} for w in self._writers}
-
-    def written(self, kind: str, partitions: list[str]) -> dict[str, int]:
-        """How many writes each partition's object has seen."""
-        cls, found = CLASSES[kind], {}
-        for partition in partitions:
-            with self.node.transaction() as tx:
-                held = tx.find(cls, _number_in(self.node, cls, partition))
-                found[partition] = 0 if held is None else held.count + 1
-        return found
+        return {w.partition: w.told() for w in self._writers}
 
 
 def _number_in(node: Any, cls: type[Any], partition: str) -> int:
@@ -307,24 +300,34 @@ class _Writer:
     def __init__(self, node: Any, cls: type[Any], partition: str, rate: float) -> None:
         self.node, self.cls, self.partition, self.rate = node, cls, partition, rate
         self.times: list[tuple[float, float]] = []
+        self.acknowledged: list[str] = []
+        self.failed: list[str] = []
         self.errors: list[str] = []
         self.stop = threading.Event()
         self.number = _number_in(node, cls, partition)
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
+    def told(self) -> dict[str, Any]:
+        """What its caller knows."""
+        return {"times": self.times, "acknowledged": self.acknowledged, "failed": self.failed, "errors": self.errors}
+
     def _run(self) -> None:
         while not self.stop.is_set():
-            begin = time.monotonic()
+            begin, tx = time.monotonic(), self.node.transaction()
             try:
-                self._write()
-                self.times.append((begin, time.monotonic()))
+                self._write(tx)
             except Exception as e:
                 self.errors.append(f"{type(e).__name__}: {e}")
+                if isinstance(e, HalogError) and e.happened is False and tx.id is not None:
+                    self.failed.append(tx.id.hex())
+            else:
+                self.times.append((begin, time.monotonic()))
+                self.acknowledged.append(tx.id.hex())
             self.stop.wait(max(0.0, 1 / self.rate - (time.monotonic() - begin)))
 
-    def _write(self) -> None:
-        with self.node.transaction() as tx:
+    def _write(self, tx: Any) -> None:
+        with tx:
             found = tx.find(self.cls, self.number)
             if found is None:
                 tx.create(self.cls(number=self.number, text=payload(self.number)))

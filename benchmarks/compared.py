@@ -9,14 +9,15 @@ from benchmarks.figures import Row, Target, row
 
 
 class Peer(NamedTuple):
-    """One measurement of a peer: its lines have this name, this text in their configuration, so many clients."""
+    """One measurement of a peer: its lines have this name, this text in their configuration, so many clients and
+    processes; None: what is measured without a closed loop has neither."""
 
     said: str
     peer: str
     config: str
-    clients: int = 1
+    clients: int | None = 1
     figure: str = "p50_us"
-    procs: int = 1
+    procs: int | None = 1
 
 
 class Beside(NamedTuple):
@@ -51,6 +52,33 @@ ETCD = Peer("etcd", "etcd", "WAL on disk")
 ETCD_16 = ETCD._replace(clients=16, figure="ops_s")
 HAZELCAST = Peer("Hazelcast, Python client", "hazelcast", "Python client, one shared")
 HAZELCAST_16 = HAZELCAST._replace(clients=16, figure="ops_s")
+
+
+def _once(said: str, peer: str, config: str, figure: str) -> Peer:
+    return Peer(said, peer, config, None, figure, None)
+
+
+FAILOVERS = (
+    _once("etcd, heartbeat 10 ms, election 100 ms", "etcd", "heartbeat 10 ms, election 100 ms", "failover_ms"),
+    _once("etcd at its defaults", "etcd", "heartbeat 100 ms, election 1000 ms", "failover_ms"),
+    _once("Hazelcast", "hazelcast", "backup-count=1 async=0, heartbeat", "failover_ms"),
+    _once("JE", "je-ha", "NO_SYNC, ack SIMPLE_MAJORITY, feeder", "failover_ms"),
+    _once("Redis Sentinel, WAIT 1", "redis", "failover-timeout 2 s; writes WAIT 1", "failover_ms"),
+    _once("Kafka Streams, exactly once", "kstreams", "exactly_once_v2, commit 100 ms, session.timeout 1000 ms, "
+          "heartbeat 200 ms, transaction.timeout 1500 ms", "failover_ms"),
+)  # fmt: skip
+RESTORES = (
+    _once("Redis, diskless", "redis", "diskless sync, repl-diskless-sync-delay=0", "seconds"),
+    _once("etcd", "etcd", "100k keys readable (snapshot-count 100000", "seconds"),
+    _once("Kafka Streams", "kstreams", "fresh standby instance: JVM start", "seconds"),
+    _once("Hazelcast", "hazelcast", "2nd member: JVM start", "seconds"),
+    _once("JE", "je-ha", "fresh 3rd node: JVM start", "seconds"),
+)
+READS = (
+    Peer("Hazelcast, within its JVM", "hazelcast", "read-backup-data, embedded Java member", 1, "ops_s", 0),
+    Peer("JE, within its JVM", "je-ha", "read on a replica, Java threads in replica JVM", 1, "ops_s", 0),
+    Peer("Redis, Python client", "redis", "GET on the replica, redis-py", 1, "ops_s"),
+)
 REDIS = Peer("Redis, WAIT 1, Python client", "redis", "SET+WAIT 1 0 pipelined, no persistence, redis-py + hiredis")
 
 
@@ -65,6 +93,8 @@ def _at_least(times: float, *, hard: bool = True) -> Target:
 P50, RATE = "1 client, p50", "16 clients, throughput"
 _TRANSFER = "planned transfer at 100 writes/s a partition, longest pause"
 _FAILOVER = "failover of a killed process, first new acknowledged write"
+_RESTORE = "cold restore of 100,000 objects of 200 bytes"
+_READ = "local read in a transaction of 1,000 different objects out of 10,000"
 
 TABLE: Sequence[Beside] = (
     Beside(f"{WRITTEN}, {P50}", ACTIVE, PARALLEL, _at_most(1.2)),
@@ -83,15 +113,15 @@ TABLE: Sequence[Beside] = (
     Beside(f"{FLUSHED}, {RATE}", TASKS, JE_SYNC_16, _at_least(1.5, hard=False)),
     Beside(f"{_FAILOVER}, median", CLIENT, None, Target(100, "value", hard=True)),
     Beside(f"{_FAILOVER}, p99", CLIENT, None, Target(400, "value", hard=True)),
+    *(Beside(f"{_FAILOVER}, median", CLIENT, p, _at_most(1.0, hard=False)) for p in FAILOVERS),
     Beside("acknowledged writes lost in these kills", CLIENT, None, Target(0, "value", hard=True)),
     Beside("failover of a frozen process, first new acknowledged write, median", CLIENT, None, Target(700, "value")),
     Beside(f"{_TRANSFER}, p99", CLIENT, None, Target(100, "value", hard=True)),
-    Beside("cold restore of 100,000 objects of 200 bytes", "the fresh node", None, Target(1.5, "value")),
-    Beside(
-        "local read in a transaction of 1,000 different objects out of 10,000", ACTIVE, None,
-        Target(300_000, "value", "higher"),
-    ),
-)  # fmt: skip
+    Beside(_RESTORE, "the fresh node", None, Target(1.5, "value")),
+    *(Beside(f"{_RESTORE}, from its process's start", "the fresh node", p, Target()) for p in RESTORES),
+    Beside(_READ, ACTIVE, None, Target(300_000, "value", "higher")),
+    *(Beside(_READ, ACTIVE, p, Target()) for p in READS),
+)
 
 
 def figures(lines: Iterable[Mapping[str, Any]]) -> dict[Peer, list[float]]:

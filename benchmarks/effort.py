@@ -18,11 +18,12 @@ class Effort:
     restores: int = 3  # each takes four seconds
     found_objects: int = 1_000_000  # what Spark looks through: its seconds of beginning weigh little
     moved_objects: int = 20_000  # they move for longer than the commits beside them are counted
+    touched_objects: int = 20_000  # at each of two sites, a transaction for each of them: a quarter of a minute
     missed: int = 10_000  # records a node misses while it is away: some seconds of full load
     kills: int = 20
     pauses: int = 5
     transfers: int = 100  # the target is a p99
-    patience: int = 3  # rounds for each that counts, while the host takes the CPUs away (`calm`): 25 minutes at worst
+    patience: int = 3  # rounds for each that counts, while the host takes the CPUs away (`calm`): an hour at worst
     quick: bool = False
 
 
@@ -36,6 +37,7 @@ QUICK = Effort(
     restore_objects=100_000,
     restores=1,
     found_objects=100_000,
+    touched_objects=5_000,
     missed=5_000,
     kills=3,
     pauses=1,

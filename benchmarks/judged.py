@@ -1,7 +1,9 @@
-"""What became of objects whose mapping changed: lost, doubled, misplaced. Pure; the mapper is called by the caller."""
+"""What became of objects whose mapping changed: lost, doubled, misplaced; and of writes, by what their callers were
+told. Pure; the mapper is called by the caller."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Set
 from typing import NamedTuple
 
@@ -56,3 +58,22 @@ def _first(number: int, missing: bytearray, left: set[int], perhaps: Set[int]) -
         left.discard(number)
         return True
     return number in perhaps
+
+
+class Writes:
+    """Transactions of clients, by their ids: of unknown ones nothing can be said, so they neither count nor stand in
+    for others."""
+
+    def __init__(self) -> None:
+        self.acknowledged, self.failed = set[str](), set[str]()
+
+    def told(self, acknowledged: Iterable[str], failed: Iterable[str]) -> None:
+        """What callers know: these happened, these did not."""
+        self.acknowledged.update(acknowledged)
+        self.failed.update(failed)
+
+    def wrong(self, happened: Iterable[str]) -> int:
+        """How many were not as told, by what the log has: not there, there although they failed, or there twice."""
+        there = Counter(happened)
+        twice = sum(n > 1 for n in there.values())
+        return len(self.acknowledged - there.keys()) + len(self.failed & there.keys()) + twice

@@ -55,15 +55,15 @@ OWN: dict[str, Suite] = {
 }
 """These make a cluster of their own."""
 
-ASKED_FOR = {"transfer", "freeze", "policies", "spark", "merge", "sites", "takeover"}
-"""Only by name, the first three also in `benchmarks.peers`: eight minutes of their own, and eight of Spark's."""
+ASKED_FOR = {"freeze", "policies", "merge", "sites", "takeover"}
+"""Only by name, the first two also in `benchmarks.peers`: minutes of their own."""
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"suites to run: {', '.join([*SHARED, *OWN])}")
-    parser.add_argument("--quick", action="store_true", help="a look in some two minutes instead of a measurement")
+    parser.add_argument("--quick", action="store_true", help="a look in some minutes instead of a measurement")
     parser.add_argument("--format", choices=("table", "json"), default="table")
     parser.add_argument("--keep", action="store_true", help="keep the logs and data of the run")
     parser.add_argument("--switch-interval-ms", type=float, default=0.0, help="thread switch interval of halog's nodes")
@@ -87,11 +87,16 @@ def shared(scene: Scene) -> dict[str, Child]:
     return apps
 
 
+def chosen(names: list[str]) -> list[str]:
+    """These, in the order they are run in; without a name all that need not be asked for."""
+    return [n for n in [*SHARED, *OWN] if n in names or (not names and n not in ASKED_FOR)]
+
+
 def measure(scene: Scene, names: list[str], effort: Effort) -> list[Row]:
     """All rows of the chosen suites."""
     rows: list[Row] = []
     apps: dict[str, Child] = {}
-    for name in [n for n in [*SHARED, *OWN] if n in names or (not names and n not in ASKED_FOR)]:
+    for name in chosen(names):
         say(f"{name} …")
         if name in OWN and apps:
             scene.end_all()

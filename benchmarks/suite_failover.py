@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks.effort import Effort
 from benchmarks.figures import Row, Target, median, percentile, row
+from benchmarks.judged import Writes
 from benchmarks.processes import Child
-from benchmarks.scene import Scene, complete, wait_until
+from benchmarks.scene import WAIT_S, Scene, complete, wait_until
+from halog.cli.connection import connect
+from halog.cli.partition_log import PartitionLog
 from halog.config import PolicyConfig
+from halog.core.chain import Verdict
+from halog.core.records import Commit
 
 NODES = "ABC"
 RATE = 100.0
@@ -69,11 +75,22 @@ def longest_gap(times: list[tuple[float, float]], at: float) -> float:
     return max(((b - a) * 1000 for a, b in itertools.pairwise(ends) if b >= at), default=float("inf"))
 
 
+def happened(config: Path) -> Iterator[str]:
+    """The ids of all transactions that the logs have."""
+    with connect(config, WAIT_S) as connection:
+        for table in connection.tables:
+            log = PartitionLog(connection, table)
+            if log.start > 0:
+                raise RuntimeError(f"the log of {table.name} was trimmed: what it had cannot be told any more")
+            commits = (j.record for j in log.judged() if j.verdict == Verdict.ACCEPTED.value)
+            yield from (record.header.tx.hex() for record in commits if isinstance(record, Commit))
+
+
 def failover(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
     """Kill the active of one partition after the other; every partition it led counts, the slowest one."""
     baseline = [_raw_takeover(scene) for _ in range(min(5, effort.kills))]
     cluster = Cluster(scene, "failover", 1, 1)
-    times, acknowledged = [], dict.fromkeys(cluster.state(), 0)
+    times, told = [], Writes()
     for i in range(effort.kills):
         cluster.whole()
         state = cluster.state()
@@ -82,9 +99,8 @@ def failover(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
         at, written = cluster.kill(victim, led)
         times.append(max(first_after(written[p]["times"], at) for p in led))
         for p in led:
-            acknowledged[p] += len(written[p]["times"])
-    there = cluster.client.ask("written", kind="Item", partitions=list(acknowledged))
-    lost = sum(max(0, count - there[p]) for p, count in acknowledged.items())
+            told.told(written[p]["acknowledged"], written[p]["failed"])
+    lost = told.wrong(happened(cluster.config))
     scene.end_all()
     name = "failover of a killed process, first new acknowledged write"
     median_, worst = Target(300, "value", hard=True), Target(1000, "value", hard=True)

@@ -5,10 +5,16 @@ has on disk when it has read both logs, the pieces are put together and each key
 of the same files, those of one branch joined with those of the other one by key. *The whole job*: both logs are
 followed twice, folded, and classified; beside it a plain Spark program that reads the same changes from a raw topic at
 each site, where every row has its object's key already, and joins them. A round is each of these, one after the other.
+
+*The command*: `halog restore --spark` of two sites with a node each, from its process's beginning to its end, when the
+initiating site follows: Python and Spark start, branches are closed, the job runs, the source merges. Beside it the
+same command without `--spark`, of a fork that is as large.
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,9 +23,13 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks.effort import Effort
 from benchmarks.figures import Row, Target, row
-from benchmarks.forked import INITIATING, PARTITIONS, RAW, SOURCE, Forked
+from benchmarks.forked import INITIATING, PARTITIONS, RAW, SOURCE, Forked, share
 from benchmarks.processes import Child
-from benchmarks.scene import Scene
+from benchmarks.scene import Scene, wait_until
+from benchmarks.suite_sites import KIND, level, promote, site_config
+from halog.demo.split.sites import NAMES, Sites
+from halog.demo.split.steps import EAST, WEST
+from halog.embedded.progress import LogProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,8 +40,12 @@ TARGET: Final = Target(0.5, "ratio", "higher")
 
 
 def run(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
-    """Objects per second, of each way and what stands beside it."""
+    """Objects per second, of each way and what stands beside it; seconds, of the command."""
     scene.end_all()
+    return [*_job(scene, effort), _command(scene, effort)]
+
+
+def _job(scene: Scene, effort: Effort) -> list[Row]:
     count = effort.found_objects
     import spark_jobs
 
@@ -98,3 +112,58 @@ def _rate(forked: Forked, made: Callable[[], DataFrame]) -> float:
     if seen.get["rows"] != forked.count:
         raise RuntimeError(f"{seen.get['rows']} rows for {forked.count} objects")
     return forked.count / took
+
+
+# --- the command ---
+
+
+def _command(scene: Scene, effort: Effort) -> Row:
+    """Seconds: both sites have the same objects, and each changes three fifths of them."""
+    count = effort.touched_objects * 5 // 3
+    sites = Sites(scene.directory / "merge", LogProgress())
+
+    def measure(i: int) -> tuple[float, float]:
+        configs = {site: site_config(scene, sites, site, f"merge{i}") for site in NAMES}
+        apps = {site: scene.app(configs[site], f"{site}-1") for site in NAMES}
+        for app in apps.values():
+            app.ask("open")
+        wait_until("west serves", lambda: all(t["serving"] for t in apps[WEST].ask("state").values()))
+        apps[WEST].ask("load", kind=KIND, first=0, count=count)
+        took = []
+        for serves, more in ((WEST, []), (EAST, ["--spark"])):  # west is the initiating site both times
+            _part(sites, configs, apps, serves, count)
+            took.append(_restored(configs[WEST], *more))
+        for app in apps.values():
+            scene.end(app)
+        return took[0], took[1]
+
+    try:
+        sites.start()
+        plain, by_spark = zip(*scene.calm.rounds(effort.restores, measure), strict=True)
+    finally:
+        scene.end_all()
+        sites.stop()
+    name = f"halog restore --spark, {effort.touched_objects:,} objects touched at each site (beside: without --spark)"
+    return row(name, "s", by_spark, plain, client_in="the operator's command")
+
+
+def _part(sites: Sites, configs: dict[str, Path], apps: dict[str, Child], serves: str, count: int) -> None:
+    """`serves`: the site that does, so that the other one is to go on alone."""
+    level(apps)
+    sites.cut()
+    promote(configs[EAST if serves == WEST else WEST], may_fork=True)
+    for site in NAMES:
+        mine = share(site, count)
+        apps[site].ask("change", kind=KIND, first=mine.start, count=len(mine))
+    sites.heal()
+
+
+def _restored(config: Path, *more: str) -> float:
+    """Seconds of the whole process."""
+    argv = [sys.executable, "-m", "halog.cli.main", "restore", "--source", EAST, "--config", str(config), *more]
+    begin = time.perf_counter()
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    took = time.perf_counter() - begin
+    if done.returncode:
+        raise RuntimeError(f"not restored: {done.stderr[-2_000:]}")
+    return took

@@ -122,6 +122,7 @@ PARTED = Kind(
     ERROR,
     "partition {partition}: this site and {site} have gone on each by itself: {cause}",
 )
+SITES_ASKED = Kind("HALOG-1044", "site switched by hand", WARNING, "partition {partition}: {what}: {cause}")
 SITE_AWAY = Kind(
     "HALOG-1045", "sync site away", ERROR, "partition {partition}: site {site} does not confirm commits: {cause}"
 )
@@ -167,7 +168,7 @@ KINDS: dict[str, Kind] = {
         DESIGNATED, DISCARDED, DIVERGED, LOST, NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST,
         LEASE_AWAITED, ZONE_LOST, ZONE_BACK, ZONE_PARTIAL, ZONE_WHOLE, ZONE_SWITCHED, MIGRATION, MIGRATED,
         ACTIVATED, TAKEN_UP, REBALANCE, REMAPPING, REMAPPED, STATE, DEFINITION, REPLICATION, UNAVAILABLE,
-        DIFFERING, MIRRORING, PARTED, RESTORED, SITE_AWAY, SITE_BACK, BRANCHES,
+        DIFFERING, MIRRORING, PARTED, RESTORED, SITES_ASKED, SITE_AWAY, SITE_BACK, BRANCHES,
         SITE_QUORUM_LOST, SITE_QUORUM, SITE_TAKEN_OVER, SITE_GIVEN_UP, SETTLED,
     )
 }  # fmt: skip

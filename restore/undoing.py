@@ -2,7 +2,8 @@
 
 The history is read back from its end to the merge, along the hashes, and read on while it grows; nothing of it is kept
 but what the merge has told. A merge is undone once, whoever asks for it, and however often, at whichever site: every
-history knows what was undone in any of its branches (`ChainState.undoings`).
+history knows what was undone in any of its branches (`ChainState.undoings`). Unless that came with a merge which was
+undone here (`restore.undoings`): then nothing is left of it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from restore.merge import Difference, Instance, Kind, State
 from restore.plan import Choice
 from restore.report import Entry, entry, is_known, merged
 from restore.thread import Link, Thread
+from restore.undoings import Undoings, undoing
 
 UNDONE = "undone"
 
@@ -52,29 +54,40 @@ class Undoing:
         """So many keys, when it was undone before in what was read; 0: in another branch; None: it was not."""
         self._last = b""
         """Hash of the last record that was read."""
+        self._merges: list[records.EpochMerged] = []
+        """Those that were read, in the history's order."""
 
     def read(self, of: Side, between: Callable[[], None] = lambda: None) -> int:
         """On to where the history ends; so many records were new. `between`: called after each piece of the log.
         RefusedError if the merge is not in it, or not in what the log still has, and was not undone; DeadlineError."""
         if of.state.hash == self._last:
             return 0
-        if self.put_back is None and self.undoes in of.state.undoings:
-            self.put_back = 0
+        met: list[records.EpochMerged] = []
         try:
-            return self._read(of, between)
+            new = self._read(of, between, met)
         except RefusedError:
+            self._has_met(met, of.state)
             if self.put_back is None:
                 raise
             return 0
+        self._has_met(met, of.state)
+        return new
 
-    def _read(self, of: Side, between: Callable[[], None]) -> int:
+    def _has_met(self, merges: list[records.EpochMerged], now: ChainState) -> None:
+        """The last one first."""
+        self._merges += reversed(merges)
+        if self.put_back is None and self.undoes in now.undoings and not Undoings(self._merges).is_gone(self.undoes):
+            self.put_back = 0
+
+    def _read(self, of: Side, between: Callable[[], None], met: list[records.EpochMerged]) -> int:
+        """`met`: takes the merges on the way, the last one first."""
         oldest, new = _oldest_merge(of.state), 0
         try:
             for link in Thread(of.log, of.tp, of.end, of.state.hash, of.site).back() if oldest else ():
                 if link is None:
                     between()
                     continue
-                if link.hash == self._last or self._is_it(link):
+                if link.hash == self._last or self._is_it(link, met):
                     self._last = of.state.hash
                     return new
                 if link.lsn <= oldest:
@@ -90,9 +103,10 @@ class Undoing:
             ) from e
         raise RefusedError(f"there is no merge {self.name.hex()} in the history of site {of.site}")
 
-    def _is_it(self, link: Link) -> bool:
+    def _is_it(self, link: Link, met: list[records.EpochMerged]) -> bool:
         if not isinstance(link.record, records.EpochMerged):
             return False
+        met.append(link.record)
         told = (m for part in link.parts for m in part.merged)
         if link.record.merge == self.undoes:
             self.put_back = sum(1 for _ in told)
@@ -100,11 +114,6 @@ class Undoing:
             self.report = [entry(m) for m in told]
             return True
         return False
-
-
-def undoing(name: bytes) -> bytes:
-    """The name of what undoes a merge: there is one."""
-    return b"undo" + name
 
 
 def _oldest_merge(state: ChainState) -> int:

@@ -22,7 +22,7 @@ from halog.core.merged import taken
 from halog.core.outcomes import STAMP_BYTES
 from halog.core.records import Commit, EpochMerged, Merged, MergePart, Record
 from restore.report import Entry, entry
-from restore.undoing import undoing
+from restore.undoings import Undoings
 
 SETTLED = "settled"
 CHANGED = "changed since"
@@ -67,7 +67,7 @@ class Reports:
         """By name, in the log's order."""
         self._parts: dict[EpochId, dict[int, MergePart]] = {}
         self._ledger = Ledger()
-        self._undoings: set[bytes] = set()
+        self._undoings = Undoings()
         self._awaited: dict[bytes, Report] = {}
         """By key, the merge whose conflict is closed by what comes next: one, since a merge closes those before it."""
         self._nothing: dict[bytes, tuple[Report, bytes]] = {}
@@ -96,13 +96,9 @@ class Reports:
         self._awaited |= dict.fromkeys(made.deferred, made)
         absent = (key for key, told in made.deferred.items() if told.then is None)
         self._nothing |= {ending(made.name, key): (made, key) for key in absent}
-        self._undoings |= {record.merge, *record.undoings}
+        self._undoings.read(record)
         for report in self.found.values():
-            report.undone = self._is_undone(report.name)
-
-    def _is_undone(self, name: bytes) -> bool:
-        undo = undoing(name)
-        return undo in self._undoings and not self._is_undone(undo)
+            report.undone = self._undoings.is_undone(report.name)
 
     def _committed(self, commit: Commit) -> None:
         its, lsn = commit.header.tx[STAMP_BYTES:], commit.header.lsn

@@ -24,7 +24,7 @@ from halog.runtime.outside import Remote
 from halog.runtime.sites import table_of
 from halog.runtime.wiring import remote_site
 from restore.divergence import Accepted
-from spark_jobs import kafka, progress as saved
+from spark_jobs import kafka, progress as saved, shared
 from spark_jobs.branching import (
     FOLDED,
     INITIATING,
@@ -216,6 +216,7 @@ class Comparison:
         }
         if not self._progress.ends:
             self._begin({SOURCE: remote.log, INITIATING: self._site.log})
+        shared.check(self._spark, self._directory)
         sites: list[Held] = [remote, self._site]
         self._holds = [Holds(sites[s], self._hold_name, self._places[s], self._hold_ms, WHY) for s in SIDES]
         if self._progress.stage == TRACE:

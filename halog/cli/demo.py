@@ -123,11 +123,10 @@ def _split(options: Options, format_: str) -> int:
 
 
 def _prepare() -> None:
-    import signal
-
     from halog.demo import dataset
+    from halog.demo.processes import listen
     from halog.embedded.progress import BarProgress
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # told to go, it ends its children like on Ctrl-C
+    listen()  # told to go, it ends its children like on Ctrl-C
     with BarProgress() as progress:  # before the live picture begins: two of them cannot share a terminal
         dataset.ensure(progress)

@@ -14,7 +14,7 @@ from halog.core import records
 from halog.core.chain import Verdict
 from halog.core.ids import EpochId
 from halog.core.table import PartitionTable
-from halog.events import ROLE, TRANSFER, Event
+from halog.events import ROLE, SITES_ASKED, TRANSFER, Event
 from halog.runtime.verdicts import Judged
 
 Lineage = tuple[tuple[EpochId, int], ...]
@@ -57,6 +57,10 @@ class Epochs:
         """Epoch number → the successor its last record names."""
         self._asked: dict[int, str] = {}
         """Epoch number → why its writer was asked to hand over."""
+        self._sites: dict[int, str] = {}
+        """Epoch number → the site that began it."""
+        self._by_hand: list[Event] = []
+        """What operators said about sites."""
 
     def _at(self, number: int) -> Epoch:
         return self._by_number.setdefault(number, Epoch(number))
@@ -66,6 +70,7 @@ class Epochs:
         for epoch, lsn in opened:
             at = self._at(epoch.number)
             at.opened, at.lsn = True, lsn
+            self._sites[epoch.number] = epoch.site
 
     def read(self, item: Judged) -> None:
         """The log's next record."""
@@ -73,6 +78,7 @@ class Epochs:
         if record is None:
             return
         number = record.header.epoch.number
+        self._sites[number] = record.header.epoch.site
         if item.verdict == Verdict.STARTED.value:
             self._started(number, item.timestamp_ms)
         elif item.verdict == Verdict.OPENED.value:
@@ -92,7 +98,9 @@ class Epochs:
         """An event of this partition."""
         if event.epoch is None:
             return
-        if event.code == TRANSFER.code:
+        if event.code == SITES_ASKED.code:
+            self._by_hand.append(event)
+        elif event.code == TRANSFER.code:
             self._asked[event.epoch] = event.cause
         elif event.code == ROLE.code and event.more.get("role") == "active":
             at = self._at(event.epoch)
@@ -109,6 +117,19 @@ class Epochs:
         elif event.epoch not in self._handed:
             at.ended += f" ({event.cause})"
 
+    def _said(self, event: Event, found: Iterable[Epoch]) -> None:
+        """Of the epoch that began with it, that went on with it, or that ended by it."""
+        number, more = event.epoch or 0, event.more
+        its = {at.epoch: at for at in found}
+        if more.get("action") == "promote":  # the first one of that site since
+            began = (n for n, at in its.items() if n > number and at.opened and self._sites.get(n) == more.get("to"))
+            number = min(began, default=-1)
+        at, said = its.get(number), f"{more.get('what')} {event.cause}"
+        if at is not None and more.get("action") == "demote":
+            at.ended = said if at.ended is None else f"{at.ended} ({said})"
+        elif at is not None:
+            at.because = said if at.because is None else f"{at.because}; {said}"
+
     def all(self, table: PartitionTable) -> list[Epoch]:
         """Everything, put together."""
         found = [self._by_number[n] for n in sorted(self._by_number)]
@@ -118,6 +139,8 @@ class Epochs:
                 why = self._asked.get(before.epoch)
                 at.because = f"{before.active or 'the node before it'} handed over" + (f": {why}" if why else "")
             before = at if at.opened else before
+        for event in self._by_hand:
+            self._said(event, found)
         if found and table.active is not None and found[-1].epoch == table.epoch.number:
             found[-1].active = found[-1].active or table.active.node
         return found

@@ -59,12 +59,12 @@ class EventLog:
                 yield event
 
 
-def note(connection: Connection, event: Event) -> bool:
-    """Tell what no node can; False if the history does not take it."""
+def note(connection: Connection, *events: Event) -> bool:
+    """Tell what no node can; False if the history does not take all of it."""
     topic = TopicPartition(events_topic(connection.config.cluster.name), 0)
     try:
         with closing(connection.adapters.log.journal(topic)) as journal:
-            noted = journal.note([event.to_bytes()])
+            noted = journal.note([event.to_bytes() for event in events])
     except HalogError:
         return False
     return not noted.left and not noted.refused

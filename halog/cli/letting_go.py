@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.group import reason_option
 from halog.cli.options import config_option, timeout_option
 from halog.cli.output import emit, format_option
 from halog.cli.with_home import partition_option, with_home
@@ -21,11 +22,18 @@ if TYPE_CHECKING:
 @click.argument("name", metavar="SITE")
 @partition_option
 @click.option("--may-fork", is_flag=True, help="Also where that site may have the votes to go on by itself.")
+@reason_option
 @config_option
 @format_option
 @timeout_option
 def let_go(
-    name: str, names: tuple[str, ...], may_fork: bool, config_path: Path, format_: str, timeout_s: float
+    name: str,
+    names: tuple[str, ...],
+    may_fork: bool,
+    reason: str,
+    config_path: Path,
+    format_: str,
+    timeout_s: float,
 ) -> None:
     """Let commits go on without a site whose log they wait for (sync_sites), until it has caught up again, or whose
     votes they need (takeover), until it gives them again.
@@ -39,9 +47,10 @@ def let_go(
     Examples:
       halog site let-go east
       halog site let-go east --partition flights-0
-      halog site let-go east --may-fork
+      halog site let-go east --may-fork --reason "its building burns"
     """
     from halog.cli.connection import connect
+    from halog.cli.site_told import Asked, tell
     from halog.runtime.switching import Switching
 
     with connect(config_path, timeout_s) as connection:
@@ -49,6 +58,16 @@ def let_go(
         _check_votes(connection, name, tables, may_fork)
         here, reach = connection.config.site.name, connection.adapters.reach
         changed = Switching(connection.coordinator, here, reach, timeout_s).let_go([t.name for t in tables], name)
+        policies = connection.config.policies
+        tell(
+            connection,
+            [
+                Asked(t.name, "let-go", name, here, t.epoch.number, may_fork=policies[t.policy].votes_bind)
+                for t in tables
+                if t.name in changed
+            ],
+            reason,
+        )
     documents = [{"partition": t.name, "site": name, "changed": t.name in changed} for t in tables]
     rows = [(d["partition"], name, "goes on without it" if d["changed"] else "as it was") for d in documents]
     emit(format_, documents, ["partition", "site", ""], rows)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from halog.cli.conflicts import conflicts as conflicts, stands, told
+from halog.cli.merge_ids import whole
 from halog.cli.options import config_option, output_option, timeout_after
 from halog.cli.output import emit, format_option
 from halog.cli.with_home import partition_option, with_home
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 READ_S = 60.0
 """Logs are read from where they begin now."""
 
-merge_option = click.option("--merge", "merge", metavar="ID", help="Only this one.  [default: the last of each]")
+merge_option = click.option(
+    "--merge", "merge", metavar="ID", help="Only this one; the first digits will do.  [default: the last of each]"
+)
 
 
 @conflicts.command("show")
@@ -55,6 +58,7 @@ def show(
     Examples:
       halog conflicts show
       halog conflicts show --open
+      halog conflicts show --merge 6150ebec5631
       halog conflicts show --partition flights-0 --all --format json
     """
     from halog.cli.connection import connect
@@ -63,6 +67,7 @@ def show(
         raise click.UsageError("--all and --open exclude each other")
     with connect(config_path, timeout_s) as connection:
         tables = with_home(connection, names)
+        merge = whole(connection, tables, merge)
         if waiting:
             documents = [d for t in tables for d in _open(connection, t, merge)]
         else:
@@ -98,7 +103,9 @@ def export_(
 
     lines = 0
     with connect(config_path, timeout_s) as connection, written_whole(target) as out:
-        for table in with_home(connection, names):
+        tables = with_home(connection, names)
+        merge = whole(connection, tables, merge)
+        for table in tables:
             for d in _documents(connection, table, merge, _all):
                 for o in d["objects"]:
                     out.write(json.dumps({"partition": d["partition"], "merge": d["merge"], **o}) + "\n")

@@ -217,7 +217,9 @@ def _check_mappers(connection: Connection, tables: Iterable[PartitionTable]) -> 
 
 
 @restore.command("undo")
-@click.option("--merge", "merge", metavar="ID", help="Which.  [default: the last one of each partition]")
+@click.option(
+    "--merge", "merge", metavar="ID", help="Which; the first digits will do.  [default: the last one of each partition]"
+)
 @partition_option
 @config_option
 @format_option
@@ -231,6 +233,7 @@ def undo_(merge: str | None, names: tuple[str, ...], config_path: Path, format_:
     Examples:
       halog restore undo
       halog restore undo --partition flights-0
+      halog restore undo --merge 6150ebec5631
     """
     from halog.cli.connection import connect
     from halog.errors import RefusedError
@@ -238,27 +241,26 @@ def undo_(merge: str | None, names: tuple[str, ...], config_path: Path, format_:
 
     with connect(config_path, timeout_s) as connection:
         tables = with_home(connection, names)
-        merges = {table.name: _merge_of(connection, table.name, merge) for table in tables}
-        found = {name: m for name, m in merges.items() if m}
+        found = _merges(connection, tables, merge)
         if not found:
+            which = "no merge was made here" if merge is None else f"there is no merge {merge} in what the logs have"
             raise RefusedError(
-                f"no merge was made here of {', '.join(merges)}: `halog conflicts show` tells which there were, for "
+                f"{which} of {', '.join(t.name for t in tables)}: `halog conflicts show` tells which there were, for "
                 "--merge"
             )
         ended = undo(connection.coordinator, found, timeout_s, _tell)
     _emit(format_, ended, dict.fromkeys(found, connection.config.site.name))
 
 
-def _merge_of(connection: Connection, partition: str, merge: str | None) -> str:
-    """The one asked for, else the last that was made here; "" where there was none."""
-    from halog.errors import ConfigError
+def _merges(connection: Connection, tables: Iterable[PartitionTable], merge: str | None) -> dict[str, str]:
+    """By partition, the one asked for, else the last that was made here; where there is none, nothing."""
+    from halog.cli.merge_ids import meant
     from halog.runtime.restores import last_merge, restore_of
 
-    if merge is None:
-        return last_merge(restore_of(connection.coordinator, partition))
-    if not merge or len(merge) % 2 or any(c not in "0123456789abcdef" for c in merge):
-        raise ConfigError(f"{merge!r} is no id of a merge: hex digits, as `halog conflicts show` tells")
-    return merge
+    if merge is not None:
+        return meant(connection, tables, merge)
+    last = {t.name: last_merge(restore_of(connection.coordinator, t.name)) for t in tables}
+    return {name: found for name, found in last.items() if found}
 
 
 def _named(

@@ -142,10 +142,9 @@ def _objects_copied(connection: Connection, way: Plan) -> dict[str, int | None]:
 
 def _exit_if_some_stay(way: Plan) -> None:
     if way.stay:
-        say(
-            f"halog: {len(way.stay)} of {len(way.stay) + len(way.moves)} partitions cannot go back; nothing was "
-            "changed: --partition names those that shall go back nevertheless"
-        )
+        others = ": --partition names those that shall go back nevertheless" if way.moves else ""
+        of = len(way.stay) + len(way.moves)
+        say(f"halog: {len(way.stay)} of {of} partitions cannot go back; nothing was changed{others}")
         raise click.exceptions.Exit(REFUSED_EXIT)
 
 

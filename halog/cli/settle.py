@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from halog.cli.group import reason_option
+from halog.cli.merge_ids import whole
 from halog.cli.merged import READ_S, conflicts as conflicts
 from halog.cli.options import config_option, timeout_after
 from halog.cli.output import emit, format_option
@@ -48,7 +49,7 @@ class Fields(click.ParamType[Mapping[str, Any]]):
     "--fields", type=Fields(), metavar="JSON", help="These of its fields otherwise.  [default: of the source's]"
 )
 @click.option("--all", "everything", is_flag=True, help="Everything that waits for an operator.")
-@click.option("--merge", "merge", metavar="ID", help="Only what this one left.")
+@click.option("--merge", "merge", metavar="ID", help="Only what this one left; the first digits will do.")
 @partition_option
 @click.option("--force", is_flag=True, help="Also if the object was changed since the merge.")
 @click.option("--dry-run", is_flag=True, help="Show what would stand, and change nothing.")
@@ -144,6 +145,7 @@ def _all_open(connection: Connection, names: tuple[str, ...], merge: str | None)
     tables = with_home(connection, names)
     if names:
         _check_served(connection, tables)
+    merge = whole(connection, tables, merge)
     found = []
     for table in tables:
         if not connection.router.site_of(table.name):
@@ -166,6 +168,7 @@ def _named(
         raise ConfigError(f"{said} belongs to {', '.join(theirs)}, and not to {', '.join(names)}")
     tables = with_home(connection, [name for name in theirs if not names or name in names])
     _check_served(connection, tables)
+    merge = whole(connection, tables, merge)
     for table in tables:
         found = _left(connection, table, key, said, merge)
         if found is not None:

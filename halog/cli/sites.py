@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.group import reason_option
 from halog.cli.letting_go import let_go
 from halog.cli.options import config_option, timeout_after, timeout_option
 from halog.cli.output import emit, emit_table, format_option
@@ -27,6 +28,9 @@ SWITCH_S = 60.0
 
 ANSWER_S = 2.0
 """A node that takes longer is as good as out of reach."""
+
+ENDS = "; if that lasts, `halog site promote` at {site}, or here, says who serves"
+"""What is said of a log that is compared: for long only where the other site does not take it, or cannot be asked."""
 
 STALE_S = 10.0
 """A standing that is older than this says nothing of now: mirrors write theirs every two seconds."""
@@ -125,10 +129,13 @@ def lag(names: tuple[str, ...], config_path: Path, format_: str, timeout_s: floa
 @site.command("promote")
 @partition_option
 @click.option("--may-fork", is_flag=True, help="Also where nobody knows whether the other site goes on.")
+@reason_option
 @config_option
 @format_option
 @timeout_after(SWITCH_S, "Give up after this long; what is not taken over by then stays where it is.")
-def promote(names: tuple[str, ...], may_fork: bool, config_path: Path, format_: str, timeout_s: float) -> None:
+def promote(
+    names: tuple[str, ...], may_fork: bool, reason: str, config_path: Path, format_: str, timeout_s: float
+) -> None:
     """Make this configuration's site serve partitions that another one serves.
 
     The other site's nodes end their epochs with everything logged, this one mirrors the rest, and takes over: nothing
@@ -139,16 +146,28 @@ def promote(names: tuple[str, ...], may_fork: bool, config_path: Path, format_: 
     Examples:
       halog site promote
       halog site promote --partition flights-0 --partition flights-1
-      halog site promote --may-fork
+      halog site promote --may-fork --reason "west burns"
     """
     from halog.cli.connection import connect
-    from halog.runtime.switching import Switching
+    from halog.cli.site_told import Asked, tell
+    from halog.runtime.switching import Switch, Switching
 
     with connect(config_path, timeout_s) as connection:
         here, reach = connection.config.site.name, connection.adapters.reach
-        wanted = [t.name for t in with_home(connection, names)]
+        epochs = {t.name: t.epoch.number for t in with_home(connection, names)}
+        asked: list[Asked] = []
+
+        def done(s: Switch) -> None:
+            _say(s.partition, here)
+            if s.taken_over_from:
+                epoch = epochs[s.partition]
+                asked.append(Asked(s.partition, "promote", s.taken_over_from, here, epoch, s.may_fork, s.lacks))
+
         switching = Switching(connection.coordinator, here, reach, timeout_s)
-        switches = switching.promote(wanted, may_fork=may_fork, done=lambda s: _say(s.partition, here))
+        try:
+            switches = switching.promote(epochs, may_fork=may_fork, done=done)
+        finally:  # of some, perhaps
+            tell(connection, asked, reason)
     documents = [
         {"partition": s.partition, "site": here, "from": s.taken_over_from, "may_fork": s.may_fork, "lacks": s.lacks}
         for s in switches
@@ -163,10 +182,11 @@ def promote(names: tuple[str, ...], may_fork: bool, config_path: Path, format_: 
 @site.command("demote")
 @click.option("--to", "to", required=True, metavar="SITE", help="The site that is to serve them.")
 @partition_option
+@reason_option
 @config_option
 @format_option
 @timeout_option
-def demote(to: str, names: tuple[str, ...], config_path: Path, format_: str, timeout_s: float) -> None:
+def demote(to: str, names: tuple[str, ...], reason: str, config_path: Path, format_: str, timeout_s: float) -> None:
     """Stop serving here what another site has taken over, and mirror it from now on.
 
     To be asked for at a site that came back and still serves: its nodes end their epochs. If the other site has all of
@@ -176,8 +196,10 @@ def demote(to: str, names: tuple[str, ...], config_path: Path, format_: str, tim
     \b
     Examples:
       halog site demote --to east
+      halog site demote --to east --reason "east has the better branch"
     """
     from halog.cli.connection import connect
+    from halog.cli.site_told import Asked, tell
     from halog.errors import ConfigError
     from halog.runtime.switching import Switching
 
@@ -191,6 +213,8 @@ def demote(to: str, names: tuple[str, ...], config_path: Path, format_: str, tim
         wanted = [t.name for t in tables]
         switching = Switching(connection.coordinator, config.site.name, connection.adapters.reach, timeout_s)
         changed = switching.demote(wanted, to)
+        epochs = {t.name: t.epoch.number for t in tables}
+        tell(connection, [Asked(name, "demote", to, to, epochs[name]) for name in changed], reason)
     documents = [{"partition": name, "to": to, "changed": name in changed} for name in wanted]
     rows = [(name, to, "stops here" if name in changed else "was not served here") for name in wanted]
     emit(format_, documents, ["partition", "to", ""], rows)
@@ -224,7 +248,7 @@ def _check_served(connection: Connection, site: str, tables: Iterable[PartitionT
 def mirrors(connection: Connection, tables: Iterable[PartitionTable]) -> list[dict[str, Any]]:
     """How each of them is mirrored; `why`: why it is not."""
     from halog.runtime.arrivals import awaited
-    from halog.runtime.sites import standing
+    from halog.runtime.sites import COMPARES, standing
 
     found = []
     for table in tables:
@@ -235,7 +259,7 @@ def mirrors(connection: Connection, tables: Iterable[PartitionTable]) -> list[di
         if table.owner and (now is None or now.site != table.owner):
             why = "not begun"
         elif now is not None and now.error:
-            why = now.error
+            why = now.error + (ENDS.format(site=table.owner) if now.error == COMPARES else "")
         elif table.owner and age_s > STALE_S:
             why = "nobody mirrors it: is a node with a copy up?"
         found.append({

@@ -106,8 +106,8 @@ class PolicyConfig:
     ring_size: int = DEFAULT_RING_SIZE
     rebalance: str = "auto"  # P2: nodes that come get their share by themselves; "manual": only by `halog plan`
     move_objects: int = 100  # so many are held for two round trips to the log while a mapping changes: a few ms
-    move_pause_ms: int | None = None  # between two such transactions; None: twice what the first took, so that nodes
-    # have time for others, however busy they are; 0 is for who wants it done soonest
+    move_pause_ms: int | None = None  # between two such transactions; None: three times what the first took, so that
+    # nodes have time for others, however busy they are; 0 is for who wants it done soonest
     move_threads: int = 1  # such transactions of one partition at the same time: commits of others keep most of the CPU
     copy_threads: int = 4  # copies of its partitions a node makes at the same time: more only take turns on few cores
     copy_bytes_per_s: int = 0  # a node that gets a copy reads as fast as it can: it locks nothing, and the sooner it is

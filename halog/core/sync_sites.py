@@ -69,6 +69,11 @@ class SyncSites:
         gone = tuple(n for n in needed if n in self._away)
         return ev.TooFew(len(needed) - len(gone), len(needed), "sites", gone) if gone else self.quorum.short()
 
+    @property
+    def _away_before(self) -> int:
+        """Who was heard of last before that is away."""
+        return self._leading.awake_ms - self._policy.away_ms
+
     def _needed(self) -> tuple[str, ...]:
         """The sites without which nothing is to be committed."""
         return tuple(n for n in self._policy.names if n not in self._p.table.let_go) if self._policy.strict else ()
@@ -93,8 +98,7 @@ class SyncSites:
     def ticked(self) -> bool:
         """Look who is away, and whose votes are missing; has that changed?"""
         counted = self.quorum.ticked()
-        since = self._leading.awake_ms - self._policy.away_ms
-        away = frozenset(n for n, at in self._heard.items() if at < since)
+        away = frozenset(n for n, at in self._heard.items() if at < self._away_before)
         before, self._away = self._away, away
         for n in self._needed():
             if (n in away) is not (n in before):
@@ -127,7 +131,7 @@ class SyncSites:
 
     def _is_in(self, site: str) -> bool:
         if site in self._p.table.synced:
-            return self._policy.strict or site not in self._away
+            return self._policy.strict or site not in self._away or self._heard[site] >= self._away_before
         at = self._joining.get(site)
         return at is not None and self._leading.writer.acks.get(as_member(site), -1) >= at
 

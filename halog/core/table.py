@@ -135,6 +135,9 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Sites that commits are not to wait for, as an operator says, until they have caught up."""
     overruled: tuple[str, ...] = ()
     """Sites whose votes do not count, as an operator says, until this site has them (`halog.core.site_quorum`)."""
+    claims: int = 0
+    """So many times another site was about to take it, or gave it back: what was said before counts for nothing then
+    (`halog.runtime.switching`)."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -191,7 +194,7 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name in ("target", "admitted", "resync"):
             if fields[name] is None:
                 del fields[name]
-        for name in ("definitions", "passed_over", "copy_rate", "home", "owner", "synced", "let_go"):
+        for name in _ABSENT_IF_EMPTY:
             if not fields[name]:
                 del fields[name]
         return msgspec.json.encode(fields)
@@ -206,6 +209,9 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _DECODER = msgspec.json.Decoder(PartitionTable)
+_ABSENT_IF_EMPTY = (
+    "definitions", "passed_over", "copy_rate", "home", "owner", "synced", "let_go", "overruled", "claims",
+)  # fmt: skip
 
 
 def arrange(

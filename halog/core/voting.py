@@ -4,10 +4,11 @@ Law: an outcome is answered from the accepted history, never from what is in fli
 versions hold and nobody else holds its objects; its own are held from that moment, before the log has it. Only the
 first partition decides, by the first valid `Outcome` in its log; the others copy it. Who is in doubt for too long asks
 the first to abort, and the first aborts what it is itself in doubt of: asking finds the decision, or makes sure that
-there is one. A commit is spread until every participant has confirmed it; an abort is spread once, and a vote that it
-overtakes is followed (unless too much is in flight) or refused. The horizon never passes what is undecided, in flight
-or unconfirmed. A request that was routed by an older mapping than the one served is refused; before one of a newer
-mapping is served, `MapperChanged` stands in the chain. Records of this kind wait for the log, whatever the policy says.
+there is one. A commit is spread until every participant has confirmed it, one of an earlier epoch as soon as this one
+serves; an abort is spread once, and a vote that it overtakes is followed (unless too much is in flight) or refused. The
+horizon never passes what is undecided, in flight or unconfirmed. A request that was routed by an older mapping than the
+one served is refused; before one of a newer mapping is served, `MapperChanged` stands in the chain. Records of this
+kind wait for the log, whatever the policy says.
 """
 
 from __future__ import annotations
@@ -46,9 +47,12 @@ class Voting:
         """The horizon on its way to the log."""
         self._since = dict.fromkeys(ledger.undecided, now)
         """Since when this epoch knows of each that is undecided, or last asked about it."""
-        self.unconfirmed = {tx: set(others) for tx, d in ledger.decided.items() if (others := self._others(d))}
-        """Commits decided here → the participants that may not have them."""
-        self._spread_at = now
+        self.unconfirmed = {
+            tx: set(others) for tx, d in reversed(ledger.decided.items()) if (others := self._others(d))
+        }
+        """Commits decided here → the participants that may not have them. Of an earlier epoch's the latest come first:
+        whoever decided them may have died before it told anybody, and their objects are held until they are told."""
+        self._spread_at = now - self.settings.doubt_ms
         self._looked_at = now - self.settings.doubt_ms
         """When the horizon was last to move: with thousands of decisions that is no small question."""
         self._remapping: InFlight | None = None

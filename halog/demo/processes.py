@@ -122,6 +122,27 @@ def stop_all(children: list[Child], grace_s: float = STOP_S) -> None:
         child.finish(until)
 
 
+_told_to_end = False
+
+
+def listen() -> None:
+    """From now on SIGINT and SIGTERM interrupt the main thread, and are remembered: a KeyboardInterrupt that comes
+    while Python frees an object is lost, and libraries that it meets half-way raise something else instead."""
+
+    def hear(number: int, frame: object) -> None:
+        global _told_to_end
+        _told_to_end = True
+        raise KeyboardInterrupt
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, hear)
+
+
+def told_to_end() -> bool:
+    """Has one of them come since?"""
+    return _told_to_end
+
+
 @contextlib.contextmanager
 def undivided() -> Iterator[None]:
     """A signal that comes while a process is started is heard once it is known: else nobody would end it."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
+from halog.demo.processes import told_to_end
 from halog.errors import DeadlineError, SiteError
 
 LOOK_S = 0.02
@@ -60,6 +61,7 @@ class Staging(abc.ABC):
     def __enter__(self) -> Self:
         try:
             self._open()
+            _check()
         except BaseException as error:
             self._end(error)
             raise
@@ -69,9 +71,12 @@ class Staging(abc.ABC):
         self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
-        if isinstance(error, Exception) and self._has_begun() and not self.keep:
+        """KeyboardInterrupt if that is what became of an interruption."""
+        if isinstance(error, Exception) and not told_to_end() and self._has_begun() and not self.keep:
             self.keep_evidence()
         self.close()
+        if not isinstance(error, KeyboardInterrupt):
+            _check()
 
     def keep_evidence(self) -> None:
         """Something is wrong: leave data, logs and journals where they are."""
@@ -82,11 +87,18 @@ class Staging(abc.ABC):
         """Wait; DeadlineError names `what`, HalogError a child that ended unasked."""
         until = None if limit_s is None else time.monotonic() + limit_s
         while not happened():
+            _check()
             self._look()
             if until is not None and time.monotonic() >= until:
                 raise DeadlineError(f"waited {limit_s:.0f} s for {what}; see the logs in {self.run_dir}")
             time.sleep(LOOK_S)
         self._look()
+
+
+def _check() -> None:
+    """Was an interruption lost on its way?"""
+    if told_to_end():
+        raise KeyboardInterrupt
 
 
 def prepared(directory: Path | None) -> Path:

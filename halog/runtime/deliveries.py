@@ -68,7 +68,8 @@ class Deliveries:
         self._polling = threading.Lock()
         self._wanted = threading.Event()
         self._due = math.inf
-        """From when on the kept thread is wanted, by the monotonic clock."""
+        """From when on the kept thread is wanted, by the monotonic clock. Without a lock: what two threads expect
+        at once may be polled for as late as the later of them asked, which is 1 ms."""
         self._reported: deque[Waiting] = deque()
         self.followed = False
         """Somebody who got an answer will take a turn himself."""

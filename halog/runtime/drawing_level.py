@@ -53,7 +53,7 @@ class DrawingLevel:
             return False
         if self._session is not None:
             self._await_fence(self._session)
-        return self.fenced is not None and self._has_come(self._there, self.fenced)
+        return self.fenced is not None and self._has_come(self._there, self.fenced, may_fence=may_fence)
 
     def _fence(self, there: PartitionTable, highest: int) -> None:
         """Start an epoch in the other site's log that nobody will serve."""
@@ -79,18 +79,19 @@ class DrawingLevel:
                 partition=self.partition,
             )
 
-    def _has_come(self, there: PartitionTable, offset: int) -> bool:
-        """Is all of the other log up to there here?"""
+    def _has_come(self, there: PartitionTable, offset: int, *, may_fence: bool) -> bool:
+        """Is all of the other log up to there here? Fenced once more it is where that does not come about."""
         now = standing(self._here, self.partition)
         if now is None or now.error or now.site != self._remote.name or now.checkpoint.offset <= offset:
             why = "nothing was ever mirrored" if now is None else now.error or "the mirror is behind"
             self.why = f"{why}; see `halog site lag`"
-            if why == COMPARES:
+            if why == COMPARES and may_fence:
                 self._see_whose_it_is()
             return False
         state = now.checkpoint.state
         if not state.owner and state.opened:  # the log was ahead of the znode: an epoch above the fence stands open
-            self._fence(there, state.epoch.number)
+            if may_fence:
+                self._fence(there, state.epoch.number)
             return False
         return True
 

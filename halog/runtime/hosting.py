@@ -26,6 +26,7 @@ from halog.runtime.snapshots import Policy, Snapshots
 from halog.runtime.splits import Watching
 from halog.runtime.surroundings import CopyPolicy
 from halog.runtime.telling import Telling
+from halog.runtime.unfinished import Unfinished
 
 if TYPE_CHECKING:
     from halog.config import Config, PolicyConfig, TimingConfig
@@ -73,7 +74,8 @@ def tend_sites(c: Config, a: Adapters, host: Host, compensate: Compensate) -> No
     host.keep_on("restoring", restoring.turn, restoring.close)
     if homes := homes_of(c):
         host.keep_on("watching", Watching(host, a.reach, tuple(c.other_sites), homes).turn)
-        host.keep_on("partings", Partings(host, a.reach).turn)
+        host.keep_on("unfinished", Unfinished(host, mirroring, a.reach, homes).turn)
+        host.keep_on("partings", Partings(host, a.reach, tuple(c.other_sites)).turn)
     if any(policy.sync_sites for policy in c.policies.values()):
         tend_sync_sites(c, a, host, mirroring)
     if voted := {name: policy for name, policy in c.policies.items() if policy.takeover != "operator"}:

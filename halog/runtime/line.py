@@ -377,7 +377,7 @@ class Line:
         one.lag_ms = 0
         write(self._host.coordinator, one.copy.name, now)
         if one.mirror.met and not one.joined:
-            splits.forget(self._host.coordinator, one.copy.name, self._site)
+            splits.joined(self._host.coordinator, one.copy.name, self._site)
             one.joined = True
         one.told = now
 

@@ -4,13 +4,15 @@ Both logs are followed from here, on one thread that holds no lock while it read
 finds stands in `parted/<partition>` (`halog.runtime.splits`), each half minute anew, and once as an event. The
 lineages tell the fork, as soon as both ends are known: this copy knows its own; the other log is read on from where
 this site has mirrored it up to, or where that site lets others begin.
+
+Who counts a parting also keeps what a merge needs of this site's log from being trimmed, for as long as it lasts.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,7 +22,8 @@ from halog.core.mirror import Checkpoint
 from halog.errors import AvailabilityError, HalogError, LogError, VersionError
 from halog.events import BRANCHES
 from halog.ports import UnknownResult
-from halog.runtime import places, splits
+from halog.runtime import branch_holds, places, splits
+from halog.runtime.branch_holds import KEEP_S
 from halog.runtime.giving import beginning
 from halog.runtime.outside import Remote
 from halog.runtime.sites import standing
@@ -79,9 +82,12 @@ class _Closes(Exception):
 class Partings:
     """Of one host. One thread."""
 
-    def __init__(self, host: Host, reach: Callable[[str], Remote]) -> None:
-        self._host, self._reach = host, reach
+    def __init__(self, host: Host, reach: Callable[[str], Remote], sites: Collection[str]) -> None:
+        """`sites`: the other ones."""
+        self._host, self._reach, self._sites = host, reach, sites
         self._both: dict[str, _Both] = {}
+        self._kept_at: dict[str, float] = {}
+        """By partition, when this site's branch was held anew."""
 
     def turn(self) -> None:
         """One look at what is told as parted."""
@@ -103,6 +109,7 @@ class Partings:
             if copy is None or found is None or not self._is_mine(copy, found):
                 continue
             mine.add(name)
+            self._keep(name, found.site)
             if name not in self._both or not self._both[name].are(copy, found.site):
                 self._both[name] = _Both(copy, self._ours(copy))
             if now - self._both[name].counted_at >= REFRESH_S:
@@ -110,6 +117,16 @@ class Partings:
         for name in self._both.keys() - mine:
             del self._both[name]
         return due
+
+    def _keep(self, partition: str, site: str) -> None:
+        now = time.monotonic()
+        if now - self._kept_at.get(partition, -KEEP_S) < KEEP_S:
+            return
+        try:
+            branch_holds.keep(self._host.coordinator, partition, site, self._sites)
+            self._kept_at[partition] = now
+        except (HalogError, UnknownResult) as e:
+            logger.warning("the branch of %s is not held for longer yet: %s", partition, e)
 
     def _is_mine(self, copy: Copy, found: Parted) -> bool:
         return copy.serving or (copy.core.table.owner == found.site and found.by == self._host.me.node)

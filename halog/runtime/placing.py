@@ -27,7 +27,7 @@ from halog.runtime.copy import Copy
 from halog.runtime.groups import change_table
 from halog.runtime.objects import StoredPosition
 from halog.runtime.pacing import NotWantedError
-from halog.runtime.position import ahead, confirmed
+from halog.runtime.position import confirmed, lost
 from halog.runtime.surroundings import CopyPolicy
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Placing:
         """The partition moved away while this node was down."""
         copy = Copy(self._host, version, table)
         stored = copy.objects.load_position()
-        if stored is not None and ahead(self._host.log, copy, stored) is None:
+        if stored is not None and lost(self._host.log, copy, stored, table.log_id) is None:
             logger.info("partition %s: hosted here no more; its copy is deleted", table.name)
             copy.objects.drop()
 
@@ -164,7 +164,7 @@ class Placing:
         host = self._host
         copy = Copy(host, version, table)
         stored = copy.objects.load_position()
-        if stored is not None and (error := ahead(host.log, copy, stored)) is not None:
+        if stored is not None and (error := lost(host.log, copy, stored, table.log_id)) is not None:
             self._keep_as_it_is(copy, stored, error)
             return None
         state, next_offset, outcomes, last_offset = self._position(copy, table)
@@ -261,7 +261,7 @@ class Placing:
     def _rebuild_once(self, copy: Copy) -> bool:
         host = self._host
         copy.save()
-        if (error := ahead(host.log, copy, copy.objects.load_position())) is not None:
+        if (error := lost(host.log, copy, copy.objects.load_position(), copy.core.table.log_id)) is not None:
             copy.fail(error)
             return True
         with copy.lock:

@@ -215,8 +215,10 @@ def check_replaced(old: Plan, plan: Plan, tables: Iterable[PartitionTable], over
 
 
 def _keep(coordinator: Coordinator, plan: Plan) -> None:
-    """Whoever dies in between leaves a copy of what is still the plan, which the next one finds as it is to be."""
-    coordinator.create(f"{OLD}/{plan.made_ms:013}-{plan.id}", plan.to_bytes())
+    """Whoever dies in between leaves a copy of what is still the plan, which may be cancelled before it is kept."""
+    path = f"{OLD}/{plan.made_ms:013}-{plan.id}"
+    if not coordinator.create(path, plan.to_bytes()) and (kept := coordinator.get(path)):
+        coordinator.set(path, plan.to_bytes(), kept.version)
     for name in coordinator.children(OLD)[:-KEPT]:
         coordinator.delete(f"{OLD}/{name}")
 

@@ -115,6 +115,25 @@ def hold_the_rest(coordinator: Coordinator, partition: str, name: str, first: in
     raise refused
 
 
+def prolong(coordinator: Coordinator, partition: str, name: str, until_ms: int, why: str = "") -> None:
+    """Let a hold that is there end later, and say `why` by now; one that ends with a session stays as it is. Where its
+    time was over, and the log was trimmed meanwhile, it holds what is left. RefusedError if others change it all the
+    time."""
+    path = _path(partition, name)
+    for _ in range(ATTEMPTS):
+        found = coordinator.get(path)
+        now = None if found is None else _read(partition, name, found.data)
+        if found is None or now is None or not now.until_ms:
+            return
+        first = max(now.offset, floor(coordinator, partition))
+        if first == now.offset and now.until_ms >= until_ms:
+            return
+        longer = Hold(first, max(until_ms, now.until_ms), why or now.why)
+        with suppress(VersionError, UnknownResult):  # looked at again in any case: the floor, too
+            coordinator.set(path, msgspec.json.encode(longer), found.version)
+    raise RefusedError(f"the hold {name} of {partition} is being changed by others", partition=partition)
+
+
 def release(coordinator: Coordinator, partition: str, name: str) -> None:
     """End a hold; NotFoundError if there is none of this name."""
     try:

@@ -19,12 +19,12 @@ import msgspec
 from halog.core.table import PartitionTable
 from halog.errors import DeadlineError, HalogError, RefusedError
 from halog.ports import Coordinator
-from halog.runtime import going_back, restores, retention
+from halog.runtime import branch_holds, going_back, restores, retention
 from halog.runtime.going_back import StateTopic
 from halog.runtime.groups import change_table
 from halog.runtime.outside import Remote
 from halog.runtime.restores import Restore
-from halog.runtime.sites import HOLD_MS, followed, its_table, serves, standing, table_of
+from halog.runtime.sites import followed, its_table, serves, standing, table_of
 from halog.runtime.who import who
 
 LOOK_S: Final = 0.1
@@ -249,9 +249,7 @@ class Reuniting:
 
     def _close(self, table: PartitionTable, source: str) -> None:
         """This site stops serving it; its log is kept as it is, for who wants to look at it."""
-        until = retention.now_ms() + HOLD_MS
-        why = f"the branch that is merged at site {source}"
-        retention.hold_the_rest(self._coordinator, table.name, f"branch-{source}", 0, why, until)
+        branch_holds.hold_branch(self._coordinator, table.name, source)
         if table.owner != source:
             change_table(self._coordinator, table.name, lambda now: msgspec.structs.replace(now, owner=source))
 

@@ -42,7 +42,8 @@ LOOKS = 20
 """So many in the time after which a site takes over: it is at most a twentieth late."""
 
 EARLY = 4
-"""Other sites are asked for their votes once this one's was not renewed for such a part of that time, or never."""
+"""Other sites are asked for their votes once this one's was not renewed for such a part of that time, or never. One
+that has not answered for the rest of it is not reached."""
 
 
 TOGETHER = 8
@@ -114,11 +115,16 @@ class Takeovers:
             candidate = Candidate(self._host.site, self._votes, policy.after_ms, binding=policy.binding)
             self._candidates[copy.name] = candidate
         self._look(self._desks.own, copy, candidate)
-        if policy.binding and candidate.is_quiet(self._host.site, monotonic_ms(), policy.after_ms // EARLY):
-            for desk in self._desks.all.values():
-                if desk is not self._desks.own and (desk.site, copy.name) not in self._asked:
-                    self._asked.add((desk.site, copy.name))
-                    desk.submit(partial(self._look_there, desk, copy, candidate))
+        if not candidate.is_quiet(self._host.site, monotonic_ms(), policy.after_ms // EARLY):
+            return
+        for desk in self._desks.all.values():
+            if desk is self._desks.own or not (policy.binding or desk.site == copy.core.table.owner):
+                continue  # the owner: does it answer at all?
+            if (desk.site, copy.name) not in self._asked:
+                self._asked.add((desk.site, copy.name))
+                desk.submit(partial(self._look_there, desk, copy, candidate))
+            elif desk.silent_s * 1000 >= policy.after_ms // EARLY:
+                candidate.missed(desk.site)
 
     def _look_there(self, desk: Desk, copy: Copy, candidate: Candidate) -> None:
         try:
@@ -178,7 +184,8 @@ class Takeovers:
             self._host.telling.told(by_name[switch.partition], ev.Tell(SITE_TAKEN_OVER, "", what, more))
 
         timeout_s = max((self._policies[c.core.table.policy].after_ms for c in claimed), default=0) / 1000
-        switching = Switching(self._host.coordinator, self._host.site, self._reached, timeout_s)
+        reached = partial(self._reached, timeout_s * (EARLY - 1) / EARLY)
+        switching = Switching(self._host.coordinator, self._host.site, reached, timeout_s)
         if claimed:
             logger.warning("partitions %s are taken over from site %s", list(by_name), sorted(set(before.values())))
             try:
@@ -191,10 +198,11 @@ class Takeovers:
         now = standing(self._host.coordinator, copy.name)
         return now is not None and now.parted
 
-    def _reached(self, site: str) -> Remote:
-        """A site that was not reached a moment ago is not waited for again."""
+    def _reached(self, patience_s: float, site: str) -> Remote:
+        """A site that was not reached a moment ago is not waited for again, nor one that has been silent for so long
+        since it was asked."""
         desk = self._desks.all.get(site)
-        if desk is not None and desk.is_out_of_reach:
+        if desk is not None and (desk.is_out_of_reach or not desk.answers(patience_s)):
             raise UnreachableError(f"site {site} cannot be reached", site=site)
         return self._reach(site)
 

@@ -43,6 +43,9 @@ THREADS = 16
 AGAIN_S = 1.0
 """Between attempts to reach a site; until then it is said at once that it cannot be."""
 
+LOOK_S = 0.01
+"""Between looks whether a site has answered by now."""
+
 TRIES = 3
 """Of a renewal: another node of this site may have been active a moment ago, and have written once more since."""
 
@@ -131,6 +134,11 @@ class Desk:
         self._remote: Remote | None = None
         self._lock = threading.Lock()
         self._not_before = 0.0
+        self._asking = threading.Lock()
+        self._owes_since = 0.0
+        """Since when a question has had no answer, and no later one either; 0: none has."""
+        self._answers = 0
+        """So many have come, or it was found that none will."""
         self._refusals = set[str]()
         """What it said instead of an answer, told once each: a vote that cannot be read is nobody's."""
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"halog-votes-{site}")
@@ -143,8 +151,11 @@ class Desk:
     def ask(self, what: Callable[[Coordinator], Told]) -> Told:
         """What that site's coordinator says. UnreachableError at once where it was not reached a moment ago. One that
         does not answer is reached anew; one that refuses, or holds what cannot be read, has answered."""
-        remote = None if self._reach is None else self._reached()
+        remote: Remote | None = None
+        with self._asking:
+            self._owes_since = self._owes_since or time.monotonic()
         try:
+            remote = None if self._reach is None else self._reached()
             return what(self._host.coordinator if remote is None else remote.coordinator)
         except CoordinatorError as e:
             if type(e) is CoordinatorError and e.message not in self._refusals:
@@ -154,6 +165,33 @@ class Desk:
         except (HalogError, UnknownResult):
             self._lost(remote)
             raise
+        finally:
+            with self._asking:
+                self._owes_since = 0.0
+                self._answers += 1
+
+    @property
+    def silent_s(self) -> float:
+        """How long a question has had no answer."""
+        since = self._owes_since
+        return time.monotonic() - since if since else 0.0
+
+    def answers(self, patience_s: float) -> bool:
+        """Does that site answer any question, before one has been open for so long? Where a line swallows what is sent
+        it takes longer to find that out from a connection that is made anew."""
+        before = self._answers
+        self.submit(self._probe)
+        since = self._owes_since or time.monotonic()
+        while self._answers == before:
+            if time.monotonic() - since >= patience_s:
+                return False
+            time.sleep(LOOK_S)
+        return not self.is_out_of_reach
+
+    def _probe(self) -> None:
+        """A question whose answer is of no interest."""
+        with suppress(HalogError, UnknownResult):
+            self.ask(lambda coordinator: coordinator.get("site_votes"))
 
     def keep(self) -> None:
         """Reach it before it is needed: a node that becomes active asks it at once, and commits wait for that."""

@@ -25,8 +25,9 @@ from halog.runtime.znodes import put
 logger = logging.getLogger("halog.mirror")
 
 HOLD_MS = 7 * 24 * 3_600_000
-"""How long a log is held for another site that does not come back: what both did since then can be merged. A week of
-working days; who has not the room for that lets go of it earlier (`halog log release`)."""
+"""How long a log is held for another site that does not come back: what both did since then can be merged; while it is
+told that both have gone on, from each moment of that. A week of working days; who has not the room for that lets go of
+it earlier (`halog log release`)."""
 
 
 COMPARES = "this site's log is compared with the other one's, before it is given away"

@@ -23,8 +23,9 @@ from halog.core.table import PartitionTable
 from halog.errors import HalogError, VersionError
 from halog.events import PARTED
 from halog.ports import Coordinator, UnknownResult
+from halog.runtime import branch_holds
 from halog.runtime.outside import Remote
-from halog.runtime.sites import its_table, standing
+from halog.runtime.sites import followed, its_table, standing
 
 if TYPE_CHECKING:
     from halog.runtime.copy import Copy
@@ -34,11 +35,6 @@ logger = logging.getLogger("halog.mirror")
 
 WATCH_S = 5.0
 """How often the other site's tables are read: a split lasts until somebody decides, so seconds do not matter."""
-
-
-APART_MS = 60_000
-"""Who mirrors says how it stands every few seconds, and where it stands still twice in that time: what is older is not
-of now."""
 
 
 class Fork(msgspec.Struct, frozen=True):
@@ -109,8 +105,12 @@ def told_at(coordinator: Coordinator, partition: str) -> tuple[Parted | None, in
 
 
 def tell(coordinator: Coordinator, partition: str, site: str, by: str) -> bool:
-    """Say that a partition has parted from that site; was it not said before? What is known of it stays."""
+    """Say that a partition has parted from that site, and hold this site's branch; was it not said before? What is
+    known of it stays."""
     path, fresh = f"parted/{partition}", Parted(site, by, time.time_ns() // 1_000_000)
+    before = told(coordinator, partition)
+    if before is None or before.site != site:  # first, since it is prolonged by who finds it told
+        branch_holds.begin(coordinator, partition, site)
     now, version = None, -1
     while version < 0:  # somebody may say at this moment that it is over
         if coordinator.create(path, msgspec.json.encode(fresh)):
@@ -130,6 +130,14 @@ def forget(coordinator: Coordinator, partition: str, site: str) -> None:
     now, version = told_at(coordinator, partition)
     if now is not None and now.site == site:
         coordinator.delete(f"parted/{partition}", version)
+
+
+def joined(coordinator: Coordinator, partition: str, site: str) -> None:
+    """The history of that site has this one's in it: what was held for the merge is let go of."""
+    now = told(coordinator, partition)
+    if now is not None and now.site == site:
+        branch_holds.merged(coordinator, partition, site)
+        forget(coordinator, partition, site)
 
 
 _DECODER = msgspec.json.Decoder(Parted)
@@ -177,16 +185,17 @@ class Watching:
 
     def _has_gone_on(self, remote: Remote, table: PartitionTable, *, named: bool) -> bool | None:
         """The other site serves it, too, or has stopped, and has what this one lacks; that is looked for where one of
-        them tells of a parting. None: it has stopped, and does not say what it has."""
+        them tells of a parting. None: it has stopped, and does not say what it has: nobody there has compared it since.
+        By the number of its epoch, and no clock: theirs is another one."""
         theirs = its_table(remote.coordinator, table)
         if theirs is None or theirs.owner not in ("", self._host.site):
             return False
         if not theirs.owner or not named:
             return not theirs.owner
-        now, at = standing(remote.coordinator, table.name), time.time_ns() // 1_000_000
-        if now is None or now.site != self._host.site or at - now.at_ms > APART_MS:
-            return None
-        return now.parted
+        now = standing(remote.coordinator, table.name)
+        if now is not None and now.site == self._host.site and now.parted:
+            return True
+        return None if followed(remote.coordinator, theirs, self._host.site) is None else False
 
     def _tell(self, copy: Copy, site: str) -> None:
         if tell(self._host.coordinator, copy.name, site, self._host.me.node):

@@ -4,6 +4,11 @@ The theory: a site's coordinator says which site is to serve (`PartitionTable.ow
 both sites there nothing is lost and nothing parts: the one that serves is told first, ends its epoch with everything
 logged, and only when this site has mirrored that does it take over. Where the other site does not answer nobody can
 know whether it goes on: taking over may split the history, and is done only for somebody who says so (F6).
+
+Of what is given and given back in two coordinators no order is known. So who takes counts that in the table of the one
+that gave (`PartitionTable.claims`), right before; who gives back does so only where nobody has counted since it was
+given, and counts it, too; and nobody takes where somebody has counted at either site since he asked: he may not be
+level any more.
 """
 
 from __future__ import annotations
@@ -11,7 +16,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
@@ -20,18 +24,14 @@ from halog.core.table import PartitionTable
 from halog.errors import ConfigError, DeadlineError, HalogError, RefusedError
 from halog.ports import Coordinator
 from halog.runtime import retention
-from halog.runtime.arrivals import FRESH_S, awaited
 from halog.runtime.drawing_level import DrawingLevel
 from halog.runtime.groups import change_table
+from halog.runtime.lacking import lacking
 from halog.runtime.outside import Remote
 from halog.runtime.sites import HOLD_MS, its_table, standing, table_of
 
 LOOK_S = 0.1
 """Between looks at how far the mirror is."""
-
-OLD_MS = int(3 * FRESH_S * 1000)
-"""That commits wait for this site is asked every few seconds: what was so that long before the mirror's last word says
-nothing of then."""
 
 AT_ONCE = 16
 """Fences under way at the same time: each has a producer of its own, since one that fails fails all that it holds."""
@@ -60,15 +60,26 @@ class _Asked(NamedTuple):
     remote: Remote
     there: PartitionTable
     """As that site had it."""
+    claims: int
+    """Of this site's own table, before anything was given."""
     drawing: DrawingLevel
 
 
 class Switching:
     """For one site, called `site`."""
 
-    def __init__(self, coordinator: Coordinator, site: str, reach: Callable[[str], Remote], timeout_s: float) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        site: str,
+        reach: Callable[[str], Remote],
+        timeout_s: float,
+        pause: Callable[[float], object] = lambda seconds: time.sleep(seconds),
+    ) -> None:
+        """`pause`: waits for so long; something true ends all that is waited for."""
         self._coordinator, self._site, self._reach, self._timeout_s = coordinator, site, reach, timeout_s
-        self._by_votes = False
+        self._pause = pause
+        self._by_votes, self._asks = False, True
 
     def promote(
         self,
@@ -76,13 +87,14 @@ class Switching:
         *,
         may_fork: bool = False,
         by_votes: bool = False,
+        asks: bool = True,
         done: Callable[[Switch], None] = lambda switch: None,
     ) -> list[Switch]:
         """Make this site serve these partitions. With the other site there: once this one has everything. Without:
-        at once, if `may_fork`; `by_votes`: this site has those that it needs, so nobody overrules another one's.
-        RefusedError, DeadlineError: those told to `done` are taken over, the others are as they
-        were."""
-        self._by_votes = by_votes
+        at once, if `may_fork`; `by_votes`: this site has those that it needs, so nobody overrules another one's; not
+        `asks`: only what the other site has given to this one, and still does. RefusedError, DeadlineError: those told
+        to `done` are taken over, the others are as they were, or given, and not taken yet."""
+        self._by_votes, self._asks = by_votes, asks
         tables = [table_of(self._coordinator, name) for name in partitions]
         alone = {t.name for t in tables if t.owner and self._has_parted(t, may_fork)}
         remotes: dict[str, Remote | None] = {}
@@ -112,8 +124,12 @@ class Switching:
                 if remote is not None:
                     there = table_of(remote.coordinator, table.name)
                     drawing = DrawingLevel(self._coordinator, remote, table.name)
-                    asked[table.name] = _Asked(table, remote, there, drawing)
-                    self._give(remote.coordinator, table.name, self._site)
+                    if not self._asks:
+                        self._check_given(there, remote)
+                    claims = table_of(self._coordinator, table.name).claims
+                    asked[table.name] = _Asked(table, remote, there, claims, drawing)
+                    if self._asks:
+                        self._give(remote.coordinator, there, self._site)
             switches = {t.name: self._switch(t, None, done) for t in tables if t.name not in asked}
             switches |= self._take_over(asked, done, may_fork)
         finally:
@@ -138,8 +154,8 @@ class Switching:
                     failed[name] = e
                     self._give_back(one)
                 del asked[name]
-            if asked:
-                time.sleep(LOOK_S)
+            if asked and self._pause(LOOK_S):
+                until = 0.0
         if failed:
             raise _all_of(failed)
         return switches
@@ -169,33 +185,57 @@ class Switching:
         may_fork: bool = False,
     ) -> Switch:
         """Serve it here. `level`: with the other site, which was `asked`."""
+        if table.owner:
+            self._hold(table)
+        if asked is not None and level:
+            try:
+                self._claim(asked)
+            except HalogError:
+                if not may_fork:
+                    raise
+                level = False
         forks = bool(table.owner) and not level
         lacks = lacking(self._coordinator, table.name, table.owner) if forks else ""
         if table.owner:
-            self._hold(table)
-            if asked is not None and level and not may_fork:
-                self._check_still_given(table, asked.remote)
-            self._take(table, None if asked is None else asked.there, alone=forks)
+            claims = 0 if asked is None else asked.claims
+            self._take(table, claims, None if asked is None else asked.there, alone=forks)
         done(switch := Switch(table.name, table.owner, forks, lacks))
         return switch
 
-    def _check_still_given(self, table: PartitionTable, remote: Remote) -> None:
-        """Another operator may have asked for the contrary meanwhile, and have got it."""
-        owner = table_of(remote.coordinator, table.name).owner
-        if owner != self._site:
+    def _claim(self, one: _Asked) -> None:
+        """From here on nobody gives it back. Another operator may have got the contrary before."""
+
+        def claimed(now: PartitionTable) -> PartitionTable:
+            self._check_given(now, one.remote)
+            if now.claims != one.there.claims:
+                raise RefusedError(
+                    f"partition {now.name}: somebody else was about to take it, or has given it back, meanwhile; it "
+                    "was not taken over: say once more which site is to serve it",
+                    partition=now.name,
+                    site=one.remote.name,
+                )
+            return msgspec.structs.replace(now, claims=now.claims + 1)
+
+        change_table(one.remote.coordinator, one.table.name, claimed)
+
+    def _check_given(self, there: PartitionTable, remote: Remote) -> None:
+        if there.owner != self._site:
             raise RefusedError(
-                f"partition {table.name}: somebody else has made site {owner or remote.name} serve it meanwhile; "
+                f"partition {there.name}: somebody else has made site {there.owner or remote.name} serve it meanwhile; "
                 "it was not taken over",
-                partition=table.name,
-                site=owner or remote.name,
+                partition=there.name,
+                site=there.owner or remote.name,
             )
 
     def _give_back(self, one: _Asked) -> None:
-        """It was not to be: as it was there. Unless somebody else has made this site serve it meanwhile, or has said
-        who is to serve over there."""
+        """It was not to be: as it was there. Unless somebody else makes this site serve it meanwhile, or has said who
+        is to serve over there."""
 
         def as_before(now: PartitionTable) -> PartitionTable:
-            return msgspec.structs.replace(now, owner=one.there.owner) if now.owner == self._site else now
+            given = now.owner == self._site and now.claims == one.there.claims
+            if not given or now.owner == one.there.owner:
+                return now
+            return msgspec.structs.replace(now, owner=one.there.owner, claims=now.claims + 1)
 
         one.drawing.close()
         with suppress(HalogError):
@@ -207,8 +247,9 @@ class Switching:
         Those that changed."""
         changed = []
         for name in partitions:
-            if not table_of(self._coordinator, name).owner:
-                self._give(self._coordinator, name, to)
+            now = table_of(self._coordinator, name)
+            if not now.owner:
+                self._give(self._coordinator, now, to)
                 changed.append(name)
         return changed
 
@@ -299,21 +340,40 @@ class Switching:
         why = f"for site {table.owner}, which served it"
         retention.hold_the_rest(self._coordinator, table.name, f"site-{table.owner}", 0, why, until)
 
-    def _take(self, table: PartitionTable, there: PartitionTable | None, *, alone: bool) -> None:
-        """Serve it here. `alone`, or by votes, since nobody heard of the other site: no commit is to wait for that one
-        until it is back. `there`: as it had it; whom an operator let go of there has not caught up by this either."""
+    def _take(self, table: PartitionTable, claims: int, there: PartitionTable | None, *, alone: bool) -> None:
+        """Serve it here, unless the other site, too, was about to since there were so many `claims`. `alone`, or by
+        votes, since nobody heard of the other site: no commit is to wait for that one until it is back. `there`: as it
+        had it; whom an operator let go of there has not caught up by this either."""
         others = () if there is None else tuple(n for n in there.let_go if n not in (self._site, table.owner))
         let_go = (table.owner, *others) if alone or self._by_votes else others
 
         def taken(now: PartitionTable) -> PartitionTable:
+            if (now.claims != claims and not alone) or now.owner not in (table.owner, ""):
+                raise RefusedError(
+                    f"partition {table.name}: somebody else has said at this moment which site is to serve it; it was "
+                    "not taken over: say it once more",
+                    partition=table.name,
+                    site=table.owner,
+                )
             overruled = let_go if alone and not self._by_votes else ()
             return msgspec.structs.replace(now, owner="", synced=(), let_go=let_go, overruled=overruled)
 
         change_table(self._coordinator, table.name, taken)
 
     @staticmethod
-    def _give(coordinator: Coordinator, partition: str, to: str) -> None:
-        change_table(coordinator, partition, lambda now: msgspec.structs.replace(now, owner=to))
+    def _give(coordinator: Coordinator, seen: PartitionTable, to: str) -> None:
+        """Unless somebody else has said meanwhile who is to serve it."""
+
+        def given(now: PartitionTable) -> PartitionTable:
+            if now.owner not in (seen.owner, to):
+                raise RefusedError(
+                    f"partition {seen.name}: somebody else has made {now.owner or 'the site that has it'} serve it at "
+                    "this moment; nothing was changed",
+                    partition=seen.name,
+                )
+            return msgspec.structs.replace(now, owner=to)
+
+        change_table(coordinator, seen.name, given)
 
 
 def _fencing(asked: Iterable[_Asked]) -> int:
@@ -338,30 +398,3 @@ def _without(table: PartitionTable, site: str) -> PartitionTable:
     let_go = table.let_go if site in table.let_go else (*table.let_go, site)
     overruled = table.overruled if site in table.overruled else (*table.overruled, site)
     return msgspec.structs.replace(table, synced=synced, let_go=let_go, overruled=overruled)
-
-
-def lacking(coordinator: Coordinator, partition: str, site: str) -> str:
-    """What may be missing here of what `site` has acknowledged, if it is not asked; "": nothing, unless an operator
-    there let go of this site since it was seen last, seconds before the mirror's last word, or after it."""
-    known, now = awaited(coordinator, partition, site), standing(coordinator, partition)
-    now = now if now is not None and now.site == site else None
-    known = known if known is not None and known.waits else None
-    if now is not None and now.parted:  # whatever its commits waited for before
-        return "what it has done since both went on"
-    if known is not None and not known.may_drop and (now is None or now.at_ms - known.at_ms <= OLD_MS):
-        return ""
-    if now is None:
-        return "nothing was ever mirrored"
-    after = f"{_time(now.at_ms)}{f', and {now.behind} entries before that' if now.behind else ''}"
-    if known is None:
-        return f"what was acknowledged after {after}"
-    if known.may_drop:
-        return f"what was acknowledged once commits went on without this site, after {after}"
-    return (
-        f"what was acknowledged after {after}, if commits did not wait for this site any more: they did at "
-        f"{_time(known.at_ms)}, and whether they did later was not seen"
-    )
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
+from halog.errors import HalogError
 from halog.schema.scalars import (
     SCALAR_CODECS,
     Decoder,
@@ -93,13 +94,20 @@ def decoder(shape: Shape, *, bound: bool = True) -> Decoder:
 
 
 def misfit_at(encoders: Sequence[tuple[str, Encoder]], values: Sequence[Any]) -> Misfit:
-    """Which of the values does not fit: the slow path, run after the fast one failed."""
+    """Which of the values does not fit: the slow path, run after the fast one failed. One whose class is the
+    application's may run code of its own, and that may raise anything."""
     for (name, encode), value in zip(encoders, values, strict=True):
         try:
             encode(value)
         except Misfit as misfit:
             misfit.path = name + misfit.path
             return misfit
+        except HalogError:  # of what that code has asked halog for
+            raise
+        except Exception as error:
+            raised = Misfit(f"a value that raises no {type(error).__name__} while it is encoded", value)
+            raised.path = name
+            return raised
     return Misfit("values that stay the same while they are encoded", values)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import fastavro
 
-from halog.errors import FieldTypeError, RecordFormatError
+from halog.errors import FieldTypeError, HalogError, RecordFormatError
 from halog.schema.codec import decoder, encoder, misfit_at, values_getter
 from halog.schema.copies import copier
 from halog.schema.definition import Definition
@@ -99,7 +99,7 @@ class TypeInfo:
         self.encode_values = _values_encoder(
             self.name, self.type_id, [(n, encoder(s, accepts)) for n, s in zip(self.fields, shapes)]
         )
-        self.encode = _object_encoder(self.name, self.encode_values, self.values_of)
+        self.encode = _object_encoder(self.name, self.fields, self.encode_values, self.values_of)
         self.decode = body_reader(self.name, self.type_id, [(n, decoder(s)) for n, s in zip(self.fields, shapes)])
         self.instance = _instance_maker(self.cls)
         self.fresh = _fresh_maker([(n, c) for n, s in zip(self.fields, shapes) if (c := copier(s)) is not None])
@@ -184,21 +184,43 @@ def _values_encoder(name: str, type_id: bytes, pairs: list[tuple[str, Encoder]])
             return type_id + b"".join(map(call, encoders, values))
         except Misfit:
             raise field_type_error(name, misfit_at(pairs, values)) from None
+        except HalogError:  # of what such a class has asked halog for: a transaction may be tried again for it
+            raise
+        except Exception as error:  # of a part's class, which is the application's
+            raise field_type_error(name, misfit_at(pairs, values)) from error
 
     return encode_values
 
 
 def _object_encoder(
-    name: str, encode_values: Callable[[Sequence[Any]], bytes], values_of: Callable[[Any], tuple[Any, ...]]
+    name: str,
+    fields: Sequence[str],
+    encode_values: Callable[[Sequence[Any]], bytes],
+    values_of: Callable[[Any], tuple[Any, ...]],
 ) -> Callable[[Any], bytes]:
     def encode(obj: Any) -> bytes:
         try:
             values = values_of(obj)
         except AttributeError as error:
             raise FieldTypeError(f"{name}: {error}", type=name) from None
+        except HalogError:
+            raise
+        except Exception as error:  # of the class, which is the application's
+            raise _unreadable(name, fields, obj, error) from error
         return encode_values(values)
 
     return encode
+
+
+def _unreadable(name: str, fields: Sequence[str], obj: Any, error: Exception) -> FieldTypeError:
+    """Names the field whose value the object does not give, unless it does give it the second time."""
+    why = f"expected an attribute that raises no {type(error).__name__} while it is read"
+    for field in fields:
+        try:
+            getattr(obj, field)
+        except Exception:
+            return FieldTypeError(f"{name}.{field}: {why}", type=name, field=field)
+    return FieldTypeError(f"{name}: {why}", type=name)
 
 
 def _key_encoder(

@@ -72,6 +72,9 @@ def prepare(tx: Transaction) -> Presented | None:
     except HalogError as error:
         _end(tx, error)
         raise
+    except BaseException:  # interrupted: nothing has been presented
+        tx.finish(ROLLED_BACK)
+        raise
     tx.finish(COMMITTED)
     return None
 

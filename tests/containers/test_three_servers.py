@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
+from halog.errors import UnreachableError
 from tests.containers.site import COUNT, ContainerSite
 from tests.integration.cluster.checker import check
-from tests.integration.cluster.harness import Cluster
+from tests.integration.cluster.harness import SESSION_MS, Cluster
 from tests.integration.cluster.load import Load
 from tests.integration.cluster.processes import passes, wait
 from tests.integration.cluster.test_kill import whole_again
@@ -90,6 +91,33 @@ def test_the_leading_zookeeper_server_is_killed(cluster: Cluster, site: Containe
         cluster.start([victim])
         whole_again(cluster)
         site.start_server(leader)
+    assert load.errors == []
+    check(cluster, load)
+
+
+@pytest.mark.feature("O3", "P10", "R5")
+def test_two_of_three_zookeeper_servers_are_lost(cluster: Cluster, site: ContainerSite) -> None:
+    """No majority, for longer than sessions last: nobody fails, so everybody serves; what needs ZooKeeper is refused
+    by its name. With a majority again the same nodes are registered, nobody was deposed, and failovers work."""
+    lost = ("zookeeper1", "zookeeper2")
+    with Load(cluster.client(), "zk-quorum") as load:
+        before = actives(cluster)
+        for server in lost:
+            site.kill(server)
+        passes(2 * SESSION_MS / 1_000)
+        load.flows(SERVES_AGAIN_S)
+        with pytest.raises(UnreachableError, match="ZooKeeper is not connected"):
+            cluster.client().runtime.operators.rebalance("p")
+        load.flows(SERVES_AGAIN_S)
+        site.start_server("zookeeper")
+        wait(lambda: sorted(cluster.registered()) == ["A", "B", "C"], "all nodes are registered", SERVES_AGAIN_S)
+        whole_again(cluster)
+        assert actives(cluster) == before
+        victim = cluster.table("p-0").node_list[0]
+        cluster.kill(victim)
+        load.flows(SERVES_AGAIN_S)
+        cluster.start([victim])
+        whole_again(cluster)
     assert load.errors == []
     check(cluster, load)
 

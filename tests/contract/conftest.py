@@ -14,13 +14,25 @@ from halog.embedded import EmbeddedSite
 from tests.contract.rigs import KafkaRig, LogRig, MemoryLogRig
 from tests.contract.rigs_coordinator import CoordinatorRig, MemoryCoordinatorRig, ZkRig
 from tests.contract.rigs_store import MemoryStoreRig, RocksRig, StoreRig
+from tests.workers import is_last
+
+_SERVERS = pytest.StashKey[EmbeddedSite]()
 
 
 @pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedSite]:
-    site = EmbeddedSite(tmp_path_factory.mktemp("contract-site"))
+def servers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[EmbeddedSite]:
+    site = request.session.stash[_SERVERS] = EmbeddedSite(tmp_path_factory.mktemp("contract-site"))
     with site:
         yield site
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """They end with the last test of this directory: an idle broker is a thirtieth of a core, for all that follow."""
+    yield
+    site = item.session.stash.get(_SERVERS, None)
+    if site is not None and is_last(item, nextitem):
+        site.stop()
 
 
 @pytest.fixture(params=["memory", "kafka"])

@@ -12,7 +12,8 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import halog
@@ -20,6 +21,7 @@ from halog.errors import HalogError
 from halog.runtime.open import Node
 from halog.transactions.node import Node as Verbs
 from tests.faults.history import Outcome
+from tests.faults.leaks import Footprint, footprints
 from tests.faults.recorder import Event, Pair, Recorder, Step, pairs, parsed
 from tests.faults.things import Counter, Listing, Register, Ticket
 from tests.faults.verdict import ENOUGH
@@ -70,6 +72,7 @@ def _counter(node: Verbs, step: Step, process: str) -> tuple[int, ...]:
     found = node.find(Counter, step.group, step.name)
     if step.kind == "see":
         _stamp(node, step.group, process)
+    if step.kind != "add":
         return (0 if found is None else found.value,)
     found = found or node.create(Counter(group=step.group, name=step.name))
     return (found.add(step.argument),)
@@ -96,7 +99,7 @@ def _stamp(node: Verbs, group: str, process: str) -> None:
 
 _VERBS: dict[str, Callable[[Verbs, Step, str], tuple[int, ...]]] = {
     "write": _register, "swap": _register, "read": _register, "add": _counter, "see": _counter,
-    "append": _append, "list": _list,
+    "look": _counter, "append": _append, "list": _list,
 }  # fmt: skip
 
 
@@ -107,7 +110,7 @@ def transact(recorder: Recorder, node: Verbs, process: str, steps: Sequence[Step
     try:
         with tx:
             results = tuple(perform(node, step, process) for step in steps)
-            if strict and all(s.kind == "list" for s in steps):
+            if strict and all(s.kind in ("list", "look") for s in steps):
                 _stamp(node, steps[0].group, process)
     except HalogError as error:
         outcome = OUTCOMES[error.happened]
@@ -129,6 +132,8 @@ class History:
 
     name: str
     partitions: Sequence[str]
+    before: Mapping[int, Footprint] = MappingProxyType({})
+    """What nodes' processes held when it began."""
 
     def events(self) -> list[Event]:
         raise NotImplementedError
@@ -159,6 +164,9 @@ class History:
 class Clients(History):
     """Threads of this process, in all partitions or `only` some. `seat` tells groups on the same objects apart."""
 
+    module = __name__
+    """To be run as a process of its own."""
+
     def __init__(
         self,
         node: Verbs,
@@ -187,6 +195,8 @@ class Clients(History):
     def __enter__(self) -> Clients:
         self.start()
         self.flows(45)
+        if isinstance(self.node, Node):
+            self.before = footprints(self.node)
         return self
 
     def __exit__(self, kind: object, *exc: object) -> None:
@@ -250,7 +260,7 @@ class ClientProcess(History):
     def __init__(self, cluster: Cluster, beside: Clients, *, seat: int = 1, toml: Any = None) -> None:
         prefix = beside.name.removesuffix("-")
         self.name, self.partitions = f"{beside.name}{seat}", beside.partitions
-        argv = ["tests.faults.clients", str(toml or cluster.toml), prefix, str(seat)]
+        argv = [beside.module, str(toml or cluster.toml), prefix, str(seat)]
         with cluster.inside():
             self.process = Process(f"client-{prefix}-{seat}", cluster.directory, argv)
         cluster.helpers.append(self.process)
@@ -260,7 +270,7 @@ class ClientProcess(History):
         return parsed(self.process.lines())
 
 
-def main(config: str, prefix: str, seat: int) -> None:
+def main(config: str, prefix: str, seat: int, kind: type[Clients] = Clients) -> None:
     """Entry point of a client process: works until it is killed."""
     node: Node = halog.node(config)
 
@@ -268,7 +278,7 @@ def main(config: str, prefix: str, seat: int) -> None:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
-    clients = Clients(node, prefix, seat=seat, tell=tell)
+    clients = kind(node, prefix, seat=seat, tell=tell)
     clients.start()
     threading.Event().wait()
 

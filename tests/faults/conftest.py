@@ -25,6 +25,7 @@ __all__ = ["between", "linked", "open_sites", "two_sites"]
 
 make = clusters.make
 pytest_runtest_makereport = clusters.pytest_runtest_makereport
+pytest_runtest_teardown = clusters.pytest_runtest_teardown
 
 
 class Shared(clusters.Shared):
@@ -54,12 +55,10 @@ def own_site(tmp_path: Path) -> Iterator[EmbeddedSite]:
 
 
 @pytest.fixture(scope="session")
-def shared(site: EmbeddedSite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
-    kept = Shared(site, tmp_path_factory)
-    try:
-        yield kept
-    finally:
-        kept.drop()
+def shared(
+    site: EmbeddedSite, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[clusters.Shared]:
+    yield from clusters.lend(Shared(site, tmp_path_factory), request)
 
 
 class SharedMesh(clusters.Shared):
@@ -83,12 +82,10 @@ class SharedMesh(clusters.Shared):
 
 
 @pytest.fixture(scope="session")
-def shared_mesh(site: EmbeddedSite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedMesh]:
-    kept = SharedMesh(site, tmp_path_factory)
-    try:
-        yield kept
-    finally:
-        kept.drop()
+def shared_mesh(
+    site: EmbeddedSite, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[clusters.Shared]:
+    yield from clusters.lend(SharedMesh(site, tmp_path_factory), request)
 
 
 @pytest.fixture

@@ -13,26 +13,39 @@ import pytest
 from halog.embedded.java import find_java
 
 
+def preloadable(source: str, directory: Path) -> Path:
+    """The library that this file of C beside us makes."""
+    library = directory / Path(source).with_suffix(".so").name
+    argv = ["cc", "-shared", "-fPIC", "-O1", "-o", library, Path(__file__).with_name(source), "-ldl"]
+    subprocess.run(argv, check=True)
+    return library
+
+
+@contextmanager
+def java_under(library: Path, **variables: str) -> Iterator[None]:
+    """Java processes started now have this library: they get no environment from us, so Java itself is started by
+    another name."""
+    real, home = find_java().path, library.with_name("java")
+    (home / "bin").mkdir(parents=True)
+    script = home / "bin" / "java"
+    names = " ".join(f'{name}="{value}"' for name, value in {"LD_PRELOAD": library, **variables}.items())
+    script.write_text(f'#!/bin/sh\n{names} exec "{real}" "$@"\n')
+    script.chmod(0o755)
+    with pytest.MonkeyPatch.context() as env:
+        env.setenv("JAVA_HOME", str(home))
+        yield
+
+
 class Flushed:
     """What processes started under `noted` or `preloaded` have flushed, and the loss of the rest."""
 
     def __init__(self, directory: Path) -> None:
-        self._notes, self._library = directory / "flushed.txt", directory / "flushed.so"
-        source = Path(__file__).with_name("flushed.c")
-        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", self._library, source, "-ldl"], check=True)
+        self._notes, self._library = directory / "flushed.txt", preloadable("flushed.c", directory)
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Java processes started now: they get no environment from us, so Java itself is started by another name."""
-        real = find_java().path
-        home = self._library.with_name("java")
-        (home / "bin").mkdir(parents=True)
-        script = home / "bin" / "java"
-        names = f'LD_PRELOAD="{self._library}" HALOG_FLUSHED="{self._notes}"'
-        script.write_text(f'#!/bin/sh\n{names} exec "{real}" "$@"\n')
-        script.chmod(0o755)
-        with pytest.MonkeyPatch.context() as env:
-            env.setenv("JAVA_HOME", str(home))
+        """Java processes started now."""
+        with java_under(self._library, HALOG_FLUSHED=str(self._notes)):
             yield
 
     @contextmanager

@@ -17,7 +17,8 @@ from tests.faults.history import FOREVER, Append, Operation, Outcome, ReadList, 
 
 
 class Step(msgspec.Struct, frozen=True):
-    """`write`, `swap`, `read` of a register, `add` to and `see` of a counter, `append` to and `list` of a list."""
+    """`write`, `swap`, `read` of a register, `add` to, `see` and (nothing is written beside it) `look` of a counter,
+    `append` to and `list` of a list."""
 
     kind: str
     group: str

@@ -32,7 +32,7 @@ def epochs(cluster: Cluster) -> dict[str, int]:
 
 def complete(cluster: Cluster, limit_s: float = 45.0) -> None:
     """Every partition has its whole node list again."""
-    wait(lambda: all(cluster.complete(t) for t in cluster.tables()), "every node list is complete again", limit_s)
+    wait(cluster.complete, "every node list is complete again", limit_s)
 
 
 def replaced(cluster: Cluster, node: str, limit_s: float = SERVES_AGAIN_S) -> None:

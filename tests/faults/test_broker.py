@@ -177,6 +177,43 @@ def test_producer_ids_are_held_during_a_failover(mesh: Mesh) -> None:
 
 
 @pytest.mark.promise(5)
+def test_producer_ids_are_lost_after_appends_were(mesh: Mesh) -> None:
+    """The active's appends go unanswered until it gives up; of the producers that are made then, by whomever, the first
+    replies are lost: they are asked for again, and each record stands in the log once."""
+    cluster, victim = mesh.cluster, active(mesh.cluster)
+    links = [mesh.kafka[name] for name in cluster.nodes]
+    with Clients(mesh.client, "lost-producer") as clients:
+        before = epochs(cluster)["p-0"]
+        for link in links:
+            link.lost = 0
+            link.lose(INIT_PRODUCER_ID, 2)
+        mesh.kafka[victim].hold(Way.BACK, {PRODUCE})
+        wait(lambda: epochs(cluster)["p-0"] > before, "the epoch was given up", GIVES_UP_S)
+        mesh.kafka[victim].hold(Way(0))
+        wait(lambda: any(link.lost for link in links), "a producer's id was lost", SERVES_AGAIN_S)
+        clients.flows(2 * SERVES_AGAIN_S)
+        mesh.heal()
+        complete(cluster)
+    judge(cluster, clients)
+
+
+@pytest.mark.promise(1)
+def test_a_flapping_way_to_the_broker(mesh: Mesh) -> None:
+    """Every node's connections break three times a second, for five seconds: what was on its way is settled by its id,
+    and nobody is told of it."""
+    with Clients(mesh.client, "kafka-flapping") as clients:
+        for _ in range(15):
+            for name in mesh.cluster.nodes:
+                mesh.kafka[name].reset()
+            passes(0.33)
+        clients.flows(GIVES_UP_S)
+        complete(mesh.cluster)
+        clients.flows(SERVES_AGAIN_S)
+    assert clients.told(Outcome.UNKNOWN) == []
+    judge(mesh.cluster, clients)
+
+
+@pytest.mark.promise(5)
 @pytest.mark.parametrize("how", ["lost", "late"])
 def test_the_end_of_a_snapshots_transaction_is(make: Make, how: str) -> None:
     """Snapshots go on and the log is trimmed only behind what was verified: an emptied node finds everything."""

@@ -18,7 +18,7 @@ from tests.faults.judge import judge
 from tests.faults.scene import SERVES_AGAIN_S, active, complete, epochs
 from tests.faults.things import Blob, BurstError, Counter
 from tests.integration.cluster.harness import Cluster, Make
-from tests.integration.cluster.processes import Process
+from tests.integration.cluster.processes import Process, wait
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.feature("N1", "R8", "N5")]
 
@@ -107,7 +107,9 @@ NEST = b"\x91" * 200_000
 def test_bytes_of_a_stranger_on_the_node_channel(cluster: Cluster) -> None:
     """Rubbish, huge lengths, bombs, half frames, another cluster's greeting: connections end, and nobody is deposed."""
     name = active(cluster)
-    host, _, port = cluster.client().runtime.router.nodes[name].address.rpartition(":")
+    router = cluster.client().runtime.router
+    wait(lambda: name in router.nodes, f"{name} is known")
+    host, _, port = router.nodes[name].address.rpartition(":")
     hello = framed(frames.encode(frames.Hello(cluster.name, "stranger", 1)))
     foreign = framed(frames.encode(frames.Hello("another-cluster", "A", 1)))
     said = [

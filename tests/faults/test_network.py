@@ -10,6 +10,7 @@ from tests.faults.clients import Clients
 from tests.faults.conftest import MODULE
 from tests.faults.history import Outcome
 from tests.faults.judge import judge
+from tests.faults.links import Way
 from tests.faults.mesh import CLIENT, Mesh
 from tests.faults.scene import GIVES_UP_S, SERVER_BACK_S, SERVES_AGAIN_S, active, complete, epochs, replaced, replica
 from tests.integration.cluster.harness import Make
@@ -114,12 +115,14 @@ def test_neither_the_old_active_nor_its_client_hears_of_the_new_one(make: Make, 
 
 
 @pytest.mark.promise(1)
-@pytest.mark.parametrize("how", ["cut", "hold"])
+@pytest.mark.parametrize("how", ["cut", "hold", "requests", "replies"])
 def test_the_active_alone_cannot_reach_the_broker(mesh: Mesh, how: str) -> None:
-    """It gives up its epochs when the append deadline has passed; a node that reaches the log goes on."""
+    """Nor the other way, or one way only, whatever it asks or is told: it gives up its epochs when the append deadline
+    has passed; a node that reaches the log goes on, and what lands late counts for nothing."""
     victim = active(mesh.cluster)
+    ways = {"hold": Way.BOTH, "requests": Way.OUT, "replies": Way.BACK}
     with Clients(mesh.client, f"no-log-{how}") as clients:
-        mesh.kafka[victim].cut() if how == "cut" else mesh.kafka[victim].hold()
+        mesh.kafka[victim].cut() if how == "cut" else mesh.kafka[victim].hold(ways[how])
         clients.flows(GIVES_UP_S)
         mesh.heal()
         complete(mesh.cluster)

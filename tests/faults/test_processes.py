@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.timeout(180), pytest.mark.feature("P10", "R1")]
 
 @pytest.mark.promise(1)
 @pytest.mark.quick_fault
+@pytest.mark.feature("X1")
 @pytest.mark.parametrize("whom", ["active", "sync", "async"])
 def test_kill_9(cluster: Cluster, whom: str) -> None:
     """Callers wait a moment; the dead node comes back into its place."""
@@ -80,6 +81,7 @@ def test_all_nodes_are_killed_at_once(cluster: Cluster) -> None:
 
 @pytest.mark.promise(3)
 @pytest.mark.quick_fault
+@pytest.mark.feature("X2")
 def test_a_zombie_active_wakes_after_it_was_replaced(cluster: Cluster) -> None:
     """SIGSTOP beyond its session, then SIGCONT: it acknowledges nothing, steps down by itself, is a replica again."""
     victim = active(cluster)

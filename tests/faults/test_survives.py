@@ -1,117 +1,54 @@
 """What each combination of durability policies survives: the table of docs/guides/durability.md, a test per cell (R6).
 
-One cluster has a policy per combination; each event hits all of them at once, under load. Then every object whose
-creation was acknowledged is looked for.
+One cluster has a policy per combination; each event hits all of them at once, under load. Then everything that was
+acknowledged is looked for: in the log, by a reader of its own; in the copies; and by a client.
 """
 
 from __future__ import annotations
 
 import shutil
-import threading
-from collections.abc import Callable
-from contextlib import suppress
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from enum import Enum
 from pathlib import Path
 
 import pytest
 
 from halog.embedded import EmbeddedSite
-from halog.errors import HalogError
-from halog.runtime.open import Node
-from tests.faults.kinds import COMBINATIONS, KINDS, POLICIES, name_of
+from tests.faults.kinds import COMBINATIONS, POLICIES
+from tests.faults.mesh import Mesh
 from tests.faults.power import Flushed
-from tests.integration.cluster.harness import TOML, Cluster
+from tests.faults.scene import active
+from tests.faults.survival import FLOWS, SETTLED_S, Cell, Cells, Nine, Writers, look
 from tests.integration.cluster.processes import passes, wait
 
 pytestmark = [pytest.mark.feature("R6", "R1"), pytest.mark.timeout(300), pytest.mark.promise(1)]
 
-EVENTS = ("process", "machine", "brokers")
-FLOWS = 20
-SETTLED_S = 60.0
+EVENTS = ("process", "machine", "nodes", "brokers", "power")
 DEADLINE_MS = 8_000
 """Nobody waits for a dead broker."""
+FLUSH_MS = 60_000
+"""Nodes flush their stores by themselves after this time: not during an event."""
+UNWAITED = ("NO_SYNC", "NO_SYNC")
+"""The combination whose commits wait neither for the log nor for who has read it there."""
 
 
-class Cell:
-    """What became of one combination."""
+class Fate(Enum):
+    """Of what was acknowledged."""
 
-    def __init__(self, local: str, remote: str) -> None:
-        self.kind, self.policy = KINDS[local, remote], name_of(local, remote)
-        self.acknowledged: list[int] = []
-        self.missing: set[int] = set()
-        self.served = False
-        self.stopped = ""
-        """Why its copies do not go on."""
+    SERVED = "the log has all of it, and so has whoever asks"
+    KEPT = "the log lacks some, which a node's own copy holds: for an operator to decide on"
+    LOST = "some of it is nowhere"
 
 
-class Nine(Cluster):
-    """Nodes A and B, one partition per combination, each with one sync replica."""
-
-    def partitions(self) -> list[str]:
-        return [f"{name_of(*c)}-0" for c in COMBINATIONS]
-
-    def configuration(self, file: str, **changed: object) -> Path:
-        text = TOML.format(**{**self.values, **changed})
-        head, tail = text[: text.index("[policies.p]")], text[text.index("[timing]") :]
-        policies = "".join(
-            f'[policies.{name_of(*c)}]\nzone = "home"\npartitions = 1\nsync_replicas = 1\n'
-            f'local_sync = "{c[0]}"\nremote_sync = "{c[1]}"\n'
-            for c in COMBINATIONS
-        )
-        bindings = "[bindings]\n" + "".join(f'{name_of(*c)} = "{name_of(*c)}"\n' for c in COMBINATIONS)
-        nodes = "".join(f'[nodes.{n}]\ndata_dir = "{n}"\n' for n in self.nodes)
-        path = self.directory / file
-        path.write_text(head + policies + bindings + tail + nodes)
-        return path
-
-
-class Writers:
-    """One per combination: creates objects 1, 2, … one after the other until it is told to stop."""
-
-    def __init__(self, node: Node, cells: dict[tuple[str, str], Cell]) -> None:
-        self.node, self.cells = node, cells
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._run, args=(cell,)) for cell in cells.values()]
-
-    def __enter__(self) -> Writers:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _run(self, cell: Cell) -> None:
-        number = 0
-        while not self._stop.is_set():
-            number += 1
-            try:
-                with self.node.transaction():
-                    self.node.create(cell.kind(number=number))
-            except HalogError:  # nothing was acknowledged
-                self._stop.wait(0.05)
-            else:
-                cell.acknowledged.append(number)
-                self._stop.wait(0.002)
-
-    def flow(self) -> None:
-        """Each has gone on."""
-        goals = {c: len(cell.acknowledged) + FLOWS for c, cell in self.cells.items()}
-        wait(lambda: all(len(self.cells[c].acknowledged) >= goal for c, goal in goals.items()), "all go on", SETTLED_S)
-
-
-def look(cluster: Cluster, cell: Cell) -> None:
-    """What of it is there, and what its copies said."""
-    said = "".join(cluster.log_of(node) for node in cluster.nodes).splitlines()
-    cell.stopped = next((line for line in said if f"partition {cell.policy}-0 stops: " in line), "")
-    node = cluster.client()
-    with suppress(HalogError), node.transaction():
-        cell.missing = set(cell.acknowledged) - {o.number for o in node.extent(cell.kind)}
-        cell.served = True
-
-
-Cells = dict[tuple[str, str], Cell]
+def fate(local: str, remote: str, event: str) -> Fate:
+    """The table of docs/guides/durability.md."""
+    if event == "nodes":
+        return Fate.LOST if (local, remote) == UNWAITED else Fate.SERVED
+    if local == "SYNC" or event in ("process", "machine"):
+        return Fate.SERVED
+    return Fate.KEPT if event == "brokers" or remote == "SYNC" else Fate.LOST
 
 
 class Table:
@@ -123,70 +60,107 @@ class Table:
 
     def cell(self, local: str, remote: str, event: str) -> Cell:
         if event not in self._played:
-            play = {"process": self._nodes_die, "machine": self._nodes_die, "brokers": self._brokers_die}[event]
+            play = self._power_fails if event in ("brokers", "power") else self._nodes_die
             self._played[event] = play(self._directory(event), event)
         return self._played[event][local, remote]
 
     def _nodes_die(self, directory: Path, event: str) -> Cells:
+        cells = {c: Cell(*c) for c in COMBINATIONS}
         site = EmbeddedSite(directory / "site")
-        with site:
-            return self._under_load(site, directory, lambda cluster, writers: _kill_both(cluster, writers, event))
+        with site, closing(_nine(directory, site)) as cluster, closing(Mesh(cluster)) as mesh:
+            mesh.start()
+            with Writers(cluster.client(), cells) as writers:
+                for _ in range(1 if event == "nodes" else 2):
+                    _die(mesh, writers, event)
+            look(cluster, cells)
+        return cells
 
-    def _brokers_die(self, directory: Path, event: str) -> Cells:
-        flushed = Flushed(directory)
+    def _power_fails(self, directory: Path, event: str) -> Cells:
+        flushed, cells = Flushed(directory), {c: Cell(*c) for c in COMBINATIONS}
         site = EmbeddedSite(directory / "site")
-        with flushed.noted():
-            site.start()
         try:
-            return self._under_load(
-                site, directory, lambda cluster, writers: _no_power(site, flushed, cluster, writers)
-            )
+            with flushed.noted():
+                site.start()
+            with closing(_nine(directory, site)) as cluster:
+                cluster.timed(store_flush_ms=FLUSH_MS)
+                with pytest.MonkeyPatch.context() as env, flushed.preloaded(env):
+                    cluster.start()
+                cluster.whole()
+                with Writers(cluster.client(), cells) as writers:
+                    _no_power(flushed, cluster, writers, event)
+                look(cluster, cells)
         finally:
             site.stop()
-
-    def _under_load(self, site: EmbeddedSite, directory: Path, play: Callable[[Nine, Writers], None]) -> Cells:
-        cells = {c: Cell(*c) for c in COMBINATIONS}
-        cluster = Nine(directory, site, nodes="AB", module="tests.faults.kinds", deadline_ms=DEADLINE_MS)
-        try:
-            cluster.start()
-            cluster.whole()
-            with Writers(cluster.client(), cells) as writers:
-                play(cluster, writers)
-            for cell in cells.values():
-                look(cluster, cell)
-        finally:
-            cluster.close()
         return cells
 
 
-def _kill_both(cluster: Nine, writers: Writers, event: str) -> None:
-    """One after the other; a machine takes what it stored with it."""
-    for victim in "AB":
-        writers.flow()
-        cluster.kill(victim)
-        if event == "machine":
-            shutil.rmtree(cluster.directory / victim)
-        writers.flow()
-        cluster.start([victim])
-        cluster.whole()
+def _nine(directory: Path, site: EmbeddedSite) -> Nine:
+    return Nine(directory, site, nodes="AB", module="tests.faults.kinds", deadline_ms=DEADLINE_MS)
 
 
-def _no_power(site: EmbeddedSite, flushed: Flushed, cluster: Nine, writers: Writers) -> None:
-    """All brokers at once: here there is one."""
+def _die(mesh: Mesh, writers: Writers, event: str) -> None:
+    """The node that is active for the commits that wait for nobody; it has not reached the log for a while, so that
+    the log lacks some of them for sure. Its machine takes what it stored with it; with `nodes` the replica dies too."""
+    cluster, cell = mesh.cluster, writers.cells[UNWAITED]
     writers.flow()
+    victim = active(cluster, cell.partition)
+    mesh.kafka[victim].cut()
+    writers.flow([cell])
+    cell.lacked.append(len(cell.not_in_log(cluster)))
+    dying = list("AB") if event == "nodes" else [victim]
+    _kill_at_once(cluster, dying)
+    if event == "machine":
+        shutil.rmtree(cluster.directory / victim)
+    mesh.heal()
+    if event != "nodes":
+        writers.flow()
+    for name in dying:
+        cluster.launch(name, mesh.toml(name))
+    for name in dying:
+        cluster.processes[name].ready()
+    cluster.whole()
     writers.flow()
+
+
+def _kill_at_once(cluster: Nine, names: Sequence[str]) -> None:
+    for name in names:
+        cluster.processes[name].signal(signal.SIGKILL)
+    for name in names:
+        cluster.kill(name)
+
+
+def _no_power(flushed: Flushed, cluster: Nine, writers: Writers, event: str) -> None:
+    """All brokers at once: here there is one; with `power` the nodes too. A node has one store, so whoever flushes it
+    does so for all: those stop before, and the others go on. What the log never had is not what it loses."""
+    site, cells = cluster.site, list(writers.cells.values())
+    assert isinstance(site, EmbeddedSite)
+    writers.flow()
+    if event == "power":
+        writers.stop([c for c in cells if c.remote == "SYNC"])
+    writers.flow()
+    if event == "power":
+        writers.stop(cells)
+        _kill_at_once(cluster, cluster.nodes)
+    else:
+        unwaited = writers.cells[UNWAITED]
+        writers.stop([unwaited])
+        wait(lambda: not unwaited.not_in_log(cluster), "the log has what it was not waited for", SETTLED_S)
     site.kill("kafka")
     lost = flushed.lose_power(site.data_dir / "kafka" / "data", cluster.name)
-    for (local, _), cell in writers.cells.items():  # what was on its way may be cut everywhere
-        assert local == "SYNC" or lost[f"{cluster.name}.{cell.policy}.log-0"] > 1_000, (
-            f"{cell.policy}: too little was lost"
-        )
+    for cell in cells:  # what was on its way may be cut everywhere
+        assert cell.local == "SYNC" or lost[f"{cluster.name}.{cell.policy}.log-0"] > 1_000, f"{cell.policy}: too little"
     assert lost[f"{cluster.name}.schemas-0"] == 0, "without it nobody could read what is left"
+    if event == "power":
+        stored = flushed.cut(f for node in cluster.nodes for f in (cluster.directory / node).rglob("*.log"))
+        assert all(size > 500 for size in stored.values()), "nothing was lost of a node's store: this shows nothing"
     site.start_server("kafka")
-    for (local, _), cell in writers.cells.items():
-        if local == "SYNC":
+    if event == "power":
+        cluster.start()
+    else:
+        for cell in cells:
             before = len(cell.acknowledged)
-            wait(lambda cell=cell, before=before: len(cell.acknowledged) > before, f"{cell.policy} goes on", SETTLED_S)
+            if cell.local == "SYNC":
+                wait(lambda c=cell, n=before: len(c.acknowledged) > n, f"{cell.policy} goes on", SETTLED_S)
     passes(3)
 
 
@@ -195,21 +169,23 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     return Table(tmp_path_factory.mktemp)
 
 
-def survives(local: str, event: str) -> bool:
-    """The table of docs/guides/durability.md. A sync replica has what the active node had, whatever the log did; only
-    the log itself can lose what all of them rely on."""
-    return event != "brokers" or local == "SYNC"
-
-
 @pytest.mark.parametrize("event", EVENTS)
 @pytest.mark.parametrize("remote", POLICIES)
 @pytest.mark.parametrize("local", POLICIES)
 def test_survives(table: Table, local: str, remote: str, event: str) -> None:
-    cell = table.cell(local, remote, event)
-    assert len(cell.acknowledged) >= 2 * FLOWS
-    assert not cell.missing, "nothing is missing silently, whatever is promised"
-    if survives(local, event):
-        assert cell.served
+    cell, expected = table.cell(local, remote, event), fate(local, remote, event)
+    assert len(cell.acknowledged) >= FLOWS
+    assert all(cell.lacked), "the log had everything at a kill: this shows nothing"
+    if expected is Fate.SERVED:
+        assert cell.missing == set()
+        assert cell.gone == set()
+        return
+    assert cell.gone, "the log has all of it: the table promises too little"
+    if expected is Fate.KEPT:
+        assert cell.kept >= cell.last
     else:
-        assert not cell.served
-        assert "nothing was deleted here" in cell.stopped
+        assert cell.kept < cell.last
+    if event == "brokers":
+        assert cell.missing is None, "nothing is missing silently while somebody holds it"
+    if event == "nodes":
+        assert cell.missing == cell.gone, "whoever asks is served, from what the log has"

@@ -23,8 +23,8 @@ from tests.integration.cluster.processes import passes, wait
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.feature("P10", "R5", "O3")]
 
-SET_DATA = 5
-"""ZooKeeper's number of the request that every compare-and-set is."""
+CREATE, SET_DATA = 1, 5
+"""ZooKeeper's numbers of requests: what every compare-and-set is, and what makes a znode."""
 SUPER_SECRET = 0xB3415C00
 """What ZooKeeper mixes a session's number with to make its password; the same in every server ever built."""
 
@@ -143,6 +143,23 @@ def test_the_reply_to_a_takeover_is_lost(mesh: Mesh) -> None:
         assert sum(link.lost for link in others) > 0
         mesh.heal()
         cluster.wake(victim)
+        complete(cluster)
+    judge(cluster, clients)
+
+
+@pytest.mark.promise(3)
+def test_the_reply_to_a_registration_is_lost(mesh: Mesh, site: EmbeddedSite) -> None:
+    """The znode was made and nobody knows, three times: the node finds that it is its own, as the run that it was."""
+    cluster, victim = mesh.cluster, active(mesh.cluster)
+    link, run = mesh.zookeeper[victim], cluster.registered()[victim]
+    with Clients(mesh.client, "registered") as clients:
+        for _ in range(3):
+            link.lost = 0
+            link.lose(CREATE)
+            end_session(site, cluster, victim)
+            wait(lambda: link.lost == 1, "the reply was lost", SERVES_AGAIN_S)
+            wait(lambda: cluster.registered().get(victim) == run, "it is registered again", SERVES_AGAIN_S)
+            clients.flows(SERVES_AGAIN_S)
         complete(cluster)
     judge(cluster, clients)
 

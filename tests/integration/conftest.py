@@ -3,6 +3,7 @@ one Spark session, since a second and a third one would cost ten seconds each.""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,10 @@ from tests.integration.site import Site
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+"""Of each Spark that a test or a command of it starts: a job of seconds ends before what C2 compiles for it is of use,
+and the compiler takes a third of its CPU."""
 
 
 @pytest.fixture(scope="session")
@@ -25,13 +30,25 @@ def site(request: pytest.FixtureRequest) -> Site:
     return running
 
 
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A session of seconds is over before what the second compiler makes pays: half of the CPU's time goes to that."""
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """On this machine, two tasks at a time."""
     import spark_jobs
 
-    made = spark_jobs.session("local[2]", "halog-tests", settings={"spark.sql.shuffle.partitions": "2"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", QUICK_JAVA)
+        made = spark_jobs.session("local[2]", "halog-tests", settings={"spark.sql.shuffle.partitions": "2"})
     try:
         yield made
     finally:
         made.stop()
+
+
+@pytest.fixture
+def quick_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the processes that this test starts."""
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", QUICK_JAVA)

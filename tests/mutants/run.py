@@ -19,6 +19,7 @@ from rich.table import Table
 
 from tests.mutants import (  # noqa: F401 - they register themselves
     asked,
+    first_traces,
     leases,
     listing,
     lives,

@@ -20,6 +20,7 @@ from halog.ports import Coordinator
 from halog.runtime import site_votes
 from halog.runtime.site_takeover import Takeovers
 from halog.runtime.site_votes import SiteVoting, held, write
+from halog.runtime.unfinished import Unfinished
 from tests.mutants.registry import mutant, patch, simulated
 from tests.sim.abroad import takeover
 from tests.unit.core import test_site_candidate, test_site_quorum
@@ -158,6 +159,12 @@ def one_that_was_taken_over_from_hands_over() -> None:
 def one_that_was_taken_over_from_goes_on_waiting() -> None:
     """Both sites serve, one without votes, until an operator comes."""
     patch(Takeovers, "_give_up", lambda self, copy: None)
+
+
+@mutant("M5", SIMULATED, simulated)
+def what_was_given_and_not_taken_is_nobodys() -> None:
+    """The command died, and the site that was given it has not the votes to take it over."""
+    patch(Unfinished, "turn", lambda self: self._host.pause(10.0))
 
 
 @mutant("Q1", SIMULATED, simulated)

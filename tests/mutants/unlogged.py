@@ -1,7 +1,7 @@
 """Mutants of commits that do not wait for the log (R6: local NO_SYNC). Only the histories that play it can notice.
 
-Two rules only tell in stories too long for chance: an older tail does not replace a newer one, and a node that leads
-tells none. `tests/scenarios/test_unlogged_traces.py` tells them.
+Two rules only tell in stories too long for chance: an older tail does not replace a newer one (its mutant stands in
+`first_traces.py`), and a node that leads tells none. `tests/scenarios/test_unlogged_traces.py` tells them.
 """
 
 from __future__ import annotations

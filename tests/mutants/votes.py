@@ -1,4 +1,6 @@
-"""Mutants of transactions over several partitions (T1-T7). Only the histories of a bank can notice."""
+"""Mutants of transactions over several partitions (T1-T7). Only the histories of a bank can notice, and for two traces
+also the scenario that tells them.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,23 @@ from typing import Any
 
 from halog.core import events as ev, records
 from halog.core.ledger import Applied, Decided, Decision, Ledger, Locks, Prepared, Undecided
-from halog.core.voting import Voting
+from halog.core.voting import NOT_PREPARED, Voting
+from halog.runtime import ledger_rows
 from tests.mutants.registry import mutant, patch
-from tests.sim import bank, belated
+from tests.mutants.traces import failure
+from tests.scenarios import test_spanning_traces
+from tests.sim import bank, belated, trimmed
 
 SEEDS = bank.SEEDS[:2_000]
 FORGETFUL = belated.SEEDS[:2_000]
 """Of these, those in which what is decided and confirmed is forgotten at once."""
+TRIMMED = trimmed.SEEDS[:2_000]
+"""Those in which nodes start from snapshots."""
+
+
+def told(seed: int) -> str:
+    """By the scenarios."""
+    return failure(test_spanning_traces)
 
 
 @mutant("T1", SEEDS)
@@ -129,10 +141,32 @@ def locks_die_with_the_active() -> None:
 
 @mutant("T4", SEEDS)
 def a_restart_forgets_what_is_undecided() -> None:
-    """Trace 32: its store has the objects, and not the Prepares."""
+    """Trace 32, of a store: it has the objects, and not the Prepares."""
     from tests.sim.store import Disk
 
     patch(Disk, "ledger", property(lambda self: Ledger((), self.decided.items(), self.horizon)))
+
+
+def nothing_in_doubt_is_written() -> None:
+    real = patch(ledger_rows, "rows", lambda ledger: real(Ledger((), ledger.decided.items())))
+
+
+@mutant("T4", TRIMMED)
+def a_snapshot_leaves_out_what_is_in_doubt() -> None:
+    """Trace 32: the Prepare is behind the marker, and nobody who starts from it knows what the Outcome is about."""
+    nothing_in_doubt_is_written()
+
+
+@mutant("T4", range(1), told)
+def a_snapshot_leaves_out_what_is_in_doubt_and_the_trace_tells() -> None:
+    """The same."""
+    nothing_in_doubt_is_written()
+
+
+@mutant("T6", TRIMMED)
+def a_snapshot_leaves_out_what_was_decided() -> None:
+    """Who starts from it takes it for never seen."""
+    real = patch(ledger_rows, "rows", lambda ledger: real(Ledger(list(ledger.undecided.values()))))
 
 
 @mutant("W2", SEEDS)
@@ -212,7 +246,7 @@ def an_outcome_behind_the_horizon_counts() -> None:
 
 @mutant("T6", FORGETFUL)
 def a_commit_confirmed_without_a_record() -> None:
-    """Trace 28: a participant that does not know it, or replaced does not know it yet, says that it has it."""
+    """A participant that does not know it, or replaced does not know it yet, says that it has it."""
 
     def undecidable(self: Voting, e: ev.DecideAsked) -> ev.Result | None:
         refusal = real(self, e)
@@ -220,6 +254,37 @@ def a_commit_confirmed_without_a_record() -> None:
         return ev.Happened(0) if unknown and refusal is not None else refusal
 
     real = patch(Voting, "_undecidable", undecidable)
+
+
+def an_abort_is_confirmed_without_a_record() -> None:
+    """And for whoever confirmed it the matter is settled, whatever comes."""
+
+    def undecidable(self: Voting, e: ev.DecideAsked) -> ev.Result | None:
+        refusal = real(self, e)
+        if e.commit or refusal != NOT_PREPARED:
+            return refusal
+        settled.add((self.name, e.tx))
+        return ev.Happened(0)
+
+    def doubt(self: Voting, now: int, out: list[ev.Effect]) -> None:
+        self._since |= {tx: now for tx in self.ledger.undecided if (self.name, tx) in settled}
+        really(self, now, out)
+
+    settled: set[tuple[str, bytes]] = set()
+    real = patch(Voting, "_undecidable", undecidable)
+    really = patch(Voting, "_doubt", doubt)
+
+
+@mutant("T3", SEEDS)
+def a_participant_confirms_an_abort_with_no_record() -> None:
+    """Trace 28: its Prepare lands, and holds its objects for ever."""
+    an_abort_is_confirmed_without_a_record()
+
+
+@mutant("T3", range(1), told)
+def a_participant_confirms_an_abort_with_no_record_and_the_trace_tells() -> None:
+    """The same."""
+    an_abort_is_confirmed_without_a_record()
 
 
 @mutant("T6", SEEDS)

@@ -1,6 +1,18 @@
-"""Numbered figures of the reference documents, as stories of whole nodes in memory; each test is named after its own.
+"""Numbered figures of the manual of high availability, as stories of whole nodes in memory; each test is named after
+its own. Here the one site has both data centres of figure 5: what crosses them is zones, not logs.
 
-Here the one site has both data centres of figure 5: what crosses them is zones, not logs.
+Figures 2, 3 and 7 are in `test_figures_of_policies`. Others are told where their matter is; figure 1 shows what there
+is, and of 10 the text says nothing.
+
+    4   one zone with a quorum: tests/unit/runtime/test_zones.py, tests/integration/cluster/test_zones.py
+    9   a foreign partition: tests/integration/cluster/test_foreign.py
+    11  the state machine of partitions: tests/unit/core/test_life.py; each row in histories: tests/sim/test_sim.py
+    12, 13  replication, also of what began on a replica: tests/integration/cluster/test_replicas.py
+    14  failover: tests/integration/cluster/test_kill.py
+    15, 17, 18, 19  two actives, and the merge: tests/integration/sites/test_restoring.py
+    16  the state machine of quorums: tests/unit/core/test_zones.py
+    20  sub-clusters: tests/unit/sites/test_sub_clusters.py
+    21  two data centres: tests/integration/sites/test_two_data_centres.py
 """
 
 from __future__ import annotations
@@ -54,8 +66,8 @@ class EastVisit:
 @contextmanager
 def running(nodes: int, policies: dict[str, PolicyConfig], **config: Any) -> Iterator[Cluster]:
     cluster = Cluster(nodes, registry=TYPES)
-    names = {"zones": {"all": ZoneConfig(cluster.names)}, "bindings": {"*": next(iter(policies))}}
-    cluster.config = replace(cluster.config, policies=policies, timing=TIMING, **{**names, **config}).validate()
+    usual = {"zones": {"all": ZoneConfig(cluster.names)}, "bindings": {"*": next(iter(policies))}, "timing": TIMING}
+    cluster.config = replace(cluster.config, policies=policies, **{**usual, **config}).validate()
     with cluster:
         yield cluster
 

@@ -46,7 +46,7 @@ def test_2_reading_to_the_end_proves_nothing_about_a_held_append() -> None:
     c.well()
 
 
-@pytest.mark.feature("P1", "P10")
+@pytest.mark.feature("P1", "P10", "X2")
 def test_3_a_zombie_does_not_deny_what_the_next_epoch_committed() -> None:
     """The paused active wakes up and is asked about a transaction committed meanwhile under epoch 2."""
     c = Cluster().started()
@@ -171,7 +171,7 @@ def test_10_an_append_is_lost_for_good_and_the_one_behind_it_lands() -> None:
     c.well()
 
 
-@pytest.mark.feature("P10")
+@pytest.mark.feature("P10", "X2")
 def test_13_the_start_of_epoch_1_lands_behind_that_of_epoch_2() -> None:
     """A's `EpochStarted` is held; B starts a higher epoch; A reads that it lost and does not serve."""
     c = Cluster("AB")
@@ -192,7 +192,7 @@ def test_13_the_start_of_epoch_1_lands_behind_that_of_epoch_2() -> None:
     c.well()
 
 
-@pytest.mark.feature("P10", "P1")
+@pytest.mark.feature("P10", "P1", "X2")
 def test_14_a_higher_epoch_hides_in_front_of_a_dead_record_in_the_gap() -> None:
     """The entry right before A's late commit is of a dead epoch, further up hides B's start: A reads the whole gap."""
     c = Cluster().started()

@@ -7,6 +7,7 @@ import pytest
 from halog.core import events as ev
 from halog.core.ledger import Decision
 from halog.core.records import UPDATE, Change
+from tests.sim import trimmed
 from tests.sim.ballots import finish
 from tests.sim.bank import ACCOUNTS, REF, SEEDS, Bank
 from tests.sim.belated import reappend
@@ -246,6 +247,38 @@ def test_trace_31_a_prepare_behind_a_tombstone_takes_no_locks() -> None:
     assert [type(r) for r in story.prepare(deal, FIRST)] == [ev.Otherwise]
     assert not story.locked(FIRST)
     deal.told = False
+    story.well()
+
+
+@pytest.mark.parametrize("decided", ["before it starts", "after it has started"])
+def test_trace_32_a_node_that_starts_from_a_snapshot_finds_the_prepare_that_an_outcome_is_about(decided: str) -> None:
+    """Its disk is empty. The snapshot was taken between the two, and what it reads of the log begins with the marker:
+    nothing but a row of the snapshot tells it what the Outcome commits, and whose locks it ends."""
+    story = Story()
+    deal = story.deal()
+    assert happened(story.prepare(deal, FIRST))
+    assert happened(story.prepare(deal, OTHER))
+    world, before = story.bank.worlds[OTHER], decided == "before it starts"
+    active = story.active(OTHER)
+    replica = next(p.name for p in world.processes() if p is not active)
+    trimmed.take(world, active)
+    snapshot, prepared = world.snapshot, active.partition.ledger.undecided[deal.id].offset
+    assert snapshot is not None
+    assert snapshot.first == prepared < snapshot.next_offset, "the log is kept from the Prepare on"
+    world.crash(replica)
+    if before:
+        assert happened(story.decide(deal, FIRST, commit=True))
+    world.start(replica, wipe=True)
+    again = world.nodes[replica].process
+    assert again is not None
+    assert again.node.disk.next_offset == snapshot.next_offset
+    assert again.partition.ledger.locks.writer(KEY) == deal.id
+    if not before:
+        assert happened(story.decide(deal, FIRST, commit=True))
+    story.run(100)
+    assert again.value(KEY) == story.active(OTHER).value(KEY) == deal.changes[OTHER][0].value
+    assert not again.partition.ledger.locks
+    deal.told = True
     story.well()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.core import events as ev
+from halog.core import events as ev, records
 from halog.core.election import NEVER
 from halog.core.roles import Role
 from halog.core.table import Group
@@ -88,6 +88,35 @@ def test_5_an_elected_node_that_restarts_empty_is_no_holder() -> None:
     c.well()
 
 
+def test_5_an_elected_node_that_restarts_empty_holds_nothing_for_the_zombie() -> None:
+    """B promised epoch 2 not to hold what A pushes, and has forgotten it with all else: the znode reminds it, before it
+    stands and promises anew. The log could not: `EpochStarted(2)` died with B's last run."""
+    c = started()
+    a = c.node("A")
+    c.world.coordinator.lose(a.coordinator)
+    c.doubt("A")
+    while c.world.coordinator.table.epoch.number == 1:
+        c.run(0.1)
+    c.world.crash("B")
+    c.world.crash("C")
+    c.trust("A")
+    c.world.start("B", wipe=True)
+    c.until("B", Role.FOLLOWING)
+    c.run(5)
+    b = c.node("B").partition
+    assert (c.role("B"), b.held.sealed) == (Role.FOLLOWING, 0)
+    assert (b.chain.state.epoch.number, b.table.epoch.number) == (1, 2)
+    talk = c.submit(c.transaction(), "A")
+    leading = a.partition.leading
+    assert leading is not None
+    commit = leading.writer.queue[-1].record
+    c.node("B").deliver(ev.Pushed(a.me, commit.header.epoch, (records.encode(commit),)))
+    assert not b.held.run
+    c.run(30)
+    assert talk.said == []
+    c.well()
+
+
 def test_7_a_dead_holder_stays_in_the_sync_set_until_the_log_has_what_it_holds() -> None:
     """B dies: the znode keeps it, since a node that never heard of the commit could win without it."""
     c = started("AB")
@@ -127,19 +156,19 @@ def test_8_nobody_joins_while_it_lacks_what_is_in_flight() -> None:
 
 
 def test_11_an_unacknowledged_record_of_a_deposed_node_does_not_beat_an_acknowledged_one() -> None:
-    """A, deposed, has lsn 3 and 4 of epoch 1 in memory, which nobody acknowledged. Epoch 2 acknowledged another lsn 4,
-    which only C holds, a node that never leads. D hears C's tail, then A's, and appends C's."""
+    """A, deposed, has lsn 3 to 5 of epoch 1 in memory, which nobody acknowledged. Epoch 2 acknowledged another lsn 4,
+    which only C holds, a node that never leads. D hears C's tail, then A's, which is longer, and appends C's."""
     c = started("ABCD")
     c.world.coordinator.regroup(Group(priorities={"C": NEVER}))
     c.run(20)
     c.hold_appends("A")
     c.world.cuts.add(("A", "B"))
-    mine = [c.submit(c.transaction(k), "A") for k in KEYS[1:3]]
+    mine = [c.submit(c.transaction(k), "A") for k in KEYS[1:]]
     c.node("A").reader.stuck = True
     c.doubt("A")
     c.run(EPOCH_MS)
     assert c.active == "B"
-    assert [r.header.lsn for r in c.node("A").partition.tail.run] == [3, 4]
+    assert [r.header.lsn for r in c.node("A").partition.tail.run] == [3, 4, 5]
     assert c.world.coordinator.table.sync_set == {c.node("C").me}
     _, tx = unlogged(c, "B", KEYS[3])
     c.trust("A")
@@ -195,20 +224,25 @@ def test_12_the_tail_of_a_replica_outlives_an_epoch_that_never_opened() -> None:
     c.well()
 
 
-def test_15_what_a_fence_voids_a_replica_may_append_again() -> None:
-    """A is deposed with the commit on its way, and B appends it again: the caller that asks A is not told "no", the
-    late append counts for nothing, and the commit is there once."""
+@pytest.mark.parametrize("fence", ["znode", "log"])
+def test_15_what_a_fence_voids_a_replica_may_append_again(fence: str) -> None:
+    """A is deposed with the commit on its way, and B appends it again: the caller that asks A is not told "no",
+    wherever A learns it, the late append counts for nothing, and the commit is there once."""
     c = started()
     held = c.hold_appends("A")
     tx = c.transaction()
     c.world.cuts.add(("B", "A"))  # pushed, never acknowledged
     talk = c.submit(tx, "A", ms=5)
+    if fence == "log":
+        c.world.coordinator.lose(c.node("A").coordinator)
     c.doubt("A")
     c.run(40)
     assert c.active == "B"
+    assert c.leads("A") is (fence == "log")
     held.land()
     c.run(20)
     assert not c.leads("A")
+    assert c.world.cover.counts["verifying: deposed"] == (fence == "log")
     assert not any(isinstance(r, ev.NotHappened) for r in [*talk.said, c.ask(tx, "A"), c.ask(tx, "B")])
     assert c.committed(tx) == 1
     c.well()
@@ -228,6 +262,35 @@ def test_16_nobody_denies_it_between_the_start_of_an_epoch_and_its_opening() -> 
     c.run(20)
     assert c.active == "B"
     assert [c.ask(tx, n) for n in "BC"] == [ev.Happened(3), ev.Happened(3)]
+    c.well()
+
+
+def test_18_a_hand_over_spares_nobody_the_holders_of_a_later_epoch() -> None:
+    """C has read `HandedOver(1)` and nothing behind it. B, to whom A handed over, and A hold what epoch 2 acknowledged,
+    and neither answers: C waits for them."""
+    c = started()
+    c.hand_over("A", "B")
+    c.until("A", Role.HANDING)
+    while not c.node("C").partition.chain.state.closed_for:
+        c.run(0.1)
+    c.node("C").reader.stuck = True
+    c.run(EPOCH_MS)
+    assert c.active == "B"
+    _, tx = unlogged(c, "B")
+    c.world.crash("B")
+    c.node("A").pause()
+    c.doubt("A")
+    c.run(EPOCH_MS)
+    assert c.node("C").partition.chain.state.closed_for == "B"
+    assert nobody_leads(c)
+    assert c.world.coordinator.table.epoch.number == 2
+    assert told(c, UNLOGGED_AWAY) == 1
+    c.node("A").wake()
+    c.trust("A")
+    c.node("C").reader.unstick()
+    c.run(EPOCH_MS)
+    assert c.active is not None
+    assert c.committed(tx) == 1
     c.well()
 
 

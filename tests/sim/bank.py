@@ -18,7 +18,7 @@ import msgspec
 from halog.core import events as ev
 from halog.core.ids import digest
 from halog.core.life import State, Step
-from tests.sim import belated
+from tests.sim import belated, trimmed
 from tests.sim.coverage import Coverage
 from tests.sim.engine import Engine
 from tests.sim.faults import FAULTS
@@ -192,6 +192,8 @@ def make(seed: int, *, verbose: bool = False) -> Bank:
         bank.engine.at(30.0 + 60.0 * chance.random(), teller.begin)
     if belated.given(seed):
         belated.prepare(bank, length)
+    if trimmed.given(seed):
+        trimmed.prepare(bank, length)
     bank.engine.at(length, bank.heal)
     bank.length = length
     return bank

@@ -22,7 +22,7 @@ from halog.events import DISCARDED, UNLOGGED_LOST
 from tests.sim import asked, leases, lives, moves, zones
 from tests.sim.store import Held
 from tests.sim.twin import Accepted, history
-from tests.sim.violation import demand
+from tests.sim.violation import Violation, demand
 
 if TYPE_CHECKING:
     from tests.sim.client import Transaction
@@ -136,18 +136,19 @@ class Checks:
         leading = p.partition.leading
         if leading is not None and leading.epoch == self.epoch:
             missing = self.sync_set - leading.writer.wait_set
-            demand(not missing, f"S1: {p.me.node} does not wait for {missing} which the znode holds")
+            if missing:
+                raise Violation(f"S1: {p.me.node} does not wait for {missing} which the znode holds")
         if lives.are_kept(self.world):
             lives.looked(self.world, p)
-        demand(p.partition.role is not Role.FAILED, f"P2: {p.me.node} believes it diverged; no log was lost here")
+        if p.partition.role is Role.FAILED:
+            raise Violation(f"P2: {p.me.node} believes it diverged; no log was lost here")
         run = p.partition.held.run
         if run:
             state = self.last[p.me]
             own = run[0].record.header.epoch == state.epoch and not state.void
             demand(own, f"E1: {p.me.node} still holds records of an epoch that is over")
-            demand(run[-1].lsn >= self.held.lsn(p.me), f"P1: {p.me.node} forgot what it said to hold")
-        else:
-            demand(self.held.lsn(p.me) <= self.last[p.me].lsn, f"P1: {p.me.node} forgot what it said to hold")
+        if self.held.lsn(p.me) > (run[-1].lsn if run else self.last[p.me].lsn):
+            raise Violation(f"P1: {p.me.node} forgot what it said to hold")
 
     def replied(self, p: Process, e: ev.Reply) -> None:
         wrong = self.world.reader.answered(p, e.token, e.result)

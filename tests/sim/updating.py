@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from halog.core.life import State, Step
 from halog.core.mapping import PolicyMapping
 from tests.sim import faults, lives
-from tests.sim.violation import demand
+from tests.sim.violation import Violation, demand
 from tests.sim.world import World, is_grouped
 
 if TYPE_CHECKING:
@@ -73,11 +73,11 @@ class States:
 
     def looked(self, p: Process, state: State, steps: Sequence[Step]) -> None:
         """What its state must be, whatever was before; and what is true when it says that the objects have gone."""
-        offline = below_quorum(p)
-        demand(not offline or state in _IDLE, f"P8: {name(p)} is {state.value} on {p.name}, and has no quorum")
+        if state not in _IDLE and below_quorum(p):
+            raise Violation(f"P8: {name(p)} is {state.value} on {p.name}, and has no quorum")
         dirty = is_dirty(self.knows(p), name(p))
-        wrong = state is (State.ACTIVE if dirty else State.UPDATING)
-        demand(not wrong, f"P8: {name(p)} is {state.value} on {p.name}, and objects {'' if dirty else 'do not '}go")
+        if state is (State.ACTIVE if dirty else State.UPDATING):
+            raise Violation(f"P8: {name(p)} is {state.value} on {p.name}, and objects {'' if dirty else 'do not '}go")
         if steps and steps[-1].before is State.UPDATING and state is State.ACTIVE:
             self._all_gone(p)
 

@@ -8,5 +8,6 @@ class Violation(AssertionError):
 
 
 def demand(holds: bool, what: str) -> None:
+    """What is looked at after each step raises by itself: its text, made in vain, took a twentieth of the time."""
     if not holds:
         raise Violation(what)

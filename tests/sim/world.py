@@ -17,7 +17,7 @@ from halog.core.roles import Role
 from halog.core.settings import Settings, Sync
 from halog.core.table import SYNC, Group, PartitionTable
 from halog.core.tail import holders
-from tests.sim import faults, leases, lives, moves, zones
+from tests.sim import faults, leases, lives, moves, trimmed, zones
 from tests.sim.checks import Checks
 from tests.sim.client import Client, Request, Transaction
 from tests.sim.coordinator import FakeCoordinator
@@ -143,6 +143,8 @@ class World:
         self.requests: dict[int, Request] = {}
         self.pushed: list[ev.Pushed] = []
         """Every push ever sent."""
+        self.snapshot: trimmed.Snapshot | None = None
+        """The newest; the log may begin there."""
         self.fault_phase_ms = 0.0
         self.healed = False
         self.lives: dict[Member, Life] = {}
@@ -197,6 +199,7 @@ class World:
             return
         if wipe:
             node.disk.wipe()
+        trimmed.started(self, node.disk)
         self.engine.say(f"{name} starts{' with an empty disk' if wipe else ''}")
         node.start()
 

@@ -15,7 +15,7 @@ from halog.core.group import majority
 from halog.core.ids import Member
 from halog.core.roles import OUT, Role
 from halog.core.zones import Sight, State, Zone, count, first_state, happening, next_state
-from tests.sim.violation import demand
+from tests.sim.violation import Violation
 
 if TYPE_CHECKING:
     from tests.sim.node import Process
@@ -138,8 +138,10 @@ def _watch(world: World) -> None:
     for p in world.processes():
         role = p.partition.role
         serves = role not in OUT and not p.paused and p.me in members.views
-        demand(not serves or p.me in members.views[p.me], f"Q1: {p.name} is offline, and {role.value}")
-        demand(not serves or members.zoning.may_serve(p), f"Q1: {p.name} is {role.value}, and hears too few")
+        if serves and p.me not in members.views[p.me]:
+            raise Violation(f"Q1: {p.name} is offline, and {role.value}")
+        if serves and not members.zoning.may_serve(p):
+            raise Violation(f"Q1: {p.name} is {role.value}, and hears too few")
         owes = members.owes.get(p.me, 0)
         if role not in OUT and role is not Role.LOADING and p.partition.next_offset < owes:
             raise AssertionError(f"P11: {p.name} is {role.value} at {p.partition.next_offset}, back behind {owes}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.cluster import reports
 from tests.integration.cluster.harness import Cluster, Make
+from tests.integration.cluster.pauses import Control
 from tests.integration.site import Site
 
 
@@ -33,25 +34,33 @@ class Shared:
         self.cluster = None
 
 
-_SHARED = pytest.StashKey[Shared]()
+_SHARED = pytest.StashKey[dict[str, Shared]]()
 
 
-@pytest.fixture(scope="session")
-def shared(site: Site, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Shared]:
-    kept = request.session.stash[_SHARED] = Shared(site, tmp_path_factory)
+def lend(kept: Shared, request: pytest.FixtureRequest) -> Iterator[Shared]:
+    """The fixture that has it."""
+    assert request.fixturename is not None
+    request.session.stash.setdefault(_SHARED, {})[request.fixturename] = kept
     try:
         yield kept
     finally:
         kept.drop()
 
 
+@pytest.fixture(scope="session")
+def shared(site: Site, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Shared]:
+    yield from lend(Shared(site, tmp_path_factory), request)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """It ends with the last test of this directory: three idle nodes are a sixth of a core, for all that follow."""
+    """It ends when the next test does not use it: three idle nodes and their broker are a third of a core, and to start
+    them anew costs ten seconds of that."""
     yield
-    kept = item.session.stash.get(_SHARED, None)
-    if kept is not None and (nextitem is None or nextitem.path.parent != item.path.parent):
-        kept.drop()
+    used = getattr(nextitem, "fixturenames", ())
+    for name, kept in item.session.stash.get(_SHARED, {}).items():
+        if name not in used:
+            kept.drop()
 
 
 @pytest.fixture
@@ -83,6 +92,18 @@ def make(site: Site, tmp_path: Path) -> Iterator[Make]:
         built: list[Cluster] = []
         build.built = built  # type: ignore[attr-defined]
         yield build
+
+
+@pytest.fixture
+def control(site: Site, tmp_path: Path) -> Iterator[Control]:
+    """Somebody who works beside the test, and tells how long that takes on this machine."""
+    directory = tmp_path / "control"
+    directory.mkdir()
+    with closing(Cluster(directory, site, nodes="Z", partitions=1, sync=0, async_=0)) as cluster:
+        cluster.start()
+        cluster.whole()
+        with Control(cluster.client()) as beside:
+            yield beside
 
 
 @pytest.hookimpl(wrapper=True)

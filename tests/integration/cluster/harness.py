@@ -15,10 +15,11 @@ from types import MappingProxyType
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException
+from kazoo.exceptions import KazooException, NoNodeError
 
 import halog
 from halog.backend import Found
+from halog.core.ids import Member
 from halog.core.table import PartitionTable
 from halog.errors import HalogError
 from halog.runtime import frames
@@ -87,6 +88,11 @@ def _reached(other_nodes: Mapping[str, Mapping[str, str]], site: str) -> str:
         return "requests = false\n"
     lines = "".join(f'{node} = "{address}"\n' for node, address in other_nodes[site].items())
     return f"[sites.{site}.nodes]\n{lines}"
+
+
+def members_of(table: PartitionTable) -> list[Member]:
+    """The active one, and the replicas."""
+    return [*([] if table.active is None else [table.active]), *(r.member for r in table.replicas)]
 
 
 class Cluster:
@@ -210,7 +216,7 @@ class Cluster:
         missing = [n for n in self.nodes if n not in self.running()]
         if missing:
             self.start(missing)
-        wait(lambda: all(self.complete(t) for t in self.tables()), "every node list is complete", limit_s)
+        wait(self.complete, "every node list is complete", limit_s)
         wait(self.client_knows, "the client knows every table", limit_s)
 
     def lead(self, partition: str, node: str) -> None:
@@ -224,14 +230,14 @@ class Cluster:
 
         wait(stands, f"{node} is active for {partition}")
 
-    def complete(self, table: PartitionTable) -> bool:
-        return sorted(table.node_list) == sorted(table.configured) and self._current(table)
-
-    def _current(self, table: PartitionTable) -> bool:
-        """Are all its members runs that are registered now?"""
+    def complete(self, *tables: PartitionTable) -> bool:
+        """Have these, or all there are, their whole node lists, of runs that are registered now? It is asked some fifty
+        times a second: each znode is read once."""
+        asked = tables or self.tables()
+        if any(sorted(t.node_list) != sorted(t.configured) for t in asked):
+            return False
         infos = self.registered()
-        members = [*([] if table.active is None else [table.active]), *(r.member for r in table.replicas)]
-        return all(infos.get(m.node) == m.incarnation for m in members)
+        return all(infos.get(m.node) == m.incarnation for t in asked for m in members_of(t))
 
     def client_knows(self) -> bool:
         known = self.client().runtime.router.tables
@@ -252,17 +258,15 @@ class Cluster:
 
         def read() -> bool:
             try:
-                data = self.zk.get(f"/halog/{self.name}/{path}")[0] if self._exists(path) else None
+                found.append(self.zk.get(f"/halog/{self.name}/{path}")[0])
+            except NoNodeError:
+                found.append(None)
             except KazooException:
                 return False
-            found.append(data)
             return True
 
         wait(read, f"ZooKeeper tells {path}")
         return found[-1]
-
-    def _exists(self, path: str) -> bool:
-        return self.zk.exists(f"/halog/{self.name}/{path}") is not None
 
     def partitions(self) -> list[str]:
         return [f"p-{i}" for i in range(int(str(self.values["partitions"])))]

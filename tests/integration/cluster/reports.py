@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -16,9 +16,17 @@ def add(report: pytest.TestReport, clusters: Iterable[Cluster]) -> None:
     for cluster in clusters:
         for server, said in getattr(cluster.site, "describe", dict)().items():
             report.sections.append((server, said))
-        report.sections.append((f"{cluster.name} as it is", cluster.describe()))
+        report.sections.append((f"{cluster.name} as it is", _told(cluster.describe)))
         for log in sorted(cluster.directory.glob("*.err")):
             lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
             report.sections.append((f"{cluster.name} {log.stem}", "\n".join(lines)))
         for name in cluster.running():
-            report.sections.append((f"{cluster.name} {name}'s threads", cluster.processes[name].stacks()))
+            report.sections.append((f"{cluster.name} {name}'s threads", _told(cluster.processes[name].stacks)))
+
+
+def _told(by: Callable[[], str]) -> str:
+    """Until the test's time is over: pytest-timeout's alarm strikes wherever it meets, and here would end the run."""
+    try:
+        return by()
+    except pytest.fail.Exception as over:
+        return str(over)

@@ -11,8 +11,10 @@ import pytest
 
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.harness import Cluster, Make
-from tests.integration.cluster.load import DIED_S, MOVED_S, Load
+from tests.integration.cluster.load import Load
+from tests.integration.cluster.pauses import Control
 from tests.integration.cluster.processes import wait
+from tests.integration.cluster.waits import DIED, MOVED
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.feature("P12", "X4", "O1")]
 
@@ -20,7 +22,8 @@ REFUSED = 5
 
 
 def settled(cluster: Cluster) -> bool:
-    return all(t.target is None and cluster.complete(t) for t in cluster.tables())
+    tables = cluster.tables()
+    return all(t.target is None for t in tables) and cluster.complete(*tables)
 
 
 def halog(cluster: Cluster, *args: str) -> tuple[int, Any]:
@@ -39,7 +42,7 @@ def speak_against(cluster: Cluster) -> list[str]:
     return unsafe
 
 
-def test_two_nodes_may_not_stop_until_one_is_drained_and_then_both_do_under_load(make: Make) -> None:
+def test_two_nodes_may_not_stop_until_one_is_drained_and_then_both_do_under_load(make: Make, control: Control) -> None:
     """p-0 is on A and B alone: both may not stop, and the command says which partition speaks against it. A is drained;
     then A has nothing that could stop, and everything of B's has an heir. Both stop, and C carries on alone: no caller
     gets an error, none waits longer than for a hand-over, and nothing is lost or doubled."""
@@ -63,12 +66,12 @@ def test_two_nodes_may_not_stop_until_one_is_drained_and_then_both_do_under_load
         wait(lambda: settled(cluster), "every node list is complete")
         wait(lambda: speak_against(cluster) == [], "C has everything")
         load.flows()
-        load.check_pauses(MOVED_S)
+        control.check(load.waits, MOVED)
         for name in "AB":
             assert cluster.processes[name].terminate() == 0
         load.flows()
         assert {t.active.node for t in cluster.tables() if t.active is not None} == {"C"}
-        load.check_pauses(MOVED_S)
+        control.check(load.waits, MOVED)
         assert halog(cluster, "safe-to-stop", "C")[0] == REFUSED
     assert load.errors == []
     cluster.start(["A", "B"])
@@ -77,7 +80,7 @@ def test_two_nodes_may_not_stop_until_one_is_drained_and_then_both_do_under_load
     check(cluster, load)
 
 
-def test_a_drain_is_completed_though_its_node_is_killed_meanwhile(make: Make) -> None:
+def test_a_drain_is_completed_though_its_node_is_killed_meanwhile(make: Make, control: Control) -> None:
     """The wishes are set and the node dies: the others make the copies from the log, and it comes back to nothing."""
     cluster = make(partitions=3, async_=0)
     cluster.start()
@@ -91,5 +94,5 @@ def test_a_drain_is_completed_though_its_node_is_killed_meanwhile(make: Make) ->
         cluster.start(["A"])
         wait(lambda: cluster.status("A")["copies"] == [], "A has no copy")
     assert load.errors == []
-    load.check_pauses(DIED_S)
+    control.check(load.waits, DIED)
     check(cluster, load)

@@ -7,8 +7,10 @@ import pytest
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster, Make
-from tests.integration.cluster.load import DIED_S, Load
+from tests.integration.cluster.load import Load
+from tests.integration.cluster.pauses import Control
 from tests.integration.cluster.processes import Process, wait
+from tests.integration.cluster.waits import DIED
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -50,7 +52,7 @@ def mentions(cluster: Cluster, node: str) -> bool:
 
 
 @pytest.mark.feature("P9", "R4", "P10")
-def test_a_foreign_partition_is_followed_and_used_and_never_hosted(make: Make) -> None:
+def test_a_foreign_partition_is_followed_and_used_and_never_hosted(make: Make, control: Control) -> None:
     """The partition is on A and B, C is a node of the same zone. What C creates and changes is on both, under load and
     through a failover; its list is current; it holds no copy, also not after a restart; and when A and B are gone it
     does not take their place, though it is the only node there is."""
@@ -73,7 +75,7 @@ def test_a_foreign_partition_is_followed_and_used_and_never_hosted(make: Make) -
         load.flows()
         assert cluster.status("C")["copies"] == []
     assert load.errors == []
-    load.check_pauses(DIED_S)
+    control.check(load.waits, DIED)
     for name in "AB":
         cluster.kill(name)
     knows(foreign, "Unavailable")

@@ -44,7 +44,9 @@ class Waiting:
     """Requests that lie in a frozen node's sockets: the kernel takes them, the node answers when it is awake."""
 
     def __init__(self, node: Node, to: str) -> None:
-        host, _, port = node.runtime.router.nodes[to].address.rpartition(":")
+        router = node.runtime.router
+        wait(lambda: to in router.nodes, f"{to} is known")  # of three ZooKeeper servers one may be behind
+        host, _, port = router.nodes[to].address.rpartition(":")
         self.address = (host, int(port))
         self.hello = frames.encode(frames.Hello(node.runtime.config.cluster.name, "waiting", 1))
         self.sockets: list[socket.socket] = []

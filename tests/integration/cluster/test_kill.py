@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from halog.transactions.node import Node
@@ -9,7 +11,7 @@ from tests.integration.cluster.checker import check
 from tests.integration.cluster.client import FLIGHTS
 from tests.integration.cluster.fleet import Aircraft, Flight
 from tests.integration.cluster.harness import Cluster
-from tests.integration.cluster.load import Load
+from tests.integration.cluster.load import Load, tails
 from tests.integration.cluster.processes import Process, passes, wait
 
 pytestmark = pytest.mark.timeout(180)
@@ -46,6 +48,34 @@ def test_a_killed_active_is_replaced_and_comes_back_into_its_place(cluster: Clus
         others = [n for n in table.configured if table.active is None or n != table.active.node]
         assert [r.node for r in table.replicas] == others, "the configured order"
         assert [r.kind for r in table.replicas] == ["sync", "async"]
+    check(cluster, load)
+
+
+@pytest.mark.feature("X1", "P10", "R1")
+def test_a_killed_active_is_replaced_in_about_a_tenth_of_a_second(cluster: Cluster) -> None:
+    """From the kill to the end of the first write behind it, five times: what an idle machine does in 60 to 100 ms may
+    take 300 here, beside other tests; and of all that was acknowledged meanwhile nothing is lost."""
+    took: list[float] = []
+    created: list[str] = []
+    node = cluster.client()
+    with Load(node, "tenth") as load:
+        for n in range(5):
+            victim = cluster.table("p-0").node_list[0]
+            (tail,) = tails(node, f"tenth-{n}-")["p-0"]
+            load.flows()
+            at = time.monotonic()
+            cluster.kill(victim)
+            with node.transaction():
+                node.create(Aircraft(tail=tail))
+            took.append(time.monotonic() - at)
+            created.append(tail)
+            cluster.start([victim])
+            whole_again(cluster)
+        load.flows()
+    assert load.errors == []
+    assert sorted(took)[2] < 0.3, took
+    with node.transaction():
+        assert [node.get(Aircraft, tail).tail for tail in created] == created
     check(cluster, load)
 
 

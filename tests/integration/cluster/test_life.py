@@ -13,7 +13,9 @@ from halog.errors import RefusedError
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.load import Load
+from tests.integration.cluster.pauses import Control
 from tests.integration.cluster.processes import wait
+from tests.integration.cluster.waits import DIED
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -48,7 +50,7 @@ def is_on(cluster: Cluster, *nodes: str) -> bool:
 
 
 @pytest.mark.feature("P7", "P8", "P12")
-def test_a_partition_is_defined_moved_and_disabled_under_load(unplaced: Cluster) -> None:
+def test_a_partition_is_defined_moved_and_disabled_under_load(unplaced: Cluster, control: Control) -> None:
     """A, B, then C, B as in the manual's example; a restarted B stays out until it says so again; then the active node
     disables it. No caller gets an error, and nothing is lost or doubled."""
     cluster = unplaced
@@ -81,6 +83,7 @@ def test_a_partition_is_defined_moved_and_disabled_under_load(unplaced: Cluster)
         wait(lambda: P not in cluster.copies("C"), "C lets go of its copy")
         load.flows()
     assert load.errors == []
+    control.check(load.waits, DIED)
     check(cluster, load)
     assert ("Active", "Migrating") in heard
     assert client.partitions[P].state == "Active"
@@ -89,7 +92,7 @@ def test_a_partition_is_defined_moved_and_disabled_under_load(unplaced: Cluster)
 
 @pytest.mark.long
 @pytest.mark.feature("P12")
-def test_replicas_are_copied_anew_under_load_though_one_is_killed_meanwhile(make: Make) -> None:
+def test_replicas_are_copied_anew_under_load_though_one_is_killed_meanwhile(make: Make, control: Control) -> None:
     """Each is out of the node list for a moment, one at a time; then all have what the log has."""
     cluster = make(partitions=3)
     cluster.start()
@@ -108,11 +111,12 @@ def test_replicas_are_copied_anew_under_load_though_one_is_killed_meanwhile(make
         wait(lambda: cluster.table(P).resync is None, "it goes on without C", 60)
         load.flows()
         cluster.start(["C"])
-        wait(lambda: all(cluster.complete(t) for t in cluster.tables()), "every node list is complete", 60)
+        wait(cluster.complete, "every node list is complete", 60)
         load.flows()
         with pytest.raises(RefusedError, match="is active for p-0"):
             active = cluster.table(P).active
             assert active is not None
             cluster.client().partitions[P].replicate((active.node,))
     assert load.errors == []
+    control.check(load.waits, DIED)
     check(cluster, load)

@@ -14,8 +14,10 @@ from halog.core.migrating import left
 from halog.errors import RefusedError
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.harness import Cluster, Make
-from tests.integration.cluster.load import DIED_S, MOVED_S, Load
+from tests.integration.cluster.load import Load
+from tests.integration.cluster.pauses import Control
 from tests.integration.cluster.processes import wait
+from tests.integration.cluster.waits import DIED, MOVED
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.feature("P12")]
 
@@ -38,7 +40,7 @@ def moved(cluster: Cluster, to: tuple[str, ...]) -> bool:
     return table.target is None and table.configured == table.node_list == to
 
 
-def test_a_partition_moves_under_load_and_the_old_node_keeps_nothing(spare: Cluster) -> None:
+def test_a_partition_moves_under_load_and_the_old_node_keeps_nothing(spare: Cluster, control: Control) -> None:
     """C is active, B its sync replica; callers got no error, nothing is lost or doubled, and A, restarted with the file
     that places the partition there, starts all the same and still has no copy."""
     operators = spare.client().runtime.operators
@@ -52,16 +54,16 @@ def test_a_partition_moves_under_load_and_the_old_node_keeps_nothing(spare: Clus
         spare.kill("A")
         load.flows()
         spare.start(["A"])
-        wait(lambda: all(spare.complete(t) for t in spare.tables()), "every node list is complete again")
+        wait(spare.complete, "every node list is complete again")
         assert P not in spare.copies("A")
         assert set(spare.copies("A")) == {t.name for t in spare.tables() if "A" in t.configured}
         load.flows()
     assert load.errors == []
-    load.check_pauses(DIED_S)
+    control.check(load.waits, DIED)
     check(spare, load)
 
 
-def test_a_copy_is_made_at_the_rate_that_was_asked_for_until_another_one_is(spare: Cluster) -> None:
+def test_a_copy_is_made_at_the_rate_that_was_asked_for_until_another_one_is(spare: Cluster, control: Control) -> None:
     """At a byte a second C copies for ever; callers notice nothing. Without a limit it is there."""
     operators = spare.client().runtime.operators
     with Load(spare.client(), "slow") as load:
@@ -76,10 +78,11 @@ def test_a_copy_is_made_at_the_rate_that_was_asked_for_until_another_one_is(spar
         wait(lambda: P not in spare.copies("A"), "A lets go of its copy")
         load.flows()
     assert load.errors == []
+    control.check(load.waits, MOVED)
     check(spare, load)
 
 
-def test_a_migration_survives_its_active_node_and_the_new_one(make: Make) -> None:
+def test_a_migration_survives_its_active_node_and_the_new_one(make: Make, control: Control) -> None:
     """Both are killed half-way, one after the other: commits go on, and once the nodes are back it is completed by
     whoever is active then."""
     spare = make(partitions=1, async_=0)
@@ -103,11 +106,11 @@ def test_a_migration_survives_its_active_node_and_the_new_one(make: Make) -> Non
         wait(lambda: P not in spare.copies("A"), "A lets go of its copy")
         load.flows()
     assert load.errors == []
-    load.check_pauses(DIED_S)
+    control.check(load.waits, DIED)
     check(spare, load)
 
 
-def test_there_and_back_with_a_quorum(make: Make) -> None:
+def test_there_and_back_with_a_quorum(make: Make, control: Control) -> None:
     """A group of two whose commits need both, moved to a third node and back; each acknowledged commit is there."""
     cluster = make(partitions=3, async_=0, quorum=True)
     cluster.start()
@@ -120,18 +123,24 @@ def test_there_and_back_with_a_quorum(make: Make) -> None:
             assert cluster.table(P).quorum == 2
             load.flows()
     assert load.errors == []
-    load.check_pauses(MOVED_S)
+    control.check(load.waits, MOVED)
     check(cluster, load)
 
 
-def test_a_plan_is_carried_out_though_the_command_is_killed(make: Make) -> None:
-    """All copies are on A and B; C gets its share under load. The first `apply` dies with kill -9, the next goes on."""
+def without_c(make: Make) -> Cluster:
+    """Six partitions, each on A and B alone."""
     cluster = make(partitions=6, async_=0)
     cluster.start()
     cluster.whole()
     operators = cluster.client().runtime.operators
     for table in cluster.tables():
         operators.migrate(table.name, ("A", "B"), wait_s=60)
+    return cluster
+
+
+def test_a_plan_is_carried_out_though_the_command_is_killed(make: Make, control: Control) -> None:
+    """All copies are on A and B; C gets its share under load. The first `apply` dies with kill -9, the next goes on."""
+    cluster = without_c(make)
     with Load(cluster.client(), "plan") as load:
         assert len(run(cluster, "plan", "create")["moves"]) >= 4
         first = begin(cluster, "plan", "apply", "--at-once", "1")
@@ -139,13 +148,13 @@ def test_a_plan_is_carried_out_though_the_command_is_killed(make: Make) -> None:
         first.kill()
         first.wait()
         assert {m["state"] for m in run(cluster, "plan", "apply")["moves"]} == {"done"}
-        wait(lambda: all(cluster.complete(t) for t in cluster.tables()), "every node list is complete")
+        wait(cluster.complete, "every node list is complete")
         load.flows()
     hosted = Counter(n for t in cluster.tables() for n in t.configured)
     assert hosted == dict.fromkeys("ABC", 4)
     assert Counter(t.configured[0] for t in cluster.tables()) == dict.fromkeys("ABC", 2)
     assert load.errors == []
-    load.check_pauses(MOVED_S)
+    control.check(load.waits, MOVED)
     check(cluster, load)
 
 
@@ -162,14 +171,9 @@ def run(cluster: Cluster, *args: str) -> Any:
 
 
 @pytest.mark.feature("X10")
-def test_a_plan_is_rolled_back_under_load_though_the_command_is_killed(make: Make) -> None:
+def test_a_plan_is_rolled_back_under_load_though_the_command_is_killed(make: Make, control: Control) -> None:
     """C has got its share. The first `rollback` dies with kill -9; the same command goes on, and all is as before."""
-    cluster = make(partitions=6, async_=0)
-    cluster.start()
-    cluster.whole()
-    operators = cluster.client().runtime.operators
-    for table in cluster.tables():
-        operators.migrate(table.name, ("A", "B"), wait_s=60)
+    cluster = without_c(make)
     with Load(cluster.client(), "back") as load:
         run(cluster, "plan", "create")
         plan = run(cluster, "plan", "apply")["plan"]
@@ -182,9 +186,9 @@ def test_a_plan_is_rolled_back_under_load_though_the_command_is_killed(make: Mak
         first.wait()
         done = run(cluster, "plan", "rollback", plan)
         assert (done["undoes"], {m["state"] for m in done["moves"]}) == (plan, {"done"})
-        wait(lambda: all(cluster.complete(t) for t in cluster.tables()), "every node list is complete")
+        wait(cluster.complete, "every node list is complete")
         load.flows()
     assert {t.configured for t in cluster.tables()} == {("A", "B")}
     assert load.errors == []
-    load.check_pauses(MOVED_S)
+    control.check(load.waits, MOVED)
     check(cluster, load)

@@ -42,7 +42,7 @@ def active(cluster: Cluster) -> str | None:
     return None if member is None else member.node
 
 
-@pytest.mark.feature("R7", "Q3")
+@pytest.mark.feature("R7", "Q3", "X8")
 def test_two_of_three_killed_nothing_weaker_is_acknowledged_and_an_operator_lets_the_last_go_on(make: Make) -> None:
     cluster = make(nodes="ABC", partitions=1, sync=1, async_=1, quorum=True)
     cluster.start()

@@ -17,8 +17,10 @@ from halog.runtime.mapping import Places
 from halog.schema.registry import DEFAULT
 from tests.integration.cluster.fleet import Aircraft, Flight
 from tests.integration.cluster.harness import Cluster, Make
-from tests.integration.cluster.load import DIED_S, Load
+from tests.integration.cluster.load import Load
+from tests.integration.cluster.pauses import Control
 from tests.integration.cluster.processes import wait
+from tests.integration.cluster.waits import DOUBTED
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.feature("P6", "P13")]
 
@@ -95,7 +97,7 @@ def check_objects(load: Load, cluster: Cluster) -> None:
         assert sum(1 for a in node.extent(Aircraft) if a.tail.startswith("steady")) == STEADY
 
 
-def test_the_ring_changes_while_a_node_dies_then_partitions_are_added(make: Make) -> None:
+def test_the_ring_changes_while_a_node_dies_then_partitions_are_added(make: Make, control: Control) -> None:
     """A changed ring moves five objects of six; the node that moves them is killed meanwhile, and comes back with its
     old file. Then three partitions more. Callers get no error, nothing is lost, doubled, misplaced or missed."""
     cluster = make(every=2_000, keep=500)
@@ -120,7 +122,7 @@ def test_the_ring_changes_while_a_node_dies_then_partitions_are_added(make: Make
         load.flows()
     assert done(cluster, 2)
     assert (load.errors, looker.missed[:3], looker.looks > 50) == ([], [], True)
-    load.check_pauses(DIED_S)
+    control.check(load.waits, DOUBTED)
     cluster.whole(PATIENCE_S)
     check_places(cluster, more)
     check_objects(load, cluster)

@@ -88,7 +88,7 @@ def test_the_money_is_the_same_whoever_is_killed(cluster: Cluster) -> None:
             flows(process)
             assert total(node) == WHOLE
             cluster.start([victim])
-            wait(lambda: all(cluster.complete(t) for t in cluster.tables()), "every node list is complete again")
+            wait(cluster.complete, "every node list is complete again")
             flows(process)
             assert total(node) == WHOLE
     assert judged(cluster, [process]) > 30

@@ -10,10 +10,12 @@ from halog.config import load_config
 from tests.integration.cluster.checker import copies_equal
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster, Make
-from tests.integration.cluster.load import DIED_S, Load
+from tests.integration.cluster.load import Load
+from tests.integration.cluster.pauses import Control
 from tests.integration.cluster.processes import wait
 from tests.integration.cluster.test_rebalancing import spread
 from tests.integration.cluster.test_remapping import STEADY, Looker, check_objects, check_places, done, mapping
+from tests.integration.cluster.waits import DOUBTED
 
 pytestmark = [pytest.mark.timeout(420), pytest.mark.feature("P6", "P12", "P13")]
 
@@ -29,18 +31,18 @@ def with_ring(cluster: Cluster, size: int) -> Path:
     return file
 
 
-def judged(cluster: Cluster, load: Load, looker: Looker, file: Path) -> None:
+def judged(cluster: Cluster, load: Load, looker: Looker, control: Control, file: Path) -> None:
     """Nobody got an error or missed what was there; every object exists once, where the mapping has it, on all copies
     of its partition; every landing that was told stands."""
     assert (load.errors, looker.missed[:3], looker.looks > 20) == ([], [], True)
-    load.check_pauses(DIED_S)
+    control.check(load.waits, DOUBTED)
     wait(lambda: copies_equal(cluster), "every copy holds the same")
     check_places(cluster, file)
     check_objects(load, cluster)
 
 
 @pytest.mark.long
-def test_the_ring_changes_while_a_node_joins_and_another_is_killed(make: Make) -> None:
+def test_the_ring_changes_while_a_node_joins_and_another_is_killed(make: Make, control: Control) -> None:
     """Objects begin to move; D comes, and is given partitions by the nodes themselves; B is killed, and comes back."""
     cluster = make(nodes="ABCD", async_=0)
     cluster.timed(join_settle_ms=500, replace_after_ms=4_000)
@@ -60,10 +62,12 @@ def test_the_ring_changes_while_a_node_joins_and_another_is_killed(make: Make) -
         wait(lambda: done(cluster, 1), "every object is where the new ring has it", PATIENCE_S)
         wait(lambda: spread(cluster) == dict.fromkeys("ABCD", 3), "partitions are spread over four", PATIENCE_S)
         load.flows()
-    judged(cluster, load, looker, ring)
+    judged(cluster, load, looker, control, ring)
 
 
-def test_the_ring_changes_while_partitions_are_migrated_and_one_of_their_nodes_is_killed(make: Make) -> None:
+def test_the_ring_changes_while_partitions_are_migrated_and_one_of_their_nodes_is_killed(
+    make: Make, control: Control
+) -> None:
     """Three partitions are to change a node while objects move between all of them. The node that two are to come to is
     killed before it has them, and comes back."""
     cluster = make(nodes="ABC", async_=0)
@@ -88,4 +92,4 @@ def test_the_ring_changes_while_partitions_are_migrated_and_one_of_their_nodes_i
         wait(lambda: all(t.target is None and cluster.complete(t) for t in cluster.tables()), "all moved", PATIENCE_S)
         assert {name: cluster.table(name).configured for name in wished} == wished
         load.flows()
-    judged(cluster, load, looker, ring)
+    judged(cluster, load, looker, control, ring)

@@ -33,7 +33,7 @@ def both(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
         cluster.launch("A")
         with halog.node(cluster.toml, name="B") as node:
             cluster.processes["A"].ready()
-            wait(lambda: all(cluster.complete(t) for t in cluster.tables()), "both host every partition")
+            wait(cluster.complete, "both host every partition")
             wait(lambda: all(t.active for t in cluster.tables()), "every partition is served")
             cluster.lead("p-0", "A")
             cluster.lead("p-1", "B")

@@ -10,12 +10,15 @@ import pytest
 
 from tests.integration.cluster import reports
 from tests.integration.sites.two import Between, TwoSites
+from tests.workers import is_last
+
+_LINKED = pytest.StashKey[Between]()
 
 
 @pytest.fixture(scope="session")
-def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Between]:
+def linked(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Between]:
     """Both sites, running, with the lines between them: embedded ones, whatever the other tests run over."""
-    made = Between(tmp_path_factory.mktemp("sites"))
+    made = request.session.stash[_LINKED] = Between(tmp_path_factory.mktemp("sites"))
     try:
         made.start()
         yield made
@@ -51,6 +54,15 @@ def open_sites(between: Between, tmp_path: Path) -> Iterator[TwoSites]:
     finally:
         between.heal()
         made.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """They end with the last test of this directory: an idle broker is a thirtieth of a core, for all that follow."""
+    yield
+    made = item.session.stash.get(_LINKED, None)
+    if made is not None and is_last(item, nextitem):
+        made.stop()
 
 
 @pytest.hookimpl(wrapper=True)

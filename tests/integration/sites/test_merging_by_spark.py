@@ -4,6 +4,7 @@ killed, and the source goes on meanwhile (S1, M2)."""
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from restore.undoing import report_of
 from spark_jobs import progress
 from spark_jobs.branching import INITIATING, SIDES, SOURCE, branch_of
 from spark_jobs.comparison import Progress
-from spark_jobs.publishing import FOUND, PUBLISHED_DIRECTORY, SENT, Published
+from spark_jobs.publishing import PUBLISHED_DIRECTORY, SENT, Published
 from spark_jobs.site import connect
 from tests.faults.dying import argv_dying
 from tests.integration.cluster.fleet import Aircraft
@@ -34,12 +35,20 @@ from tests.integration.sites.test_taking_over import command, land, level
 from tests.integration.sites.two import EAST, WEST, TwoSites
 
 __all__ = ["parted"]
-pytestmark = [pytest.mark.timeout(480), pytest.mark.feature("S1", "M2", "M3")]
+pytestmark = [
+    pytest.mark.timeout(480), pytest.mark.feature("S1", "M2", "M3"), pytest.mark.usefixtures("quick_spark"),
+]  # fmt: skip
 
 OF = {side: {branch_of(place, side) for place in range(2)} for side in SIDES}
 """The numbers of a site's branches."""
 LONGER = 120
-"""West's branch has so many more records: two micro-batches."""
+"""West's branch has so many more records: two micro-batches of"""
+BATCH = 120
+JOB = r"(?:notes |put |(?:create|delete) (?:classified/|restores/|holders/\S+/(?:merge-p|classified))).*"
+"""What it notes, gives to the topic, and changes at coordinators, but for what is set once more. What the command does
+before is of other tests."""
+DRIVERS = 40
+"""More than there are steps."""
 
 
 def told(found: Difference) -> tuple[Any, ...]:
@@ -136,9 +145,9 @@ def test_one_command_lets_a_job_find_and_the_nodes_merge(parted: TwoSites, tmp_p
 
 
 def test_whoever_is_killed_the_nodes_merge_what_one_process_would_have_found(parted: TwoSites, tmp_path: Path) -> None:
-    """The command before anything is read; its job between the two branches, and when it has sent what it found and not
-    noted it; the command when all is found and nobody asked to merge; the node that is about to merge; and the next
-    one, which has merged and not said so. The source goes on behind what the job saw."""
+    """The job between the two branches; the command when half of what it found is told, and nobody asked to merge; the
+    node that is about to merge; and the next one, which has merged and not said so. The source goes on behind what the
+    job saw. (Each other step of the job: `test_each_driver…`. To start Spark is most of the time that this takes.)"""
     west, checkpoint = parted.west, tmp_path / "c"
     mine = checkpoint / f"p-{EAST}"
     land(west.client(), f"{WEST}0", LONGER)
@@ -146,20 +155,14 @@ def test_whoever_is_killed_the_nodes_merge_what_one_process_would_have_found(par
     assert {d["phase"] for d in refused} == {"failed"}
     assert all("no Spark job has found" in d["why"] for d in refused), refused
     words = ["restore", "--source", EAST, "--checkpoint", str(checkpoint), "--spark-master", "local[1]"]
-    command_argv = argv_of(west, *words)[2:]
     job_argv = [
         "spark_jobs.merge", "--config", str(west.toml), "--policy", "p", "--source", EAST, "--spark-master", "local[1]",
-        "--checkpoint", str(mine), "--publish", "--max-offsets", "60", "--format", "json",
+        "--checkpoint", str(mine), "--publish", "--max-offsets", str(BATCH), "--format", "json",
     ]  # fmt: skip
-    dies("first", tmp_path, r"\d+ create holders/p-0/merge-.*", command_argv)
-    at = noted(mine)
-    assert (at is not None and at.batch, told_of(parted)) == (-1, [])
-    dies("second", tmp_path, r"\d+ notes Progress trace left 0", job_argv)
+    dies("first", tmp_path, r"\d+ notes Progress trace left 0", job_argv)
     assert one_is_read(noted(mine)), noted(mine)
-    dies("third", tmp_path, r"\d+ notes Published sent", job_argv)
-    assert (stage(mine), told_of(parted)) == (FOUND, [])
     go_on(parted.east.client("behind"))
-    dies("fourth", tmp_path, r"\d+ create classified/p-1", command_argv)
+    dies("second", tmp_path, r"\d+ create classified/p-1", argv_of(west, *words)[2:])
     assert (stage(mine), told_of(parted)) == (SENT, ["p-0"])
     plain = plainly(west.toml)
 
@@ -194,3 +197,42 @@ def test_whoever_is_killed_the_nodes_merge_what_one_process_would_have_found(par
         assert tx.get(Aircraft, f"{WEST}7").miles == 0
     command(west, "promote")
     west.whole()
+
+
+def kind_of(step: str) -> str:
+    """As a regular expression, without its number. Holds of one partition are as good as those of another."""
+    what = re.escape(step.partition(" ")[2])
+    return re.sub(r"holders/p\\-\d", r"holders/p\\-\\d", what)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_each_driver_goes_on_from_where_the_one_before_it_was_killed(parted: TwoSites, tmp_path: Path) -> None:
+    """It is killed in front of the first step that none has come to, until none is left; then the nodes have merged
+    what one process would have found, once."""
+    plain = plainly(parted.west.toml)
+    words = ["restore", "--source", EAST, "--checkpoint", str(tmp_path / "c"), "--spark-master", "local[1]"]
+    argv, come_to = argv_of(parted.west, *words)[2:], list[str]()
+    for number in range(DRIVERS):
+        steps = tmp_path / f"{number}.steps"
+        where = rf"\d+ (?!(?:{'|'.join(come_to) or '-'})\Z){JOB}"
+        driver = Process(f"driver{number}", tmp_path, argv_dying(steps, where, argv))
+        if driver.exit_code(150) == 0:
+            break
+        assert driver.exit_code(1) == -signal.SIGKILL, driver.last_words()
+        come_to.append(kind_of(steps.read_text().splitlines()[-1]))
+    assert len(come_to) >= 15, come_to
+    for needed in (
+        "notes Progress trace",
+        "notes Progress behind",
+        "notes Progress read",
+        "notes Published sent",
+        "put ",
+        "create classified/p-1",
+        "create restores/p-1",
+    ):
+        assert any(re.escape(needed) in one for one in come_to), (needed, come_to)
+    done = {d["partition"]: d for d in halog(parted.west, *words)}
+    assert {d["phase"] for d in done.values()} == {DONE}
+    assert reported(parted, {name: d["merge"] for name, d in done.items()}) == as_reported(plain)
+    level(parted)

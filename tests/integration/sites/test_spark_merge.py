@@ -34,7 +34,9 @@ from tests.integration.sites.two import EAST, WEST, TwoSites
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.timeout(480), pytest.mark.feature("S1", "M3", "M1")]
+pytestmark = [
+    pytest.mark.timeout(480), pytest.mark.feature("S1", "M3", "M1"), pytest.mark.usefixtures("quick_spark"),
+]  # fmt: skip
 
 COMMON = 60
 """Objects that both sites have when they part."""

@@ -15,6 +15,7 @@ from halog.runtime.hosting import tend_sync_sites
 from halog.runtime.mirroring import Mirroring
 from halog.runtime.restoring import Restoring
 from halog.runtime.splits import Watching
+from halog.runtime.unfinished import Unfinished
 from tests.sim.abroad.services import TP, SiteCoordinator, SiteLog
 from tests.sim.abroad.tasks import SPEED
 from tests.sim.abroad.voters import tend_takeovers
@@ -28,7 +29,9 @@ DEFINITIONS = TopicPartition("definitions", 0)
 BUSY_MS = (1.0, 12.0)
 """Between two turns of a line that has something to do."""
 STOPPED_MS = 5.0
-CROSSING = {"mirror": "line", "arrived": "arrived", "awaited": "awaited", "takeovers": "takeover"}
+CROSSING = {
+    "mirror": "line", "arrived": "arrived", "awaited": "awaited", "takeovers": "takeover", "unfinished": "unfinished",
+}  # fmt: skip
 """Turns that ask over the line, and how they are called."""
 ATOMIC = 0.9
 """Chance that a line takes a turn at once, in which nothing else happens: what it then asks costs no time."""
@@ -102,7 +105,7 @@ class _Turns:
     def __init__(self, host: SiteHost, p: Process, name: str, turn: Callable[[], None]) -> None:
         self._host, self._p, self._turn, self._name = host, p, turn, name
         self._kind = name.partition("-")[0]
-        self._crosses, self._looks = self._kind in CROSSING, self._kind == "takeovers"
+        self._crosses, self._looks = self._kind in CROSSING, self._kind in ("takeovers", "unfinished")
         self._engine = host.world.engine
 
     def begin(self) -> None:
@@ -143,6 +146,17 @@ class _Workers:
         self._world.pair.endangered(self._world, self._p, task, 0.3, 60)
 
 
+class ProcessUnfinished(Unfinished):
+    """Of one process."""
+
+    world: SiteWorld
+
+    def take(self, due: dict[str, Any]) -> None:
+        with self.world.pair.promoting(self.world.site):
+            self.world.pair.cover.hit("unfinished switch ended")
+            super().take(due)
+
+
 class SiteNode:
     """Of one process."""
 
@@ -154,10 +168,13 @@ class SiteNode:
         self._restoring._workers = workers
         self._copy, self._world, self._p = host.copies["p"], world, p
         mirroring = Mirroring(host, reach, DEFINITIONS, (world.other,))
+        unfinished = ProcessUnfinished(host, mirroring, reach, {"policy"})
+        unfinished.world = world
         for name, turn in (
             ("mirroring", mirroring.turn),
             ("restoring", self._restoring.turn),
             ("splits", Watching(host, reach, (world.other,), {"policy"}).turn),
+            ("unfinished", unfinished.turn),
         ):
             host.keep_on(name, turn)
         if world.pair.waiting is not None:

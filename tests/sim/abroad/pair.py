@@ -24,6 +24,7 @@ from halog.runtime import (
     deciding,
     drawing_level,
     giving,
+    lacking,
     line,
     mirrored,
     mirroring,
@@ -36,6 +37,7 @@ from halog.runtime import (
     splits,
     succession,
     switching,
+    unfinished,
 )  # fmt: skip
 from restore import thread
 from restore.branches import Compared, merged_at
@@ -60,6 +62,8 @@ SEEDS = range(6 << 20, 7 << 20)
 SITES = ("west", "east")
 MAKE_MS = 1_500
 """As `halog.core.merging` has it, in this world's deadlines."""
+GIVEN_S = 40.0
+"""As `halog.runtime.unfinished` has it: longer than any operator tries."""
 INITIATING, DEFERRED = KEYS[2], KEYS[1]
 """Where there are triggers: the one keeps the initiating site's state, the other says nothing."""
 
@@ -94,7 +98,10 @@ class Pair:
         self.may_fork = False
         """Did an operator say so?"""
         self.quarrelled = False
-        """Did two of them make each site take over from the other at the same time?"""
+        """Did two of them make each site take over from the other at the same time? One may be a node that
+        ends what an operator had begun."""
+        self._promoting: list[str] = []
+        """The sites that somebody makes serve just now."""
         self.united = self.healed = False
         self.length = 0.0
         self._values = 0
@@ -160,6 +167,17 @@ class Pair:
         else:
             self.cover.hit(e.kind.name)
         self.engine.say(f"{site} tells: {e.kind.name} {e.cause} {e.more}")
+
+    @contextlib.contextmanager
+    def promoting(self, site: str) -> Iterator[None]:
+        """Somebody makes that site serve, as long as this lasts."""
+        if any(other != site for other in self._promoting):
+            self.quarrelled = True
+        self._promoting.append(site)
+        try:
+            yield
+        finally:
+            self._promoting.remove(site)
 
     def restores_at(self, site: str, now: restores.Restore) -> None:
         self.engine.say(f"{site}: restore of {now.site or 'a merge'} is {now.phase} {now.why}")
@@ -241,7 +259,7 @@ class Pair:
         clock, queues = Clock(self.tasks), Queues(self.tasks)
         timed = (
             switching, reuniting, line, mirrored, mirroring, giving, splits, retention, reopening, restoring,
-            succession, sites, drawing_level,
+            succession, sites, drawing_level, unfinished,
         )  # fmt: skip
         wanted: list[tuple[Any, str, Any]] = [(module, "time", clock) for module in timed]
         wanted += [
@@ -254,12 +272,13 @@ class Pair:
             (giving, "PIECE", 7),
             (thread, "PIECE", 5),
             (reuniting, "who", lambda: "sim"),
+            (unfinished, "GIVEN_S", GIVEN_S),
         ]
         if self.waiting is not None:
             wanted += [
                 (arrivals, "time", clock),
                 (arrivals, "threading", Threads(self.tasks)),
-                (switching, "awaited", self.waiting.awaited),
+                (lacking, "awaited", self.waiting.awaited),
             ]
         if self.takeover is not None:
             wanted += self.takeover.replaced(clock)

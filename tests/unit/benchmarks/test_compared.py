@@ -30,7 +30,7 @@ def test_a_peers_runs_are_told_apart_by_configuration_clients_and_processes() ->
             line("etcd", etcd, 16, ops_s=1277, p50_us=11_828),
             line("etcd", etcd, 16, 4, ops_s=962, p50_us=15_663),
             line("etcd", "3 members, data dir on tmpfs, client at the leader", ops_s=617, p50_us=1450),
-            line("etcd", "3 members, heartbeat 10 ms, election 100 ms", None, None, failover_ms=185),
+            line("etcd", "3 members, heartbeat 20 ms, election 200 ms", None, None, failover_ms=360),
         ]
     )
     assert found == {ETCD: [1.92, 2.1], ETCD_16: [1277]}
@@ -66,4 +66,26 @@ def test_what_needs_no_peer_is_judged_by_its_value() -> None:
 
 def test_every_peer_of_the_table_is_named_once() -> None:
     peers = {b.peer for b in TABLE if b.peer is not None}
-    assert len({(p.said, p.clients) for p in peers}) == len(peers)
+    assert len({(p.said, p.clients, p.figure) for p in peers}) == len(peers)
+
+
+def test_failovers_and_restores_of_peers_stand_beside_ours() -> None:
+    """What is measured without a closed loop has no clients; seconds and ms are as the harness writes them."""
+    etcd, redis = "3 members, heartbeat 10 ms, election 100 ms", "GET on the replica, redis-py"
+    found = figures(
+        [
+            line("etcd", etcd, None, None, failover_ms=185),
+            line("etcd", etcd, None, None, error="no success in 60s"),
+            line("redis", redis, ops_s=3_798, p50_us=237),
+        ]
+    )
+    assert {p.said: v for p, v in found.items()} == {
+        "etcd, heartbeat 10 ms, election 100 ms": [185], "Redis, Python client": [3_798],
+    }  # fmt: skip
+    failover = "failover of a killed process, first new acknowledged write, median"
+    rows = {r.name: r for r in comparisons([own(failover, 74.0, "a client node")], found)}
+    tuned, default = (
+        rows[f"{failover}; beside etcd{e}"] for e in (", heartbeat 10 ms, election 100 ms", " at its defaults")
+    )
+    assert (tuned.ratio, tuned.ok, tuned.target) == (pytest.approx(0.4), True, "≤ 1 ×")
+    assert (default.ratio, default.ok, default.hard) == (None, False, False), "it was not measured"

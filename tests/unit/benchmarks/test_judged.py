@@ -1,10 +1,10 @@
-"""What the rebalance benchmark calls lost, doubled, misplaced and moved."""
+"""What the rebalance benchmark calls lost, doubled, misplaced and moved, and what those that kill call lost."""
 
 from __future__ import annotations
 
 import pytest
 
-from benchmarks.judged import NEW, Verdict, judge
+from benchmarks.judged import NEW, Verdict, Writes, judge
 
 pytestmark = pytest.mark.feature("S1")
 
@@ -45,3 +45,23 @@ MADE = ("p-0", NEW, ref(NEW))
 )  # fmt: skip
 def test_every_object_is_counted(found: list[tuple[str, int, bytes]], verdict: Verdict) -> None:
     assert judge(found, 4, {NEW}, {NEW + 2}, before, now) == verdict
+
+
+@pytest.mark.feature("R1", "X1")
+@pytest.mark.parametrize(
+    ("happened", "wrong"),
+    [
+        (["a", "b"], 0),
+        (["a", "b", "unknown"], 0),
+        (["a", "unknown"], 1),
+        (["a", "b", "failed"], 1),
+        (["a", "b", "b"], 1),
+    ],
+    ids=["as told", "an unknown one landed", "one lost behind an unknown one that landed", "a failed one", "twice"],
+)
+def test_writes_are_counted_by_their_ids(happened: list[str], wrong: int) -> None:
+    """As many as were acknowledged may be there, and one of them be lost."""
+    writes = Writes()
+    writes.told(["a"], [])
+    writes.told(["b"], ["failed"])
+    assert writes.wrong(happened) == wrong

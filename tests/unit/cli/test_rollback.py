@@ -192,6 +192,7 @@ def test_a_node_of_before_that_is_down_is_named(cluster: Any, halog: Run) -> Non
     assert "C" not in place(cluster, "p-0")
     ran = halog("plan", "rollback", "--format", "json")
     assert (ran.code, ran.json["moves"] == []) == (5, True), ran
+    assert ran.err.rstrip().endswith("cannot go back; nothing was changed"), "there are no others to be named"
     assert "C was to have it again, and cannot get a copy now: start it first" in ran.json["stay"]["p-0"]
     cluster.start("C")
     cluster.settle()

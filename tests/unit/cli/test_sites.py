@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from halog.runtime.outside import Adapters
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.cli.conftest import Ran
 from tests.unit.sites.model import registry
+from tests.unit.sites.test_switching import NAMES, switching
 from tests.unit.sites.two import east, flights, fly, level, west
 
 pytestmark = pytest.mark.feature("M1", "M5", "X4")
@@ -29,7 +31,7 @@ def files(west: Cluster, east: Cluster, tmp_path: Path, monkeypatch: pytest.Monk
 
 def configured(west: Cluster, east: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     west.see(east)
-    sites = {"west": west, "east": east}
+    sites = {cluster.site: cluster for cluster in (west, east)}
 
     def adapters(config: Config, name: str) -> Adapters:
         at = sites[config.site.name]
@@ -101,6 +103,12 @@ def test_a_site_that_cannot_be_reached_is_refused_with_what_to_say(
     assert (forked.code, forked.out.count("perhaps")) == (0, 3)
 
 
+def asked(halog: Halog, config: Path) -> list[dict[str, Any]]:
+    """What operators have said about sites, as that site's history has it."""
+    ran = halog("events", "--config", config, "--format", "json")
+    return [e for e in ran.json if e["code"] == "HALOG-1044"]
+
+
 def test_nothing_is_given_to_a_site_that_does_not_serve_it(
     west: Cluster, east: Cluster, files: dict[str, Path], halog: Halog
 ) -> None:
@@ -110,6 +118,22 @@ def test_nothing_is_given_to_a_site_that_does_not_serve_it(
     assert {t.owner for t in west.tables().values()} == {""}
     fly(west, 1)
     assert halog("site", "demote", "--to", "west", "--config", files["east"]).code == 0, "it is the west's already"
+
+
+def test_what_was_given_and_not_taken_is_shown_with_what_ends_it(
+    west: Cluster, east: Cluster, files: dict[str, Path], halog: Halog
+) -> None:
+    """A command died in between: nobody serves, and this site waits for the other one to take it."""
+    fly(west, 1)
+    switching(west).demote(NAMES, "east")
+
+    def shown() -> bool:
+        ran = halog("site", "lag", "--config", files["west"])
+        return ran.code == 4 and ran.out.count("`halog site promote` at east, or here, says who serves") == 3
+
+    wait_until(shown, "it is shown")
+    listed = halog("site", "list", "--config", files["west"], "--format", "json")
+    assert (listed.code, sorted(listed.json[1]["still"])) == (4, NAMES)
 
 
 def test_parted_histories_are_shown_and_fail_the_command(
@@ -323,8 +347,14 @@ def test_it_is_shown_whose_the_votes_are_and_a_site_is_overruled(
     assert ("no quorum of sites" in shown.out, "east's 2: not known" in shown.out) == (True, True)
     refused = halog("site", "let-go", "east", "--config", files["west"])
     assert (refused.code, "site east may have done so" in refused.err) == (5, True), refused.err
-    let_go = halog("site", "let-go", "east", "--may-fork", "--config", files["west"], "--format", "json")
+    because = ("--may-fork", "--reason", "its building burns")
+    let_go = halog("site", "let-go", "east", *because, "--config", files["west"], "--format", "json")
     assert all(d["changed"] for d in let_go.json)
+    told = {(e["partition"], e["more"]["site"], e["more"]["may_fork"]) for e in asked(halog, files["west"])}
+    assert told == {(name, "east", True) for name in west.tables()}
+    epochs = halog("history", "test-0", "--why", "--config", files["west"], "--format", "json").json
+    assert "commits go on without site east" in epochs[-1]["because"]
+    assert "its building burns" in epochs[-1]["because"]
     wait_until(lambda: halog("status", "--config", files["west"]).code == 0, "west goes on")
     assert votes_told(west, files, halog) == ("1", "1", "0")  # those that were overruled do not count
     fly(west, 1)

@@ -208,6 +208,22 @@ def test_while_nobody_knows_whether_it_was_dropped_it_is_waited_for() -> None:
     assert core.replies() == [ev.Happened(2)]
 
 
+def test_a_site_that_has_just_confirmed_is_not_dropped() -> None:
+    """It was to be, and nobody knew whether it was; meanwhile it has said that it has everything. Before the next look
+    who is away."""
+    core = in_sync(DROPS)
+    core.submit(1)
+    core.acknowledge()
+    passes(core, LONG)
+    core.step(ev.CasDone(core.of(ev.SetTable)[0].round, ev.Cas.UNKNOWN))
+    core.step(ev.TableSeen(core.p.version, core.p.table))
+    as_it_was = core.one(ev.SetTable)  # once more: then no earlier set can land any more
+    confirmed(core, 2)
+    core.step(ev.CasDone(as_it_was.round, ev.Cas.OK, core.p.version + 1))
+    assert not core.of(ev.SetTable)
+    assert core.p.table.synced == ("east",)
+
+
 def test_a_dropped_site_is_back_once_it_has_what_is_in_flight() -> None:
     """S3: waited for first, in the znode when it has confirmed all that was given out by then."""
     core = in_sync(DROPS)

@@ -1,4 +1,6 @@
-"""The mutants of two sites are played every trace, with everything it is told with; else one survives unseen."""
+"""Mutants are played every trace, with everything it is told with; else one survives unseen. And what is not broken
+passes: else every one of them is noticed.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from types import ModuleType
 import pytest
 
 from tests.mutants.traces import FILES, failure, plays
+from tests.mutants.votes import told
 
 pytestmark = pytest.mark.feature("M2", "X3")
 
@@ -34,3 +37,8 @@ def test_a_trace_that_fails_with_one_pair_only_is_noticed() -> None:
     file.test_it = test_it  # type: ignore[attr-defined]
     assert len([*plays(file)]) == 4
     assert "DID NOT RAISE" in failure(file)
+
+
+@pytest.mark.feature("D4")
+def test_the_traces_of_transactions_over_several_partitions_pass() -> None:
+    assert told(0) == ""

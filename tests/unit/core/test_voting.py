@@ -12,7 +12,7 @@ from halog.core.judging import became_of
 from halog.core.ledger import Decision, Ledger
 from halog.core.outcomes import Outcomes
 from halog.core.settings import Settings
-from halog.core.voting import Voting
+from halog.core.voting import SPREAD_AT_ONCE, Voting
 from tests.unit.core.kit import A, B, Core, create, delete
 
 pytestmark = pytest.mark.feature("D4", "D5")
@@ -186,6 +186,24 @@ def test_a_horizon_that_stands_still_is_not_looked_at_with_every_tick() -> None:
         voting.ticked(now, out, serving=True)
     assert len(looked) == 1
     assert [e for e in out if isinstance(e, ev.Append)] == []
+
+
+def test_what_an_earlier_epoch_decided_is_told_as_soon_as_this_one_serves_the_latest_first() -> None:
+    """Most of it is confirmed, and nobody knows which; the objects of the last ones may still be held."""
+    waiting = ("p", "q")
+    items = [(tx(1_000 + i), Decision(True, i + 1, i + 1, "p", waiting)) for i in range(SPREAD_AT_ONCE + 3)]
+    writer: Any = SimpleNamespace(settings=Settings(), full=lambda: None, short=None)
+    voting = Voting(writer, Ledger(decided=items), "p", 500)
+    out: list[ev.Effect] = []
+    voting.ticked(510, out, serving=False)
+    assert out == []
+    voting.ticked(520, out, serving=True)
+    assert [e.tx for e in out if isinstance(e, ev.Spread)] == [id_ for id_, _ in reversed(items)][:SPREAD_AT_ONCE]
+    out.clear()
+    voting.ticked(530, out, serving=True)
+    assert out == [], "and again when its time has come, the others first"
+    voting.ticked(520 + Settings().doubt_ms, out, serving=True)
+    assert [e.tx for e in out if isinstance(e, ev.Spread)][:4] == [tx(1_002), tx(1_001), tx(1_000), items[-1][0]]
 
 
 def test_a_replica_reads_promptly_while_votes_come() -> None:

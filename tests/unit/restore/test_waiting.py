@@ -25,7 +25,7 @@ from restore.compensation import Defer, KeepSource, Verdict
 from restore.merge import Difference, Instance, Kind, State
 from restore.plan import Choice
 from restore.report import merged
-from restore.undoing import undoing
+from restore.undoings import undoing
 from restore.waiting import CHANGED, MERGED, SETTLED, UNDONE, Closed, Reports, ending
 
 pytestmark = pytest.mark.feature("M2", "M3")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -12,9 +13,10 @@ import pytest
 
 from halog.adapters.memory import MemoryCoordinator
 from halog.core.table import Group, PartitionTable
-from halog.errors import ConfigError, QuorumError, RefusedError
+from halog.errors import ConfigError, HalogError, OutcomeUnknownError, QuorumError, RefusedError
 from halog.runtime import groups
 from halog.testing.cluster import Cluster, wait_until
+from halog.transactions.node import Node as Verbs
 from tests.unit.counting import REGISTRY, Counter
 
 NAME = "test-0"
@@ -96,6 +98,51 @@ def test_below_quorum_a_new_commit_is_refused_by_name_and_changes_nothing(cluste
 
 
 @pytest.mark.feature("R7")
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["at the active", "at a client"])
+def test_a_commit_under_way_when_the_quorum_goes_is_unknown_never_denied(*, elsewhere: bool) -> None:
+    """Its record is in the log: no replica confirms it any more, and new ones are refused before they start. With a
+    replica back it turns out that it happened, once."""
+    short = Cluster(3, partitions=1, quorum=True, registry=REGISTRY)
+    policy = replace(short.config.policies["test"], call_deadline_ms=1_500)
+    short.config = replace(short.config, policies={"test": policy}).validate()
+    with short as cluster:
+        cluster.settle()
+        active = cluster.active_for(Counter, "c")
+        caller = cluster.client() if elsewhere else cluster.node(active)
+        with caller.transaction() as tx:
+            tx.create(Counter("c"))
+        chain = cluster.node(active).runtime.copies[NAME].core.chain
+        for name in cluster.names:
+            if name != active:
+                cluster.pause(name)
+        before, told = chain.state.lsn, []
+        thread = threading.Thread(target=lambda: told.append(_outcome(caller)))
+        thread.start()
+        wait_until(lambda: chain.state.lsn == before + 1, "it is not in the log")
+        assert kill_replicas(cluster) == active
+        with pytest.raises(QuorumError, match="1 nodes are there, a commit needs 2"):
+            count(cluster)
+        thread.join(10)
+        assert isinstance(told[0], OutcomeUnknownError), told
+        assert chain.state.lsn == before + 1, "something that was refused is in the log"
+        cluster.restart(next(n for n in cluster.names if n != active))
+        wait_until(lambda: cluster.tables()[NAME].replicas, "a replica is back")
+        wait_until(lambda: _counts(cluster), "commits do not go on")
+        with cluster.node(active).transaction() as tx:
+            assert tx.get(Counter, "c").value == 2
+
+
+def _outcome(caller: Verbs) -> BaseException | None:
+    """Of counting one."""
+    try:
+        with caller.transaction() as tx:
+            tx.get(Counter, "c").value += 1
+    except HalogError as e:
+        return e
+    return None
+
+
+@pytest.mark.feature("R7")
 def test_a_policy_that_waits_waits_for_the_quorum(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     active = kill_replicas(cluster)
     commits = cluster.node(active).runtime._commits
@@ -131,7 +178,7 @@ def test_a_minority_elects_nobody(cluster: Cluster) -> None:
     wait_until(lambda: cluster.tables()[NAME].active.node in others, "two of three elect one")  # type: ignore[union-attr]
 
 
-@pytest.mark.feature("Q3")
+@pytest.mark.feature("Q3", "X8")
 def test_an_override_lets_the_last_node_go_on_and_ends_by_itself(cluster: Cluster) -> None:
     kill_replicas(cluster)
     until = time.time_ns() // 1_000_000 + 1_500
@@ -185,7 +232,7 @@ def test_in_a_group_of_two_a_designated_node_goes_on_alone() -> None:
         assert wait_until(lambda: _counts(cluster), "commits go on")
 
 
-@pytest.mark.feature("Q3")
+@pytest.mark.feature("Q3", "X8")
 def test_each_override_has_its_own_end_and_reason() -> None:
     """Taking one back, or giving one more, lengthens nothing."""
     group = Group()

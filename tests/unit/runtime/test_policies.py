@@ -16,7 +16,7 @@ import pytest
 
 import halog.aio
 from halog.backend import Work
-from halog.core.records import DELETE, Prepare, decode
+from halog.core.records import DELETE, Commit, Prepare, Record, decode
 from halog.errors import DeadlineError, HalogError, OutcomeUnknownError, PartitionUnavailableError
 from halog.ports import TopicPartition
 from halog.runtime.placing import Placing
@@ -66,10 +66,42 @@ def test_a_move_holds_no_more_objects_than_the_policy_says(most: int) -> None:
         check(cluster, cluster.config)
 
 
-def prepares(cluster: Cluster, partition: str) -> list[Prepare]:
+@pytest.mark.parametrize("given", [{}, {"before_images": True}, {"before_images": False}], ids=str)
+def test_a_record_holds_the_bytes_that_a_change_replaced_unless_the_policy_says_no(given: dict[str, bool]) -> None:
+    """An update and a delete, by one partition's commit and by a transaction over two; a create replaces nothing."""
+    made = Cluster(2, partitions=2, registry=TYPES)
+    with configured(made, **given) as cluster:
+        client = cluster.client()
+        one, other = (next(f"c{i}" for i in range(99) if cluster.partition_of(Counter, f"c{i}") == p)
+                      for p in ("test-0", "test-1"))  # fmt: skip
+        client.load([Counter(one, 1), Counter(other, 2)])
+        with client.transaction() as tx:
+            tx.get(Counter, one).value = 3
+        with client.transaction() as tx:
+            for key in (one, other):
+                tx.delete(tx.get(Counter, key))
+        found = {
+            p: [(c.op, c.before, c.value) for r in written(cluster, p) for c in r.changes] for p in cluster.tables()
+        }
+        states = {p: [value for _, _, value in changes[:-1]] for p, changes in found.items()}
+        assert [len(states[p]) for p in ("test-0", "test-1")] == [2, 1]
+        replaced = {p: [None, *(values if given.get("before_images", True) else [None] * len(values))]
+                    for p, values in states.items()}  # fmt: skip
+        assert {p: [before for _, before, _ in changes] for p, changes in found.items()} == replaced
+
+
+def written(cluster: Cluster, partition: str) -> list[Commit | Prepare]:
+    """What stands in its log, and changes objects."""
+    return [r for r in logged(cluster, partition) if isinstance(r, Commit | Prepare)]
+
+
+def logged(cluster: Cluster, partition: str) -> list[Record]:
     table = cluster.tables()[partition]
-    rows = cluster._broker.shelf(TopicPartition(table.topic, table.index)).rows
-    found = [decode(row.value) for row in rows]
+    return [decode(row.value) for row in cluster._broker.shelf(TopicPartition(table.topic, table.index)).rows]
+
+
+def prepares(cluster: Cluster, partition: str) -> list[Prepare]:
+    found = logged(cluster, partition)
     return [r for r in found if isinstance(r, Prepare)]
 
 

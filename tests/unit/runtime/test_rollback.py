@@ -159,6 +159,31 @@ def test_a_copy_that_was_kept_by_one_who_died_is_the_plan_once(tree: MemoryCoord
     assert [p.id for p in plans.known(tree)] == ["y", "x"]
 
 
+def test_a_copy_that_was_kept_by_one_who_died_does_not_hide_that_the_plan_was_cancelled_since(
+    tree: MemoryCoordinator,
+) -> None:
+    x = plan(move("p"))
+    plans.store(tree, x, [])
+    plans._keep(tree, x)
+    plans.cancel(tree)
+    plans.store(tree, plan(move("p"), id_="y"), [table("p", THERE, 1)])
+    assert [(p.id, p.cancelled) for p in plans.known(tree)] == [("y", False), ("x", True)]
+
+
+def test_a_way_back_that_was_cancelled_unbegun_is_not_taken_for_a_way_forth(tree: MemoryCoordinator) -> None:
+    """Without a name the command says which plan to name; with it there is one to be rolled back."""
+    plans.store(tree, plan(move("p")), [])
+    back = plan(msgspec.structs.replace(move("p", 1), target=HERE, before=THERE.nodes), id_="w", undoes="x")
+    there = [table("p", THERE, 1)]
+    plans.store(tree, back, there)
+    plans.cancel(tree)
+    with pytest.raises(RefusedError, match="has not rolled back all of plan x yet: `halog plan rollback x` goes on"):
+        chosen(tree, there)
+    assert chosen(tree, there, "x")[0].id == "x"
+    with pytest.raises(RefusedError, match="rolled back plan x: `halog plan rollback w` goes forth again"):
+        chosen(tree, [table("p", HERE, 2, owner="A")])
+
+
 def test_a_way_back_under_way_is_taken_up_and_no_other(tree: MemoryCoordinator) -> None:
     back = plan(msgspec.structs.replace(move("p", 1), target=HERE, before=THERE.nodes), id_="w", undoes="x")
     plans.store(tree, back, [])

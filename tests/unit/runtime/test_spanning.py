@@ -18,6 +18,7 @@ from halog.core import events as ev
 from halog.errors import ConflictError, HalogError, LockedError, NotFoundError, OverloadedError
 from halog.runtime import frames
 from halog.runtime.copy import Copy
+from halog.runtime.settling import Settling
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions import commit as commits
 from tests.unit.counting import REGISTRY, Counter
@@ -211,6 +212,31 @@ def test_locks_survive_the_active_node(cluster: Cluster, victim: int, decided: b
     cluster.kill(cluster.active_for(Counter, names[victim]))
     assert values(cluster, names) == ([101, 101] if decided else [100, 100])
     nothing_in_doubt(cluster, names)
+
+
+@pytest.mark.feature("D4", "P10")
+@pytest.mark.parametrize("doubt_ms", [60_000])
+def test_a_commit_whose_first_partition_fails_over_before_it_is_told_holds_nothing_for_long(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others hold its objects until they hear of it; the next active node tells them, before anybody doubts."""
+    names = apart(cluster)
+    victim = cluster.active_for(Counter, names[0])
+    if victim == cluster.active_for(Counter, names[1]):
+        cluster.node(victim).runtime.operators.hand_over(
+            cluster.partition_of(Counter, names[1]), next(n for n in cluster.names if n != victim)
+        )
+        cluster.settle()
+    create(cluster, names)
+    nothing_in_doubt(cluster, names)
+    real = Settling._tell
+    monkeypatch.setattr(Settling, "_tell", lambda self, c, e, p: c.node.me.node == victim or real(self, c, e, p))
+    half_done(cluster, names, decided=True)
+    assert active_copy(cluster, names[1]).core.ledger.undecided
+    cluster.kill(victim)
+    wait_until(lambda: victim not in {cluster.active_for(Counter, n) for n in names}, "nobody takes over")
+    nothing_in_doubt(cluster, names)
+    assert values(cluster, names) == [101, 101]
 
 
 def test_a_whole_cluster_starts_again_with_what_is_in_doubt(cluster: Cluster) -> None:

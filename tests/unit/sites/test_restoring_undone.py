@@ -15,7 +15,8 @@ from halog.runtime import restores, restoring, retention
 from halog.runtime.reopening import Reopening
 from halog.runtime.restores import DONE, FAILED, NOTHING, READING, SETTLING, Restore
 from halog.testing.cluster import Cluster, wait_until
-from restore.undoing import Undoing, undoing
+from restore.undoing import Undoing
+from restore.undoings import undoing
 from tests.unit.sites.model import Flight
 from tests.unit.sites.test_restoring import coordinator, mend, note, restore, split
 from tests.unit.sites.test_restoring_reviewed import ended, epochs
@@ -193,3 +194,26 @@ def test_a_wrong_name_is_refused_and_nothing_is_ended_for_it(west: Cluster, east
     assert {r.phase for r in found.values()} == {FAILED}
     assert {r.why for r in found.values()} == {"there is no merge abcd in the history of site east"}
     assert epochs(east) == begun
+
+
+def test_a_merge_whose_undoing_came_and_went_with_another_one_is_undone(west: Cluster, east: Cluster) -> None:
+    """East undid it while west went on; west brought that in with a merge, and undid that one: so it stands again."""
+    merges = taken(west, east)
+    level(west, east)
+    wait_until(lambda: owners(west) == {"east"}, "west mirrors east")
+    split(east, west)
+    note(west, 0, "west later")
+    assert {r.phase for r in undo(east, merges).values()} == {DONE}
+    mend(west, east)
+    second = {name: r.merge for name, r in restore(east, west).items()}
+    assert (1, "") in notes(west)
+    found = undo(west, merges)
+    assert {(r.phase, r.why) for r in found.values()} == {(NOTHING, "it was undone before")}
+    assert {r.phase for r in undo(west, second).values()} <= {DONE, NOTHING}
+    assert (1, "west") in notes(west)
+    found = undo(west, merges)
+    assert DONE in {r.phase for r in found.values()}
+    assert {text for n, text in notes(west) if n in range(1, 6)} == {""}
+    level(west, east)
+    found = undo(west, merges)
+    assert {r.phase for r in found.values()} == {NOTHING}

@@ -1,0 +1,43 @@
+"""A job's directory, which executors write and the driver reads: on a cluster of a file system that all of them share.
+
+Where they do not, Spark says nothing: each executor writes to a disk of its own, and the driver finds less, or nothing.
+What a merge goes by must not be less than what was found, so that is tried before anything is read.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from halog.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TRIED: Final = "tried"
+"""The directory below it that is written to see."""
+LEAST: Final = 32
+"""So many pieces are written, or four for each core: every executor has some."""
+
+
+def check(spark: SparkSession, directory: Path) -> None:
+    """ConfigError where not all that executors write there is there."""
+    if is_local(spark):
+        return
+    there, pieces = directory / TRIED, max(LEAST, 4 * spark.sparkContext.defaultParallelism)
+    try:
+        spark.range(0, pieces, numPartitions=pieces).write.mode("overwrite").parquet(str(there))
+        here = spark.read.schema("id long").parquet(str(there)).count()
+    finally:
+        shutil.rmtree(there, ignore_errors=True)
+    if here != pieces:
+        raise ConfigError(
+            f"of {pieces} pieces that Spark's executors have written to {directory} {here} are there: on a cluster it "
+            "must be on a file system that driver and executors share; name one with --checkpoint"
+        )
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Do executors run in the driver's own process?"""
+    return (spark.sparkContext.master or "").startswith("local")

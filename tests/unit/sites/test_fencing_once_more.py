@@ -1,0 +1,74 @@
+"""A log that must be fenced once more waits for its turn, too: each fence has a producer of its own (F1, M5)."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+import pytest
+
+from halog.adapters.memory_coordinator import MemoryCoordinator, MemoryTree
+from halog.core.chain import ChainState
+from halog.core.ids import EpochId
+from halog.core.mirror import Checkpoint
+from halog.core.table import PartitionTable
+from halog.runtime import drawing_level
+from halog.runtime.drawing_level import DrawingLevel
+from halog.runtime.outside import Remote
+from halog.runtime.sites import COMPARES, Standing, write
+
+pytestmark = pytest.mark.feature("M5")
+
+TABLE = PartitionTable("p", bytes(16).hex(), "t", 0, "policy", ("A",), 0, epoch=EpochId(9, "west", 1), owner="east")
+
+
+class Fenced(DrawingLevel):
+    """The fence of epoch 5 stands in west's log, which was given to east, at offset 3."""
+
+    def __init__(self, standing: Standing) -> None:
+        here, there = MemoryCoordinator(MemoryTree()), MemoryCoordinator(MemoryTree())
+        for coordinator in (here, there):
+            coordinator.connect(lambda state: None)
+        there.create("partitions/p", TABLE.to_bytes())
+        write(here, "p", standing)
+        log: Any = None
+        super().__init__(here, Remote("west", log, there), "p")
+        self._there, self._number, self.fenced = TABLE, 5, 3
+        self.fences = 0
+
+    def _fence(self, there: PartitionTable, highest: int) -> None:
+        self.fences += 1
+
+
+def stands(error: str, state: ChainState) -> Standing:
+    return Standing(site="west", by="E", at_ms=0, checkpoint=Checkpoint(7, state), error=error)
+
+
+GIVEN_BACK = stands(COMPARES, TABLE.beginning("west"))
+"""Somebody has begun an epoch above the fence since: each site waits for the other one."""
+OPENED = stands("", msgspec.structs.replace(TABLE.beginning("west"), owner="", opened=True, epoch=TABLE.epoch))
+"""An epoch above the fence stands open."""
+
+
+@pytest.mark.parametrize("standing", [GIVEN_BACK, OPENED])
+def test_it_is_not_fenced_while_as_many_others_are_as_may_be(
+    standing: Standing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And as soon as it is its turn."""
+    monkeypatch.setattr(drawing_level, "AGAIN_S", 0.0)
+    one = Fenced(standing)
+    assert not one.step(may_fence=False)
+    assert one.fences == 0
+    assert not one.step(may_fence=True)
+    assert one.fences == 1
+
+
+def test_waiting_for_its_turn_is_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the next one would be two seconds later."""
+    monkeypatch.setattr(drawing_level, "AGAIN_S", 0.3)
+    one = Fenced(GIVEN_BACK)
+    one._looked_at = time.monotonic() - 1.0
+    one.step(may_fence=False)
+    one.step(may_fence=True)
+    assert one.fences == 1
