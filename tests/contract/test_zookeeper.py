@@ -26,6 +26,7 @@ def test_a_restart_keeps_the_session(zookeeper: ZkRig) -> None:
     c.connect(states)
     c.create("/live/c", b"", ephemeral=True)
     c.watch("/n", lambda path, value: told.append(value))
+    wait_for(lambda: told == [None])  # else it might be told first after the restart
     before = c.session_id
     zookeeper.site.restart("zookeeper")
     wait_for(lambda: states[-1] is CONNECTED and len(states) > 1)
