@@ -136,8 +136,10 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     overruled: tuple[str, ...] = ()
     """Sites whose votes do not count, as an operator says, until this site has them (`halog.core.site_quorum`)."""
     claims: int = 0
-    """So many times another site was about to take it, or gave it back: what was said before counts for nothing then
-    (`halog.runtime.switching`)."""
+    """So many times another site was about to take it, or gave it back, or this one gave it up: what was said before
+    counts for nothing then (`halog.runtime.claims`)."""
+    claimed_by: str = ""
+    """The last of these times was a command with this token, which was about to take it; "": it was none."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -211,6 +213,7 @@ class PartitionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 _DECODER = msgspec.json.Decoder(PartitionTable)
 _ABSENT_IF_EMPTY = (
     "definitions", "passed_over", "copy_rate", "home", "owner", "synced", "let_go", "overruled", "claims",
+    "claimed_by",
 )  # fmt: skip
 
 

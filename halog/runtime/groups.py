@@ -95,7 +95,8 @@ def change_group(coordinator: Coordinator, partition: str, change: Change) -> Pa
 def change_table(
     coordinator: Coordinator, partition: str, change: Callable[[PartitionTable], PartitionTable]
 ) -> PartitionTable:
-    """Set what `change` makes of the table as it is now; returns the new table."""
+    """Set what `change` makes of the table as it is now; returns the new table. It is asked again where no answer came,
+    and changes nothing then of what it has done already."""
     path = f"partitions/{partition}"
     for _ in range(ATTEMPTS):
         found = coordinator.get(path)

@@ -20,6 +20,7 @@ from halog.core.table import PartitionTable
 from halog.errors import DeadlineError, HalogError, RefusedError
 from halog.ports import Coordinator
 from halog.runtime import branch_holds, going_back, restores, retention
+from halog.runtime.claims import given_up
 from halog.runtime.going_back import StateTopic
 from halog.runtime.groups import change_table
 from halog.runtime.outside import Remote
@@ -251,7 +252,7 @@ class Reuniting:
         """This site stops serving it; its log is kept as it is, for who wants to look at it."""
         branch_holds.hold_branch(self._coordinator, table.name, source)
         if table.owner != source:
-            change_table(self._coordinator, table.name, lambda now: msgspec.structs.replace(now, owner=source))
+            change_table(self._coordinator, table.name, lambda now: given_up(now, source))
 
     def _follows(self, partition: str, source: str, until: float) -> None:
         while True:

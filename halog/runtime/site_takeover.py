@@ -16,13 +16,12 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
 from halog.core import events as ev
 from halog.core.site_candidate import Candidate, Vote
-from halog.errors import HalogError, UnreachableError, VersionError
+from halog.errors import HalogError, UnreachableError
 from halog.events import SITE_GIVEN_UP, SITE_TAKEN_OVER
 from halog.ports import Coordinator, UnknownResult
+from halog.runtime.claims import given_up
 from halog.runtime.clock import monotonic_ms
 from halog.runtime.groups import change_table
 from halog.runtime.outside import Remote
@@ -31,7 +30,6 @@ from halog.runtime.sites import serves, standing
 from halog.runtime.switching import Switch, Switching
 
 if TYPE_CHECKING:
-    from halog.core.table import PartitionTable
     from halog.runtime.copy import Copy
     from halog.runtime.host import Host
     from halog.runtime.mirroring import Mirroring
@@ -248,15 +246,10 @@ class Takeovers:
         desk = next((d for d in map(self._desks.all.get, holders) if d is not None and self._serves(d, copy)), None)
         if desk is not None:
             self._host.telling.told(copy, ev.Tell(SITE_GIVEN_UP, "", "it has taken over by votes", {"site": desk.site}))
-            with suppress(VersionError):
-                change_table(self._host.coordinator, copy.name, lambda table: _given(table, desk.site))
+            change_table(self._host.coordinator, copy.name, lambda now: now if now.owner else given_up(now, desk.site))
 
     def _serves(self, desk: Desk, copy: Copy) -> bool:
         try:
             return desk.ask(lambda coordinator: serves(coordinator, copy.core.table))
         except (HalogError, UnknownResult):
             return False
-
-
-def _given(table: PartitionTable, to: str) -> PartitionTable:
-    return table if table.owner else msgspec.structs.replace(table, owner=to)

@@ -17,6 +17,7 @@ from halog.core.mirror import Checkpoint
 from halog.core.table import PartitionTable
 from halog.errors import CoordinatorError, HalogError, UnreachableError
 from halog.ports import Coordinator
+from halog.runtime.claims import given_up
 from halog.runtime.cluster import read_nodes
 from halog.runtime.groups import change_table
 from halog.runtime.outside import Remote
@@ -205,7 +206,7 @@ def its_table(there: Coordinator, table: PartitionTable) -> PartitionTable | Non
 
 
 def _given(coordinator: Coordinator, partition: str, site: str) -> tuple[int, PartitionTable]:
-    change_table(coordinator, partition, lambda table: msgspec.structs.replace(table, owner=site))
+    change_table(coordinator, partition, lambda now: now if now.owner else given_up(now, site))
     found = coordinator.get(f"partitions/{partition}")
     assert found is not None, partition
     return found.version, PartitionTable.from_bytes(found.data)

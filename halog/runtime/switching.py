@@ -5,10 +5,7 @@ both sites there nothing is lost and nothing parts: the one that serves is told 
 logged, and only when this site has mirrored that does it take over. Where the other site does not answer nobody can
 know whether it goes on: taking over may split the history, and is done only for somebody who says so (F6).
 
-Of what is given and given back in two coordinators no order is known. So who takes counts that in the table of the one
-that gave (`PartitionTable.claims`), right before; who gives back does so only where nobody has counted since it was
-given, and counts it, too; and nobody takes where somebody has counted at either site since he asked: he may not be
-level any more.
+What is written into the tables of the two sites, and what is counted there, is `halog.runtime.claims`.
 """
 
 from __future__ import annotations
@@ -16,14 +13,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
-import msgspec
-
 from halog.core.table import PartitionTable
-from halog.errors import ConfigError, DeadlineError, HalogError, RefusedError
+from halog.errors import ClosedError, ConfigError, DeadlineError, HalogError, RefusedError
 from halog.ports import Coordinator
-from halog.runtime import retention
+from halog.runtime import claims, retention
 from halog.runtime.drawing_level import DrawingLevel
 from halog.runtime.groups import change_table
 from halog.runtime.lacking import lacking
@@ -52,7 +49,8 @@ class Switch(NamedTuple):
     """What the other site acknowledged and may not be here; "": nothing, as far as this site was told."""
 
 
-class _Asked(NamedTuple):
+@dataclass
+class _Asked:
     """A partition that another site was asked for."""
 
     table: PartitionTable
@@ -63,6 +61,10 @@ class _Asked(NamedTuple):
     claims: int
     """Of this site's own table, before anything was given."""
     drawing: DrawingLevel
+    token: str
+    """Of the claim to it."""
+    taking: bool = False
+    """It may be served here by now."""
 
 
 class Switching:
@@ -76,7 +78,8 @@ class Switching:
         timeout_s: float,
         pause: Callable[[float], object] = lambda seconds: time.sleep(seconds),
     ) -> None:
-        """`pause`: waits for so long; something true ends all that is waited for."""
+        """`reach`: ClosedError where the node closes, and nothing is to be taken over; `pause`: waits for so long;
+        something true ends all that is waited for."""
         self._coordinator, self._site, self._reach, self._timeout_s = coordinator, site, reach, timeout_s
         self._pause = pause
         self._by_votes, self._asks = False, True
@@ -125,9 +128,9 @@ class Switching:
                     there = table_of(remote.coordinator, table.name)
                     drawing = DrawingLevel(self._coordinator, remote, table.name)
                     if not self._asks:
-                        self._check_given(there, remote)
-                    claims = table_of(self._coordinator, table.name).claims
-                    asked[table.name] = _Asked(table, remote, there, claims, drawing)
+                        claims.check_given(there, self._site, remote.name)
+                    counted = table_of(self._coordinator, table.name).claims
+                    asked[table.name] = _Asked(table, remote, there, counted, drawing, claims.token())
                     if self._asks:
                         self._give(remote.coordinator, there, self._site)
             switches = {t.name: self._switch(t, None, done) for t in tables if t.name not in asked}
@@ -185,8 +188,6 @@ class Switching:
         may_fork: bool = False,
     ) -> Switch:
         """Serve it here. `level`: with the other site, which was `asked`."""
-        if table.owner:
-            self._hold(table)
         if asked is not None and level:
             try:
                 self._claim(asked)
@@ -197,65 +198,39 @@ class Switching:
         forks = bool(table.owner) and not level
         lacks = lacking(self._coordinator, table.name, table.owner) if forks else ""
         if table.owner:
-            claims = 0 if asked is None else asked.claims
-            self._take(table, claims, None if asked is None else asked.there, alone=forks)
+            self._hold(table)
+            self._take(table, asked, alone=forks)
         done(switch := Switch(table.name, table.owner, forks, lacks))
         return switch
 
     def _claim(self, one: _Asked) -> None:
-        """From here on nobody gives it back. Another operator may have got the contrary before."""
-
-        def claimed(now: PartitionTable) -> PartitionTable:
-            self._check_given(now, one.remote)
-            if now.claims != one.there.claims:
-                raise RefusedError(
-                    f"partition {now.name}: somebody else was about to take it, or has given it back, meanwhile; it "
-                    "was not taken over: say once more which site is to serve it",
-                    partition=now.name,
-                    site=one.remote.name,
-                )
-            return msgspec.structs.replace(now, claims=now.claims + 1)
-
-        change_table(one.remote.coordinator, one.table.name, claimed)
-
-    def _check_given(self, there: PartitionTable, remote: Remote) -> None:
-        if there.owner != self._site:
-            raise RefusedError(
-                f"partition {there.name}: somebody else has made site {there.owner or remote.name} serve it meanwhile; "
-                "it was not taken over",
-                partition=there.name,
-                site=there.owner or remote.name,
-            )
+        """From here on nobody else gives it back."""
+        to, by, own = self._site, one.remote.name, one.token
+        change_table(one.remote.coordinator, one.table.name, lambda now: claims.claimed(now, one.there, to, by, own))
 
     def _give_back(self, one: _Asked) -> None:
-        """It was not to be: as it was there. Unless somebody else makes this site serve it meanwhile, or has said who
-        is to serve over there."""
-
-        def as_before(now: PartitionTable) -> PartitionTable:
-            given = now.owner == self._site and now.claims == one.there.claims
-            if not given or now.owner == one.there.owner:
-                return now
-            return msgspec.structs.replace(now, owner=one.there.owner, claims=now.claims + 1)
-
+        """It was not to be: as it was there."""
         one.drawing.close()
+        own = "" if one.taking else one.token
         with suppress(HalogError):
             if table_of(self._coordinator, one.table.name).owner:
-                change_table(one.remote.coordinator, one.table.name, as_before)
+                back = partial(claims.given_back, seen=one.there, to=self._site, own=own)
+                change_table(one.remote.coordinator, one.table.name, back)
 
-    def demote(self, partitions: Iterable[str], to: str) -> list[str]:
+    def demote(self, partitions: Iterable[str], to: str, done: Callable[[str], None] = lambda name: None) -> list[str]:
         """Let site `to` serve them: this site's nodes stop, and mirror it once it has all of this site's history.
-        Those that changed."""
-        changed = []
-        for name in partitions:
-            now = table_of(self._coordinator, name)
-            if not now.owner:
-                self._give(self._coordinator, now, to)
-                changed.append(name)
+        Those that changed. HalogError: those told to `done` are given up, the others are as they were."""
+        changed = [n for n in partitions if not table_of(self._coordinator, n).owner]
+        for name in changed:
+            change_table(self._coordinator, name, lambda now: claims.demoted(now, to))
+            done(name)
         return changed
 
-    def let_go(self, partitions: Iterable[str], site: str) -> list[str]:
+    def let_go(
+        self, partitions: Iterable[str], site: str, done: Callable[[str], None] = lambda name: None
+    ) -> list[str]:
         """Let commits go on without `site` until it has caught up. Those that changed. RefusedError for what is not
-        served here."""
+        served here. HalogError: for those told to `done` they go on, the others are as they were."""
         tables = [table_of(self._coordinator, name) for name in partitions]
         if away := next((t for t in tables if t.owner), None):
             raise RefusedError(
@@ -266,7 +241,8 @@ class Switching:
             )
         changed = [t.name for t in tables if site not in t.let_go]
         for name in changed:
-            change_table(self._coordinator, name, lambda now: _without(now, site))
+            change_table(self._coordinator, name, lambda now: claims.without(now, site))
+            done(name)
         return changed
 
     # --- one partition ---
@@ -304,6 +280,8 @@ class Switching:
         """Does that site say itself that it does not serve it, but `to` does, or this one? Somebody's command died."""
         try:
             there = self._reach(site)
+        except ClosedError:
+            raise
         except HalogError:
             return False
         try:
@@ -315,7 +293,7 @@ class Switching:
     def _there(self, site: str, may_fork: bool, tables: list[PartitionTable]) -> Remote | None:
         try:
             return self._reach(site)
-        except ConfigError:
+        except (ConfigError, ClosedError):
             raise
         except HalogError as e:
             if may_fork:
@@ -340,40 +318,24 @@ class Switching:
         why = f"for site {table.owner}, which served it"
         retention.hold_the_rest(self._coordinator, table.name, f"site-{table.owner}", 0, why, until)
 
-    def _take(self, table: PartitionTable, claims: int, there: PartitionTable | None, *, alone: bool) -> None:
-        """Serve it here, unless the other site, too, was about to since there were so many `claims`. `alone`, or by
-        votes, since nobody heard of the other site: no commit is to wait for that one until it is back. `there`: as it
-        had it; whom an operator let go of there has not caught up by this either."""
-        others = () if there is None else tuple(n for n in there.let_go if n not in (self._site, table.owner))
+    def _take(self, table: PartitionTable, asked: _Asked | None, *, alone: bool) -> None:
+        """Serve it here. `alone`, or by votes, since nobody heard of the other site: no commit is to wait for that one
+        until it is back. Whom an operator let go of there has not caught up by this either."""
+        there = () if asked is None else asked.there.let_go
+        others = tuple(n for n in there if n not in (self._site, table.owner))
         let_go = (table.owner, *others) if alone or self._by_votes else others
-
-        def taken(now: PartitionTable) -> PartitionTable:
-            if (now.claims != claims and not alone) or now.owner not in (table.owner, ""):
-                raise RefusedError(
-                    f"partition {table.name}: somebody else has said at this moment which site is to serve it; it was "
-                    "not taken over: say it once more",
-                    partition=table.name,
-                    site=table.owner,
-                )
-            overruled = let_go if alone and not self._by_votes else ()
-            return msgspec.structs.replace(now, owner="", synced=(), let_go=let_go, overruled=overruled)
-
-        change_table(self._coordinator, table.name, taken)
+        overruled = let_go if alone and not self._by_votes else ()
+        counted = claims.ANYHOW if alone or asked is None else asked.claims
+        if asked is not None:
+            asked.taking = True
+        change_table(
+            self._coordinator, table.name, lambda now: claims.taken(now, table.owner, counted, let_go, overruled)
+        )
 
     @staticmethod
     def _give(coordinator: Coordinator, seen: PartitionTable, to: str) -> None:
         """Unless somebody else has said meanwhile who is to serve it."""
-
-        def given(now: PartitionTable) -> PartitionTable:
-            if now.owner not in (seen.owner, to):
-                raise RefusedError(
-                    f"partition {seen.name}: somebody else has made {now.owner or 'the site that has it'} serve it at "
-                    "this moment; nothing was changed",
-                    partition=seen.name,
-                )
-            return msgspec.structs.replace(now, owner=to)
-
-        change_table(coordinator, seen.name, given)
+        change_table(coordinator, seen.name, lambda now: claims.given(now, seen, to))
 
 
 def _fencing(asked: Iterable[_Asked]) -> int:
@@ -390,11 +352,3 @@ def _all_of(failed: Mapping[str, HalogError]) -> HalogError:
         return error
     why = f"{error.message}. {len(others)} more were not taken over: {', '.join(others)}"
     return type(error)(why, **{**error.evidence, "partitions": list(failed)})
-
-
-def _without(table: PartitionTable, site: str) -> PartitionTable:
-    """In one step: nobody may read that the site has everything once commits do not wait for it."""
-    synced = tuple(n for n in table.synced if n != site)
-    let_go = table.let_go if site in table.let_go else (*table.let_go, site)
-    overruled = table.overruled if site in table.overruled else (*table.overruled, site)
-    return msgspec.structs.replace(table, synced=synced, let_go=let_go, overruled=overruled)

@@ -16,9 +16,8 @@ from halog.core.ids import EpochId
 from halog.core.partition import Partition
 from halog.core.sync_sites import SyncSites, as_member
 from halog.core.table import PartitionTable
-from halog.runtime import arrivals, switching
+from halog.runtime import arrivals, claims
 from halog.runtime.arrivals import Awaited, Confirming
-from halog.runtime.switching import Switching
 from tests.mutants.registry import mutant, patch, simulated
 from tests.sim.abroad import waiting
 from tests.unit.core.sync_sites_play import failure_of
@@ -178,10 +177,10 @@ def a_site_that_may_drop_this_one_is_taken_not_to() -> None:
 def whoever_takes_over_waits_for_the_site_that_is_lost() -> None:
     """Nothing is committed any more."""
 
-    def take(self: Switching, table: PartitionTable, there: PartitionTable | None, *, alone: bool) -> None:
-        real(self, table, there, alone=False)
+    def taken(now: PartitionTable, owner: str, *asked: Any) -> PartitionTable:
+        return msgspec.structs.replace(real(now, owner, *asked), let_go=(), overruled=()) if now.owner else now
 
-    real = patch(Switching, "_take", take)
+    real = patch(claims, "taken", taken)
 
 
 @mutant("S2", SIMULATED, simulated)
@@ -191,7 +190,7 @@ def a_site_that_was_let_go_stays_in_the_table() -> None:
     def without(table: PartitionTable, site: str) -> PartitionTable:
         return msgspec.structs.replace(table, let_go=(*table.let_go, site))
 
-    patch(switching, "_without", without)
+    patch(claims, "without", without)
 
 
 @mutant("M5", SIMULATED, simulated)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from halog.core.table import PartitionTable
 from halog.errors import DeadlineError, RefusedError
-from halog.runtime import unfinished
+from halog.runtime import claims, unfinished
 from halog.runtime.line import Line
-from halog.runtime.outside import Remote
 from halog.runtime.sites import table_of
 from halog.runtime.switching import Switching
 from halog.testing.cluster import Cluster, wait_until
@@ -56,15 +56,15 @@ class GivesUp:
 
 def before_it_takes(monkeypatch: pytest.MonkeyPatch, command: Switching, happens: Callable[[], None]) -> None:
     """Behind its last look at how far the mirror is, once: it was stopped with Ctrl-Z, say."""
-    hold, met = Switching._hold, list[str]()
+    claim, met = Switching._claim, list[str]()
 
-    def holds(self: Switching, table: PartitionTable) -> None:
+    def claims(self: Switching, one: Any) -> None:
         if self is command and not met:
-            met.append(table.name)
+            met.append(one.table.name)
             happens()
-        hold(self, table)
+        claim(self, one)
 
-    monkeypatch.setattr(Switching, "_hold", holds)
+    monkeypatch.setattr(Switching, "_claim", claims)
 
 
 @pytest.mark.parametrize("back", ["taken back", "given back"])
@@ -114,15 +114,15 @@ def test_what_is_called_off_before_it_is_ended_stays(
     west.see(east)
     fly(west, *range(5))
     dies(east, monkeypatch, fenced=False)
-    check, called_off = Switching._check_given, list[str]()
+    check, called_off = claims.check_given, list[str]()
 
-    def checks(self: Switching, there: PartitionTable, remote: Remote) -> None:
-        check(self, there, remote)
+    def checks(there: PartitionTable, to: str, by: str) -> None:
+        check(there, to, by)
         if not called_off:
             called_off.append(there.name)
             switching(west).promote(NAMES[:1])
 
-    monkeypatch.setattr(Switching, "_check_given", checks)
+    monkeypatch.setattr(claims, "check_given", checks)
     with pytest.raises((RefusedError, DeadlineError)):
         switching(east, 2.0).promote(NAMES[:1], asks=False)
     tables = table_of(coordinator(west), NAMES[0]), table_of(coordinator(east), NAMES[0])

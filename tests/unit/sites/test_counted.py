@@ -1,0 +1,268 @@
+"""What commands say in the tables of two sites, with no node at either: answers that are lost, and what is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from halog.adapters.memory import MemoryCoordinator
+from halog.core.table import PartitionTable
+from halog.errors import ClosedError, HalogError, RefusedError
+from halog.ports import UnknownResult
+from halog.runtime import retention, sites, switching as switching_module
+from halog.runtime.groups import change_table
+from halog.runtime.outside import Remote
+from halog.runtime.sites import table_of
+from halog.runtime.switching import Switching
+
+pytestmark = pytest.mark.feature("M5")
+
+Wanted = Callable[[PartitionTable], bool]
+
+
+class Site:
+    """Its coordinator, as a command there, or at the other site, has it. `loses`: the answer to the first write of such
+    a table; `then`: what happens before anybody asks again; `first`: what happens before such a write."""
+
+    def __init__(self, name: str, owner: str, partitions: int = 1) -> None:
+        self.name, self.real = name, MemoryCoordinator()
+        self.real.connect(lambda state: None)
+        self.loses: Wanted = lambda table: False
+        self.then: Callable[[], object] = lambda: None
+        self.first: Wanted = lambda table: False
+        for i in range(partitions):
+            table = PartitionTable(f"p-{i}", "ab" * 16, "t", i, "policy", (f"{name}-A",), 0, owner=owner)
+            self.real.create(f"partitions/p-{i}", table.to_bytes())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def set(self, path: str, data: bytes, version: int) -> int:
+        is_table = path.startswith("partitions/")
+        if is_table and self.first(PartitionTable.from_bytes(data)):
+            self.first = lambda table: False
+            self.then()
+        done = self.real.set(path, data, version)
+        if is_table and self.loses(PartitionTable.from_bytes(data)):
+            self.loses = lambda table: False
+            self.then()
+            raise UnknownResult(f"set {path}: the answer was lost")
+        return done
+
+    def table(self, partition: str = "p-0") -> PartitionTable:
+        return table_of(self.real, partition)
+
+    def change(self, **fields: Any) -> None:
+        change_table(self.real, "p-0", lambda now: msgspec.structs.replace(now, **fields))
+
+
+@pytest.fixture
+def west() -> Site:
+    return Site("west", "", 2)
+
+
+@pytest.fixture
+def east() -> Site:
+    return Site("east", "west", 2)
+
+
+def command(at: Site, other: Site) -> Switching:
+    """To which the site at which it is seems level at once."""
+    here: Any = at
+    switching = Switching(here, at.name, lambda name: reached(other), 1.0)
+    switching._is_level = lambda *asked, **how: True  # type: ignore[method-assign]
+    return switching
+
+
+def reached(site: Site) -> Remote:
+    class Open:
+        """Another command's stays open when this one's is closed."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(site, name)
+
+        def close(self) -> None:
+            pass
+
+    there: Any = Open()
+    return Remote(site.name, there, there)
+
+
+def before(monkeypatch: pytest.MonkeyPatch, what: str, command: Switching, happens: Callable[[], object]) -> None:
+    """Of that command, once: it was stopped with Ctrl-Z, say."""
+    real = getattr(command, what)
+
+    def stalls(*args: Any, **more: Any) -> Any:
+        monkeypatch.setattr(command, what, real)
+        happens()
+        return real(*args, **more)
+
+    monkeypatch.setattr(command, what, stalls)
+
+
+# --- taking ---
+
+
+def test_a_claim_whose_answer_was_lost_is_known_again(west: Site, east: Site) -> None:
+    west.loses = lambda table: table.claims > 0
+    (switch,) = command(east, west).promote(["p-0"])
+    assert (switch.taken_over_from, switch.may_fork) == ("west", False)
+    assert (east.table().owner, west.table().owner, west.table().claims) == ("", "east", 1)
+
+
+def test_a_claim_of_somebody_else_is_not_taken_for_ones_own(west: Site, east: Site) -> None:
+    """Behind the answer that was lost; or at the moment at which this one was to be written."""
+    west.loses = lambda table: table.claims > 0
+    west.then = lambda: west.change(claims=2, claimed_by="another")
+    with pytest.raises(RefusedError, match="somebody else was about to take it"):
+        command(east, west).promote(["p-0"])
+    assert (east.table().owner, west.table().owner) == ("west", "east")
+    west.first, west.then = lambda table: table.claims > 2, lambda: west.change(claims=3, claimed_by="another")
+    with pytest.raises(RefusedError, match="somebody else was about to take it"):
+        command(east, west).promote(["p-0"])
+
+
+def test_a_claim_that_comes_to_nothing_is_given_back(west: Site, east: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is one's own, and nothing was taken."""
+
+    def refused(self: Switching, table: PartitionTable) -> None:
+        raise RefusedError("the log is trimmed faster than it can be held")
+
+    monkeypatch.setattr(Switching, "_hold", refused)
+    with pytest.raises(RefusedError, match="trimmed"):
+        command(east, west).promote(["p-0"])
+    assert (east.table().owner, west.table().owner, west.table().claims) == ("west", "", 2)
+
+
+def test_a_claim_is_not_given_back_where_it_may_be_taken(west: Site, east: Site) -> None:
+    """Whoever asks for the table right behind that may be told what was so before."""
+
+    def unknown() -> None:
+        raise HalogError("nobody answers")
+
+    east.first, east.then = lambda table: table.owner == "", unknown
+    with pytest.raises(HalogError, match="nobody answers"):
+        command(east, west).promote(["p-0"])
+    assert west.table().owner == "east"
+
+
+def test_a_take_whose_answer_was_lost_changes_nothing_of_what_came_behind_it(west: Site, east: Site) -> None:
+    """It is served by then: its active node says who has everything."""
+    east.loses = lambda table: table.owner == ""
+    east.then = lambda: east.change(synced=("west",), let_go=("south",))
+    (switch,) = command(east, west).promote(["p-0"])
+    assert switch.taken_over_from == "west"
+    assert (east.table().owner, east.table().synced, east.table().let_go) == ("", ("west",), ("south",))
+
+
+@pytest.mark.parametrize("may_fork", [False, True])
+def test_what_another_command_has_taken_is_left_as_it_is(
+    west: Site, east: Site, monkeypatch: pytest.MonkeyPatch, may_fork: bool
+) -> None:
+    slow = command(east, west)
+
+    def taken() -> None:
+        command(east, west).promote(["p-0"])
+        east.change(synced=("west",))
+
+    before(monkeypatch, "_take", slow, taken)
+    slow.promote(["p-0"], may_fork=may_fork)
+    assert (east.table().owner, east.table().synced) == ("", ("west",))
+
+
+@pytest.mark.parametrize("asked_for", ["the site that serves", "a third one that it names"])
+def test_a_node_that_closes_takes_nothing_over(west: Site, east: Site, asked_for: str) -> None:
+    """It has not found out whether the other site answers."""
+
+    def closes(name: str) -> Remote:
+        if asked_for == "the site that serves" or name == "south":
+            raise ClosedError("the node closes")
+        return reached(west)
+
+    west.change(owner="" if asked_for == "the site that serves" else "south")
+    here: Any = east
+    with pytest.raises(ClosedError):
+        Switching(here, "east", closes, 1.0).promote(["p-0"], may_fork=True)
+    assert east.table().owner == "west"
+
+
+# --- giving up ---
+
+
+def test_who_has_claimed_takes_nothing_once_his_site_was_told_to_stop(
+    west: Site, east: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was served there meanwhile, and what he was level with is long ago."""
+    slow = command(east, west)
+
+    def served_and_given_up() -> None:
+        command(east, west).promote(["p-0"])
+        command(east, west).demote(["p-0"], "west")
+
+    before(monkeypatch, "_take", slow, served_and_given_up)
+    with pytest.raises(RefusedError, match="somebody else has said at this moment"):
+        slow.promote(["p-0"])
+    assert east.table().owner == "west"
+
+
+def test_what_is_given_up_is_counted_once_though_the_answer_is_lost(west: Site, east: Site) -> None:
+    west.loses = lambda table: table.owner == "east"
+    assert command(west, east).demote(["p-0"], "east") == ["p-0"]
+    assert command(west, east).demote(["p-0"], "east") == []
+    assert (west.table().owner, west.table().claims) == ("east", 1)
+
+
+def test_whatever_a_site_gives_up_is_counted_and_what_it_does_not_serve_is_not() -> None:
+    """A node that starts finds that another site has taken it over, or somebody else has said so."""
+    for owner, claims in (("", 1), ("south", 0)):
+        site = Site("west", owner)
+        _, table = sites._given(site.real, "p-0", "east")
+        assert (table.owner, table.claims) == (owner or "east", claims)
+
+
+def test_of_several_that_are_given_up_those_are_told_that_were(west: Site, east: Site) -> None:
+    """Somebody else gives the second one to another site at this moment."""
+    told: list[str] = []
+    west.first = lambda table: table.name == "p-1"
+    west.then = lambda: change_table(west.real, "p-1", lambda now: msgspec.structs.replace(now, owner="south"))
+    with pytest.raises(RefusedError, match="made south serve it") as caught:
+        command(west, east).demote(["p-0", "p-1"], "east", done=told.append)
+    assert "nothing was changed" not in str(caught.value)
+    assert told == ["p-0"]
+    assert (west.table().owner, west.table("p-1").owner) == ("east", "south")
+
+
+def test_of_several_that_go_on_without_a_site_those_are_told_that_do(
+    west: Site, east: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change, told = change_table, list[str]()
+
+    def refused(coordinator: Any, partition: str, how: Any) -> PartitionTable:
+        if partition == "p-1":
+            raise RefusedError("the table of p-1 changes too often")
+        return change(coordinator, partition, how)
+
+    monkeypatch.setattr(switching_module, "change_table", refused)
+    with pytest.raises(RefusedError, match="too often"):
+        command(west, east).let_go(["p-0", "p-1"], "east", done=told.append)
+    assert told == ["p-0"]
+    assert (west.table().let_go, west.table("p-1").let_go) == (("east",), ())
+
+
+# --- holds ---
+
+
+def test_a_takeover_that_is_refused_holds_nothing(west: Site, east: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = command(east, west)
+    before(monkeypatch, "_claim", slow, lambda: west.change(claims=7))
+    with pytest.raises(RefusedError, match="somebody else was about to take it"):
+        slow.promote(["p-0"])
+    assert retention.holds(east.real, "p-0") == {}
+
+
+def test_what_is_taken_over_is_held_for_who_served_it(west: Site, east: Site) -> None:
+    command(east, west).promote(["p-0"])
+    assert list(retention.holds(east.real, "p-0")) == ["site-west"]
