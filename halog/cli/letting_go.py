@@ -57,17 +57,20 @@ def let_go(
         tables = _awaiting(connection, names, name)
         _check_votes(connection, name, tables, may_fork)
         here, reach = connection.config.site.name, connection.adapters.reach
-        changed = Switching(connection.coordinator, here, reach, timeout_s).let_go([t.name for t in tables], name)
-        policies = connection.config.policies
-        tell(
-            connection,
-            [
-                Asked(t.name, "let-go", name, here, t.epoch.number, may_fork=policies[t.policy].votes_bind)
-                for t in tables
-                if t.name in changed
-            ],
-            reason,
-        )
+        policies, by_name, changed = connection.config.policies, {t.name: t for t in tables}, list[str]()
+        asked: list[Asked] = []
+
+        def done(partition: str) -> None:
+            t = by_name[partition]
+            changed.append(partition)
+            click.echo(f"partition {partition}: goes on without site {name}", err=True)
+            forks = policies[t.policy].votes_bind
+            asked.append(Asked(partition, "let-go", name, here, t.epoch.number, may_fork=forks))
+
+        try:
+            Switching(connection.coordinator, here, reach, timeout_s).let_go(by_name, name, done)
+        finally:  # of some, perhaps
+            tell(connection, asked, reason)
     documents = [{"partition": t.name, "site": name, "changed": t.name in changed} for t in tables]
     rows = [(d["partition"], name, "goes on without it" if d["changed"] else "as it was") for d in documents]
     emit(format_, documents, ["partition", "site", ""], rows)

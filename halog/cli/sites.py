@@ -211,10 +211,17 @@ def demote(to: str, names: tuple[str, ...], reason: str, config_path: Path, form
         tables = with_home(connection, names)
         _check_served(connection, to, [t for t in tables if not t.owner])
         wanted = [t.name for t in tables]
+        epochs, changed = {t.name: t.epoch.number for t in tables}, list[str]()
+
+        def done(name: str) -> None:
+            changed.append(name)
+            click.echo(f"partition {name}: stops here, for site {to} to serve it", err=True)
+
         switching = Switching(connection.coordinator, config.site.name, connection.adapters.reach, timeout_s)
-        changed = switching.demote(wanted, to)
-        epochs = {t.name: t.epoch.number for t in tables}
-        tell(connection, [Asked(name, "demote", to, to, epochs[name]) for name in changed], reason)
+        try:
+            switching.demote(wanted, to, done)
+        finally:  # of some, perhaps
+            tell(connection, [Asked(name, "demote", to, to, epochs[name]) for name in changed], reason)
     documents = [{"partition": name, "to": to, "changed": name in changed} for name in wanted]
     rows = [(name, to, "stops here" if name in changed else "was not served here") for name in wanted]
     emit(format_, documents, ["partition", "to", ""], rows)

@@ -11,6 +11,9 @@ import pytest
 from halog.adapters.memory import MemoryChannel, MemoryCoordinator, MemoryLog
 from halog.cli.site_metrics import of_parted, text
 from halog.config import Config
+from halog.core.table import PartitionTable
+from halog.errors import RefusedError
+from halog.runtime import switching as switching_module
 from halog.runtime.outside import Adapters
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.cli.conftest import Ran
@@ -118,6 +121,35 @@ def test_nothing_is_given_to_a_site_that_does_not_serve_it(
     assert {t.owner for t in west.tables().values()} == {""}
     fly(west, 1)
     assert halog("site", "demote", "--to", "west", "--config", files["east"]).code == 0, "it is the west's already"
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch, partition: str) -> None:
+    """Whoever changes what is said of this one."""
+    change = switching_module.change_table
+
+    def changes(coordinator: Any, name: str, how: Any) -> PartitionTable:
+        if name == partition:
+            raise RefusedError(f"the table of {name} changes too often to be changed; try again")
+        return change(coordinator, name, how)
+
+    monkeypatch.setattr(switching_module, "change_table", changes)
+
+
+def test_what_was_given_up_before_a_failure_is_told(
+    west: Cluster, east: Cluster, files: dict[str, Path], halog: Halog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fly(west, *range(10))
+    level(west, east)
+    east.cut()
+    assert halog("site", "promote", "--may-fork", "--config", files["east"]).code == 0
+    east.settle()
+    east.mend()
+    refusing(monkeypatch, "test-1")
+    ran = halog("site", "demote", "--to", "east", "--reason", "too late", "--config", files["west"])
+    assert (ran.code, "changes too often" in ran.err) == (5, True), ran.err
+    assert "partition test-0: stops here, for site east to serve it" in ran.err
+    told = [(e["partition"], e["more"]["action"], e["more"]["reason"]) for e in asked(halog, files["west"])]
+    assert told == [("test-0", "demote", "too late")]
 
 
 def test_what_was_given_and_not_taken_is_shown_with_what_ends_it(
@@ -296,6 +328,18 @@ def test_it_is_shown_whose_log_commits_wait_for_and_a_site_is_let_go_of(
     fly(west, 1)
     east.mend()
     wait_until(lambda: halog("status", "--config", files["west"]).code == 0, "the site is back")
+
+
+def test_what_went_on_before_a_failure_is_told(
+    synced: tuple[Cluster, Cluster, dict[str, Path]], halog: Halog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, files = synced
+    refusing(monkeypatch, "test-1")
+    ran = halog("site", "let-go", "east", "--config", files["west"])
+    assert (ran.code, "changes too often" in ran.err) == (5, True), ran.err
+    assert "partition test-0: goes on without site east" in ran.err
+    told = [(e["partition"], e["more"]["action"]) for e in asked(halog, files["west"])]
+    assert told == [("test-0", "let-go")]
 
 
 @pytest.mark.parametrize(("name", "code"), [("north", 2), ("west", 2)])
