@@ -25,7 +25,7 @@ import msgspec
 from halog.core import events as ev
 from halog.core.ids import EpochId
 from halog.core.site_candidate import Vote
-from halog.errors import CoordinatorError, HalogError, UnreachableError, VersionError
+from halog.errors import ClosedError, CoordinatorError, HalogError, UnreachableError, VersionError
 from halog.ports import Coordinator, UnknownResult
 from halog.runtime.outside import Remote
 from halog.runtime.sites import its_table
@@ -178,14 +178,15 @@ class Desk:
 
     def answers(self, patience_s: float) -> bool:
         """Does that site answer any question, before one has been open for so long? Where a line swallows what is sent
-        it takes longer to find that out from a connection that is made anew."""
+        it takes longer to find that out from a connection that is made anew. ClosedError once the node closes."""
         before = self._answers
         self.submit(self._probe)
         since = self._owes_since or time.monotonic()
         while self._answers == before:
             if time.monotonic() - since >= patience_s:
                 return False
-            time.sleep(LOOK_S)
+            if self._host.pause(LOOK_S):
+                raise ClosedError("the node closes")
         return not self.is_out_of_reach
 
     def _probe(self) -> None:

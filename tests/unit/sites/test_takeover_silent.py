@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from halog.errors import UnreachableError
+from halog.errors import ClosedError, UnreachableError
 from halog.runtime.outside import Remote
 from halog.runtime.site_votes import Desk
 from halog.testing.cluster import Cluster, wait_until
@@ -113,7 +113,8 @@ class Rig:
     def __init__(self) -> None:
         self.line, self.asked = Line(), 0
         part: Any = SimpleNamespace(get=self._get, close=lambda: None)
-        host: Any = SimpleNamespace(coordinator=None)
+        self.closing = threading.Event()
+        host: Any = SimpleNamespace(coordinator=None, pause=self.closing.wait)
         self.desk = Desk(host, "west", lambda name: Remote(name, part, self.line.through(part)))
 
     def _get(self, path: str) -> None:
@@ -153,6 +154,17 @@ def test_one_whose_line_breaks_meanwhile_is_out_of_reach(rig: Rig) -> None:
     assert not rig.desk.answers(HANGS_S)
     assert time.monotonic() - since < SOON_S
     assert rig.desk.is_out_of_reach
+
+
+def test_whoever_closes_waits_for_nobody(rig: Rig) -> None:
+    """And has not found out that it does not answer."""
+    assert rig.desk.answers(HANGS_S)
+    rig.line.silent.set()
+    threading.Timer(0.2, rig.closing.set).start()
+    since = time.monotonic()
+    with pytest.raises(ClosedError):
+        rig.desk.answers(HANGS_S)
+    assert time.monotonic() - since < SOON_S
 
 
 def test_one_that_was_slow_and_answers_by_now_has_no_question_open(rig: Rig) -> None:
