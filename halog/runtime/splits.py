@@ -156,7 +156,8 @@ class Watching:
 
     def turn(self) -> None:
         """One look at the other sites."""
-        mine = [c for c in self._host.copies.values() if c.serving and c.core.table.policy in self._homes]
+        copies = list(self._host.copies.values())
+        mine = [c for c in copies if c.serving and c.core.table.policy in self._homes]
         for name in self._told.keys() - {c.name for c in mine}:
             del self._told[name]  # whoever serves it now tells it
         for site in self._sites if mine else ():

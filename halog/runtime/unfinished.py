@@ -51,7 +51,7 @@ class Unfinished:
 
     def turn(self) -> None:
         """One look at what is mirrored here."""
-        mine = [c for c in self._host.copies.values() if c.core.table.policy in self._homes]
+        mine = [c for c in list(self._host.copies.values()) if c.core.table.policy in self._homes]
         mine = [c for c in mine if self._mirroring.is_wanted(c)]
         for name in self._since.keys() - {c.name for c in mine}:
             del self._since[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from halog.runtime.cluster import events_topic
 from halog.runtime.copy import Copy
 from halog.runtime.drawing_level import DrawingLevel
 from halog.runtime.sites import table_of
+from halog.runtime.splits import Watching
 from halog.runtime.switching import Switching
 from halog.runtime.unfinished import Unfinished
 from halog.testing.cluster import Cluster, wait_until
@@ -109,11 +111,23 @@ def test_it_does_though_the_nodes_that_gave_it_are_gone(
 def test_what_is_called_off_in_time_stays(west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     west.see(east)
     fly(west, *range(5))
-    monkeypatch.setattr(unfinished, "GIVEN_S", 3.0)
+    monkeypatch.setattr(unfinished, "GIVEN_S", 1000.0)
+    looks: list[str] = []
+    look = Unfinished._look
+
+    def looked(self: Unfinished, site: str, copies: list[Copy]) -> None:
+        look(self, site, copies)
+        looks.append(site)
+
+    monkeypatch.setattr(Unfinished, "_look", looked)
     dies(east, monkeypatch, fenced=False)
+    wait_until(lambda: looks, "east sees that it was given")
     switching(west).promote(NAMES)
     west.settle()
-    time.sleep(3.5)
+    for given_s in (1000.0, 0.0):  # it sees that it was called off, and takes at once what is given by then
+        monkeypatch.setattr(unfinished, "GIVEN_S", given_s)
+        seen = len(looks)
+        wait_until(lambda seen=seen: len(looks) >= seen + 6, "each of its nodes looks again", SOON_S)
     fly(west, 5)
     assert {table_of(coordinator(east), name).owner for name in NAMES} == {"west"}
     assert not told(east)
@@ -179,6 +193,29 @@ def test_what_nobody_gave_is_not_taken(west: Cluster, east: Cluster) -> None:
     time.sleep(1.5)
     assert {t.owner for t in east.tables().values()} == {"west"}
     assert serves(west)
+
+
+@pytest.mark.parametrize("watch", [Unfinished, Watching])
+def test_copies_that_come_meanwhile_end_no_look(watch: type[Unfinished | Watching]) -> None:
+    """A partition is placed here while others are looked at."""
+    copies, looks = dict[str, Any](), list[float]()
+
+    class Found:
+        """A copy of a policy that is none of this."""
+
+        @property
+        def core(self) -> Any:
+            copies[f"p-{len(copies)}"] = SimpleNamespace(core=core, serving=True)
+            return core
+
+        serving = True
+
+    core = SimpleNamespace(table=SimpleNamespace(policy="another"))
+    copies |= {"p-0": Found(), "p-1": Found()}
+    host: Any = SimpleNamespace(copies=copies, pause=looks.append)
+    more: list[Any] = [None, None, ()] if watch is Unfinished else [None, (), ()]
+    watch(host, *more).turn()
+    assert len(looks) == 1
 
 
 def told(cluster: Cluster) -> list[Event]:
