@@ -122,12 +122,16 @@ class Placing:
             self._rebuilt.discard(table.name)
 
     def _delete_left(self, version: int, table: PartitionTable) -> None:
-        """The partition moved away while this node was down."""
+        """The partition moved away while this node was down. A copy of what the log has lost is kept, and told."""
         copy = Copy(self._host, version, table)
         stored = copy.objects.load_position()
-        if stored is not None and lost(self._host.log, copy, stored, table.log_id) is None:
-            logger.info("partition %s: hosted here no more; its copy is deleted", table.name)
-            copy.objects.drop()
+        if stored is None:
+            return
+        if (error := lost(self._host.log, copy, stored, table.log_id)) is not None:
+            logger.error("partition %s: hosted here no more, and its copy is kept: %s", table.name, error)
+            return
+        logger.info("partition %s: hosted here no more; its copy is deleted", table.name)
+        copy.objects.drop()
 
     def stir(self) -> None:
         """A table changed."""

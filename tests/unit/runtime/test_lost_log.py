@@ -11,8 +11,10 @@ import pytest
 from halog.adapters.memory import MemoryLog
 from halog.core.chain import ChainState
 from halog.core.ids import digest
+from halog.errors import LogError
 from halog.ports import TopicPartition
-from halog.runtime.objects import StoredPosition
+from halog.runtime import placing
+from halog.runtime.objects import ObjectTable, StoredPosition
 from halog.runtime.position import lost
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.runtime.test_faults import REGISTRY, Counter, add, copy_on, host_of
@@ -57,6 +59,26 @@ def test_a_copy_that_holds_what_the_log_lost_is_kept_though_others_went_on(clust
         assert "nothing was deleted here" in str(copy.error)
         assert list(copy.objects.scan(b""))
     assert add(cluster) == more + 1
+
+
+def test_one_that_is_hosted_there_no_more_is_kept_and_it_is_said_why(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It moved away while the node was down, and may be all that is left: nobody would find it otherwise."""
+    name, gone = cluster.partition_of(Counter, "c"), "C"
+    copy_on(cluster, gone).save()
+    cluster.kill(gone)
+    cluster.settle()
+    cluster.node("A").runtime.operators.migrate(name, ("A", "B"), 1, wait_s=20.0)
+    why = "what was read here is not in it any more"
+    monkeypatch.setattr(placing, "lost", lambda log, copy, stored, log_id: LogError(why, partition=name))
+    drops: list[str] = []
+    monkeypatch.setattr(ObjectTable, "drop", lambda self: drops.append(name))
+    with caplog.at_level("ERROR", "halog.host"):
+        cluster.restart(gone)
+    assert not drops
+    (said,) = [r.getMessage() for r in caplog.records if why in r.getMessage()]
+    assert said.startswith(f"partition {name}: hosted here no more, and its copy is kept")
 
 
 TP = TopicPartition("t", 0)
