@@ -103,12 +103,16 @@ class Readers:
         asked = Seat(tp[0], tp[1])
 
         def ask() -> int:
-            found = self._admin().list_offsets(
-                {asked: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
-                isolation_level=IsolationLevel.READ_UNCOMMITTED,
-                request_timeout=ASK_S,
-            )
+            admin = self._admin()
             try:
+                # Without its metadata a client asks for the leader by itself; if the answer comes too soon it is
+                # missed, and asked for again after 3 s: so it went for every fifth new client (librdkafka 2.16).
+                admin.list_topics(tp[0], timeout=ASK_S)
+                found = admin.list_offsets(
+                    {asked: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
+                    isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                    request_timeout=ASK_S,
+                )
                 return int(kafka_conf.answer(found[asked]).offset)
             except KafkaException as e:
                 if e.args[0].code() in _STUCK:
