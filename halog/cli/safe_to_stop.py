@@ -12,10 +12,10 @@ from halog.cli.output import emit_json, emit_table, format_option
 from halog.cli.talk import say
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from halog.cli.connection import Connection
-    from halog.cli.survey import PartitionView
+    from halog.cli.survey import NodeView, PartitionView
     from halog.core.stopping import CopyFact, Verdict
 
 REFUSED_EXIT = 5
@@ -30,8 +30,8 @@ def safe_to_stop(nodes: tuple[str, ...], config_path: Path, format_: str, timeou
     """Prove that these nodes may stop, all of them at once.
 
     For every partition they host: a node is left that may be active, has everything that was acknowledged, and finds
-    the quorum it needs; and no node is left offline because its zone has too few. Asks every node now; what fails a
-    moment later is not foreseen. Exit code 0: safe; 5: it is not, and the table says why.
+    the quorum it needs; and no node is left offline because it reaches too few of its zone. Asks every node now, also
+    whom it reaches; what fails a moment later is not foreseen. Exit code 0: safe; 5: it is not, and the table says why.
 
     \b
     Examples:
@@ -69,13 +69,14 @@ def check_known(connection: Connection, nodes: Collection[str]) -> None:
 
 
 def judge_all(connection: Connection, stopping: set[str]) -> list[Verdict]:
-    """Every partition hosted by these nodes, and by those that would be offline without them (Q1)."""
+    """Every partition hosted by these nodes, and by those that would be offline without them (Q1), from one look."""
     from halog.cli.survey import survey
     from halog.core.stopping import judge
 
-    falling = offline_then(connection, stopping)
+    seen = survey(connection)
+    falling = offline_then(connection, seen.nodes, stopping)
     gone = stopping | falling.keys()
-    views = {v.partition: v for v in survey(connection).partitions}
+    views = {v.partition: v for v in seen.partitions}
     hosted = [t for t in connection.tables if gone & {*t.hosts, *t.node_list}]
     unlogged = {name for name, policy in connection.config.policies.items() if policy.unlogged}
     verdicts = [judge(t, gone, _facts(views[t.name]), unlogged=t.policy in unlogged) for t in hosted]
@@ -85,19 +86,22 @@ def judge_all(connection: Connection, stopping: set[str]) -> list[Verdict]:
     return [v if v.safe else v._replace(why=f"{said}: {v.why}") for v in verdicts]
 
 
-def offline_then(connection: Connection, stopping: set[str]) -> dict[str, str]:
-    """The nodes that stay and lose the quorum of a zone when `stopping` stop, each with what it lacks."""
+def offline_then(connection: Connection, nodes: Sequence[NodeView], stopping: set[str]) -> dict[str, str]:
+    """The nodes that stay and lose the quorum of a zone when `stopping` stop, each with what it lacks. Who does not
+    answer is reached by nobody: it may be registered, and still be heard, for a moment after it froze."""
+    from halog.cli.survey import OFFLINE, UP
     from halog.core.zones import Sight, count
     from halog.runtime.zone_switch import read_switch
     from halog.runtime.zoning import zones_of
 
-    left = frozenset(n for n, info in connection.nodes.items() if info.hosts) - stopping
+    left = {n.node: n for n in nodes if n.state in (UP, OFFLINE) and n.node not in stopping}
     falling: dict[str, str] = {}
-    for node in left:
-        for zone in zones_of(connection.config, node):
-            counted = count(zone, node, Sight(reached=left - {node}))
+    for name, node in left.items():
+        sight = Sight(reached=left.keys() & frozenset(node.reaches))
+        for zone in zones_of(connection.config, name):
+            counted = count(zone, name, sight)
             if zone.guarded and not counted.holds and not read_switch(connection.coordinator, zone.name).off:
-                falling[node] = f"zone {zone.name} has {counted} then"
+                falling[name] = f"zone {zone.name} has {counted} then"
     return falling
 
 

@@ -145,6 +145,8 @@ class NodeView(msgspec.Struct, frozen=True):
     """The active version it knows."""
     restart_for: tuple[str, ...] = ()
     """The keys of that one that wait for its restart."""
+    reaches: tuple[str, ...] = ()
+    """The other nodes that it hears, as it says itself: they count for it in a zone's quorum (Q1)."""
 
     @property
     def config_text(self) -> str:
@@ -260,7 +262,7 @@ def _node_view(name: str, info: NodeInfo | None, said: Said) -> NodeView:
         name, state, info.address or None, info.pid, info.version, said.get("session"),
         leading, len(roles) - leading, said.get("error") or offline,
         {zone["zone"]: zone["state"] for zone in said.get("zones", ())}, config.get("version"), config.get("active"),
-        tuple(config.get("restart_for", ())),
+        tuple(config.get("restart_for", ())), tuple(said.get("reaches", ())),
     )  # fmt: skip
 
 

@@ -43,6 +43,7 @@ def status(node: Runtime) -> dict[str, object]:
         "session": node.session_state.value,
         "alive": sorted(m.node for m in node.members.alive),
         "offline": node.members.offline or None,
+        "reaches": node.zoning.reaches,
         "zones": node.zoning.view(),
         "rebalance": None if node.host is None else node.remapping.view(),
         "config": node.configured.view(),

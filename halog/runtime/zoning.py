@@ -75,7 +75,7 @@ class Zoning:
     def __init__(self, me: str, zones: list[Zone], history: History) -> None:
         self._me, self._history = me, history
         self._standings = {zone.name: _Standing(zone) for zone in zones}
-        self._up: frozenset[str] = frozenset()
+        self._sight = Sight()
         self._rebuilt: list[Copy] = []
         """Copies that others are to take the place of."""
         self._closing = threading.Event()
@@ -94,7 +94,7 @@ class Zoning:
 
     def judge(self, sight: Sight) -> str:
         """Why this node is offline, seeing these others; "": it is not. Called by one thread at a time."""
-        self._up = sight.up
+        self._sight = sight
         for s in self._standings.values():
             s.counted = count(s.zone, self._me, sight)
             what = happening(s.state, s.counted, off=s.switch.off)
@@ -152,7 +152,7 @@ class Zoning:
         except CoordinatorError as e:
             logger.error("zone %s: its quorum stays %s: %s", name, "off" if was else "on", e)
             return
-        first = min({self._me} | (self._up & set(s.zone.votes)))
+        first = min({self._me} | (self._sight.up & set(s.zone.votes)))
         if first == self._me and was != s.switch.off:  # one tells
             now = "off" if s.switch.off else "on"
             self._history.tell(ZONE_SWITCHED, s.switch.reason or "asked for", more={"zone": name, "now": now})
@@ -216,6 +216,11 @@ class Zoning:
             self._thread.join(5)
 
     # --- for operators ---
+
+    @property
+    def reaches(self) -> list[str]:
+        """The others that count here for a quorum, offline or not."""
+        return sorted(self._sight.reached)
 
     def view(self) -> list[dict[str, object]]:
         """Plain values, a zone each."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -142,3 +143,48 @@ def test_no_node_may_stop_whose_zone_would_have_too_few(guarded: Cluster, halog:
     assert all("C would be offline, zone home has 1 votes, 2 needed then" in why for why in lost), lost
     assert halog("zone", "quorum", "home", "--off").code == 0
     assert halog("safe-to-stop", "A").code == 0, "switched off, nobody goes offline"
+
+
+def deaf_to(cluster: Cluster, node: str, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the node hears nothing of that other one, and says so."""
+    members = cluster.nodes[node].runtime.members
+    heard = members.heard
+
+    def without(name: str, *said: Any) -> None:
+        if name != other:
+            heard(name, *said)
+
+    monkeypatch.setattr(members, "heard", without)
+    wait_until(lambda: not members.links[other].up)
+
+
+@pytest.mark.feature("X4", "Q1")
+def test_a_quorum_that_goes_by_way_of_a_node_that_stops_is_none(
+    guarded: Cluster, halog: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A and B lost each other, both reach C, and all are registered: without C each of them has its own vote."""
+    deaf_to(guarded, "A", "B", monkeypatch)
+    deaf_to(guarded, "B", "A", monkeypatch)
+    reaches = {n["node"]: n["reaches"] for n in halog("node", "list", "--format", "json").json}
+    assert reaches == {"A": ["C"], "B": ["C"], "C": ["A", "B"]}
+    ran = halog("safe-to-stop", "C", "--format", "json")
+    assert ran.code == 5, ran
+    why = "; ".join(f"{node} would be offline, zone home has 1 votes, 2 needed then" for node in "AB")
+    assert {p["why"].startswith(why) for p in ran.json["partitions"] if not p["safe"]} == {True}, ran
+
+
+@pytest.mark.feature("X4", "Q1")
+def test_a_node_that_does_not_answer_gives_nobody_a_quorum(
+    guarded: Cluster, halog: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B is registered, was heard a moment ago, and has just frozen."""
+    monkeypatch.setattr("halog.cli.survey.NODE_ANSWER_S", 0.5)
+    thawed = threading.Event()
+    monkeypatch.setattr(guarded.nodes["B"].runtime.service, "status", lambda: {"waited": thawed.wait(5)})
+    try:
+        ran = halog("safe-to-stop", "A", "--format", "json")
+    finally:
+        thawed.set()
+    assert ran.code == 5, ran
+    why = "C would be offline, zone home has 1 votes, 2 needed then: "
+    assert [(p["safe"], p["why"].startswith(why)) for p in ran.json["partitions"]] == [(False, True)] * 6
