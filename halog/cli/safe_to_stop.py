@@ -97,7 +97,7 @@ def offline_then(connection: Connection, nodes: Sequence[NodeView], stopping: se
     left = {n.node: n for n in nodes if n.state in (UP, OFFLINE) and n.node not in stopping}
     falling: dict[str, str] = {}
     for name, node in left.items():
-        sight = Sight(reached=left.keys() & frozenset(node.reaches))
+        sight = Sight(reached=frozenset(left).intersection(node.reaches))
         for zone in zones_of(connection.config, name):
             counted = count(zone, name, sight)
             if zone.guarded and not counted.holds and not read_switch(connection.coordinator, zone.name).off:
