@@ -85,7 +85,7 @@ def diff(
 ) -> None:
     """Show which keys a file changes, and when each change would take effect, or why it is refused.
 
-    Changes nothing.
+    Changes nothing. Where keys belong elsewhere by the file, all objects of the policy are read to count what moves.
 
     \b
     Examples:
@@ -94,6 +94,7 @@ def diff(
       halog config diff --version 2 --with 3
     """
     from halog.cli.config_views import compare, show
+    from halog.cli.moving import foresee
     from halog.runtime import versions
 
     with _reached(config_path, file, timeout_s) as connection:
@@ -105,8 +106,9 @@ def diff(
         else:
             right, name = versions.find(c, with_).parsed(), f"version {with_}"
         compared = compare(connection, left, right, name)
+        moving = foresee(connection, right, compared.moving)
     if format_ == "json":
-        emit_json(compared.document)
+        emit_json({**compared.document, "moving": moving})
     else:
         show(compared)
 
@@ -132,7 +134,8 @@ def activate(
 
     Refused with exit code 5, and nothing changed, where a running cluster cannot have it: each such key is named with
     the reason. Nodes take up at once what needs no restart; `halog node list` shows who must be restarted for the rest.
-    Nobody moves a copy; that is `halog plan`.
+    Copies and objects that belong elsewhere by it are moved by the nodes, under traffic; those of policies with
+    `rebalance = "manual"` by `halog plan` and `halog rebalance`. A command that died on the way is given again.
 
     \b
     Examples:
@@ -141,6 +144,7 @@ def activate(
       halog config activate new.toml --on 3
     """
     from halog.cli.config_views import compare, show
+    from halog.cli.moving import begin, foresee
     from halog.errors import RefusedError
     from halog.runtime import versions
 
@@ -151,13 +155,18 @@ def activate(
         if on not in (None, standing.number):
             raise RefusedError(f"version {standing.number} is active, not {on}: look at `halog config diff` again")
         compared = compare(connection, standing.version, new, str(path))
-        made = None
-        if not (dry_run or compared.refused or compared.same):
+        made, moving = None, dict[str, Any]()
+        if dry_run:
+            moving = foresee(connection, new, compared.moving)
+        elif not (compared.refused or compared.same):
+            moving = begin(connection, new, compared.moving)
             made = _activate(connection, standing, path, new, comment)
     if format_ == "json":
-        emit_json({**compared.document, "activated": None if made is None else made.number})
+        emit_json({**compared.document, "activated": None if made is None else made.number, "moving": moving})
     elif compared.same:
         click.echo(f"version {standing.number} is this configuration already; nothing was changed")
+        if compared.refused:
+            say(f"the cluster is not what it says: {compared.refused}")
     else:
         show(compared)
     if compared.refused and not compared.same:

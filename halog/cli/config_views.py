@@ -11,7 +11,7 @@ from halog.cli.event_log import note
 from halog.cli.output import emit_table
 from halog.cli.talk import say
 from halog.config import Config
-from halog.config.changes import REFUSED, Change
+from halog.config.changes import MOVES, REFUSED, Change
 from halog.events import ACTIVATED, At, event
 from halog.runtime.refusals import Facts, facts, judged
 from halog.runtime.versions import Version, digest
@@ -35,6 +35,12 @@ class Compared(NamedTuple):
     def refused(self) -> str:
         """The keys that cannot be, each with the reason; "": none."""
         return "; ".join(f"{c.text}: {c.why}" for c in self.changes if c.effect == REFUSED)
+
+    @property
+    def moving(self) -> list[str]:
+        """The policies whose objects move, unless something is refused."""
+        moving = dict.fromkeys(c.key[1] for c in self.changes if c.effect == MOVES)
+        return [] if self.refused else list(moving)
 
     @property
     def document(self) -> dict[str, Any]:

@@ -162,34 +162,18 @@ def _preview(connection: Connection, policies: list[str], format_: str, *, singl
 
 
 def _previewed(connection: Connection, policy: str) -> dict[str, Any]:
-    from collections.abc import Iterator
-
-    from halog.backend import Found
-    from halog.core.directory import is_entry
+    from halog.cli.moving import counted
     from halog.runtime import mappings, wishes
 
-    counted = 0
-    layout = wishes.wished(connection.activated.own, policy)
+    wanted = connection.activated.own
+    layout = wishes.wished(wanted, policy)
     now = mappings.read(connection.coordinator, policy).mapping
-    with progress() as bar:
-        task = bar.add_task("partitions", total=len(now.partition_names(policy)), note="")
-
-        def scan(partition: str) -> Iterator[Found]:
-            nonlocal counted
-            for found in connection.scan(partition, b""):
-                counted += not is_entry(found.key)
-                if counted % 1000 == 0:
-                    bar.update(task, note=f"{counted:,} objects")
-                yield found
-            bar.advance(task)
-
-        wanted = connection.activated.own
-        moves = wishes.preview(connection.coordinator, connection.router, connection.places, wanted, policy, scan)
+    objects, moves = counted(connection, wanted, policy)
     return {
         "policy": policy,
         "now": _as_json(now.now),
         "wished": _as_json(layout),
-        "objects": counted,
+        "objects": objects,
         "would_move": sum(moves.values()),
         "moves": [{"from": a, "to": b, "objects": n} for (a, b), n in moves.items()],
     }

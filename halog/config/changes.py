@@ -22,6 +22,7 @@ AT_ONCE: Final = "at once"
 RESTART: Final = "at each node's restart"
 BY_PLAN: Final = "by halog plan"
 OWN_FILE: Final = "own file"
+MOVES: Final = "moves objects"
 REFUSED: Final = "refused"
 
 NAMED: Final = ("sites", "zones", "policies", "nodes", "bindings")
@@ -36,7 +37,8 @@ class Rule(NamedTuple):
 
 
 _MADE: Final = Rule(RESTART, "fixed once the policy has partitions")
-_MAPPED: Final = Rule(RESTART, "once the policy has partitions `halog rebalance` changes it, and moves the objects")
+_MAPPED: Final = Rule(RESTART, "where keys belong nodes know without it: see `halog rebalance status`")
+"""As long as objects are where it has them, or on their way; else an activation moves them (MOVES)."""
 _LOCAL: Final = "each machine reaches the site in its own way"
 _LOCAL_OTHER: Final = "each machine reaches the other sites in its own way"
 _NODE: Final = "it is that node's machine which knows"

@@ -104,7 +104,7 @@ class PolicyConfig:
     lease_ttl_ms: int = 0  # R5: others wait so long before they replace a node that may be alive; only who asks pays
     mapper: str = "consistent_hash"  # the one whose look-ups need no search
     ring_size: int = DEFAULT_RING_SIZE
-    rebalance: str = "auto"  # P2: nodes that come get their share by themselves; "manual": only by `halog plan`
+    rebalance: str = "auto"  # P2, P13: nodes move by themselves; "manual": `halog plan`, `halog rebalance`
     move_objects: int = 100  # so many are held for two round trips to the log while a mapping changes: a few ms
     move_pause_ms: int | None = None  # between two such transactions; None: three times what the first took, so that
     # nodes have time for others, however busy they are; 0 is for who wants it done soonest

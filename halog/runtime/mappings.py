@@ -50,11 +50,16 @@ def parse(path: str, found: Versioned) -> Standing:
     """CoordinatorError for what is no mapping."""
     try:
         said = msgspec.json.decode(found.data, type=dict[str, Any])
-        now = msgspec.convert({name: said[name] for name in LAYOUT if name in said}, Layout)
-        changing = None if "changing" not in said else msgspec.convert(said["changing"], Changing)
-        return Standing(PolicyMapping(now, int(said.get("mapping", 0)), changing), said, found.version)
+        return Standing(told(said), said, found.version)
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise CoordinatorError(f"znode {path} does not hold a policy's mapping: {error}") from error
+
+
+def told(said: Mapping[str, Any]) -> PolicyMapping:
+    """The mapping among all that is said of a policy."""
+    now = msgspec.convert({name: said[name] for name in LAYOUT if name in said}, Layout)
+    changing = None if "changing" not in said else msgspec.convert(said["changing"], Changing)
+    return PolicyMapping(now, int(said.get("mapping", 0)), changing)
 
 
 def packed(said: Mapping[str, Any], mapping: PolicyMapping) -> bytes:

@@ -2,7 +2,8 @@
 
 Pure but for `facts`. The theory: nodes refuse to start with a configuration that contradicts the partition tables
 (`cluster.create_tables`), so what they would refuse is refused before it is activated; and what would take objects
-or nodes away from a running cluster, too.
+or nodes away from a running cluster, too. Where keys belong is the exception: who activates another mapping begins to
+change it, as `halog rebalance` does, unless the policy is moved by hand.
 """
 
 from __future__ import annotations
@@ -12,17 +13,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from halog.config import Config
-from halog.config.changes import REFUSED, Change, KeyPath, differences
+from halog.config.changes import MOVES, REFUSED, Change, KeyPath, differences
+from halog.core.mapping import Layout, why_not
 from halog.core.table import PartitionTable
 from halog.core.zones import Sight, Zone, count
 from halog.ports import Coordinator
 from halog.runtime import bindings
-from halog.runtime.mappings import LAYOUT
+from halog.runtime.mappings import LAYOUT, told
 from halog.runtime.members import NodeInfo
 from halog.runtime.zone_switch import read_switch
 from halog.runtime.zoning import zones_of
 
 Refusals = Iterator[tuple[KeyPath, str]]
+
+_MOVES = "as with `halog rebalance`, while they are used"
 
 
 class Facts(NamedTuple):
@@ -72,12 +76,14 @@ def facts(
 
 
 def judged(old: Config | None, new: Config, known: Facts) -> list[Change]:
-    """What differs from the active version, if there is one, each with what would become of it; and what is refused
-    whatever differs."""
+    """What differs from the active version, if there is one, each with what would become of it; and what is refused, or
+    moves objects, whatever differs."""
     found = [] if old is None else differences(old, new)
-    refused = dict(reversed(list(refusals(old, new, known))))  # of several reasons the first
-    changes = [c._replace(effect=REFUSED, why=refused.pop(c.key)) if c.key in refused else c for c in found]
-    return changes + [Change(key, None, None, REFUSED, why) for key, why in refused.items()]
+    judgements = {key: (MOVES, _MOVES) for key, why in _mappings(old, new, known) if not why}
+    refused = reversed(list(refusals(old, new, known)))  # of several reasons the first
+    judgements |= {key: (REFUSED, why) for key, why in refused}
+    changes = [c if (to := judgements.pop(c.key, None)) is None else c._replace(effect=to[0], why=to[1]) for c in found]
+    return changes + [Change(key, None, None, *to) for key, to in judgements.items()]
 
 
 def refusals(old: Config | None, new: Config, known: Facts) -> Refusals:
@@ -96,6 +102,7 @@ def refusals(old: Config | None, new: Config, known: Facts) -> Refusals:
     yield from _bindings(old, new, known)
     for policy, values in known.made.items():
         yield from _policy(new, policy, values)
+    yield from ((key, why) for key, why in _mappings(old, new, known) if why)
     for policy, nodes in known.hosts.items():
         yield from _hosts(old, new, policy, nodes)
     for node in sorted(known.up - set(new.nodes)):
@@ -125,17 +132,38 @@ def _policy(new: Config, policy: str, values: Mapping[str, Any]) -> Refusals:
     if (home := values.get("home") or new.site.name) != new.home_of(policy):
         why = f"its partitions began at site {home}, where their log is: bind types to a new policy"
         yield ("policies", policy, "home"), why
-    to = values.get("changing", {}).get("to", {})
     for name, made in values.items():
-        if name == "home":
-            continue
-        if (now := getattr(config, name, made)) not in (made, to.get(name, made)):
-            remedy = f"`halog rebalance --policy {policy}` with this file, then activate it"
-            yield (
-                ("policies", policy, name),
-                f"its partitions were made with {json.dumps(made)}, not {json.dumps(now)}: "
-                f"{remedy if name in LAYOUT else 'bind types to a new policy'}",
-            )
+        if name not in ("home", *LAYOUT) and (now := getattr(config, name, made)) != made:
+            yield ("policies", policy, name), f"{_made_with(made, now)}: bind types to a new policy"
+
+
+def _made_with(made: Any, now: Any) -> str:
+    return f"its partitions were made with {json.dumps(made)}, not {json.dumps(now)}"
+
+
+def _mappings(old: Config | None, new: Config, known: Facts) -> Refusals:
+    """Each key that says of objects that they belong elsewhere than they do, and are about to; with what speaks against
+    moving them. "": nothing, and an activation moves them."""
+    for policy, values in known.made.items():
+        config, to = new.policies.get(policy), values.get("changing", {}).get("to", {})
+        for name in LAYOUT if config is not None else ():
+            made = values.get(name)
+            if made is not None and getattr(config, name, made) not in (made, to.get(name, made)):
+                yield ("policies", policy, name), _not_moved(old, new, policy, name, values)
+
+
+def _not_moved(old: Config | None, new: Config, policy: str, name: str, values: Mapping[str, Any]) -> str:
+    """What a file says otherwise than the active version is wished for. One that says the same is behind the cluster,
+    and nobody has wished to go back."""
+    config, before = new.policies[policy], None if old is None else old.policies.get(policy)
+    why = _made_with(values[name], now := getattr(config, name))
+    if config.rebalance == "manual" or (before is not None and getattr(before, name) == now):
+        return f"{why}: `halog rebalance --policy {policy}` with this file, then activate it"
+    if config.home:
+        return f"{why}: it is mirrored, and each site has its mappings for itself"
+    layout = Layout(config.mapper, config.partitions, config.ring_size, names=tuple(config.static))
+    against = why_not(told(values), layout)
+    return "" if against is None else f"{why}: {against}"
 
 
 def _hosts(old: Config | None, new: Config, policy: str, nodes: Mapping[str, str]) -> Refusals:

@@ -14,6 +14,7 @@ from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.processes import ROOT, wait
 from tests.integration.cluster.test_kill import whole_again
+from tests.integration.cluster.test_remapping import check_places, done, mapping
 from tests.integration.cluster.test_zones import halog, land
 
 pytestmark = pytest.mark.timeout(240)
@@ -111,3 +112,27 @@ def test_a_quorum_that_is_activated_counts_at_once_on_every_node(make: Make) -> 
     cluster.start(["C"])
     whole_again(cluster)
     assert land(client) == 2
+
+
+@pytest.mark.feature("P11", "P13", "P6")
+def test_a_version_with_more_partitions_moves_the_objects_there(make: Make) -> None:
+    """One command. Objects are found while they move; a node that was restarted with its old file goes by it."""
+    cluster = make(nodes="AB", partitions=2, sync=1, async_=0)
+    cluster.start()
+    cluster.whole()
+    client = cluster.client()
+    client.load([Aircraft(tail=f"N{i}") for i in range(300)])
+    assert begun(cluster, cluster.toml).wait(60) == 0
+    more = cluster.configuration("more.toml", partitions=3)
+    out, err = begun(cluster, more, "--format", "json").communicate(timeout=60)
+    assert (json.loads(out)["activated"], json.loads(out)["moving"]) == (2, {"p": {"version": 1}}), err
+    while not done(cluster, 1):
+        assert land(client, "N7") > 0, mapping(cluster)
+    cluster.values["partitions"] = 3
+    assert cluster.processes["A"].terminate() == 0
+    cluster.launch("A").ready()
+    whole_again(cluster)
+    check_places(cluster, more)
+    with client.transaction():
+        assert len(list(client.extent(Aircraft))) == 300
+    assert config_of(cluster, "A") == {"version": 2, "active": 2, "restart_for": []}

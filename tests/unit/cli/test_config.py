@@ -115,10 +115,11 @@ def test_a_dry_run_changes_nothing(cluster: Any, halog: Run) -> None:
     assert halog("config", "show", "--format", "json").json["number"] == 1
 
 
+MANUAL = '\nrebalance = "manual"'
 REFUSED = [
-    (("partitions = 6", "partitions = 7"), "policies.p.partitions", "made with 6, not 7"),
-    (("partitions = 6", "partitions = 6\nring_size = 4096"), "policies.p.ring_size", "`halog rebalance --policy p`"),
-    (("partitions = 6", "partitions = 6\nring_size = 131072"), "policies.p.ring_size", "65536"),
+    (("partitions = 6", f"partitions = 7{MANUAL}"), "policies.p.partitions", "made with 6, not 7"),
+    (("partitions = 6", f"partitions = 6\nring_size = 4096{MANUAL}"), "policies.p.ring_size", "`halog rebalance --pol"),
+    (("partitions = 6", f"partitions = 6\nring_size = 131072{MANUAL}"), "policies.p.ring_size", "65536"),
     (("partitions = 6", 'partitions = 6\nlocal_sync = "WRITE_NO_SYNC"'), "policies.p.local_sync", "SYNC"),
     (("partitions = 6", "partitions = 6\nlease_ttl_ms = 1000"), "policies.p.lease_ttl_ms", "made with 0"),
     (("partitions = 6", "partitions = 6\nquorum = true"), "policies.p.quorum", "made with false"),
