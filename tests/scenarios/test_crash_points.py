@@ -10,16 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from halog.core import events as ev
-from halog.core.records import Commit, decode
+from halog.core.directory import entry_key, packed
+from halog.core.ids import ABSENT
+from halog.core.mapping import Layout, PolicyMapping
+from halog.core.records import CREATE, Change, Commit, decode
 from halog.core.table import PartitionTable, Target
 from tests.scenarios.cluster import Cluster
-from tests.scenarios.test_mapping_traces import Story
-from tests.sim import moves
-from tests.sim.goods import finish
-from tests.sim.shop import Mover
+from tests.scenarios.test_mapping_traces import Story, plain
+from tests.sim import goods, moves, stalls
+from tests.sim.bank import MARKET_SEEDS, REF
+from tests.sim.market import TYPE, Carrier, Market, Trader
+from tests.sim.shop import Mover, Shop, owner
 
 GRAIN_MS = 0.05
 """Less than anything takes on its way: nobody has heard of what happened within it."""
@@ -136,17 +141,48 @@ def test_a_migration_does_not_need_the_node_that_it_leaves(step: int) -> None:
 # --- a move: an object goes from one partition to the other ---
 
 
+class Mortal(Mover):
+    """The mover of a node that may die with it."""
+
+    dead = False
+
+    def begin(self) -> None:
+        if not self.dead:
+            super().begin()
+
+    def die(self) -> None:
+        """Whatever it has under way, nobody drives any more; what it has sent is on its way."""
+        self.dead = True
+        if self.deal is not None:
+            self._end(self.deal, None)
+
+
+class MortalCarrier(Mortal, Carrier):
+    """The same of a market."""
+
+
 class Moving(Story):
     """The object is in its old owner, the change of the mapping is open, and a mover is at work. Steps are the records
     of both logs that are about it."""
 
+    mover: type[Mortal] = Mortal
+    finish = staticmethod(goods.finish)
+
     def __init__(self) -> None:
         super().__init__()
-        assert isinstance(self.create(self.old, 0), ev.Happened)
+        self.stock()
         self.logs = {name: world.log.entries for name, world in self.shop.worlds.items()}
         self.before = {name: len(log) for name, log in self.logs.items()}
         self.open()
-        mover = Mover(self.shop, "mover5", quota=0)
+        self.hire()
+
+    def stock(self) -> None:
+        """What there is before the change."""
+        assert isinstance(self.create(self.old, 0), ev.Happened)
+
+    def hire(self) -> None:
+        """Somebody new moves objects."""
+        mover = self.mover(self.shop, f"mover{5 + len(self.shop.movers)}", quota=0)
         self.shop.movers.append(mover)
         mover.known = self.shop.mapping
         mover.begin()
@@ -154,7 +190,7 @@ class Moving(Story):
     def listed(self) -> list[tuple[str, str]]:
         """(whose log, which record); of one log in its order."""
         found = [(name, decode(e.data)) for name, log in self.logs.items() for e in log[self.before[name] :]]
-        kept = [(name, r) for name, r in found if not isinstance(r, Commit)]  # barriers of readers are none of it
+        kept = [(name, r) for name, r in found if not isinstance(r, Commit) or r.changes]  # else a reader's barrier
         return [("old" if name == self.old else "new", type(r).__name__) for name, r in kept]
 
     def until(self, condition: Callable[[], object], grain_ms: float = LOOK_MS) -> None:
@@ -163,42 +199,123 @@ class Moving(Story):
     def done(self) -> bool:
         return self.shop.mapping.changing is None
 
+    def kill(self, who: str) -> Callable[[], None]:
+        """Whoever is named: active nodes of the partitions, the mover. What starts the nodes again."""
+        actives = {name: self.active(name).name for name in (self.old, self.new)}
+        names = [name for name, part in ((self.old, "old"), (self.new, "new")) if part in who]
+        for name in names:
+            self.shop.worlds[name].crash(actives[name])
+        if "mover" in who:
+            mover = self.shop.movers[-1]
+            assert isinstance(mover, Mortal)
+            mover.die()
+            self.hire()
 
-def calm_move() -> list[tuple[str, str]]:
-    story = Moving()
+        def start_again() -> None:
+            for name in names:
+                self.shop.worlds[name].start(actives[name])
+
+        return start_again
+
+    def copies(self, name: str) -> list[set[bytes]]:
+        """What each copy of a partition has of the thing, and of its entry."""
+        keys = (self.key, entry_key(self.key))
+        return [{k for k in keys if p.value(k) is not None} for p in self.shop.worlds[name].processes()]
+
+    def check(self) -> None:
+        """It is in the new owner, and there alone, on every copy."""
+        assert self.copies(self.old) == [set()] * 2
+        assert self.copies(self.new) == [{self.key}] * 2
+
+
+class InDirectory(Moving):
+    """A market, of whose mapper the kind changes."""
+
+    asks, mover = Trader, MortalCarrier
+    finish = staticmethod(stalls.finish)
+    mapper, wished_mapper = "consistent_hash", "round_robin"
+
+    def opened(self) -> Shop:
+        shop = plain(Market, MARKET_SEEDS)
+        shop.changes_kind = True
+        shop.mapping = PolicyMapping(Layout(self.mapper, 2, 0, names=shop.names))
+        return shop
+
+    def stock(self) -> None:
+        """`new`: where its key hashes to, by both mappings."""
+        layout = self.shop.mapping.now
+        self.wished = msgspec.structs.replace(layout, mapper=self.wished_mapper)
+        self.new = owner(self.key, layout)
+        self.old = next(name for name in self.shop.names if name != self.new)
+        self.put()
+
+    def put(self) -> None:
+        raise NotImplementedError
+
+    def has(self, at: str, key: bytes, value: bytes) -> None:
+        """It is created there."""
+        assert isinstance(self.submit(at, Change(CREATE, REF, key, value, ABSENT)), ev.Happened)
+
+
+class Listing(InDirectory):
+    """The object gets an entry beside it: a transaction of one partition."""
+
+    def put(self) -> None:
+        self.has(self.new, self.key, TYPE + b"0")
+
+    def check(self) -> None:
+        assert self.copies(self.old) == [set()] * 2
+        assert self.copies(self.new) == [{self.key, entry_key(self.key)}] * 2
+
+
+class Unlisting(InDirectory):
+    """The entry goes, and its object comes where it was, from the other partition."""
+
+    mapper, wished_mapper = "round_robin", "consistent_hash"
+
+    def put(self) -> None:
+        self.has(self.old, self.key, TYPE + b"0")
+        self.has(self.new, entry_key(self.key), packed(TYPE, self.old))
+
+
+def calm_move(made: type[Moving]) -> list[tuple[str, str]]:
+    story = made()
     story.until(story.done)
     story.run(300)
+    story.check()
     return story.listed()
 
 
-MOVE_STEPS = len(calm_move())
+MOVES = {made: calm_move(made) for made in (Moving, Listing, Unlisting)}
+POINTS = [(made, step) for made, records in MOVES.items() for step in range(len(records) + 1)]
+
+KILLED = ("old", "new", "mover", "mover and old", "mover and new")
+"""In reality a mover is the sweep on the active node of the partition that it looks at: the old one; where entries go,
+the one with the entries, the new one. Whose request it carries out may be elsewhere, so it dies alone, too."""
 
 
 @pytest.mark.feature("P13", "D4")
 def test_a_move_is_these_records() -> None:
-    """Both owners say which mapping they serve, vote, and have the outcome."""
-    assert sorted(calm_move()) == [
-        (owner, record) for owner in ("new", "old") for record in ("MapperChanged", "Outcome", "Prepare")
-    ]
+    """Both owners say which mapping they serve, vote, and have the outcome; an entry is made within one partition."""
+    both = [(owner, record) for owner in ("new", "old") for record in ("MapperChanged", "Outcome", "Prepare")]
+    assert sorted(MOVES[Moving]) == sorted(MOVES[Unlisting]) == both
+    assert sorted(MOVES[Listing]) == [("new", "Commit"), ("new", "MapperChanged"), ("old", "MapperChanged")]
 
 
-@pytest.mark.feature("P13", "D4")
-@pytest.mark.parametrize("whose", ["old", "new"])
-@pytest.mark.parametrize("step", range(MOVE_STEPS + 1))
-def test_an_active_node_killed_behind_a_record_of_a_move(step: int, whose: str) -> None:
-    """Of the partition the object leaves, or of the one it comes to. The change is completed while that node is away;
-    then the object is in the new owner, and there alone, with its value, on every copy."""
-    story = Moving()
+@pytest.mark.feature("P13", "D4", "P6")
+@pytest.mark.parametrize("killed", KILLED)
+@pytest.mark.parametrize(("made", "step"), POINTS, ids=[f"{made.__name__}-{step}" for made, step in POINTS])
+def test_who_is_killed_behind_a_record_of_a_move(made: type[Moving], step: int, killed: str) -> None:
+    """The change is completed, by another mover if it was that one, while the node is away; then the object is where
+    it belongs, and there alone, with its value, on every copy."""
+    story = made()
     story.until(lambda: len(story.listed()) >= step, GRAIN_MS)
-    name = story.old if whose == "old" else story.new
-    victim = story.active(name).name
-    story.shop.worlds[name].crash(victim)
+    start_again = story.kill(killed)
     story.until(story.done)
-    story.shop.worlds[name].start(victim)
+    start_again()
     story.run(600)
-    assert story.active(story.old).value(story.key) is None
-    copies = list(story.shop.worlds[story.new].processes())
-    assert [p.value(story.key) for p in copies] == [b"0"] * 2
+    story.check()
+    assert story.active(story.new).value(story.key) in (b"0", TYPE + b"0")
     story.shop.heal()
     story.shop.settle()
-    finish(story.shop)
+    story.finish(story.shop)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 import pytest
 
@@ -17,11 +19,13 @@ from tests.sim.twin import history
 
 pytestmark = pytest.mark.feature("P6", "P13")
 
+S = TypeVar("S", bound=Shop)
 
-def plain() -> Shop:
+
+def plain(made: type[S], seeds: range) -> S:
     """A shop without local NO_SYNC, quorums or leases."""
-    for seed in SEEDS:
-        shop = Shop(seed, calm=True, worlds=2, nodes=2)
+    for seed in seeds:
+        shop = made(seed, calm=True, worlds=2, nodes=2)
         settings = [w.settings for w in shop.worlds.values()]
         if not any(
             w.unlogged or w.leased or s.min_stay_ms for w, s in zip(shop.worlds.values(), settings, strict=True)
@@ -33,19 +37,25 @@ def plain() -> Shop:
 class Story:
     """Two partitions; one thing that the next layout has elsewhere."""
 
+    asks: type[Customer] = Customer
+
     def __init__(self) -> None:
-        self.shop = shop = plain()
+        self.shop = shop = self.opened()
         for world in shop.worlds.values():
             world.nature.abandoned_lost = 0.0
             for name in world.nodes:
                 world.start(name)
         self.run(300)
-        self.customer = Customer(shop, "teller0", quota=0)
+        self.customer = self.asks(shop, "teller0", quota=0)
         shop.tellers.append(self.customer)
         layout = shop.mapping.now
         self.wished = msgspec.structs.replace(layout, ring_size=layout.ring_size + 1)
         self.key = next(k for k in (b"%04d" % i for i in range(99)) if owner(k, layout) != owner(k, self.wished))
         self.old, self.new = owner(self.key, layout), owner(self.key, self.wished)
+
+    def opened(self) -> Shop:
+        """Before anything is in it."""
+        return plain(Shop, SEEDS)
 
     def run(self, ms: float = 60.0) -> None:
         self.shop.engine.run(self.shop.engine.now + ms)
@@ -61,10 +71,13 @@ class Story:
 
     def create(self, at: str, mapping: int) -> ev.Result:
         """Ask a partition to create the thing, having been led there by a version of the mapping."""
+        return self.submit(at, Change(CREATE, REF, self.key, b"0", ABSENT), mapping)
+
+    def submit(self, at: str, change: Change, mapping: int = 0) -> ev.Result:
+        """Ask a partition for this change."""
         said: list[ev.Result] = []
         token = self.shop.token(at, lambda result, _: said.append(result))
         p = self.active(at)
-        change = Change(CREATE, REF, self.key, b"0", ABSENT)
         tx = self.customer.make("create").id
         p.submit(ev.Submitted(token, tx, [], [change], {}, mapping=mapping), p.partition.chain.state.led)
         self.run()

@@ -62,8 +62,10 @@ def place(key: bytes, mapping: PolicyMapping) -> Place:
 class Market(Shop):
     """Several partitions in one world, and what the coordinator holds of their mapping."""
 
-    def __init__(self, seed: int, *, verbose: bool = False) -> None:
-        super().__init__(seed, verbose=verbose)
+    def __init__(
+        self, seed: int, *, verbose: bool = False, calm: bool = False, worlds: int = 0, nodes: int = 0
+    ) -> None:
+        super().__init__(seed, verbose=verbose, calm=calm, worlds=worlds, nodes=nodes)
         self.changes_kind = bool(seed % 2)
         mapper = "consistent_hash" if seed % 4 == 3 else "round_robin"
         self.mapping = PolicyMapping(Layout(mapper, len(self.names), 0, names=self.names))
