@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -91,7 +92,7 @@ class Runtime:
         journal = partial(adapters.log.journal, TopicPartition(cluster.events_topic(config.cluster.name), 0))
         self.telling = Telling(History(config.cluster.name, name, self.incarnation, journal))
         self.lives = Lives(name, self.telling.history, lambda p: p in self.routing.mappings.now.updating)
-        self.router.seen = self.lives.table_seen
+        self.router.seen, self.router.look = self.lives.table_seen, self._look
         self.configured = Configured(activated or of_file(config, name), self.telling.history, self._reconfigured)
         self.states: Mapping[str, object] = {}
         self.session_state = SessionState.CONNECTED
@@ -313,13 +314,13 @@ class Runtime:
                 self.host.refresh_table(copy)
 
     def _table_changed(self, path: str, found: Versioned | None) -> None:
-        if found is None:
-            return
-        table = PartitionTable.from_bytes(found.data)
-        if self.host is not None:
-            self.host.table_seen(table.name, found.version, table)
-        else:
-            self.router.table_seen(table.name, found.version, table)
+        if found is not None:
+            table = PartitionTable.from_bytes(found.data)
+            (self.host or self.router).table_seen(table.name, found.version, table)
+
+    def _look(self, partition: str) -> None:
+        with suppress(HalogError):  # what is known stays
+            self._table_changed("", self.adapters.coordinator.get(f"partitions/{partition}"))
 
     def _partitions_changed(self, names: list[str]) -> None:
         """Some are new: at the start all of them, later those that a change of a mapping adds."""

@@ -101,6 +101,8 @@ class Request:
         try:
             return self._router.place(site, self._partition, self._until)
         except PartitionUnavailableError:
+            if self._router.has_moved(self._partition, site):
+                return self._place()
             if self._unknown is None:
                 raise
             return self._router  # where nobody is active: an attempt is out, and may be answered for yet

@@ -31,6 +31,8 @@ class Router(Known):
         """Told of every table that is not older than the one before."""
         self.served: Callable[[PartitionTable, str], None] = lambda table, site: None
         """Told which other site serves a partition, or "", before anything is asked for there."""
+        self.look: Callable[[str], None] = lambda partition: None
+        """Reads a partition's table at once."""
         self.offline: Callable[[], str] = lambda: ""
         """Why this very node is offline, if it is (Q1): then nothing is asked for in its name."""
 
@@ -45,6 +47,12 @@ class Router(Known):
         """The other site that serves it, as far as this one knows; "": this one, also while it hands over."""
         known = self.tables.get(partition)
         return HERE if known is None else _serving(known[1])
+
+    def has_moved(self, partition: str, site: str) -> bool:
+        """Is it no more this site that serves it? Whoever made another one serve it has been answered, perhaps, before
+        this node was told."""
+        self.look(partition)
+        return self.site_of(partition) != site
 
     def place(self, site: str, partition: str, until: float) -> Known:
         """Who knows about the nodes of a site that serves this partition. PartitionUnavailableError says why that one

@@ -132,6 +132,21 @@ def test_a_site_that_may_not_ask_elsewhere_refuses_at_once_by_name(west: Cluster
     assert time.monotonic() - began < AT_ONCE_S
 
 
+@pytest.mark.feature("R5")
+def test_what_was_taken_over_a_moment_ago_is_not_refused(west: Cluster, silent: Cluster) -> None:
+    """Its operator was answered before this node was told: it looks before it says that another site serves."""
+    fly(west, 1)
+    level(west, silent)
+    client = silent.client()
+    router = client.runtime.router
+    stale = dict(router.tables)
+    promote(silent)
+    router.tables = stale
+    assert {router.site_of(name) for name in stale} == {"west"}
+    with client.transaction() as tx:
+        assert tx.find(Flight, 1) is not None
+
+
 def test_a_line_that_is_cut_is_told_soon_and_slows_down_nothing_here(west: Cluster, east: Cluster) -> None:
     """Who comes next is told at once; what this site serves goes on; and when the line is back so is all of it."""
     west.see(east)
