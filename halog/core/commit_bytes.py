@@ -201,6 +201,15 @@ def _read_head(data: bytes) -> tuple[Head, int]:
     return (log_id, epoch, lsn, data[at:tx], data[tx:end]), end
 
 
+def read_head(data: bytes) -> Head | None:
+    """(log id, epoch, lsn, prev, tx) of any record with a plain head; None: it ends before."""
+    try:
+        head, end = _read_head(data)
+    except (IndexError, ValueError):
+        return None
+    return head if end < len(data) else None  # what every record has behind it is at least a byte
+
+
 def _read_changes(data: bytes, at: int) -> tuple[list[RawChange], int]:
     count, at = _read_long(data, at)
     if count == 0:

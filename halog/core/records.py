@@ -307,6 +307,14 @@ def decode(data: bytes) -> Record:
     return _decode(cls, data)
 
 
+def linked(data: bytes) -> Record:
+    """The record as `halog.core.chain` judges it: a commit without its changes, which take nearly all of the time and
+    are not looked at. RecordFormatError as of `decode`, of all other records."""
+    if data[:2] == _PREFIX[Commit] and (head := commit_bytes.read_head(data)) is not None:
+        return Commit(Header(*head), ())
+    return decode(data)
+
+
 def _decode(cls: type[Any], data: bytes) -> Record:
     fo = io.BytesIO(data)
     fo.seek(2)

@@ -114,7 +114,7 @@ def _read(site: Remote, table: PartitionTable, tp: TopicPartition, state_topic: 
             site=site.name,
         )
     for entry in _entries(site.log, tp, offset, end):
-        chain.read(records.decode(entry.value), digest(entry.value))
+        chain.read(records.linked(entry.value), digest(entry.value))
     return _Read(site, chain.state, begins, end)
 
 
@@ -146,7 +146,7 @@ def _first(one: _Read, tp: TopicPartition) -> int | None:
     """The lsn of the first record of its history that is still there."""
     is_part = part_of(history_of(one.state))
     for entry in _entries(one.site.log, tp, one.begins, one.end):
-        header = records.decode(entry.value).header
+        header = records.linked(entry.value).header
         if is_part((header.epoch, header.lsn)):
             return header.lsn
     return None

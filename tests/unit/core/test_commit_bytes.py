@@ -121,3 +121,19 @@ def test_a_reference_of_another_length_is_never_written(ref: bytes) -> None:
     header = records.Header(b"l" * 16, EpochId(2, "home", 1), 5, b"p" * 16, b"t" * 16)
     with pytest.raises(ValueError, match="fixed"):
         records.encode(records.Commit(header, (records.Change(0, ref, b"k", b"v", -1),)))
+
+
+@given(st.one_of(commits, votes, outcomes, parts))
+def test_a_link_of_the_chain_has_the_same_head(record: records.Record) -> None:
+    """Who only follows the chain need not read what a commit changes; everything else is read whole."""
+    linked = records.linked(records.encode(record))
+    assert (type(linked), linked.header) == (type(record), record.header)
+    assert linked == (records.Commit(record.header, ()) if isinstance(record, records.Commit) else record)
+
+
+def test_a_link_that_ends_within_its_head_is_refused() -> None:
+    whole = records.encode(records.Commit(records.Header(b"l" * LOG_ID_BYTES, EpochId(1, "here", 7), 3), ()))
+    head = len(whole) - 2  # no changes, no origin
+    for size in range(head + 1):
+        with pytest.raises(RecordFormatError):
+            records.linked(whole[:size])
