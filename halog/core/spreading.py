@@ -4,6 +4,10 @@ A copy of a partition goes to a node of a domain that has none of it, as long as
 preferred nodes are each spread evenly: one node has at most one more than another, unless domains, backup nodes or
 nodes that may get nothing stand against it. Each partition has a copy on a primary node, if one can have it, and
 prefers primary nodes.
+
+No other way is more even, or as even with fewer copies made, unless a domain has both primary and backup nodes. There
+it may take to exchange two copies of a partition at once, which is not looked for: what is found is valid and at rest,
+and seldom one copy more is made than need be, or a node is up to two copies fuller beside the emptiest.
 """
 
 from __future__ import annotations

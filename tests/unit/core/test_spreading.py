@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from halog.core.leveling import Step, level
 from halog.core.spreading import Zone, spread
@@ -21,6 +21,12 @@ Hosts = Mapping[str, Sequence[str]]
 def uneven(hosts: Hosts, nodes: Sequence[str] = NODES) -> int:
     load = Counter(n for each in hosts.values() for n in each)
     return sum(load[n] ** 2 for n in nodes)
+
+
+def gap(hosts: Hosts, nodes: Sequence[str]) -> int:
+    """Copies of the fullest node beyond those of the emptiest."""
+    load = Counter(n for each in hosts.values() for n in each)
+    return max(load[n] for n in nodes) - min(load[n] for n in nodes)
 
 
 def moved(now: Hosts, then: Hosts) -> int:
@@ -215,7 +221,7 @@ def ways(now: Hosts, copies: int, zone: Zone) -> Iterator[dict[str, tuple[str, .
 
 
 def mixed(zone: Zone) -> bool:
-    """Has a domain both kinds of nodes? Then a copy cannot always be exchanged without another one."""
+    """Has a domain both kinds of nodes? Then two copies of a partition may have to be exchanged at once."""
     kinds = {(zone.domain(n), n in zone.backup) for n in zone.nodes}
     return len(kinds) > len({domain for domain, _ in kinds})
 
@@ -223,15 +229,48 @@ def mixed(zone: Zone) -> bool:
 Given = tuple[dict[str, tuple[str, ...]], int, Zone]
 
 
+ONLY_COPY_LEAVES: Given = (
+    {"x": ("A",), "y": ()}, 3,
+    Zone("ABCDE", "ABCDE", {"A": "r2", "B": "r2", "C": "r3", "D": "r3", "E": "r1"}, backup="BDE"),
+)  # fmt: skip
+"""Six copies are made where five suffice."""
+
+TWO_AT_ONCE: Given = (
+    {"x": ("C",), "y": ("B",)}, 2,
+    Zone(NODES, NODES, {"B": "r1", "C": "r2", "D": "r2"}, backup="BC", off={"y": "D"}),
+)  # fmt: skip
+"""A has two copies and D none, where each could have one; two copies more would be made for it."""
+
+MORE_MOVES, WIDER_GAP = 1, 2
+"""What a mixed domain costs at most; the worst of 300,000 clusters with one, of which 0.24 % were not the best."""
+
+
+@example(ONLY_COPY_LEAVES)
+@example(TWO_AT_ONCE)
 @given(clusters(backups=True, shut=True) | clusters(backups=True))
 def test_no_other_way_is_more_even_or_moves_less(given: Given) -> None:
+    """Where no domain has both kinds of nodes; else hardly."""
     now, copies, zone = given
     then = spread(now, copies, zone)
     for p, nodes in then.items():
         assert tuple(sorted(nodes)) in groups(p, now, copies, zone), p
     rank = uneven(then, zone.nodes), moved(now, then)
-    best = min((uneven(w, zone.nodes), moved(now, w)) for w in ways(now, copies, zone))
-    assert rank == best or (mixed(zone) and rank > best)
+    others = list(ways(now, copies, zone))
+    best = min((uneven(w, zone.nodes), moved(now, w)) for w in others)
+    if mixed(zone):
+        assert rank[1] <= best[1] + MORE_MOVES
+        assert gap(then, zone.nodes) <= min(gap(w, zone.nodes) for w in others) + WIDER_GAP
+    else:
+        assert rank == best
+
+
+@pytest.mark.parametrize(("given", "lost"), [(ONLY_COPY_LEAVES, (0, 1)), (TWO_AT_ONCE, (2, -2))])
+def test_what_a_mixed_domain_costs_is_known(given: Given, lost: tuple[int, int]) -> None:
+    """Whoever teaches the planner to exchange two copies at once sees it here, and in what the guide says."""
+    now, copies, zone = given
+    then = spread(now, copies, zone)
+    best = min((gap(w, zone.nodes), moved(now, w)) for w in ways(now, copies, zone))
+    assert (gap(then, zone.nodes) - best[0], moved(now, then) - best[1]) == lost
 
 
 @given(clusters(backups=True, shut=True, most=6))
