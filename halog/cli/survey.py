@@ -262,8 +262,13 @@ def _node_view(name: str, info: NodeInfo | None, said: Said) -> NodeView:
         name, state, info.address or None, info.pid, info.version, said.get("session"),
         leading, len(roles) - leading, said.get("error") or offline,
         {zone["zone"]: zone["state"] for zone in said.get("zones", ())}, config.get("version"), config.get("active"),
-        tuple(config.get("restart_for", ())), tuple(said.get("reaches", ())),
+        tuple(config.get("restart_for", ())), _reaches(name, said),
     )  # fmt: skip
+
+
+def _reaches(name: str, said: Said) -> tuple[str, ...]:
+    """A halog of before says only who is up, too."""
+    return tuple(n for n in said.get("reaches", said.get("alive", ())) if n != name)
 
 
 def _leads(role: str) -> bool:

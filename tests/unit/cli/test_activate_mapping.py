@@ -10,6 +10,7 @@ import pytest
 
 from halog.errors import OutcomeUnknownError
 from halog.runtime import versions
+from tests.unit.cli import placing
 from tests.unit.cli.conftest import TOML, Aircraft, Cluster, running, wait_until
 
 pytestmark = pytest.mark.feature("P13", "P11", "O1")
@@ -132,6 +133,18 @@ def test_a_change_that_cannot_be_is_refused_with_the_reason(fleet: Cluster, halo
     ran = halog("config", "activate", file(fleet, 5, 'mapper = "round_robin"\n'))
     assert (ran.code, "change the mapper alone" in ran.err) == (5, True), ran
     assert status(halog) == (0, "done")
+
+
+def test_nodes_that_lack_the_code_of_a_mapper_are_named_and_nothing_happens(
+    fleet: Cluster, halog: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert halog("config", "activate").code == 0
+    monkeypatch.setattr(placing, "spread", lambda type_name, key: "p-1", raising=False)
+    new = file(fleet, 3, 'mapper = "tests.unit.cli.placing:spread"\n')
+    new.write_text(new.read_text() + '[application]\nmodules = ["tests.unit.cli.placing"]\n')
+    ran = halog("config", "activate", new)
+    assert (ran.code, all(f"node {name}: " in ran.err for name in "ABC")) == (5, True), ran
+    assert (status(halog), len(halog("config", "history", "--format", "json").json)) == ((0, "done"), 1)
 
 
 def test_objects_that_nobody_counts_are_said_to_move_all_the_same(

@@ -142,6 +142,13 @@ def test_partitions_began_where_they_began(coordinator: MemoryCoordinator, began
 
 
 @pytest.mark.feature("M5")
+def test_a_mirrored_policy_keeps_its_mapping(coordinator: MemoryCoordinator) -> None:
+    old, new = with_policy(home="home").validate(), with_policy(home="home", partitions=5).validate()
+    known = facts(coordinator, "t", [t for _, t in create_tables(coordinator, old).values()], [], {})
+    assert "it is mirrored" in refused(old, new, known)["policies.p.partitions"]
+
+
+@pytest.mark.feature("M5")
 def test_a_policy_that_has_no_partitions_may_begin_anywhere() -> None:
     assert refused(BASE, with_policy(home="west"), Facts("t")) == {}
 
