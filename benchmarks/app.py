@@ -239,9 +239,13 @@ class App:
     def change(self, kind: str, first: int, count: int) -> dict[str, Any]:
         """A transaction for each of them."""
         cls = CLASSES[kind]
+
+        @self.node.transactional  # type: ignore[untyped-decorator]
+        def counted(number: int) -> None:
+            self.node.get(cls, number).count += 1
+
         for number in range(first, first + count):
-            with self.node.transaction() as tx:
-                tx.get(cls, number).count += 1
+            counted(number)
         return {}
 
     # --- placement ---
