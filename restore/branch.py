@@ -116,7 +116,8 @@ class Since:
     def _forget(self) -> None:
         self._ledger = Ledger()
         self._last = b""
-        """Hash of the last record that was read."""
+        """Hash of the last record that was read, and"""
+        self._last_lsn = 0
         self._first: Link | None = None
         """Of those behind the fork; what comes before it tells what the others mean."""
         self._found: list[tuple[Accepted, Committed]] = []
@@ -130,7 +131,8 @@ class Since:
         if of.state.head == self._place or of.state.hash == self._last:
             return 0
         last, place = self._last, self._place
-        thread = Thread(of.log, of.tp, of.end, of.state.hash, of.site)
+        new = max(1, of.state.lsn - max(self._last_lsn, self._point.lsn))
+        thread = Thread(of.log, of.tp, of.end, of.state.hash, of.site, new)
         links = thread.back_to(lambda link: link.hash == last or stands_on(link, place))
         if last and links[0].hash == last and not self._unknown(links):
             links = links[1:]
@@ -157,7 +159,7 @@ class Since:
     def _take(self, link: Link) -> None:
         assert self._first is not None
         what, committed = _committed(self._ledger, link, self._place, self._last)
-        self._last = link.hash
+        self._last, self._last_lsn = link.hash, link.lsn
         if not self._found and link.hash != self._first.hash:
             return
         self._found.append((what, committed))

@@ -16,7 +16,10 @@ from halog.errors import LogError
 from halog.ports import Entry, Log, TopicPartition
 
 PIECE = 2_000
-"""Entries read in one go: some 50 ms."""
+"""Entries read in one go: some 50 ms, and as many seconds where each is a bulk load's."""
+
+BESIDE = 32
+"""Entries that are expected beside those that count: fences, late appends. If there are more, they are read next."""
 
 READ_S = 30.0
 """For them to come: brokers of another data centre may be busy, too."""
@@ -38,10 +41,14 @@ class Link(NamedTuple):
 
 class Thread:
     """Of one history in one log, from the record with hash `head`, which is before offset `end`, back. Across a merge
-    it goes on with the branch that is in this log: the one of `site`, whose log it is; a third site has one of them."""
+    it goes on with the branch that is in this log: the one of `site`, whose log it is; a third site has one of them.
+    `about`: so many records are wanted, as far as is known: what lies before them is best not read at all."""
 
-    def __init__(self, log: Log, tp: TopicPartition, end: int, head: bytes, site: str) -> None:
+    def __init__(
+        self, log: Log, tp: TopicPartition, end: int, head: bytes, site: str, about: int = PIECE - BESIDE
+    ) -> None:
         self._log, self._tp, self._site = log, tp, site
+        self._piece = about + BESIDE
         self._from = end
         """Everything from here on was read."""
         self._wanted: tuple[bytes, ...] = (head,)
@@ -112,7 +119,8 @@ class Thread:
                 "read of it: it was trimmed",
                 begins=begins,
             )
-        start = max(begins, self._from - PIECE)
+        start = max(begins, self._from - min(PIECE, self._piece))
+        self._piece *= 2
         for entry in self._log.read(self._tp, start, self._from, READ_S):
             self._known[digest(entry.value)] = entry
             if records.is_part(entry.value):

@@ -8,7 +8,8 @@ from halog.core import records
 from halog.core.ids import NO_TX, digest
 from halog.core.records import EpochMerged
 from halog.errors import LogError
-from restore.branch import aborted, branch, side
+from restore import thread as thread_module
+from restore.branch import Since, aborted, branch, side
 from restore.divergence import Fork, Point
 from restore.undoing import report_of
 from tests.unit.core.merging_copy import TP, Copy
@@ -62,6 +63,27 @@ def test_only_what_lies_behind_is_read(piece: int) -> None:
     last, log.read_so_far = of.state.lsn, 0
     assert [link.lsn for link in thread_of(of).back_to(lambda link: link.lsn == last)] == [last]
     assert log.read_so_far <= max(piece, 9)
+
+
+def test_a_branch_is_read_and_hardly_anything_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the fork says of how much lies behind it is believed first: before it may lie a bulk load, of megabytes."""
+    monkeypatch.setattr(thread_module, "BESIDE", 2)
+    world = World(verdicts=-1)
+    for n in range(300):
+        world.commit("west", n % 5)
+        land_all(world, "west")
+    of, log = side_of(world, "west"), world.sites["west"].log
+    fork = Fork((Point(of.state.head[0], of.state.lsn - 5, None),), ())
+    log.read_so_far = 0
+    since = Since(fork)
+    assert since.read(of) == 5
+    assert log.read_so_far <= 5 + 4  # a piece of three more
+    for n in range(3):
+        world.commit("west", n)
+        land_all(world, "west")
+    log.read_so_far = 0
+    assert since.read(side_of(world, "west")) == 3
+    assert log.read_so_far <= 3 + 4
 
 
 def test_a_log_that_begins_behind_what_is_asked_for_says_so() -> None:
