@@ -12,7 +12,9 @@ from tests.integration.cluster.client import FLIGHTS
 from tests.integration.cluster.fleet import Aircraft, Flight
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.load import Load, tails
+from tests.integration.cluster.pauses import Control
 from tests.integration.cluster.processes import Process, passes, wait
+from tests.integration.cluster.waits import DIED, Wait
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -52,10 +54,10 @@ def test_a_killed_active_is_replaced_and_comes_back_into_its_place(cluster: Clus
 
 
 @pytest.mark.feature("X1", "P10", "R1")
-def test_a_killed_active_is_replaced_in_about_a_tenth_of_a_second(cluster: Cluster) -> None:
-    """From the kill to the end of the first write behind it, five times: what an idle machine does in 60 to 100 ms may
-    take 300 here, beside other tests; and of all that was acknowledged meanwhile nothing is lost."""
-    took: list[float] = []
+def test_a_killed_active_is_replaced_and_no_timeout_is_waited_for(cluster: Cluster, control: Control) -> None:
+    """From the kill to the end of the first write behind it, five times, beside a control: how long that takes on an
+    idle machine is for `make bench` (`failover`). Of all that was acknowledged meanwhile nothing is lost."""
+    waits: list[Wait] = []
     created: list[str] = []
     node = cluster.client()
     with Load(node, "tenth") as load:
@@ -67,13 +69,13 @@ def test_a_killed_active_is_replaced_in_about_a_tenth_of_a_second(cluster: Clust
             cluster.kill(victim)
             with node.transaction():
                 node.create(Aircraft(tail=tail))
-            took.append(time.monotonic() - at)
+            waits.append(Wait(at, time.monotonic(), tail))
             created.append(tail)
             cluster.start([victim])
             whole_again(cluster)
         load.flows()
     assert load.errors == []
-    assert sorted(took)[2] < 0.3, took
+    control.check([*waits, *load.waits], DIED)
     with node.transaction():
         assert [node.get(Aircraft, tail).tail for tail in created] == created
     check(cluster, load)
