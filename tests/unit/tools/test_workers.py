@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from tests.workers import WHOLE, is_last, unit
 
@@ -22,28 +25,69 @@ def test_tests_that_use_the_same_servers_are_one_workers_and_others_go_by_file()
     assert unit("tests/unit/sites/test_three.py::test_a") == "tests/unit/sites/test_three.py"
 
 
-def test_the_last_test_of_a_directory_has_none_behind_it_though_others_come_between() -> None:
+SITES, SPARK, CONTRACT = "tests/integration/sites", "tests/integration/spark", "tests/contract"
+
+
+def collected(*directories: str) -> list[Any]:
+    """A test in each of these, in the order in which they were collected."""
     session = SimpleNamespace(items=[])
-    items: list[Any] = [
-        SimpleNamespace(path=Path(directory, "test_it.py"), session=session, number=number)
-        for number, directory in enumerate(("contract", "contract", "sites", "spark", "sites", "objects"))
+    session.items += [
+        SimpleNamespace(nodeid=f"{directory}/test_it.py::test_{n}", path=Path(directory, "test_it.py"), session=session)
+        for n, directory in enumerate(directories)
     ]
-    session.items += items
-    following = [*items[1:], None]
-    assert [is_last(one, after) for one, after in zip(items, following, strict=True)] == [
-        False, True, False, True, True, True,
-    ]  # fmt: skip
+    return session.items
+
+
+def last(order: list[Any]) -> list[bool]:
+    """Of each of them, run one after the other: is it called its directory's last one?"""
+    return [is_last(one, after) for one, after in zip(order, [*order[1:], None], strict=True)]
+
+
+def test_the_last_test_of_a_directory_has_none_behind_it_though_others_come_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    items = collected(CONTRACT, CONTRACT, SITES, SPARK, SITES, "tests/integration/objects")
+    assert last(items) == [False, True, False, True, True, True]
+
+
+def test_a_worker_that_goes_back_to_what_was_collected_before_is_done_with_a_units_directories_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Units with many tests begin first: behind one there may come one that stands in front of it. Within a unit a
+    directory is done when none of its tests is left, though another one's are."""
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    cluster, contract, *unit_of_two = collected("tests/integration/cluster", CONTRACT, SITES, SITES, SPARK, SPARK)
+    assert last([*unit_of_two, cluster, contract]) == [False, True, False, True, True, True]
 
 
 def test_every_directory_that_is_kept_together_is_there() -> None:
     assert all((ROOT / directory).is_dir() for directory in WHOLE)
 
 
-def test_two_files_of_the_contract_suite_are_run_by_one_worker_of_two(tmp_path: Path) -> None:
-    files = [f"tests/contract/{name}.py" for name in ("test_rocks", "test_store")] + ["tests/unit/tools/test_warm.py"]
-    argv = [sys.executable, "-m", "pytest", "-vv", "-n", "2", "--dist", "loadfile", f"--basetemp={tmp_path / 'run'}"]
-    said = subprocess.run([*argv, *files], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False).stdout
+CONFTEST = "from tests.conftest import pytest_xdist_make_scheduler\n"
+TESTS = "import pytest\n\n@pytest.mark.parametrize('n', range(3))\ndef test_it(n: int) -> None: ...\n"
+FILES = ("tests/contract/test_one.py", "tests/contract/test_two.py", "tests/unit/test_three.py")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """One with this one's scheduling, and nothing else of it: what a run writes down here is not this run's."""
+    for file, text in {"pytest.ini": "[pytest]\n", "conftest.py": CONFTEST, **dict.fromkeys(FILES, TESTS)}.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+    return tmp_path
+
+
+def test_two_files_of_the_contract_suite_are_run_by_one_worker_of_two(project: Path) -> None:
+    argv = [sys.executable, "-m", "pytest", "-vv", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider"]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    env["PYTHONPATH"] = str(ROOT)
+    piped = subprocess.PIPE
+    done = subprocess.run([*argv, *FILES], cwd=project, env=env, stdout=piped, stderr=piped, text=True, timeout=100)
+    said = done.stdout
     ran = set(re.findall(r"^\[(gw\d)\].*PASSED (.*?)::", said, re.MULTILINE))
-    assert {file for _, file in ran} == set(files), said
-    assert len(ran) == len(files)
+    assert {file for _, file in ran} == set(FILES), said + done.stderr
+    assert len(ran) == len(FILES)
     assert len({worker for worker, file in ran if "contract" in file}) == 1
+    assert len({worker for worker, _ in ran}) == 2
