@@ -140,9 +140,7 @@ def _below(cluster: Cluster, path: str) -> Iterator[tuple[str, int]]:
 
 def documented(partitions: Sequence[str]) -> re.Pattern[str]:
     """Every path of the table of docs/protocol.md, and what is above it."""
-    rows = re.findall(
-        r"^\| `([^`]+)` \| (?:ephemeral|persistent)", (ROOT / "docs/protocol.md").read_text(), re.MULTILINE
-    )
+    rows = _ROW.findall((ROOT / "docs/protocol.md").read_text())
     named = {"<partition>": "|".join(map(re.escape, partitions))}
     paths = {"/".join(parts[:n]) for row in rows for parts in [row.split("/")] for n in range(1, len(parts) + 1)}
     return re.compile("|".join(_PLACE.sub(lambda m: f"(?:{named.get(m[0], '[^/]+')})", path) for path in sorted(paths)))
