@@ -3,7 +3,6 @@ one Spark session, since a second and a third one would cost ten seconds each.""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,10 +12,6 @@ from tests.integration.site import Site
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-"""Of each Spark that a test or a command of it starts: a job of seconds ends before what C2 compiles for it is of use,
-and the compiler takes a third of its CPU."""
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +26,8 @@ def site(request: pytest.FixtureRequest) -> Site:
 
 
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A session of seconds is over before what the second compiler makes pays: half of the CPU's time goes to that."""
+"""A session of seconds is over before what the second compiler makes pays, and that takes a third of its CPU or more.
+No JVM but Spark's sees this: an embedded site's servers get little of our environment."""
 
 
 @pytest.fixture(scope="session")
@@ -50,5 +46,5 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def quick_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the processes that this test starts."""
+    """The same for a test that starts Spark in processes of its own."""
     monkeypatch.setenv("JDK_JAVA_OPTIONS", QUICK_JAVA)

@@ -101,6 +101,7 @@ def test_the_finder_finds_what_the_mapper_says(spark: SparkSession, fleet: Clust
 
 @pytest.mark.long
 @pytest.mark.feature("S1")
+@pytest.mark.usefixtures("quick_spark")
 def test_a_killed_job_goes_on_from_its_checkpoint(spark: SparkSession, short: Cluster, tmp_path: Path) -> None:
     """kill -9 with some objects handed over and some not: the logs stay held; started again it finds the rest, does
     not begin anew, and altogether finds what the mapper says. Run once more there is nothing left."""
@@ -174,6 +175,7 @@ def test_a_job_that_cannot_end_well_says_why(
 
 @pytest.mark.long
 @pytest.mark.feature("S1")
+@pytest.mark.usefixtures("quick_spark")
 def test_the_command_counts_and_changes_nothing(short: Cluster, tmp_path: Path) -> None:
     """The mapper is changed in the file; the cluster keeps its own."""
     legs(short, 100)

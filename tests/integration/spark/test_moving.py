@@ -139,6 +139,7 @@ def noted(checkpoint: Path) -> Progress | None:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("quick_spark")
 def test_a_driver_killed_half_way_is_started_again_and_ends_right(moved: Cluster, tmp_path: Path) -> None:
     """kill -9: the logs stay held and the rest is left to whoever starts it again, with the command line; it goes on
     from its checkpoint, and says what all its runs have moved."""
