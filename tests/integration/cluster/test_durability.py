@@ -76,7 +76,7 @@ class Landings:
         log all the same: E1.)"""
         passes(0.3)  # what the log had acknowledged before it stopped is told by then
         before = {p: len(t) for p, t in self.told.items()}
-        wait(lambda: any(len(t) > before[p] + 20 for p, t in self.told.items()), "they go on", 2.0)
+        wait(lambda: any(len(t) > before[p] + 20 for p, t in self.told.items()), "they go on", 15.0)
 
     def landed(self) -> dict[str, int]:
         """By partition, as anybody reads it now."""

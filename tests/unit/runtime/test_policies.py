@@ -4,6 +4,7 @@ objects move in one transaction, with how many threads, and how long its partiti
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from collections import Counter as Count
@@ -203,7 +204,7 @@ def test_an_answer_is_waited_for_as_long_as_the_policy_says(two: Cluster) -> Non
     assert isinstance(error, PartitionUnavailableError | OutcomeUnknownError)
     assert "short-0" in str(error)
     assert "within 0.3 s" in str(error)
-    assert "partition short-0 within 0.29" in str(again) or "partition short-0 within 0.3" in str(again)
+    assert re.search(r"partition short-0 within 0\.[0-3]", str(again)), "what its own beginning took is not waited for"
     assert 0.55 < took < 5
     assert patient.is_alive(), waited
     two.restart("A")

@@ -166,7 +166,7 @@ def test_a_lane_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     made, let, done = Lanes("test", 1, 4), threading.Event(), list[int]()
 
     def work(n: int) -> int:
-        let.wait(5)
+        let.wait(30)
         done.append(n)
         return n
 
@@ -175,9 +175,9 @@ def test_a_lane_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     rest = [made.submit("a", lambda n=n: work(n)) for n in (1, 2, 3)]  # type: ignore[misc]
     with pytest.raises(OverloadedError):
         made.submit("a", lambda: work(4))
-    assert made.submit("b", lambda: 7).result(1) == 7
+    assert made.submit("b", lambda: 7).result(20) == 7
     let.set()
-    assert [job.result(1) for job in (first, *rest)] == [0, 1, 2, 3] == done
+    assert [job.result(20) for job in (first, *rest)] == [0, 1, 2, 3] == done
     made.close()
     wait_until(lambda: not made._lanes, "a lane without work is kept")
     with pytest.raises(ClosedError):

@@ -24,6 +24,8 @@ from tests.unit.counting import REGISTRY, Counter
 from tests.unit.runtime.test_spanning import active_copy, apart, bump, create, half_done, nothing_in_doubt, values
 
 pytestmark = pytest.mark.feature("D4")
+PATIENCE_S = 4.0
+"""Of who asks a partition that nobody serves; others take a few ms, or a second on a busy machine."""
 
 
 def started(doubt_ms: int) -> Cluster:
@@ -96,7 +98,7 @@ def test_a_partition_that_nobody_serves_holds_up_no_transaction_over_others(pati
     names = apart(patient, 3)
     create(patient, names)
     client: Any = patient.client()
-    client.backend._spanning._patience_s = 2.0
+    client.backend._spanning._patience_s = PATIENCE_S
     parts = [patient.partition_of(Counter, n) for n in names]
     Unserved(client, parts[0])
     said: list[Any] = []
@@ -106,10 +108,10 @@ def test_a_partition_that_nobody_serves_holds_up_no_transaction_over_others(pati
     with client.transaction() as tx:
         for n in names[1:]:
             tx.get(Counter, n).value += 1
-    assert time.monotonic() - began < 0.75 * client.backend._spanning._patience_s
+    assert time.monotonic() - began < 0.75 * PATIENCE_S
     for thread in threads:
-        thread.join(8)
-    assert time.monotonic() - began < 5
+        thread.join(30)
+    assert time.monotonic() - began < 2.5 * PATIENCE_S
     assert {outcome for outcome, _ in said} == {"rolled back"}
     assert len(said) == 40
     assert {type(e) for _, e in said} <= {PartitionUnavailableError, OverloadedError}
@@ -120,7 +122,7 @@ def test_aborts_wait_for_no_votes_and_for_no_partition_that_nobody_serves(patien
     names = apart(patient, 3)
     create(patient, names)
     client: Any = patient.client()
-    client.backend._spanning._patience_s = 2.0
+    client.backend._spanning._patience_s = PATIENCE_S
     parts = [patient.partition_of(Counter, n) for n in names]
     Unserved(client, parts[0])
     said: list[Any] = []
@@ -134,9 +136,9 @@ def test_aborts_wait_for_no_votes_and_for_no_partition_that_nobody_serves(patien
         other.join()
     began, key = time.monotonic(), REGISTRY.info(Counter).index_key((names[1],))
     wait_until(lambda: key not in active_copy(patient, names[1]).core.ledger.locks, "the abort does not arrive")
-    assert time.monotonic() - began < 0.75 * client.backend._spanning._patience_s
+    assert time.monotonic() - began < 0.75 * PATIENCE_S
     for thread in threads:
-        thread.join(8)
+        thread.join(30)
 
 
 def test_a_vote_of_a_partition_that_nobody_serves_is_given_up(cluster: Cluster) -> None:
@@ -158,7 +160,7 @@ def test_a_vote_of_a_partition_that_nobody_serves_is_given_up(cluster: Cluster) 
     with pytest.raises(AvailabilityError) as caught, client.transaction() as tx:
         for n in names:
             tx.get(Counter, n).value += 1
-    assert 0.9 < time.monotonic() - began < 3  # longer than a takeover takes
+    assert 0.9 < time.monotonic() - began < 5  # longer than a takeover takes
     assert type(caught.value) is PartitionUnavailableError
     assert "nothing happened" in caught.value.message
     assert tx.outcome == "rolled back"
