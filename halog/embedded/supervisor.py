@@ -23,12 +23,13 @@ from typing import Any
 
 from halog.embedded import datadir, leftovers, ports, probe, settings
 from halog.embedded.jars import classpath
-from halog.embedded.model import SERVERS, Launch, Ports, ServerName, SiteInfo, boot_clock, error_to
+from halog.embedded.model import LOOPBACK, SERVERS, Launch, Ports, ServerName, SiteInfo, boot_clock, error_to
 from halog.embedded.process import POLL_S, Server, stop_all
 from halog.errors import HalogError, SiteError
 
 START_TIMEOUT_S = 90.0  # a cold disk and no archive: 5 s measured; a laptop on battery may need ten times that
 STOP_GRACE_S = 10.0  # an orderly Kafka stop takes about a second
+PLACINGS = 3  # of the ports that we choose: each time somebody must have taken one within the second of a start
 ORPHAN_GRACE_S = 1.0  # nobody waits any more, but logs are better closed than torn
 
 
@@ -51,7 +52,7 @@ class Supervisor:
         """From the lock to the last server's end; the exit code."""
         try:
             self._open()
-            self._start(list(SERVERS))
+            self._start_somewhere()
         except HalogError as e:
             _say(error_to(e))
             stop_all(list(self.servers.values()), 0)
@@ -70,7 +71,15 @@ class Supervisor:
         self.lock_fd = datadir.lock(self.root)
         _log_to(self.root / datadir.LOGS / "supervisor.log")
         leftovers.clear(self.root, marker.cluster_id)
-        remote = self.launch.remote
+        self._place()
+        try:
+            self.control = datadir.at_socket(self.root, _listen)
+        except OSError as e:
+            raise self._not_written(e) from None
+
+    def _place(self) -> None:
+        """Gives the servers their ports."""
+        marker, remote = datadir.read_marker(self.root), self.launch.remote
         self.ports = ports.choose(
             marker.ports,
             self.launch.kafka_port,
@@ -81,10 +90,12 @@ class Supervisor:
         try:
             datadir.save_ports(self.root, marker, self.ports)
             settings.write(self.root, self.ports, marker.cluster_id, remote, self.launch.host)
-            self.control = datadir.at_socket(self.root, _listen)
         except OSError as e:
-            raise SiteError(f"data directory {self.root} cannot be written ({e.strerror})") from None
+            raise self._not_written(e) from None
         self.servers = {name: self._server(name, marker.cluster_id) for name in SERVERS}
+
+    def _not_written(self, error: OSError) -> SiteError:
+        return SiteError(f"data directory {self.root} cannot be written ({error.strerror})")
 
     def _server(self, name: ServerName, cluster_id: str) -> Server:
         archive = Path(self.launch.archives, f"{name}.jsa") if self.launch.archives else None
@@ -107,6 +118,26 @@ class Supervisor:
             (self.root / datadir.SOCKET).unlink()
 
     # ---- starting servers
+
+    def _start_somewhere(self) -> None:
+        """A port is free when it is chosen and bound a JVM's start later: where others took it in between, on other
+        ones. Those that were asked for are not replaced; SiteError says that they are taken."""
+        for left in reversed(range(PLACINGS)):
+            try:
+                self._start(list(SERVERS))
+                return
+            except SiteError as e:
+                stop_all(list(self.servers.values()), 0)
+                if self.ending or not left or not self._is_displaced():
+                    raise
+                _log(f"a port was taken meanwhile, starting on others: {e.message}")
+                self._place()
+
+    def _is_displaced(self) -> bool:
+        """Is somebody else where none of ours is any more?"""
+        own, host = self.ports, self.launch.host
+        chosen = ((own.kafka, host), (own.zookeeper, host), (own.controller, LOOPBACK))
+        return not all(ports.is_free(port, where) for port, where in chosen)
 
     def _start(self, names: list[ServerName], since: float | None = None) -> None:
         """Spawns them in parallel and waits until each has answered. SiteError if one ends or never answers."""

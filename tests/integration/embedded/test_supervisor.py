@@ -11,11 +11,16 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from halog.embedded import EmbeddedSite, SiteInfo, attach, read_site
+from halog.embedded import EmbeddedSite, SiteInfo, archives, attach, jars, read_site
 from halog.embedded.datadir import read_marker
+from halog.embedded.java import find_java
+from halog.embedded.model import Launch, boot_clock
+from halog.embedded.ports import pick
+from halog.embedded.progress import LogProgress
 from halog.errors import SiteError, UnreachableError
 from tests.integration.embedded.support import (
     ROOT,
@@ -113,6 +118,39 @@ def test_a_port_taken_meanwhile_is_replaced(data_dir: Path) -> None:
     assert again.bootstrap != info.bootstrap
     assert again.zookeeper == info.zookeeper
     assert "kept" in topics(again.bootstrap)
+
+
+def overtaken(data_dir: Path, server: str, **asked: int) -> dict[str, Any]:
+    """What a supervisor says whose port of this server somebody takes when it has just been chosen."""
+    java, progress = find_java(), LogProgress()
+    jar_dir, _ = jars.ensure(java, progress)
+    archive_dir, _ = archives.ensure(java, jar_dir, progress)
+    launch = Launch(str(data_dir), java.path, str(jar_dir), archive_dir, cached=True, since=boot_clock(), **asked)
+    argv = [sys.executable, "-m", "tests.integration.embedded.overtaken", launch.to_json(), server]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=changed({})) as process:
+        assert process.stdout is not None
+        said: dict[str, Any] = json.loads(process.stdout.readline())
+        process.terminate()
+    return said
+
+
+@pytest.mark.parametrize("server", ["kafka", "controller", "zookeeper"])
+def test_a_port_taken_between_its_choice_and_the_servers_start_is_replaced(data_dir: Path, server: str) -> None:
+    """Two sites that start at once may choose the same one: both come up."""
+    said = overtaken(data_dir, server)
+    ports = read_marker(data_dir).ports
+    assert ports is not None
+    assert SiteInfo.from_dict(said["ok"]).bootstrap == f"127.0.0.1:{ports.kafka}"
+    assert SiteInfo.from_dict(said["ok"]).zookeeper == f"127.0.0.1:{ports.zookeeper}"
+    log = (data_dir / "logs" / "supervisor.log").read_text()
+    assert log.count("a port was taken meanwhile, starting on others") == 1, log
+
+
+def test_a_port_that_was_asked_for_and_taken_meanwhile_is_an_error(data_dir: Path) -> None:
+    """Whoever names a port wants that one."""
+    port = pick(set())
+    said = overtaken(data_dir, "zookeeper", zookeeper_port=port)
+    assert f"port {port} is taken by another program" in said["error"]
 
 
 def test_the_servers_end_with_the_python_process_that_started_them(data_dir: Path) -> None:
