@@ -4,6 +4,10 @@ The history is read back from its end to the merge, along the hashes, and read o
 but what the merge has told. A merge is undone once, whoever asks for it, and however often, at whichever site: every
 history knows what was undone in any of its branches (`ChainState.undoings`). Unless that came with a merge which was
 undone here (`restore.undoings`): then nothing is left of it.
+
+Whether a key was changed since is told by its version, as whether a conflict is open (`restore.waiting`): it has that
+of the merge, or of a later one whose report names nobody who has written it since. Absence has no version: where the
+merge left nothing and nothing is there, what was there between is not looked for.
 """
 
 from __future__ import annotations
@@ -13,11 +17,12 @@ from typing import NamedTuple, Protocol
 
 from halog.core import records
 from halog.core.chain import ChainState
+from halog.core.ids import ABSENT, NO_TX, EpochId
 from halog.core.records import Merged
 from halog.errors import LogError, RefusedError
 from restore.branch import Side
 from restore.divergence import lineage_of
-from restore.merge import Difference, Instance, Kind, State
+from restore.merge import Committed, Difference, Instance, Kind, State
 from restore.plan import Choice
 from restore.report import Entry, entry, is_known, merged
 from restore.thread import Link, Thread
@@ -35,12 +40,28 @@ class Found(Protocol):
     @property
     def value(self) -> bytes: ...
 
+    @property
+    def version(self) -> int: ...
+
 
 class Undone(NamedTuple):
     """What is to stand, and how much it is."""
 
     merged: list[Merged]
     numbers: dict[str, object]
+
+
+class Later(NamedTuple):
+    """A merge behind the one that is to be undone, with the lsn of the last commit to each key that it told, by branch;
+    0: there is none."""
+
+    record: records.EpochMerged
+    told: dict[bytes, tuple[int, int]]
+
+    def names_a_commit(self, key: bytes, epoch: EpochId, lsn: int) -> bool:
+        """Behind the merge that opened that epoch; on a branch that had not got that merge, any."""
+        has = [(epoch, lsn) in branch.lineage for branch in self.record.branches]
+        return any(last > (lsn if h else 0) for h, last in zip(has, self.told[key], strict=False))
 
 
 class Undoing:
@@ -50,6 +71,10 @@ class Undoing:
         self.name, self.undoes = name, undoing(name)
         self.report: list[Entry] = []
         """What it has told of each key."""
+        self._opened: tuple[EpochId, int] | None = None
+        """The epoch that it opened, and its lsn: the version of all that it made to stand."""
+        self._later: list[Later] = []
+        """Merges behind it."""
         self.put_back: int | None = None
         """So many keys, when it was undone before in what was read; 0: in another branch; None: it was not."""
         self._last = b""
@@ -72,6 +97,15 @@ class Undoing:
             return 0
         self._has_met(met, of.state)
         return new
+
+    def left(self, key: bytes) -> int:
+        """The version that what it made to stand has as long as nobody has changed it since; ABSENT: somebody has."""
+        assert self._opened is not None
+        epoch, lsn = self._opened
+        told = [later for later in self._later if key in later.told]
+        if any(later.names_a_commit(key, epoch, lsn) for later in told):
+            return ABSENT
+        return max((later.record.header.lsn for later in told), default=lsn)
 
     def _has_met(self, merges: list[records.EpochMerged], now: ChainState) -> None:
         """The last one first."""
@@ -107,13 +141,20 @@ class Undoing:
         if not isinstance(link.record, records.EpochMerged):
             return False
         met.append(link.record)
-        told = (m for part in link.parts for m in part.merged)
-        if link.record.merge == self.undoes:
-            self.put_back = sum(1 for _ in told)
-        elif link.record.merge == self.name:
-            self.report = [entry(m) for m in told]
+        told = [entry(m) for part in link.parts for m in part.merged]
+        if link.record.merge == self.name:
+            self.report, self._opened = told, (link.record.header.epoch, link.lsn)
             return True
+        if link.record.merge == self.undoes:
+            self.put_back = len(told)
+        lasts = {e.found.key: (_last(e.found.source_by), _last(e.found.initiating_by)) for e in told}
+        self._later.append(Later(link.record, lasts))
         return False
+
+
+def _last(by: Iterable[Committed]) -> int:
+    """The lsn of the last of these writes that is no merge's; 0: there is none."""
+    return max((c.lsn for c in by if c.tx != NO_TX), default=0)
 
 
 def _oldest_merge(state: ChainState) -> int:
@@ -129,19 +170,21 @@ def report_of(side: Side, name: bytes) -> list[Entry]:
     return found.report
 
 
-def undone(report: Iterable[Entry], find: Callable[[bytes], Found | None]) -> Undone:
-    """What undoes it. Objects that were changed since are left as they are, and counted."""
+def undone(report: Iterable[Entry], left: Callable[[bytes], int], find: Callable[[bytes], Found | None]) -> Undone:
+    """What undoes it; `left`: see `Undoing`. Objects that were changed since are left as they are, and counted."""
     back, kept = [], 0
     for told in report:
         if told.then == told.found.source:
             continue
-        found = find(told.found.key)
+        key = told.found.key
+        found = find(key)
         now: State = None if found is None else Instance(found.ref, found.value)
         if now == told.found.source:
             continue
-        if now != told.then or not is_known(told.found.source):
+        changed = now != told.then or (found is not None and found.version != left(key))
+        if changed or not is_known(told.found.source):
             kept += 1
             continue
-        difference = Difference(told.found.key, Kind.KEPT, told.then, now, None, (), ())
+        difference = Difference(key, Kind.KEPT, told.then, now, None, (), ())
         back.append(merged(Choice(difference, None, told.found.source), UNDONE))
     return Undone(back, {"objects": len(back) + kept, "changed": len(back), "changed_since": kept})

@@ -339,7 +339,7 @@ class _OneRestore:
         found.read(self._ours(e.state, e.offset))
         if found.put_back is not None:  # since it was read the last time
             return []
-        made = undone(found.report, self._copy.objects.find)
+        made = undone(found.report, found.left, self._copy.objects.find)
         self._result = lambda: made.numbers
         return merge_records(opening_of(e), [], None, made.merged, found.undoes) if made.merged else []
 

@@ -313,7 +313,8 @@ def _kind(b: State, s: State, i: State, *, two_way: bool) -> Kind:
 
 
 def _undone(pair: Pair, logs: dict[str, Read], m: Merge, told: dict[bytes, Entry]) -> None:
-    """Where nobody has changed it since, what the source had stands again; nothing else is changed."""
+    """Where nobody has changed it since, what the source had stands again; nothing else is changed. Whoever commits
+    gives another version; another merge does, too, whose report tells whether somebody had: it is judged by itself."""
     log = logs[m.record.header.epoch.site]
     merges = [x for x in log.merges if b"undo" + x.record.merge == m.record.merge]
     demand(len(merges) == 1, "M2: a merge was undone that is not in the history")
@@ -321,11 +322,18 @@ def _undone(pair: Pair, logs: dict[str, Read], m: Merge, told: dict[bytes, Entry
     for key, found in was.items():
         now = _state(m.before.get(key))
         then, source = _told(found.then), _told(found.found.source)
-        if now == then and then != source:
-            demand(key in told, f"M2: {key!r} was not undone")
-            demand(_told(told[key].then) == source, f"M2: {key!r} was undone wrongly")
+        stood = m.before.get(key)
+        as_left = stood is None or stood.version == merges[0].record.header.lsn
+        if now == then and then != source and (as_left or not _committed(log, key, merges[0], m)):
+            demand(key in told or not as_left, f"M2: {key!r} was not undone")
+            demand(key not in told or _told(told[key].then) == source, f"M2: {key!r} was undone wrongly")
         else:
             demand(key not in told, f"M2: {key!r} was undone, and was changed since, or was as it is")
+
+
+def _committed(log: Read, key: bytes, behind: Merge, before: Merge) -> bool:
+    """Has somebody written it between two merges?"""
+    return any(w.tx is not None and behind.place < w.place < before.place for w in log.written.get(key, ()))
 
 
 def _counted(pair: Pair, logs: dict[str, Read]) -> None:

@@ -238,7 +238,8 @@ class World:
         if one.theirs is None:
             assert one.undoing is not None
             one.undoing.read(ours)
-            back = undone(one.undoing.report, site.copy.objects.get).merged if one.undoing.put_back is None else []
+            found = one.undoing
+            back = undone(found.report, found.left, site.copy.objects.get).merged if found.put_back is None else []
             made = merge_records(opening, [], None, back, one.undoing.undoes) if back else []
         else:
             assert one.fork is not None

@@ -13,6 +13,7 @@ from restore.merge import Difference, Instance, Kind, State
 from restore.plan import Choice
 from restore.report import entry, merged
 from restore.undoing import undone
+from tests.unit.core.merging_copy import Held
 
 pytestmark = pytest.mark.feature("M3")
 
@@ -136,5 +137,6 @@ def test_each_has_all_it_wants_or_is_deferred_and_undoing_leaves_nothing(
     assert sorted(expected) == sorted(made), "created, and by one only"
     assert b"held" not in made
     stands = {key: d.choice.then for key, d in found.items()}
-    back = undone([entry(merged(d.choice, d.by)) for d in found.values()], stands.get).merged
+    held = {key: Held(then.ref, then.value or b"", 1) for key, then in stands.items() if then is not None}
+    back = undone([entry(merged(d.choice, d.by)) for d in found.values()], lambda key: 1, held.get).merged
     assert {m.key for m in back if m.value is None} >= set(made)

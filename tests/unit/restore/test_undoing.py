@@ -22,6 +22,7 @@ from tests.unit.restore.sides import side_of
 pytestmark = pytest.mark.feature("M2")
 
 A, B, C = (Instance(r * 24, b"1") for r in (b"a", b"b", b"c"))
+LSN = 7
 CASES: dict[str, tuple[State, State, State, State | str]] = {
     # name: the source's state, the merge's, what is there now, and what undoing puts there ("": nothing is done)
     "taken over": (A, Instance(A.ref, b"2"), Instance(A.ref, b"2"), A),
@@ -40,7 +41,7 @@ CASES: dict[str, tuple[State, State, State, State | str]] = {
 def test_what_undoing_puts_there(case: str) -> None:
     source, then, now, expected = CASES[case]
     told = entry(told_of(Choice(Difference(b"k", Kind.STATE_CONFLICT, A, source, B, (), ()), None, then), ""))
-    found = undone([told], lambda key: None if now is None else Held(now.ref, now.value or b"", 7))
+    found = undone([told], lambda key: LSN, lambda key: None if now is None else Held(now.ref, now.value or b"", LSN))
     if isinstance(expected, str):
         assert found.merged == []
         assert found.numbers["changed_since"] == (expected == "changed")
@@ -54,6 +55,13 @@ def test_what_undoing_puts_there(case: str) -> None:
     assert found.numbers == {"objects": 1, "changed": 1, "changed_since": 0}
 
 
+def test_what_was_changed_since_and_is_as_it_was_is_left_as_it_is() -> None:
+    told = entry(told_of(Choice(Difference(b"k", Kind.STATE_CONFLICT, A, A, B, (), ()), None, B), ""))
+    found = undone([told], lambda key: LSN, lambda key: Held(B.ref, B.value or b"", LSN + 2))
+    assert found.merged == []
+    assert found.numbers == {"objects": 1, "changed": 0, "changed_since": 1}
+
+
 def test_a_merge_that_is_undone_and_done_again() -> None:
     """Undoing is itself a merge that can be undone."""
     world = forked()
@@ -62,7 +70,9 @@ def test_a_merge_that_is_undone_and_done_again() -> None:
     made = dict(west.copy.objects)
     for expected in ({b"a", b"b"}, {b"a", b"b", b"c"}):
         name = world.merges[-1].name if len(world.merges) == 1 else b"undo" + world.merges[0].name
-        found = undone(report_of(side_of(world, "west"), name), west.copy.objects.get)
+        read = Undoing(name)
+        read.read(side_of(world, "west"))
+        found = undone(read.report, read.left, west.copy.objects.get)
         assert [m.key for m in found.merged] == [b"c"]
         world.merges.append(world.merges[-1].__class__("west", name, 0))
         world.undo("west")

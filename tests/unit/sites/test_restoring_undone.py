@@ -173,6 +173,18 @@ def test_what_was_undone_is_done_again_by_undoing_that(west: Cluster, east: Clus
     assert notes(east) == before
 
 
+def test_what_was_changed_since_and_is_again_as_the_merge_left_it_is_kept(west: Cluster, east: Cluster) -> None:
+    """Of an undoing that is undone, too."""
+    merges = taken(west, east)
+    note(east, 1, "between"), note(east, 1, "west")
+    found = undo(east, merges)
+    assert sum(r.result["changed_since"] for r in found.values() if r.result) == 1
+    assert {n for n, text in notes(east) if text == "west"} == {1}
+    note(east, 2, "between"), note(east, 2, "")
+    undo(east, {name: undoing(bytes.fromhex(merge)).hex() for name, merge in merges.items()})
+    assert {n for n, text in notes(east) if text == "west"} == {0, 1, 3, 4, 5}
+
+
 def test_a_merge_that_was_undone_is_held_as_long_as_one_that_was_not(west: Cluster, east: Cluster) -> None:
     """What it found and decided is looked at afterwards, too."""
     merges = taken(west, east)
@@ -203,6 +215,7 @@ def test_a_merge_whose_undoing_came_and_went_with_another_one_is_undone(west: Cl
     wait_until(lambda: owners(west) == {"east"}, "west mirrors east")
     split(east, west)
     note(west, 0, "west later")
+    note(west, 5, "between"), note(west, 5, "west")
     assert {r.phase for r in undo(east, merges).values()} == {DONE}
     mend(west, east)
     second = {name: r.merge for name, r in restore(east, west).items()}
@@ -213,7 +226,8 @@ def test_a_merge_whose_undoing_came_and_went_with_another_one_is_undone(west: Cl
     assert (1, "west") in notes(west)
     found = undo(west, merges)
     assert DONE in {r.phase for r in found.values()}
-    assert {text for n, text in notes(west) if n in range(1, 6)} == {""}
+    assert {text for n, text in notes(west) if n in range(1, 5)} == {""}
+    assert (5, "west") in notes(west), "changed since, which the other merge's report tells"
     level(west, east)
     found = undo(west, merges)
     assert {r.phase for r in found.values()} == {NOTHING}
