@@ -28,7 +28,7 @@ from halog.core.durability import Durability, checked
 from halog.errors import ConflictError, DeclarationError, HalogError, NoTransactionError, OutcomeUnknownError
 from halog.schema.reference import Ref
 from halog.transactions import commit as commits, retry
-from halog.transactions.context import CURRENT
+from halog.transactions.context import CURRENT, check_may_change
 from halog.transactions.load import BATCH, Duplicates, Loaded
 from halog.transactions.mailbox import Mailbox
 from halog.transactions.node import Node as SyncNode
@@ -114,6 +114,7 @@ class Node:
 
     async def load(self, objects: Iterable[Any], *, batch: int = BATCH, duplicates: Duplicates = "raise") -> Loaded:
         """Create many objects fast; see `halog.Node.load`. The iterable is read on a thread."""
+        check_may_change()  # that thread has another context
         return await _finished(_submit(self.pool, partial(self.sync.load, objects, batch=batch, duplicates=duplicates)))
 
 

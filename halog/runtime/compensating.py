@@ -21,6 +21,7 @@ from halog.runtime.schemas import Definitions
 from halog.schema.definition import ID_BYTES
 from halog.schema.registry import DEFAULT, Registry
 from halog.schema.typeinfo import TypeInfo
+from halog.transactions.context import changes_nothing
 from restore.compensation import (
     Conflict,
     Defer,
@@ -120,7 +121,8 @@ class _Said:
         if time.monotonic() >= self._until:
             return Defer(f"triggers took more than {SLOW_S:g} s: {self.name} was not asked")
         try:
-            said = trigger(self._conflict(info))
+            with changes_nothing():
+                said = trigger(self._conflict(info))
             if not isinstance(said, _VERDICTS):
                 raise TypeError(f"it said {said!r}, which is no verdict")
             if isinstance(said, Replace):

@@ -1,20 +1,44 @@
 """The current transaction: one per thread and per asyncio task, in a ContextVar.
 
-A task inherits its creator's context, but not its transaction: what a task began, only that task sees.
+A task inherits its creator's context, but not its transaction: what a task began, only that task sees. It inherits
+that nothing may be changed.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from halog.errors import NoTransactionError
+from halog.errors import NoTransactionError, RefusedError
 
 if TYPE_CHECKING:
     from halog.transactions.writing import Transaction
 
 CURRENT: ContextVar[Transaction | None] = ContextVar("halog_transaction", default=None)
+
+TRIGGERED: ContextVar[bool] = ContextVar("halog_triggered", default=False)
+"""Does a compensation trigger run?"""
+
+
+@contextmanager
+def changes_nothing() -> Iterator[None]:
+    """While a compensation trigger runs: it may only read what its node has."""
+    token = TRIGGERED.set(True)
+    try:
+        yield
+    finally:
+        TRIGGERED.reset(token)
+
+
+def check_may_change() -> None:
+    """RefusedError in a compensation trigger."""
+    if TRIGGERED.get():
+        raise RefusedError(
+            'a compensation trigger changes nothing itself: it returns a verdict; only read="local" is allowed'
+        )
 
 
 def task_now() -> Any:

@@ -15,7 +15,7 @@ from halog.errors import ClosedError, NoTransactionError, RefusedError
 from halog.schema.reference import Ref
 from halog.schema.registry import DEFAULT, Registry
 from halog.transactions import load as bulk, retry
-from halog.transactions.context import open_here
+from halog.transactions.context import check_may_change, open_here
 from halog.transactions.execute import Executor
 from halog.transactions.space import MAX_RECORD_BYTES, Space
 from halog.transactions.token import Token, merged
@@ -185,4 +185,5 @@ class Node:
         """Create many objects fast: see `load.load`."""
         if self._closed:
             raise ClosedError("the node is closed")
+        check_may_change()
         return bulk.load(self.space, objects, batch=batch, duplicates=duplicates, progress=progress)

@@ -26,7 +26,7 @@ from halog.schema.methods import BINDING
 from halog.schema.reference import Ref
 from halog.schema.typeinfo import TypeInfo
 from halog.transactions import commit, moving
-from halog.transactions.context import CURRENT, open_here, task_now
+from halog.transactions.context import CURRENT, TRIGGERED, check_may_change, open_here, task_now
 from halog.transactions.directory import is_absent
 from halog.transactions.ended import class_of, end, revive
 from halog.transactions.entry import Entry
@@ -82,11 +82,13 @@ class Transaction(Reading):
     # --- life ---
 
     def __enter__(self) -> Transaction:
-        """Begin. ForkedError in a forked child; TransactionError inside another transaction."""
+        """Begin. ForkedError in a forked child; TransactionError inside another transaction; RefusedError in a
+        compensation trigger, unless it has `read="local"`."""
         if (
             os.getpid() != self.space.pid
             or self.state != NEW
             or (CURRENT.get() is not None and open_here() is not None)
+            or (TRIGGERED.get() and not self.local)
         ):
             self._refuse_begin()
         self.task = task_now()
@@ -96,7 +98,7 @@ class Transaction(Reading):
 
     def begin(self) -> None:
         """Begin without becoming the current transaction of this thread or task: for `halog.aio`."""
-        if os.getpid() != self.space.pid or self.state != NEW:
+        if os.getpid() != self.space.pid or self.state != NEW or (TRIGGERED.get() and not self.local):
             self._refuse_begin()
         self.state = OPEN
 
@@ -105,6 +107,8 @@ class Transaction(Reading):
             raise ForkedError("this process was forked from the one that opened the node; open a node after fork()")
         if self.state != NEW:
             raise NoTransactionError("a transaction is used once; call node.transaction() again")
+        if not self.local:
+            check_may_change()
         raise TransactionError(
             "a transaction is open here already; transactions do not nest: use the open one (halog.current())"
         )

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
 import halog
+import halog.aio
 from halog.core.chain import ChainState
 from halog.core.records import Merged
+from halog.errors import RefusedError
 from halog.runtime import restoring
 from halog.runtime.restores import DONE, NOTHING, Restore
 from halog.testing.cluster import Cluster, wait_until
+from halog.transactions.context import changes_nothing
+from halog.transactions.writing import Read
 from restore.branch import Side
 from restore.branches import Compared
 from restore.compensation import (
@@ -147,6 +152,57 @@ def test_one_that_fails_stops_its_conflict_only(
     assert noted(east)[2] == "east"
     assert noted(east)[3] == "west"
     assert [len(why) < 1_000 for why in whys(east, found)] == [True]
+
+
+def test_a_trigger_changes_nothing_itself(parted: tuple[Cluster, Cluster], declare: Declare) -> None:
+    """It would do so as often as the merge is begun, and wait for the partition whose epoch has ended for it."""
+    west, east = parted
+    node, aside = east.node(east.names[0]), list[str]()
+    acts: dict[int, Callable[[], object]] = {
+        0: lambda: creates(node, 100, "active"),
+        1: lambda: creates(node, 101, "barrier"),
+        2: lambda: creates(node, 102, "local"),
+        3: lambda: note_locally(node, 6),
+        4: node.transactional(lambda: node.create(Flight(104, ""))),
+        5: lambda: node.load([Flight(105, "")]),
+        10: lambda: aside.append(noted(east)[6]),
+        20: lambda: asyncio.run(creates_there(node, 106)),
+    }
+
+    def trigger(conflict: Conflict) -> Verdict:
+        acts[conflict.key["number"]]()
+        return KeepInitiating()
+
+    declare(trigger)
+    found = restore(west, east)
+    assert {r.phase for r in found.values()} == {DONE}, found
+    assert aside == [""]
+    assert are_alike(west, east) == dict.fromkeys(range(6), "east") | {6: "", 10: "", 21: ""}
+    told = whys(east, found)
+    assert len(told) == 7
+    assert sum("a compensation trigger changes nothing itself" in why for why in told) == 5, told
+    with changes_nothing(), pytest.raises(RefusedError, match="a compensation trigger"):
+        asyncio.run(loads_there(node, 107))
+    note(east, 6, "and others do")
+
+
+def creates(node: halog.Node, number: int, read: Read) -> None:
+    with node.transaction(read=read) as tx:
+        tx.create(Flight(number, ""))
+
+
+def note_locally(node: halog.Node, number: int) -> None:
+    with node.transaction(read="local") as tx:
+        tx.get(Flight, number).renamed("changed")
+
+
+async def creates_there(node: halog.Node, number: int) -> None:
+    async with halog.aio.Node(node).transaction() as tx:
+        await tx.create(Flight(number, ""))
+
+
+async def loads_there(node: halog.Node, number: int) -> None:
+    await halog.aio.Node(node).load([Flight(number, "")])
 
 
 def raised(text: str) -> Verdict:
