@@ -127,7 +127,7 @@ def test_a_merge_is_these_changes_of_its_command() -> None:
     source is told to stop, its log is fenced, and the partition is claimed and taken. Nodes do the rest.
     (What somebody else has changed meanwhile is set again.)"""
     restore = ["create holders", "create holders there", "create holders", "set partitions", "create restores there"]
-    taken = ["set partitions there", "append", "create holders", "set partitions there", "set partitions"]
+    taken = ["set partitions there", "append", "set partitions there", "create holders", "set partitions"]
     asked = {what: [ask for ask in calm(what).asks if changes(ask)] for what in COMMANDS}
     found = {what: [ask for ask, _ in groupby(asks)] for what, asks in asked.items()}
     assert found == {"restore": restore, "restore_and_serve": restore + taken, "undo": ["set restores"]}

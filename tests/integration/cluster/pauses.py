@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 
 from halog.runtime.open import Node
-from tests.integration.cluster.fleet import Aircraft, Flight
 from tests.integration.cluster.processes import wait
 from tests.integration.cluster.waits import Pause, Wait, beyond
 
@@ -48,6 +47,8 @@ class Control:
             self.errors.append(error)
 
     def _land(self) -> None:
+        from tests.integration.cluster.fleet import Aircraft, Flight  # one process has one class of a name
+
         def once() -> None:
             aircraft = self.node.find(Aircraft, TAIL) or self.node.create(Aircraft(tail=TAIL))
             landing = aircraft.land(10)
