@@ -16,6 +16,7 @@ from halog.cli.with_home import comparison_option, is_two_way, partition_option,
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
+    from halog.config import Config
     from halog.core.table import PartitionTable
     from halog.runtime.restores import Restore
 
@@ -66,7 +67,8 @@ def restore(context: click.Context, /, **options: Any) -> None:
     With --spark a job reads both histories, on a Spark cluster or here, while the source serves: its nodes read only
     what they did meanwhile.
 
-    Exit code 5 if a partition was not restored; asked for again it goes on.
+    Exit code 5 if a partition was not restored; asked for again it goes on. Those of policies that keep a directory of
+    keys cannot be merged: the others are.
 
     \b
     Examples:
@@ -108,8 +110,9 @@ def _restore(
         check_installed("the nodes compare by themselves")
     with connect(config_path, timeout_s) as connection:
         config, reach = connection.config, connection.adapters.reach
-        tables = with_home(connection, names)
-        _check_mappers(connection, tables)
+        tables, left = mergeable(config, with_home(connection, names), named=bool(names))
+        for name, why in left.items():
+            click.echo(f"partition {name} is left out: {why}", err=True)
         own = Remote(config.site.name, connection.adapters.log, connection.coordinator)
         topics = partial(state_topic, config)
         with Reuniting(own, topics, reach, config.other_sites, timeout_s) as reuniting:
@@ -131,7 +134,8 @@ def _restore(
             )  # fmt: skip
         back = {name: node for name, (node, here) in active.items() if here and name in ended}
         _take_back(connection, {n: node for n, node in back.items() if ended[n].phase in FOLLOWS}, timeout_s)
-    _emit(format_, ended, sources)
+        ended |= _left_out(connection, left)
+    _emit(format_, ended, sources | dict.fromkeys(left, ""))
 
 
 def _two_way(connection: Connection, tables: Iterable[PartitionTable], said: bool | None) -> bool:
@@ -200,20 +204,38 @@ def _take_back(connection: Connection, active: Mapping[str, str], timeout_s: flo
             hand_over(connection, name, node, timeout_s)
 
 
-def _check_mappers(connection: Connection, tables: Iterable[PartitionTable]) -> None:
-    """RefusedError for a policy that keeps a directory: a key may be in two partitions of two sites."""
+def mergeable(
+    config: Config, tables: Iterable[PartitionTable], *, named: bool
+) -> tuple[list[PartitionTable], dict[str, str]]:
+    """Those that can be merged; and of the others, by partition, why not: of a policy that keeps a directory a key may
+    be in two partitions of two sites. RefusedError where the operator has `named` one of these, or there are no
+    others."""
     from halog.config.mapper import is_listed
     from halog.errors import RefusedError
 
+    found, left = [], dict[str, str]()
     for table in tables:
-        mapper = connection.config.policies[table.policy].mapper
+        mapper = config.policies[table.policy].mapper
         if is_listed(mapper):
-            raise RefusedError(
-                f"partition {table.name}: policy {table.policy} keeps a directory of keys (mapper {mapper}), and the "
-                "two sites may have put the same key into different partitions: it cannot be merged",
-                partition=table.name,
-                policy=table.policy,
+            left[table.name] = (
+                f"policy {table.policy} keeps a directory of keys (mapper {mapper}), and each site may have put the "
+                "same key into another partition: it cannot be merged. `halog export` at the site that is to give up, "
+                "`halog site demote` there, `halog import --skip-existing` at the other one"
             )
+        else:
+            found.append(table)
+    if left and (named or not found):
+        name, why = next(iter(left.items()))
+        raise RefusedError(f"partition {name}: {why}", partition=name)
+    return found, left
+
+
+def _left_out(connection: Connection, left: Mapping[str, str]) -> dict[str, Restore]:
+    from halog.runtime.restores import FAILED, Restore
+    from halog.runtime.who import who
+
+    site = connection.config.site.name
+    return {name: Restore(site=site, by=who(), at_ms=0, phase=FAILED, why=why) for name, why in left.items()}
 
 
 @restore.command("undo")

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
+from halog.config.mapper import is_listed
+
 if TYPE_CHECKING:
     from halog.config.model import Config, PolicyConfig, RemoteSiteConfig, SiteConfig
 
@@ -137,6 +139,12 @@ def takeover_problems(config: Config, key: str, policy: PolicyConfig) -> Problem
         return
     if not policy.home:
         yield f"{key}.takeover", f"{policy.takeover!r} needs {key}.home: no other site has a policy without one"
+    if policy.takeover == "always" and is_listed(policy.mapper):
+        yield (
+            f"{key}.takeover",
+            f"'always' excludes mapper {policy.mapper!r}: both sites may go on by themselves, and what keeps a "
+            "directory of keys cannot be merged again; say 'quorum' or 'operator', or take a mapper that goes by keys",
+        )
     if not policy.votes_bind:
         return
     votes = [n for n in config.site_votes.values() if n]

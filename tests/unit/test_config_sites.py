@@ -287,6 +287,8 @@ def test_what_a_change_of_sites_means() -> None:
         ({}, {"takeover": "perhaps"}, "policies.p.takeover", "must be one of operator, quorum, always"),
         ({}, {"takeover": "always", "takeover_after_ms": 1_999}, "policies.p.takeover_after_ms", "2000 to 3600000"),
         ({}, {"takeover": "always", "home": ""}, "policies.p.takeover", "'always' needs policies.p.home"),
+        ({}, {"takeover": "always", "mapper": "round_robin"}, "policies.p.takeover", "excludes mapper 'round_robin'"),
+        ({}, {"takeover": "always", "mapper": "least_loaded"}, "policies.p.takeover", "cannot be merged again"),
         ({}, {"takeover": "quorum"}, "policies.p.takeover", "of 2 votes each has 1"),
         ({"votes": 2}, {"takeover": "quorum", "lease_ttl_ms": 500}, "policies.p.lease_ttl_ms", "excludes takeover"),
         ({"votes": -1}, {}, "site.votes", "must be 0 to 1000"),

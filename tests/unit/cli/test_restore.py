@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from halog.cli import restore
 from halog.core import records
 from halog.ports import TopicPartition
 from halog.testing.cluster import Cluster, wait_until
@@ -223,3 +224,19 @@ def test_trimmed_logs_are_compared_from_their_snapshots(
             lsns = [(e.offset, records.decode(e.value).header.lsn) for e in log.read(tp, 0, log.bounds(tp)[1])]
             log.trim(tp, next(offset for offset, lsn in lsns if lsn == max(fork[name] - 1, 1)))
     assert {n: o["is"] for n, o in objects(halog, parted).items()} == shown
+
+
+def test_what_cannot_be_merged_is_told_as_failed_beside_what_is(
+    west: Cluster, east: Cluster, parted: dict[str, Path], halog: Halog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def but_one(config: Any, tables: list[Any], named: bool) -> Any:
+        return [t for t in tables if t.name != "test-1"], {"test-1": "no"}
+
+    monkeypatch.setattr(restore, "mergeable", but_one)
+    ran = run(halog, parted, "restore")
+    phases = {d["partition"]: (d["phase"], d["why"]) for d in ran.json}
+    assert ran.code == 5
+    assert phases["test-1"] == ("failed", "no")
+    assert {phases[name][0] for name in ("test-0", "test-2")} <= {"done", "nothing"}
+    assert "partition test-1 is left out: no" in ran.err
+    assert west.tables()["test-1"].owner == "", "it serves on"

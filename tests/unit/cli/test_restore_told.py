@@ -57,3 +57,28 @@ def test_a_named_node_is_found_though_another_site_cannot_be_reached() -> None:
 def test_a_named_node_that_is_not_found_may_be_where_nobody_answers() -> None:
     with pytest.raises(RefusedError, match=r"east-2 is not active for p at any other site.*dr cannot be reached"):
         restore._site_of(connection("east-1"), "p", "east-2")
+
+
+def tables(*policies: str) -> list[PartitionTable]:
+    return [PartitionTable(f"{name}-0", bytes(16).hex(), "t", 0, name, ("A",), 0) for name in policies]
+
+
+def mapped(**mappers: str) -> Any:
+    return SimpleNamespace(policies={name: SimpleNamespace(mapper=mapper) for name, mapper in mappers.items()})
+
+
+@pytest.mark.feature("P6")
+@pytest.mark.parametrize("mapper", ["round_robin", "least_loaded", "at_create:app:where"])
+def test_what_keeps_a_directory_is_left_out_and_holds_up_nothing_else(mapper: str) -> None:
+    """A key may be in two partitions of two sites; that is no reason not to merge the others."""
+    config = mapped(a="consistent_hash", b=mapper)
+    found, left = restore.mergeable(config, tables("a", "b"), named=False)
+    assert [t.name for t in found] == ["a-0"]
+    assert left.keys() == {"b-0"}
+    assert f"(mapper {mapper})" in left["b-0"]
+    assert "halog site demote" in left["b-0"]
+    with pytest.raises(RefusedError, match="partition b-0: policy b keeps a directory"):
+        restore.mergeable(config, tables("a", "b"), named=True)
+    with pytest.raises(RefusedError, match="b-0"):
+        restore.mergeable(config, tables("b"), named=False)
+    assert restore.mergeable(config, tables("a"), named=True) == (tables("a"), {})
