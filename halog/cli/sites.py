@@ -19,6 +19,7 @@ from halog.cli.with_home import partition_option, with_home
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
+    from halog.config import Config
     from halog.core.table import PartitionTable
     from halog.runtime.members import NodeInfo
     from halog.runtime.splits import Parted
@@ -154,7 +155,10 @@ def promote(
 
     with connect(config_path, timeout_s) as connection:
         here, reach = connection.config.site.name, connection.adapters.reach
-        epochs = {t.name: t.epoch.number for t in with_home(connection, names)}
+        tables = with_home(connection, names)
+        if may_fork:
+            warn_of_directories(connection.config, tables)
+        epochs = {t.name: t.epoch.number for t in tables}
         asked: list[Asked] = []
 
         def done(s: Switch) -> None:
@@ -177,6 +181,19 @@ def promote(
         for d in documents
     ]
     emit(format_, documents, ["partition", "taken over from", "forked", "may lack"], rows)
+
+
+def warn_of_directories(config: Config, tables: Iterable[PartitionTable]) -> None:
+    """Of each policy whose histories cannot be merged again."""
+    from halog.config.mapper import is_listed
+
+    for policy in dict.fromkeys(t.policy for t in tables):
+        if is_listed(mapper := config.policies[policy].mapper):
+            click.echo(
+                f"policy {policy} keeps a directory of keys (mapper {mapper}): where both sites go on with it they "
+                "cannot be merged, and one of them is to give up what it did",
+                err=True,
+            )
 
 
 @site.command("demote")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from halog.cli import merged, restore
+from halog.cli import merged, restore, sites
 from halog.core.ids import Member
 from halog.core.table import PartitionTable
 from halog.errors import RefusedError, UnreachableError
@@ -82,3 +82,11 @@ def test_what_keeps_a_directory_is_left_out_and_holds_up_nothing_else(mapper: st
     with pytest.raises(RefusedError, match="b-0"):
         restore.mergeable(config, tables("b"), named=False)
     assert restore.mergeable(config, tables("a"), named=True) == (tables("a"), {})
+
+
+@pytest.mark.feature("P6")
+def test_who_may_part_is_told_what_cannot_be_merged_again(capsys: pytest.CaptureFixture[str]) -> None:
+    sites.warn_of_directories(mapped(a="consistent_hash", b="round_robin"), tables("a", "b", "b"))
+    said = capsys.readouterr().err
+    assert said.startswith("policy b keeps a directory of keys (mapper round_robin)")
+    assert said.count("\n") == 1
