@@ -28,6 +28,7 @@ Halog = Callable[..., Ran]
 
 
 def noted(cluster: Cluster) -> dict[int, str]:
+    level(cluster)  # its first node's copy may be behind who serves
     with cluster.node(cluster.names[0]).transaction(read="local") as tx:
         return {f.number: f.note for f in tx.extent(Flight)}
 
