@@ -20,6 +20,7 @@ __all__ = ["east", "west"]
 
 
 def noted(cluster: Cluster) -> dict[int, str]:
+    level(cluster)  # its first node's copy may be behind who serves
     with cluster.node(cluster.names[0]).transaction(read="local") as tx:
         return {f.number: f.note for f in tx.extent(Flight)}
 
