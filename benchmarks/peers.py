@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.calm import Calm
-from benchmarks.compared import comparisons, figures
+from benchmarks.compared import absent, comparisons, figures
 from benchmarks.effort import FULL, QUICK, Effort
 from benchmarks.figures import Row, missed
 from benchmarks.processes import ROOT
@@ -107,10 +107,14 @@ def main(argv: Sequence[str]) -> int:
     lines = out.read_text().splitlines() if out.exists() else []
     rows = comparisons(own, figures(json.loads(line) for line in lines))
     found = document(rows, time.monotonic() - begin, effort, calm)
+    found["absent"] = absent(own)
+    found["ok"] = found["ok"] and not found["absent"]
     (ROOT / "build" / "bench-peers.json").write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found)) if args.format == "json" else show(rows, found, "peer")
     for r in missed(rows):
         say(f"missed: {r.name}: {r.value:.3g} {r.unit}, {r.target}")
+    for name in absent(own):
+        say(f"not measured: {name}")
     return 0 if found["ok"] else 1
 
 

@@ -6,7 +6,18 @@ from typing import Any
 
 import pytest
 
-from benchmarks.compared import BARE, ETCD, ETCD_16, JE_SYNC, TABLE, UNLOGGED, WRITTEN, comparisons, figures
+from benchmarks.compared import (
+    BARE,
+    ETCD,
+    ETCD_16,
+    JE_SYNC,
+    TABLE,
+    UNLOGGED,
+    WRITTEN,
+    absent,
+    comparisons,
+    figures,
+)
 from benchmarks.figures import Row, missed
 
 BOTH = "change to replica by direct TCP + produce acks=all (linger 0); fastavro; commit waits for both"
@@ -62,6 +73,14 @@ def test_what_needs_no_peer_is_judged_by_its_value() -> None:
     name = "failover of a killed process, first new acknowledged write, p99"
     (row,) = comparisons([own(name, 401.0, "a client node")], {})
     assert (row.name, row.target, row.hard, row.ok) == (name, "≤ 400", True, False)
+
+
+def test_a_row_that_no_suite_measures_is_as_good_as_missed() -> None:
+    """One that was renamed must not leave the table, and the command end well."""
+    everything = [own(b.ours, 1.0, b.client_in) for b in TABLE]
+    assert absent(everything) == []
+    gone = f"{WRITTEN}, 1 client, p50"
+    assert absent([r for r in everything if r.name != gone]) == [f"{gone} (the active node)"]
 
 
 def test_every_peer_of_the_table_is_named_once() -> None:
