@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from halog.cli.connection import Connection
     from halog.core.table import PartitionTable
     from halog.ports import Log
-    from halog.runtime.compensating import Compensate
+    from halog.runtime.compensating import Compensate, Compensations
     from halog.runtime.outside import Remote
     from restore.branch import Side
     from restore.merge import Committed, Difference, State
@@ -98,10 +98,10 @@ def preview(
     format_: str,
 ) -> None:
     """What a restore would make of these partitions, each merged at its source; `two_way`: as `is_two_way` has it."""
-    decide = _deciding(connection)
+    begin = _deciding(connection)
     documents = [
         _partition(
-            connection, reach(sources[table.name]), table, decide,
+            connection, reach(sources[table.name]), table, begin(),
             three_way=not is_two_way(connection, table.policy, two_way), everything=everything,
         )
         for table in tables
@@ -112,7 +112,7 @@ def preview(
         _show(documents, ", ".join(dict.fromkeys(sources.values())), connection.config.site.name)
 
 
-def _deciding(connection: Connection) -> Compensate:
+def _deciding(connection: Connection) -> Compensations:
     """As the source's nodes decide, if the application's modules can be imported here."""
     from halog.errors import ConfigError
     from halog.runtime.compensating import Compensation, by_the_rules
@@ -123,12 +123,13 @@ def _deciding(connection: Connection) -> Compensate:
         import_modules(connection.config)
     except ConfigError as e:
         click.echo(f"what triggers would say is not known here: {e}", err=True)
-        return by_the_rules
+        return lambda: by_the_rules
 
     def place(type_name: str, routing_key: bytes) -> str:
         return connection.owner(type_name).partition(type_name, routing_key)
 
-    return Compensation(connection.definitions, DEFAULT, connection.config.limits.max_record_bytes, place).decide
+    most = connection.config.limits.max_record_bytes
+    return lambda: Compensation(connection.definitions, DEFAULT, most, place).decide
 
 
 def _other(connection: Connection, source: str) -> str:

@@ -4,6 +4,7 @@ A trigger is declared per type, and asked on the node that merges, of each confl
 branches brought to the same state: it sees the three states, and says what is to stand. It changes nothing itself, so
 what it says takes effect exactly once, together with the whole merge, or not at all; a merge that is begun anew asks it
 again. What it raises, or says wrongly, stops its conflict only: the source's state stands, and an operator is told why.
+One that hangs is left alone, and no trigger is asked in that merge any more: the partition may serve nobody meanwhile.
 Whether what it creates besides may be there, the whole merge shows (`restore.creating`); here it is placed and encoded.
 """
 
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 
 from halog.core.directory import is_entry
 from halog.errors import HalogError, RecordFormatError
+from halog.runtime.in_time import in_time
 from halog.runtime.schemas import Definitions
 from halog.schema.definition import ID_BYTES
 from halog.schema.registry import DEFAULT, Registry
@@ -45,6 +47,9 @@ Declared = TypeVar("Declared", bound=Trigger)
 SLOW_S = 30.0
 """For all triggers of one partition, which serves nobody meanwhile: 10,000 conflicts at 3 ms each."""
 
+HANGS_S = 40.0
+"""For what was asked before that to be answered, too."""
+
 MOST_WHY = 500
 """Characters of a reason that are kept: it is a part of the log, beside each conflict."""
 
@@ -65,6 +70,13 @@ def on_conflict(*types: type[Any], registry: Registry = DEFAULT) -> Callable[[De
 
 
 Compensate = Callable[[tuple[Difference, ...]], list[Decided]]
+"""Of one merge, in as many pieces as it likes."""
+
+Compensations = Callable[[], Compensate]
+"""For a merge that begins."""
+
+Unasked = Callable[[str], str]
+"""Why the trigger of this name is not asked; "": it is."""
 
 Place = Callable[[str, bytes], str]
 """The partition that a routing key of a type belongs to."""
@@ -82,30 +94,55 @@ def _default(found: Difference) -> Verdict:
 
 
 class Compensation:
-    """Of one process."""
+    """Of one merge."""
 
     def __init__(self, definitions: Definitions, registry: Registry, most: int, place: Place) -> None:
         """`most`: bytes that an object may have, as where it is committed."""
         self._definitions, self._registry, self._most, self._place = definitions, registry, most, place
+        self._hung = False
+        """Has a trigger?"""
 
     def decide(self, differences: tuple[Difference, ...]) -> list[Decided]:
-        """What is to stand under each key. Triggers that are not asked within SLOW_S are deferred."""
-        until = time.monotonic() + SLOW_S
-        return [self._decided(found, until) for found in differences]
+        """What is to stand under each key. Triggers that are not asked within SLOW_S are deferred; at HANGS_S so is the
+        one that is at it then, and in this merge all that would be asked behind it."""
+        decided = [] if self._hung else self._asked(differences)
+        at = len(decided)
+        if at < len(differences) and not self._hung:
+            self._hung = True
+            decided.append(self._decided(differences[at], _no_answer))
+        return decided + [self._decided(found, _behind_one) for found in differences[len(decided) :]]
 
-    def _decided(self, found: Difference, until: float) -> Decided:
-        said = _Said(self._definitions, self._registry, found, until, self._most, self._place)
+    def _asked(self, differences: tuple[Difference, ...]) -> list[Decided]:
+        """Those of the first ones that are decided in time."""
+        until = time.monotonic() + SLOW_S
+
+        def slow(name: str) -> str:
+            late = time.monotonic() >= until
+            return f"triggers took more than {SLOW_S:g} s: {name} was not asked" if late else ""
+
+        return in_time(HANGS_S, lambda found: self._decided(found, slow), differences)
+
+    def _decided(self, found: Difference, unasked: Unasked) -> Decided:
+        said = _Said(self._definitions, self._registry, found, unasked, self._most, self._place)
         (choice,) = chosen([found], said.verdict, lambda _, __: said.made)
         return Decided(choice, said.name, said.also)
+
+
+def _no_answer(name: str) -> str:
+    return f"{name} did not answer within {HANGS_S:g} s"
+
+
+def _behind_one(name: str) -> str:
+    return f"a trigger has hung: {name} was not asked"
 
 
 class _Said:
     """Of one difference."""
 
     def __init__(
-        self, definitions: Definitions, registry: Registry, found: Difference, until: float, most: int, place: Place
+        self, definitions: Definitions, registry: Registry, found: Difference, unasked: Unasked, most: int, place: Place
     ) -> None:
-        self._definitions, self._registry, self._found, self._until = definitions, registry, found, until
+        self._definitions, self._registry, self._found, self._unasked = definitions, registry, found, unasked
         self._most, self._place = most, place
         self.name = ""
         self.made = b""
@@ -118,8 +155,8 @@ class _Said:
         if trigger is None or info is None:
             return _default(found)
         self.name = f"{trigger.__module__}.{trigger.__qualname__}" if hasattr(trigger, "__qualname__") else str(trigger)
-        if time.monotonic() >= self._until:
-            return Defer(f"triggers took more than {SLOW_S:g} s: {self.name} was not asked")
+        if why := self._unasked(self.name):
+            return Defer(_told(why))
         try:
             with changes_nothing():
                 said = trigger(self._conflict(info))

@@ -15,15 +15,11 @@ from halog.core.directory import is_entry
 from halog.core.records import Merged
 from halog.errors import RefusedError
 from halog.runtime.compensating import Compensate
-from halog.runtime.reopening import Lost, within
+from halog.runtime.reopening import Lost
 from restore.creating import Decided, Into, with_created
 from restore.merge import Difference
 from restore.plan import totals
 from restore.report import is_known, merged
-
-COMPENSATE_S: Final = 40.0
-"""For all triggers of a partition, which serves nobody meanwhile; before that those not asked yet are deferred. Ahead,
-for those of a piece."""
 
 PIECE: Final = 1_000
 """Keys decided together, ahead."""
@@ -50,7 +46,7 @@ class Deciding:
         self._known: dict[bytes, Settled] = {}
 
     def ahead(self, keys: Sequence[Difference], is_over: Callable[[], bool]) -> None:
-        """While the partition serves. Lost once `is_over`; RefusedError if triggers hang."""
+        """While the partition serves. Lost once `is_over`."""
         for at in range(0, len(keys), PIECE):
             if is_over():
                 raise Lost
@@ -58,8 +54,7 @@ class Deciding:
             self._known.update((s.merged.key, s) for s in self._settled(piece))
 
     def settled(self, keys: Sequence[Difference], into: Into) -> list[Settled]:
-        """Each of these, and what is created besides; only what was not known ahead is decided now. RefusedError if
-        triggers hang."""
+        """Each of these, and what is created besides; only what was not known ahead is decided now."""
         rest = iter(self._settled(tuple(d for d in keys if self._ahead_of(d) is None)))
         known = [self._ahead_of(d) or next(rest) for d in keys]
         if not any(s.decided.also for s in known):
@@ -72,8 +67,7 @@ class Deciding:
         return known if known is not None and known.decided.choice.found is found else None
 
     def _settled(self, keys: tuple[Difference, ...]) -> list[Settled]:
-        decided = within(COMPENSATE_S, lambda: self._compensate(keys), "asking the compensation triggers")
-        return [_written(d) for d in decided]
+        return [_written(d) for d in self._compensate(keys)]
 
 
 def _written(decided: Decided) -> Settled:

@@ -12,7 +12,7 @@ from halog.ports import TopicPartition
 from halog.runtime import cluster
 from halog.runtime.afar import Afar
 from halog.runtime.arrivals import Confirming, Hearing, Looking
-from halog.runtime.compensating import Compensate
+from halog.runtime.compensating import Compensations
 from halog.runtime.flushing import FlushedStore
 from halog.runtime.host import Host
 from halog.runtime.mirroring import Mirroring
@@ -64,7 +64,7 @@ def make_afar(c: Config, a: Adapters) -> Afar:
     return Afar(c, a.channel, a.reach, prepare)
 
 
-def tend_sites(c: Config, a: Adapters, host: Host, compensate: Compensate) -> None:
+def tend_sites(c: Config, a: Adapters, host: Host, compensate: Compensations) -> None:
     """What nodes do where there are other sites."""
     schemas = TopicPartition(cluster.schemas_topic(c), 0)
     host.snapshots.mirrors = mirroring = Mirroring(host, a.reach, schemas, tuple(c.other_sites))

@@ -30,7 +30,7 @@ from halog.runtime import cluster, frames
 from halog.runtime.asking import Asker, limits_of
 from halog.runtime.ballots import Ballots
 from halog.runtime.commits import Commits
-from halog.runtime.compensating import Compensate, by_the_rules
+from halog.runtime.compensating import Compensations, by_the_rules
 from halog.runtime.configured import Activated, Configured, of_file
 from halog.runtime.copy import Copy
 from halog.runtime.defining import begun_anew
@@ -78,7 +78,7 @@ class Runtime:
         publish: Callable[[Log], None] = lambda log: None,
         witness: Witness | None = None,
         activated: Activated | None = None,
-        compensate: Compensate = by_the_rules,
+        compensate: Compensations = lambda: by_the_rules,
     ) -> None:
         self.config, self.name, self.adapters = config, name, adapters
         self.pid = os.getpid()

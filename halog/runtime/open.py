@@ -12,7 +12,7 @@ from halog.config.check import NAMED, is_name
 from halog.errors import ConfigError, StoreError
 from halog.ports import Log
 from halog.runtime import bindings, cluster, schemas
-from halog.runtime.compensating import Compensation
+from halog.runtime.compensating import Compensate, Compensation
 from halog.runtime.configured import Activated, of_file
 from halog.runtime.mapping import Places
 from halog.runtime.node import Runtime
@@ -23,8 +23,6 @@ from halog.runtime.witness import Witness
 from halog.schema import Definition
 from halog.schema.registry import DEFAULT, Registry
 from halog.transactions.node import Node as Verbs
-from restore.creating import Decided
-from restore.merge import Difference
 
 
 class Node(Verbs):
@@ -93,9 +91,9 @@ def _joined(
         opened.definitions = schemas.publish(log, topic, registry)
         places.definition = opened.definitions.find
 
-    def compensate(found: tuple[Difference, ...]) -> list[Decided]:
+    def compensate() -> Compensate:
         place, most = runtime.routing.partition_of, settings.limits.max_record_bytes
-        return Compensation(opened.definitions, registry, most, place).decide(found)
+        return Compensation(opened.definitions, registry, most, place).decide
 
     def definition_of(type_name: str) -> Definition | None:
         info = registry.by_name.get(type_name)

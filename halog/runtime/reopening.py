@@ -7,14 +7,13 @@ meanwhile. So what fails is told only once it is open.
 from __future__ import annotations
 
 import queue
-import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from halog.core import events as ev
 from halog.core.mirror import Checkpoint
-from halog.errors import DeadlineError, RefusedError
+from halog.errors import DeadlineError
 from restore.replay import Opening
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ OPEN_S: Final = 90.0
 BACK_S: Final = 10.0
 """For this node to serve again, if it is to."""
 
-T = TypeVar("T")
 Due = dict[str, "queue.SimpleQueue[ev.MergeDue | ev.Result]"]
 """By partition, who waits for an epoch to be opened."""
 
@@ -113,23 +111,3 @@ class Reopening:
 def opening_of(e: ev.MergeDue) -> Opening:
     """The epoch that was started."""
     return Opening(e.epoch, e.state, int.from_bytes(e.horizon, "big"), e.mapper_version, dict(e.decided))
-
-
-def within(seconds: float, work: Callable[[], T], what: str) -> T:
-    """Its result, if it comes in time. RefusedError: then it goes on, and nobody waits for it."""
-    done: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
-
-    def run() -> None:
-        try:
-            done.put((work(), None))
-        except BaseException as error:
-            done.put((None, error))
-
-    threading.Thread(target=run, name="halog-within", daemon=True).start()
-    try:
-        result, error = done.get(timeout=seconds)
-    except queue.Empty:
-        raise RefusedError(f"{what} took more than {seconds:g} s") from None
-    if error is not None:
-        raise error
-    return result  # type: ignore[return-value]  # of work

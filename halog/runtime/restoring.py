@@ -25,7 +25,7 @@ from halog.events import RESTORED
 from halog.ports import TopicPartition, UnknownResult, Versioned
 from halog.runtime import classified, places, restores, retention
 from halog.runtime.classified import Results
-from halog.runtime.compensating import Compensate
+from halog.runtime.compensating import Compensations
 from halog.runtime.deciding import Deciding, check_keys, counted
 from halog.runtime.doubts_elsewhere import Elsewhere
 from halog.runtime.outside import Remote
@@ -81,7 +81,7 @@ class Restoring:
     """Of one host. `definitions`: where a site has those of its classes."""
 
     def __init__(
-        self, host: Host, reach: Callable[[str], Remote], compensate: Compensate, definitions: TopicPartition
+        self, host: Host, reach: Callable[[str], Remote], compensate: Compensations, definitions: TopicPartition
     ) -> None:
         self._host, self._reach, self._compensate, self._definitions = host, reach, compensate, definitions
         self._due: Due = {}
@@ -181,12 +181,12 @@ class _OneRestore:
         copy: Copy,
         asked: Restore,
         reach: Callable[[str], Remote],
-        compensate: Compensate,
+        compensate: Compensations,
         due: Due,
         definitions: TopicPartition,
     ) -> None:
         self._host, self._copy, self._asked, self._reach = host, copy, asked, reach
-        self._deciding, self._definitions = Deciding(compensate), definitions
+        self._deciding, self._definitions = Deciding(compensate()), definitions
         self._reopening = Reopening(host, copy, due)
         self._result: Callable[[], dict[str, object]] = dict
         """In numbers."""

@@ -62,7 +62,7 @@ def an_epoch_that_was_never_opened_here_ends_the_other_sites() -> None:
 def undoing_a_merge_overrules_what_was_done_since() -> None:
     """Whatever stands there by now."""
 
-    def undone(report: list[Entry], find: Any) -> Undone:
+    def undone(report: list[Entry], left: Any, find: Any) -> Undone:
         told = [t for t in report if t.then != t.found.source]
         found = [(t, Difference(t.found.key, Kind.KEPT, t.then, t.then, None, (), ())) for t in told]
         return Undone([merged(Choice(d, None, t.found.source), "undone") for t, d in found], {})

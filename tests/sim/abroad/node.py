@@ -163,7 +163,7 @@ class SiteNode:
     def __init__(self, p: Process, world: SiteWorld) -> None:
         host: Any = SiteHost(p, world)
         reach = world.reach(world.asker(p))
-        self._restoring = Restoring(host, reach, world.pair.compensate, DEFINITIONS)
+        self._restoring = Restoring(host, reach, lambda: world.pair.compensate, DEFINITIONS)
         workers: Any = _Workers(world, p)
         self._restoring._workers = workers
         self._copy, self._world, self._p = host.copies["p"], world, p

@@ -21,7 +21,6 @@ from halog.core.ids import EpochId
 from halog.events import PARTED
 from halog.runtime import (
     arrivals,
-    deciding,
     drawing_level,
     giving,
     lacking,
@@ -265,7 +264,6 @@ class Pair:
         wanted += [
             (reopening, "queue", queues),
             (restoring, "queue", queues),
-            (deciding, "within", lambda seconds, work, what: work()),
             (restoring, "merged_at", self.merged_at),
             (restoring, "LATE", 3),
             (merging, "MAKE_MS", MAKE_MS),

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from halog.core.ids import ABSENT
 from halog.core.records import CREATE, Change
-from halog.errors import RefusedError
 from halog.runtime import deciding
 from halog.runtime.deciding import Deciding
 from halog.runtime.reopening import Lost
@@ -84,14 +81,3 @@ def test_a_node_that_ends_decides_no_more(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(Lost):
         Deciding(triggers).ahead([found(n) for n in range(9)], lambda: len(triggers.asked) >= 4)
     assert len(triggers.asked) == 4
-
-
-def test_triggers_that_hang_end_it_also_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deciding, "COMPENSATE_S", 0.05)
-
-    def hangs(differences: tuple[Difference, ...]) -> list[Decided]:
-        time.sleep(5)
-        return []
-
-    with pytest.raises(RefusedError, match=r"asking the compensation triggers took more than 0\.05 s"):
-        Deciding(hangs).ahead([found(1)], lambda: False)
