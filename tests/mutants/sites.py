@@ -71,6 +71,16 @@ def undoing_a_merge_overrules_what_was_done_since() -> None:
 
 
 @mutant("M2", SEEDS)
+def what_is_again_as_a_merge_left_it_is_undone_though_it_was_changed_since() -> None:
+    """States are compared, not versions."""
+
+    def undone(report: list[Entry], left: Any, find: Any) -> Undone:
+        return real(report, lambda key: find(key).version, find)  # type: ignore[no-any-return]
+
+    real = patch(restoring, "undone", undone)
+
+
+@mutant("M2", SEEDS)
 def a_merge_says_of_one_transaction_too_many_that_it_has_happened() -> None:
     """Its commit is in no log."""
     real: Any = replay._settled

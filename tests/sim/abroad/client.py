@@ -13,12 +13,15 @@ if TYPE_CHECKING:
     from tests.sim.node import Process
 
 LOOK_MS = 25.0
+AGAIN = 6
+"""Every so many updates write what is there."""
 COUNTER = KEYS[3]
 """Counts everybody's steps; never deleted."""
 
 
 class SiteClient(Client):
-    """Each object it makes is an instance of its own, and each value but the counter's is written once."""
+    """Each object it makes is an instance of its own, and each value but the counter's is made once. Some are written
+    again where they stand: the state is the same then, and the version another one."""
 
     world: SiteWorld
     _source: Process | None = None
@@ -52,4 +55,6 @@ class SiteClient(Client):
             return Change(UPDATE, there.ref, key, b"%d" % (int(there.value) + 1), version, before)
         if delete:
             return Change(DELETE, there.ref, key, None, version, before)
-        return Change(UPDATE, there.ref, key, pair.value(), version, before)
+        value = pair.value()
+        again = before is not None and int(value[1:]) % AGAIN == 0
+        return Change(UPDATE, there.ref, key, there.value if again else value, version, before)
