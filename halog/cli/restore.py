@@ -220,7 +220,7 @@ def mergeable(
             left[table.name] = (
                 f"policy {table.policy} keeps a directory of keys (mapper {mapper}), and each site may have put the "
                 "same key into another partition: it cannot be merged. `halog export` at the site that is to give up, "
-                "`halog site demote` there, `halog import --skip-existing` at the other one"
+                "`halog import --skip-existing` at the other one, then `halog site demote` at the first"
             )
         else:
             found.append(table)
