@@ -153,8 +153,19 @@ class Readers:
 
 def _bounds(consumer: Any, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
     asked = Seat(tp[0], tp[1])
-    start, end = patiently(lambda: consumer.get_watermark_offsets(asked, timeout=timeout_s, cached=False), timeout_s)
-    return int(start), int(end)
+
+    def ask() -> tuple[int, int]:
+        try:
+            start, end = consumer.get_watermark_offsets(asked, timeout=timeout_s, cached=False)
+        except KafkaException as e:
+            if e.args[0].code() == KafkaError._UNKNOWN_PARTITION:
+                # So librdkafka says of a partition without a leader, too (a broker that stood still and is let in
+                # again), and says it again from its cache, for minutes, until somebody asks for the metadata.
+                consumer.list_topics(tp[0], timeout=timeout_s)
+            raise
+        return int(start), int(end)
+
+    return patiently(ask, timeout_s)
 
 
 def patiently(ask: Callable[[], T], timeout_s: float) -> T:

@@ -37,6 +37,26 @@ class Admin:
         return dict.fromkeys(asked, answer)
 
 
+class Leaderless:
+    """A consumer that was told, when it asked first, that the partition has no leader: what it knows it repeats."""
+
+    def __init__(self, elected: int) -> None:
+        self.elected = elected  # the metadata says who leads when asked so many times
+        self.refreshed = 0
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        self.refreshed += 1
+
+    def get_watermark_offsets(self, asked: Any, timeout: float, cached: bool) -> tuple[int, int]:
+        if self.refreshed < self.elected:
+            raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION, "Unknown partition"))
+        return 3, 9
+
+    def unassign(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 def written(admins: list[Admin]) -> int:
     readers = Readers("b:1", lambda: admins[0], lambda: admins.append(admins.pop(0)))
     return readers._written(TopicPartition("t", 0))
@@ -74,3 +94,14 @@ def test_what_no_client_can_do_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnreachableError):
         written([refused])
     assert refused.asked == 1
+
+
+@pytest.mark.feature("P11")
+def test_a_partition_that_had_no_leader_is_looked_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka repeats "unknown partition" from its cache for as long as nobody asks for the metadata (its
+    rd_kafka_topic_partition_list_query_leaders): a broker that had stood still was told unreachable for it."""
+    made: list[Leaderless] = []
+    monkeypatch.setattr(kafka_read, "Consumer", lambda conf: made.append(Leaderless(2)) or made[-1])
+    readers = Readers("b:1", Admin, lambda: None)
+    assert readers.bounds(TopicPartition("t", 0), 5.0) == (3, 9)
+    assert [c.refreshed for c in made] == [2]
