@@ -104,7 +104,7 @@ class Trace:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found: list[tuple[int, bytes | None, bytes | None]] = []
         followed: dict[int, _Followed] = {}
-        for number, counted in _counted(self.branches, followed, batches):
+        for number, counted in _counted(self.branches, followed, batches, linked=True):
             record = counted.record
             if type(record) is Commit and record.origin is not None:
                 found.append((number, msgspec.msgpack.encode(accepted(record, counted.hash)), None))
@@ -188,9 +188,14 @@ class _Followed(NamedTuple):
 
 
 def _counted(
-    branches: Mapping[int, Branch], followed: dict[int, _Followed], batches: Iterable[pa.RecordBatch]
+    branches: Mapping[int, Branch],
+    followed: dict[int, _Followed],
+    batches: Iterable[pa.RecordBatch],
+    *,
+    linked: bool = False,
 ) -> Iterator[tuple[int, Counted]]:
-    """The records that count, of each branch in order; who follows it is left in `followed`."""
+    """The records that count, of each branch in order, as links of the chain if nothing else is wanted; who follows it
+    is left in `followed`."""
     for raw in batches:
         for side, index, offset, time_ms, value in zip(*(column.to_pylist() for column in raw.columns)):
             number = branch_of(index, side)
@@ -198,7 +203,7 @@ def _counted(
             if at is None:
                 of = branches[number]
                 tp = TopicPartition(of.place.log, of.place.index)
-                at = followed[number] = _Followed(History(Carried.unpack(of.carried)), of, tp)
+                at = followed[number] = _Followed(History(Carried.unpack(of.carried), linked=linked), of, tp)
             counted = at.read(offset, value, time_ms)
             if counted is not None:
                 yield number, counted

@@ -131,6 +131,13 @@ def test_a_link_of_the_chain_has_the_same_head(record: records.Record) -> None:
     assert linked == (records.Commit(record.header, ()) if isinstance(record, records.Commit) else record)
 
 
+@given(commits, st.integers(1, 2**63 - 1))
+def test_a_link_that_was_recovered_says_from_where(commit: records.Commit, lsn: int) -> None:
+    origin = records.Origin(EpochId(1, "home", 3), lsn)
+    recovered = records.Commit(commit.header, commit.changes, origin)
+    assert records.linked(records.encode(recovered)) == recovered
+
+
 def test_a_link_that_ends_within_its_head_is_refused() -> None:
     whole = records.encode(records.Commit(records.Header(b"l" * LOG_ID_BYTES, EpochId(1, "here", 7), 3), ()))
     head = len(whole) - 2  # no changes, no origin
