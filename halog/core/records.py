@@ -309,8 +309,8 @@ def decode(data: bytes) -> Record:
 
 def linked(data: bytes) -> Record:
     """The record as `halog.core.chain` judges it: a commit without its changes, which take nearly all of the time and
-    are not looked at. RecordFormatError as of `decode`, of all other records. A commit that was recovered is read whole,
-    and says from where; its last byte is its origin's lsn's, and never 0."""
+    are not looked at. RecordFormatError as of `decode`, of all other records. A commit that was recovered is read
+    whole, and says from where; its last byte is its origin's lsn's, and never 0."""
     if data[:2] == _PREFIX[Commit] and data[-1] == 0 and (head := commit_bytes.read_head(data)) is not None:
         return Commit(Header(*head), ())
     return decode(data)
