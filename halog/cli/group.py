@@ -67,7 +67,8 @@ def _change(target: str, config_path: Path, timeout_s: float, change: Change, no
 
 
 def _shown(tables: list[PartitionTable], format_: str) -> None:
-    from halog.core.group import needed, priority
+    from halog.core.group import as_of, needed, priority
+    from halog.runtime.clock import wall_ms
 
     if format_ == "json":
         emit_json([{"partition": t.name, **as_json(t)} for t in tables])
@@ -76,7 +77,7 @@ def _shown(tables: list[PartitionTable], format_: str) -> None:
     for t in tables:
         active = t.active.node if t.active is not None else ""
         levels = ", ".join(f"{n} {LEVELS[priority(t, n)]}" for n in t.configured)
-        rows.append((t.name, active, needed(t, active), levels))
+        rows.append((t.name, active, needed(as_of(t, wall_ms()), active), levels))
     emit_table(["partition", "active", "nodes needed", "priorities"], rows)
 
 

@@ -184,20 +184,28 @@ def _show_seen(table: PartitionTable, view: PartitionView) -> None:
 
 def _needed(table: PartitionTable) -> str:
     """How many nodes a commit needs, and why."""
-    from halog.core.group import needed
+    from halog.core.group import as_of, needed
+    from halog.runtime.clock import wall_ms
 
-    group, number = table.group, needed(table, "" if table.active is None else table.active.node)
-    active = "" if table.active is None else table.active.node
+    now, active = as_of(table, wall_ms()), "" if table.active is None else table.active.node
+    number, why = needed(now, active), _overridden(now, active) or ("quorum" if table.quorum else "")
+    if now is not table:
+        why += f"{'; ' if why else ''}an override is over, and stands in ZooKeeper still"
+    return f"{number} ({why})" if why else f"{number}"
+
+
+def _overridden(table: PartitionTable, active: str) -> str:
+    """Which override says so, or ''."""
+    group = table.group
     if group.designated and group.designated == active:
-        said = f"{active} is designated", group.designated_until_ms, group.designated_reason
+        what, until_ms, reason = f"{active} is designated", group.designated_until_ms, group.designated_reason
     elif group.required:
-        said = f"{group.required} required", group.required_until_ms, group.required_reason
+        what, until_ms, reason = f"{group.required} required", group.required_until_ms, group.required_reason
     else:
-        return f"{number} (quorum)" if table.quorum else f"{number}"
-    what, until_ms, reason = said
+        return ""
     if until_ms:
         what += f" until {datetime.fromtimestamp(until_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    return f"{number} ({what}{': ' + reason if reason else ''})"
+    return f"{what}{': ' + reason if reason else ''}"
 
 
 def _show_copies(copies: tuple[CopyView, ...]) -> None:

@@ -71,13 +71,16 @@ def check_known(connection: Connection, nodes: Collection[str]) -> None:
 def judge_all(connection: Connection, stopping: set[str]) -> list[Verdict]:
     """Every partition hosted by these nodes, and by those that would be offline without them (Q1), from one look."""
     from halog.cli.survey import survey
+    from halog.core.group import as_of
     from halog.core.stopping import judge
+    from halog.runtime.clock import wall_ms
 
     seen = survey(connection)
     falling = offline_then(connection, seen.nodes, stopping)
     gone = stopping | falling.keys()
     views = {v.partition: v for v in seen.partitions}
-    hosted = [t for t in connection.tables if gone & {*t.hosts, *t.node_list}]
+    now = wall_ms()
+    hosted = [as_of(t, now) for t in connection.tables if gone & {*t.hosts, *t.node_list}]
     unlogged = {name for name, policy in connection.config.policies.items() if policy.unlogged}
     verdicts = [judge(t, gone, _facts(views[t.name]), unlogged=t.policy in unlogged) for t in hosted]
     if not falling:

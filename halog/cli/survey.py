@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from halog.core.defining import status
-from halog.core.group import counts, needed
+from halog.core.group import as_of, counts, needed
 from halog.core.life import State
 from halog.core.roles import LEADING, Role
 from halog.core.sync_sites import SYNC as SYNC_SITE
 from halog.core.table import PartitionTable
 from halog.errors import HalogError
 from halog.runtime import frames
+from halog.runtime.clock import wall_ms
 from halog.runtime.members import NodeInfo
 from halog.runtime.splits import Parted, parted
 from halog.runtime.versions import read
@@ -317,7 +318,7 @@ def _health(table: PartitionTable, active: str | None, counted: set[str], sites:
         return TOO_FEW if len(counted) < len(table.configured) else MIRRORED
     if active is None:
         return NO_ACTIVE
-    if 1 + sum(counts(table, n) for n in counted) < needed(table, active):
+    if 1 + sum(counts(table, n) for n in counted) < needed(as_of(table, wall_ms()), active):
         return NO_QUORUM
     if any(s.state != SYNC_SITE for s in sites):
         return SITE_MISSING

@@ -269,7 +269,7 @@ class Campaign:
             return
         p = self.p
         if e.result is ev.Cas.OK:
-            p.version, p.table = e.version, self.claim
+            p.version, p.table = e.version, p.overrides.of(self.claim)
             self._claimed()
         elif e.result is ev.Cas.CONFLICT and not self.unanswered:
             p.step_down("deposed", "another node took the epoch")

@@ -223,7 +223,10 @@ class HandOverAsked(msgspec.Struct, frozen=True):
 
 
 class Ticked(msgspec.Struct, frozen=True):
-    """Time has passed."""
+    """Time has passed. `wall_ahead_ms`: how far the clock that tells ms since 1970 is ahead of the driver's now; None:
+    nobody looked."""
+
+    wall_ahead_ms: int | None = None
 
 
 Event = (

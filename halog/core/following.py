@@ -69,6 +69,20 @@ class Following:
         """Are votes and decisions pushed to it, so that nobody waits until it has read them?"""
         return self.p.now - self._vote_held_at < RECENTLY_MS
 
+    def log_ended(self, e: ev.LogEnd) -> None:
+        """The copy is up to where the log ended when it began."""
+        if self.p.role is Role.LOADING:
+            self.p.become("loaded")
+            self.acknowledge()
+            self.p.campaign.consider()
+
+    def restored(self, e: ev.Restored) -> None:
+        """Never on from what it held: first whatever the log has got meanwhile (Q1, P11)."""
+        p = self.p
+        if p.role is Role.OFFLINE and p.me in p.alive:
+            p.become("restored", "this node is back in its zones' quorums")
+            p.out.append(ev.Read(p.next_offset))
+
     def taken(self, e: ev.Taken) -> None:
         """A batch of the log was taken."""
         p = self.p

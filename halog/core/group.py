@@ -6,12 +6,12 @@ The group is never smaller than what is configured: a node list that shrinks (R4
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from halog.core.election import HIGHEST, NEVER, NORMAL
-from halog.core.table import PartitionTable
+from halog.core.table import Group, PartitionTable
 
 LEVELS = {"never": NEVER, "normal": NORMAL, "high": NORMAL + 1, "highest": HIGHEST}
 """Priorities by name."""
@@ -27,6 +27,26 @@ def needed(table: PartitionTable, active: str) -> int:
     if table.group.designated and table.group.designated == active:
         return 1
     return table.group.required or table.quorum or 1
+
+
+def ends(group: Group) -> tuple[int, ...]:
+    """When its overrides end by themselves, in ms since 1970."""
+    return tuple(until for until in (group.required_until_ms, group.designated_until_ms) if until)
+
+
+def without(group: Group, over: Collection[int]) -> Group:
+    """What is left of it when the overrides that end then are over."""
+    if group.required_until_ms and group.required_until_ms in over:
+        group = msgspec.structs.replace(group, required=0, required_until_ms=0, required_reason="")
+    if group.designated_until_ms and group.designated_until_ms in over:
+        group = msgspec.structs.replace(group, designated="", designated_until_ms=0, designated_reason="")
+    return group
+
+
+def as_of(table: PartitionTable, wall_ms: int) -> PartitionTable:
+    """The table as it counts at this time, in ms since 1970: for whoever has a znode, and no copy (`overrides.py`)."""
+    over = [until for until in ends(table.group) if until <= wall_ms]
+    return msgspec.structs.replace(table, group=without(table.group, over)) if over else table
 
 
 def priority(table: PartitionTable, node: str) -> int:

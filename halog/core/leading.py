@@ -319,7 +319,7 @@ class Leading:
         if e.result is ev.Cas.OK:
             if e.version > p.version:
                 p.out += migration_told(p.table, self.proposal)
-                p.version, p.table = e.version, self.proposal
+                p.version, p.table = e.version, p.overrides.of(self.proposal)
             self._settled()
         else:
             self.sync.unknown()

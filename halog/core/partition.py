@@ -26,6 +26,7 @@ from halog.core.lease import Predecessor
 from halog.core.ledger import Applied, Decided, Ledger
 from halog.core.merging import Merging
 from halog.core.outcomes import Outcomes
+from halog.core.overrides import Overrides
 from halog.core.positions import position_asked
 from halog.core.roles import CLAIMANT, OUT, Role, next_role
 from halog.core.settings import Settings, Sync
@@ -49,6 +50,7 @@ class Partition:
         settings: Settings,
         now: int,
         ledger: Ledger | None = None,
+        wall_ahead_ms: int = 0,
     ) -> None:
         self.me, self.settings, self.outcomes = me, settings, outcomes
         self.ledger = ledger or Ledger()
@@ -61,6 +63,7 @@ class Partition:
         self.role = Role.LOADING
         self.now = now
         self.out: list[ev.Effect] = []
+        self.overrides = Overrides(self, wall_ahead_ms)
         self.tag = 0
         """The last append tag given out."""
         self.round = 0
@@ -80,9 +83,9 @@ class Partition:
             ev.TableSeen: self._table_seen,
             ev.AliveChanged: self._alive_changed,
             ev.EntriesRead: self._entries_read,
-            ev.LogEnd: self._log_end,
+            ev.LogEnd: self.following.log_ended,
             ev.Taken: self.following.taken,
-            ev.Restored: self._restored,
+            ev.Restored: self.following.restored,
             ev.LogLost: lambda e: self.lost(e.why),
             ev.Submitted: self._submitted,
             ev.BarrierAsked: self._barrier_asked,
@@ -116,6 +119,8 @@ class Partition:
     def step(self, event: ev.Event, now: int) -> list[ev.Effect]:
         """Take one event; the effects are to be performed in order."""
         self.now = now
+        if now >= self.overrides.due:
+            self.overrides.end()
         if self.leading is not None and now >= self.leading.sites.quorum.ends:
             self.leading.sites_changed()
         self._handlers[type(event)](event)
@@ -194,10 +199,10 @@ class Partition:
     def _table_seen(self, e: ev.TableSeen) -> None:
         if e.version < self.version:
             return
-        moved = e.version > self.version
-        self.campaign.watch(e.table)
-        self.predecessor.named(e.table)
-        self.version, self.table = e.version, e.table
+        moved, table = e.version > self.version, self.overrides.of(e.table)
+        self.campaign.watch(table)
+        self.predecessor.named(table)
+        self.version, self.table = e.version, table
         if self.role is Role.CLAIMING:
             self.campaign.table_seen(moved)
         elif self.role in CLAIMANT or self.leading is not None:
@@ -307,18 +312,6 @@ class Partition:
         else:
             self.out.append(ev.Apply([record], self.chain.state, self.next_offset))
 
-    def _log_end(self, e: ev.LogEnd) -> None:
-        if self.role is Role.LOADING:
-            self.become("loaded")
-            self.following.acknowledge()
-            self.campaign.consider()
-
-    def _restored(self, e: ev.Restored) -> None:
-        """Never on from what it held: first whatever the log has got meanwhile (Q1, P11)."""
-        if self.role is Role.OFFLINE and self.me in self.alive:
-            self.become("restored", "this node is back in its zones' quorums")
-            self.out.append(ev.Read(self.next_offset))
-
     def lost(self, why: str) -> None:
         """This copy cannot go on."""
         if self.role is Role.FAILED:
@@ -389,6 +382,8 @@ class Partition:
         self.held.seal(max(self.table.epoch.number, self.chain.state.epoch.number))
 
     def _ticked(self, e: ev.Ticked) -> None:
+        if e.wall_ahead_ms is not None:
+            self.overrides.look(e.wall_ahead_ms)
         if self.discarded:
             self.out += self.discarded.certain(self.now, self.settings.discarded_ms, self.chain.state.led)
         if self.leading is not None:

@@ -29,7 +29,7 @@ from halog.errors import HalogError, LogError, StoreError
 from halog.events import DIVERGED
 from halog.ports import Entry, LogSession, TopicPartition
 from halog.runtime.answers import Answer, tell_all as _tell
-from halog.runtime.clock import monotonic_ms
+from halog.runtime.clock import monotonic_ms, wall_ahead_ms
 from halog.runtime.counting import Tally
 from halog.runtime.deliveries import Reporting
 from halog.runtime.failures import ours
@@ -117,7 +117,9 @@ class Copy(Showing):
             self._end, self.began_at = end, next_offset
             ledger, now = self.objects.load_ledger(), monotonic_ms()
             self.objects.begin(outcomes, last_offset, ledger)
-            self.core = Partition(self.node.me, version, table, state, next_offset, outcomes, settings, now, ledger)
+            self.core = Partition(
+                self.node.me, version, table, state, next_offset, outcomes, settings, now, ledger, wall_ahead_ms()
+            )
             self.node.follow(self.tp, next_offset)
             self._loaded()
 
@@ -143,7 +145,7 @@ class Copy(Showing):
         except (LogError, StoreError) as error:
             self._stop(error)
 
-    def _post(self, event: ev.Event, now: int = 0) -> None:
+    def _post(self, event: ev.Event) -> None:
         if self.ended:
             self._dismiss(ev.NotServing(None))
             return
@@ -152,10 +154,9 @@ class Copy(Showing):
         if self._busy:
             return
         self._busy = True
-        now = now or monotonic_ms()
         try:
-            while inbox:
-                for effect in self.core.step(inbox.popleft(), now):
+            while inbox:  # each with the time behind it: whoever is stopped in between must not go on with an older one
+                for effect in self.core.step(inbox.popleft(), monotonic_ms()):
                     self._perform(effect)
         finally:
             self._busy = False
@@ -185,10 +186,9 @@ class Copy(Showing):
         _tell(due)
 
     def _batch(self, events: Iterable[ev.Event]) -> None:
-        now = monotonic_ms()
         try:
             for event in events:
-                self._post(event, now)
+                self._post(event)
             if self.objects.overfull:
                 self.objects.save()
         except Exception as error:
@@ -197,7 +197,7 @@ class Copy(Showing):
 
     def tick(self) -> None:
         """Time passes: deadlines are looked at."""
-        self.post(ev.Ticked())
+        self.post(ev.Ticked(wall_ahead_ms()))
 
     def leave(self) -> None:
         """The node closes: store what was taken, and tell whoever still waits that nobody will answer."""

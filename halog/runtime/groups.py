@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
-from halog.core.group import LEVELS, why_not_designated, why_not_priority, why_not_required
+from halog.core.group import LEVELS, why_not_designated, why_not_priority, why_not_required, without
 from halog.core.table import Group, PartitionTable
 from halog.core.tail import holders
 from halog.errors import ConfigError, HalogError, RefusedError, VersionError
@@ -26,7 +25,7 @@ ATTEMPTS = 20
 """A znode changes with each node that joins or leaves: somebody else is this often quicker in no real cluster."""
 
 LOOK_S = 0.5
-"""How often a node looks whether an override's time is over: they are given in minutes."""
+"""How often a node looks whether an override that is over is to be taken out: its copies count it no more."""
 
 Change = Callable[[PartitionTable], Group]
 """What becomes of a table's group; RefusedError says why not."""
@@ -117,7 +116,9 @@ def change_table(
 
 
 class Overrides:
-    """Ends the overrides of the partitions hosted here when their time is over (by this machine's clock)."""
+    """Takes the overrides of the partitions hosted here out of ZooKeeper when their time is over. Their copies count
+    them no more by then (`halog.core.overrides`), whether this comes to anything or not: it is for the other nodes,
+    and for operators."""
 
     def __init__(self, coordinator: Coordinator, copies: Callable[[], Collection[Copy]]) -> None:
         self._coordinator, self._copies = coordinator, copies
@@ -126,23 +127,13 @@ class Overrides:
         """One look at all of them."""
         if not closing.wait(LOOK_S):
             for copy in self._copies():
-                if without_ended(copy.core.table.group) != copy.core.table.group:
-                    self._end(copy.name)
+                if over := copy.core.overrides.over:
+                    self._end(copy.name, over)
 
-    def _end(self, partition: str) -> None:
+    def _end(self, partition: str, over: Collection[int]) -> None:
         try:
-            change_group(self._coordinator, partition, lambda table: without_ended(table.group))
+            change_group(self._coordinator, partition, lambda table: without(table.group, over))
         except HalogError as e:
-            logger.warning("the override of %s could not be ended: %s", partition, e)
+            logger.warning("the override of %s is over, and stands in ZooKeeper still: %s", partition, e)
             return
         logger.warning("the override of %s has ended: its time is over", partition)
-
-
-def without_ended(group: Group) -> Group:
-    """What is left when the overrides whose time is over have ended."""
-    now = time.time_ns() // 1_000_000
-    if 0 < group.required_until_ms <= now:
-        group = msgspec.structs.replace(group, required=0, required_until_ms=0, required_reason="")
-    if 0 < group.designated_until_ms <= now:
-        group = msgspec.structs.replace(group, designated="", designated_until_ms=0, designated_reason="")
-    return group

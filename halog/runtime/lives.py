@@ -17,12 +17,14 @@ from functools import partial
 from typing import Any, TypeVar, overload
 
 from halog.core.defining import IN_USE, Status, status
+from halog.core.group import as_of
 from halog.core.ids import Member
 from halog.core.life import TRANSIENT, Life, Sight, State, Step, teller
 from halog.core.roles import Role
 from halog.core.table import ENABLED, PartitionTable
 from halog.errors import ClosedError
 from halog.events import DEFINITION, REPLICATION, STATE, UNAVAILABLE
+from halog.runtime.clock import wall_ms
 from halog.runtime.history import History
 from halog.schema.registry import DEFAULT, Registry
 
@@ -187,7 +189,7 @@ class Lives:
         known = self._tables.get(name)
         if known is None:
             return
-        table, life = known[1], self._lives.setdefault(name, Life())
+        table, life = as_of(known[1], wall_ms()), self._lives.setdefault(name, Life())
         led = life.table is not None and life.table.active is not None and life.table.active.node == self._me
         sight = Sight(self._me, table, self._up, bool(self._offline), name in self._handing, self._updating(name))
         for step in life.look(sight):

@@ -1,4 +1,5 @@
-"""Mutants of what a policy asks for: stores before acknowledgements (R6), the quorum (R7), who is preferred (Q2)."""
+"""Mutants of what a policy asks for: stores before acknowledgements (R6), the quorum (R7), when what overrides it ends
+(Q3), who is preferred (Q2)."""
 
 from __future__ import annotations
 
@@ -7,11 +8,17 @@ import msgspec
 from halog.core import candidate, events as ev, leading, partition
 from halog.core.following import Following
 from halog.core.leading import Leading
+from halog.core.overrides import Overrides
 from halog.core.partition import Partition
 from halog.core.returning import Returning
 from halog.core.settings import Sync
+from halog.core.table import PartitionTable
 from halog.core.writer import Writer
 from tests.mutants.registry import mutant, patch
+from tests.sim import lasting
+
+LASTING = lasting.SEEDS[:2_000]
+"""Histories in which overrides last a while."""
 
 
 @mutant("R6")
@@ -77,6 +84,33 @@ def quorum_not_counted() -> None:
 def everybody_counts_for_a_quorum() -> None:
     """A node that can never be active may hold the only copy."""
     patch(leading, "counts", lambda table, node: True)
+
+
+@mutant("Q3", LASTING)
+def an_override_ends_in_the_znode_alone() -> None:
+    """Where nobody reaches that it never does (the first core's did not)."""
+
+    def left(self: Overrides, table: PartitionTable) -> PartitionTable:
+        real(self, table)
+        return table
+
+    real = patch(Overrides, "_left", left)
+
+
+@mutant("Q3", LASTING)
+def an_override_ends_with_the_next_tick() -> None:
+    """A process that was stopped takes what it was sent meanwhile before it looks at the clock."""
+
+    def step(self: Partition, event: ev.Event, now: int) -> list[ev.Effect]:
+        self.ticks = isinstance(event, ev.Ticked)  # type: ignore[attr-defined]
+        return real(self, event, now)  # type: ignore[no-any-return]
+
+    def end(self: Overrides) -> None:
+        if self._p.ticks:  # type: ignore[attr-defined]
+            real_end(self)
+
+    real = patch(Partition, "step", step)
+    real_end = patch(Overrides, "end", end)
 
 
 @mutant("Q2")

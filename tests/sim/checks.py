@@ -19,7 +19,7 @@ from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.table import PartitionTable
 from halog.events import DISCARDED, UNLOGGED_LOST
-from tests.sim import asked, leases, lives, moves, zones
+from tests.sim import asked, lasting, leases, lives, moves, zones
 from tests.sim.store import Held
 from tests.sim.twin import Accepted, history
 from tests.sim.violation import Violation, demand
@@ -208,9 +208,10 @@ class Checks:
         return next(i.digest for i in p.partition.leading.writer.queue if i.lsn == lsn)
 
     def _quorum_has(self, p: Process, lsn: int, digest: bytes) -> None:
-        """R7: so many nodes of the group, the active included, had what it acknowledges (some may have died since)."""
+        """R7: so many nodes of the group, the active included, had what it acknowledges (some may have died since).
+        An override whose time is over is none (Q3)."""
         for table in moves.judging(self, p):
-            need = needed(table, p.name)
+            need = needed(lasting.judged(p, table), p.name)
             others = [m for m in self.last if m.node != p.name and counts(table, m.node)]
             have = 1 + len({m.node for m in others if self._has(m, lsn, digest)})
             if have >= need:

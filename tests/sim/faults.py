@@ -277,11 +277,13 @@ def regroup(w: World) -> None:
         levels = {n: rng.choice((0, 1, 1, 2, 3)) for n in names[1:]}
         group = msgspec.structs.replace(group, priorities={names[0]: rng.choice((1, 1, 2)), **levels})
     elif what == "required":
-        group = msgspec.structs.replace(group, required=rng.choice((0, len(names) // 2 + 1, len(names))))
+        group = msgspec.structs.replace(
+            group, required=rng.choice((0, len(names) // 2 + 1, len(names))), required_until_ms=0
+        )
     else:
         node = rng.choice(("", *names))
         if why_not_designated(table, node) is None:
-            group = msgspec.structs.replace(group, designated=node)
+            group = msgspec.structs.replace(group, designated=node, designated_until_ms=0)
     w.cover.hit("group changed")
     w.engine.say(f"an operator changes the group: {group}")
     w.coordinator.regroup(group)

@@ -20,6 +20,7 @@ from halog.core.ids import ABSENT, Member
 from halog.core.ledger import Applied
 from halog.core.partition import Partition
 from halog.core.roles import CLAIMANT, Role
+from tests.sim import lasting
 from tests.sim.log import Reader, Session
 from tests.sim.store import Copy, Disk, one_by_one
 
@@ -92,7 +93,7 @@ class Process:
         coordinator = self.world.coordinator
         self.partition = Watched(
             self.me, coordinator.version, coordinator.table, node.disk.chain, node.disk.next_offset,
-            self.copy.outcomes, self.world.settings, self.clock(), self.copy.ledger,
+            self.copy.outcomes, self.world.settings, self.clock(), self.copy.ledger, lasting.ahead(self),
         )  # fmt: skip
         self.partition.process = self
         self.world.checks.started(self)
@@ -168,7 +169,7 @@ class Process:
         if self.alive:
             self.ticks += 1
             if not self.paused:
-                self._step(ev.Ticked())
+                self._step(ev.Ticked(lasting.ahead(self)))
             self.world.engine.at(TICK_MS, self._tick)
 
     def pause(self) -> None:

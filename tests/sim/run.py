@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.progress import Progress
 
-from tests.sim import ballots, bank, goods, leases, lives, market, moves, shop, stalls, zones
+from tests.sim import ballots, bank, goods, lasting, leases, lives, market, moves, shop, stalls, zones
 from tests.sim.abroad import pair, story
 from tests.sim.away import log_away
 from tests.sim.faults import FAULTS, regroup
@@ -74,6 +74,8 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
         world.engine.at(60.0 + world.operator.random() * (length - 60.0), log_away, world)
     if world.leased:
         length += leases.prepare(world, length)
+    if lasting.given(seed):
+        length += lasting.prepare(world, length)
     if zones.given(seed):
         zones.prepare(world, length)
     lives.prepare(world, length)

@@ -97,6 +97,7 @@ INTERESTING = [
     "stored, then acknowledged", "held before read", "push refused", "held forgotten", "a dead epoch's push arrived",
     "restarts warm", "restarts empty", "died for good", "client asked again",
     "answer TooFew", "acknowledged by a quorum", "group changed", "no quorum",
+    "override for a while", "override taken out", "an override is over where nobody can take it out",
     "told under a lease", "active cut off", "handed over under a lease", "heir killed under a lease",
     "lease awaited",
     "offline", "restored behind another active", "quorum switched off", "quorum switched on",

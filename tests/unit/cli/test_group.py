@@ -6,7 +6,13 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
+
+from halog.cli import survey
+from halog.cli.partition import _needed
+from halog.core.ids import Member
+from halog.core.table import Group, PartitionTable
 
 Run = Callable[..., Any]
 
@@ -80,3 +86,16 @@ def test_a_few_may_be_required_where_somebody_confirms_it(cluster: Any, halog: R
     ran = halog("partition", "require", "p-0", "1", "--may-fork", "--format", "json")
     assert ran.code == 0, ran
     assert ran.json[0]["required"] == 1
+
+
+@pytest.mark.feature("Q3", "O1")
+def test_an_override_that_is_over_and_that_nobody_took_out_is_shown_as_such() -> None:
+    """Nodes go by the quorum by then, whether they reach ZooKeeper or not."""
+    given: dict[str, Any] = {"required": 1, "required_until_ms": 1, "required_reason": "fire"}
+    table = PartitionTable("p", "00" * 16, "t", 0, "q", ("A", "B", "C"), 1, quorum=2, group=Group(**given))
+    assert _needed(table) == "2 (quorum; an override is over, and stands in ZooKeeper still)"
+    later = msgspec.structs.replace(table, group=Group(**{**given, "required_until_ms": 1 << 42}))
+    assert _needed(later) == "1 (1 required until 2109-05-15 07:35:11 UTC: fire)"
+    alone = msgspec.structs.replace(table, active=Member("A", 1))
+    assert survey._health(alone, "A", set()) == survey.NO_QUORUM
+    assert survey._health(msgspec.structs.replace(alone, group=later.group), "A", set()) == survey.TOO_FEW

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Iterator
@@ -12,9 +13,13 @@ import msgspec
 import pytest
 
 from halog.adapters.memory import MemoryCoordinator
+from halog.core import events as ev
+from halog.core.group import without
+from halog.core.life import State
 from halog.core.table import Group, PartitionTable
 from halog.errors import ConfigError, HalogError, OutcomeUnknownError, QuorumError, RefusedError
-from halog.runtime import groups
+from halog.runtime import copy as copy_module, groups
+from halog.runtime.clock import wall_ms
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node as Verbs
 from tests.unit.counting import REGISTRY, Counter
@@ -30,6 +35,14 @@ def cluster() -> Iterator[Cluster]:
         with cluster.client().transaction() as tx:
             tx.create(Counter("c"))
         yield cluster
+
+
+def impatient() -> Cluster:
+    """The same cluster; a commit whose outcome does not come is given up after 1.5 s."""
+    short = Cluster(3, partitions=1, quorum=True, registry=REGISTRY)
+    policy = replace(short.config.policies["test"], call_deadline_ms=1_500)
+    short.config = replace(short.config, policies={"test": policy}).validate()
+    return short
 
 
 _OPERATORS: list[MemoryCoordinator] = []
@@ -102,10 +115,7 @@ def test_below_quorum_a_new_commit_is_refused_by_name_and_changes_nothing(cluste
 def test_a_commit_under_way_when_the_quorum_goes_is_unknown_never_denied(*, elsewhere: bool) -> None:
     """Its record is in the log: no replica confirms it any more, and new ones are refused before they start. With a
     replica back it turns out that it happened, once."""
-    short = Cluster(3, partitions=1, quorum=True, registry=REGISTRY)
-    policy = replace(short.config.policies["test"], call_deadline_ms=1_500)
-    short.config = replace(short.config, policies={"test": policy}).validate()
-    with short as cluster:
+    with impatient() as cluster:
         cluster.settle()
         active = cluster.active_for(Counter, "c")
         caller = cluster.client() if elsewhere else cluster.node(active)
@@ -191,6 +201,71 @@ def test_an_override_lets_the_last_node_go_on_and_ends_by_itself(cluster: Cluste
     wait_until(lambda: not _counts(cluster), "the active has seen it and refuses")
 
 
+def cut_off(cluster: Cluster, active: str) -> MemoryCoordinator:
+    """The active node's coordinator answers nothing any more, and tells it of nothing."""
+    coordinator = cluster._running[active].coordinator
+    coordinator.suspend()
+    return coordinator
+
+
+@pytest.mark.feature("Q3", "R7", "X8")
+def test_an_override_ends_in_time_at_an_active_that_reaches_no_coordinator() -> None:
+    """Nobody can take it out of the znode: the promise ends all the same."""
+    with impatient() as cluster:
+        with cluster.client().transaction() as tx:
+            tx.create(Counter("c"))
+        active = kill_replicas(cluster)
+        until = wall_ms() + 1_500
+        require(operator(cluster), 1, until_ms=until, may_fork=True)
+        assert wait_until(lambda: _counts(cluster), "commits go on")
+        coordinator, node = cut_off(cluster, active), cluster.node(active)
+        told: list[tuple[int, BaseException | None]] = []
+        while wall_ms() < until + 1_200:
+            told.append((wall_ms() - until, _outcome(node)))
+            time.sleep(0.005)
+        assert told[0][1] is None, "it had ended before its time"
+        late = [outcome for begun, outcome in told if begun > 1]
+        assert {type(outcome) for outcome in late} == {QuorumError}, late
+        assert group(cluster).required == 1, "somebody has taken it out"
+        lives = node.runtime.lives
+        wait_until(lambda: lives.state(NAME) is State.UNAVAILABLE, "it has no quorum, and nobody says so")
+        coordinator.resume()
+        wait_until(lambda: group(cluster) == Group(), "nobody takes it out")
+        cluster.restart(next(n for n in cluster.names if n != active))
+        wait_until(lambda: _counts(cluster), "commits do not go on with a quorum")
+
+
+@pytest.mark.feature("Q3", "R7", "X8")
+def test_a_commit_in_flight_at_the_end_of_an_override_is_unknown_where_no_coordinator_is_reached() -> None:
+    """The log takes it in time and says so too late. With a quorum back it turns out that it happened, once."""
+    with impatient() as cluster:
+        cluster.settle()
+        with cluster.client().transaction() as tx:
+            tx.create(Counter("c"))
+        active = kill_replicas(cluster)
+        until = wall_ms() + 1_000
+        require(operator(cluster), 1, until_ms=until, may_fork=True)
+        assert wait_until(lambda: _counts(cluster), "commits go on")
+        coordinator, node = cut_off(cluster, active), cluster.node(active)
+        copy = node.runtime.copies[NAME]
+        before, told = copy.core.chain.state.lsn, []
+        cluster._broker.hold(copy.tp)
+        thread = threading.Thread(target=lambda: told.append(_outcome(node)))
+        thread.start()
+        wait_until(lambda: copy.core.leading.writer.queue, "it is not given to the log")
+        assert wall_ms() < until, "this machine was too slow for the test"
+        wait_until(lambda: wall_ms() > until + 20, "the time stands still")
+        cluster._broker.release(copy.tp)
+        thread.join(10)
+        assert isinstance(told[0], OutcomeUnknownError), told
+        assert copy.core.chain.state.lsn == before + 1, "it is not in the log"
+        coordinator.resume()
+        cluster.restart(next(n for n in cluster.names if n != active))
+        wait_until(lambda: _counts(cluster), "commits do not go on with a quorum")
+        with node.transaction() as tx:
+            assert tx.get(Counter, "c").value == 3
+
+
 @pytest.mark.feature("Q2")
 def test_a_priority_outlives_an_override_and_moves_the_role(cluster: Cluster) -> None:
     active = cluster.active_for(Counter, "c")
@@ -245,7 +320,7 @@ def test_each_override_has_its_own_end_and_reason() -> None:
         group = change(msgspec.structs.replace(table, group=group))
     assert group == Group(designated="A", designated_until_ms=200, designated_reason="disk")
     both = msgspec.structs.replace(group, required=2, required_until_ms=1 << 60)
-    assert groups.without_ended(both) == Group(required=2, required_until_ms=1 << 60)
+    assert without(both, [100, 200]) == Group(required=2, required_until_ms=1 << 60)
 
 
 @pytest.mark.feature("Q2", "R7")
@@ -268,3 +343,25 @@ def test_an_override_beyond_the_sync_set_makes_more_replicas_sync(cluster: Clust
     wait_until(lambda: [r.kind for r in cluster.tables()[NAME].replicas] == ["sync", "sync"], "both replicas are sync")
     require(operator(cluster), 0)
     wait_until(lambda: [r.kind for r in cluster.tables()[NAME].replicas] == ["sync", "async"], "as the policy has it")
+
+
+@pytest.mark.feature("Q3", "R7")
+def test_each_event_of_a_batch_is_judged_by_the_time_behind_it(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is stopped in the middle of one finds reports that came since in the same."""
+    copy = cluster.node(cluster.active_for(Counter, "c")).runtime.copies[NAME]
+    with copy.lock:
+        times, judged, step = itertools.count(copy.core.now), [], copy.core.step
+        monkeypatch.setattr(copy_module, "monotonic_ms", lambda: next(times))
+
+        def seen(event: ev.Event, now: int) -> list[ev.Effect]:
+            if isinstance(event, ev.Appended):
+                judged.append(now)
+            return step(event, now)
+
+        monkeypatch.setattr(copy.core, "step", seen)
+        copy._reports.extend([(1, 1, None), (7, 7, None)])  # long answered
+        copy.take_reports()
+        monkeypatch.undo()
+    assert len(set(judged)) == 2, judged
