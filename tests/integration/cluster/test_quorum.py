@@ -77,6 +77,44 @@ def test_two_of_three_killed_nothing_weaker_is_acknowledged_and_an_operator_lets
     check(cluster)
 
 
+@pytest.mark.feature("R7", "Q3", "X8")
+def test_an_override_is_over_in_time_at_a_node_that_was_frozen_then_and_reaches_no_zookeeper(make: Make) -> None:
+    """It wakes up behind the end, and nobody can tell it: it knows, and acknowledges nothing by it any more."""
+    cluster = make(nodes="ABC", partitions=1, sync=1, async_=1, quorum=True)
+    cluster.start()
+    cluster.whole()
+    node = cluster.client()
+    with node.transaction():
+        node.create(Aircraft(tail="N1"))
+    last = active(cluster)
+    assert last is not None
+    others = [n for n in "ABC" if n != last]
+    for name in others:
+        cluster.kill(name)
+    wait(lambda: not cluster.table(P).replicas, "the replicas have left the node list")
+    halog(cluster, "partition", "require", P, "1", "--may-fork", "--for", "6s", "--reason", "two machines burnt down")
+    _until_it_lands(node)
+    until = cluster.table(P).group.required_until_ms / 1000
+    cluster.site.pause("zookeeper")
+    try:
+        land(node, "N1")
+        time.sleep(max(0.0, until - time.time() - 0.3))
+        cluster.freeze(last)
+        time.sleep(max(0.0, until - time.time() + 0.1))
+        cluster.wake(last)
+        with pytest.raises(QuorumError, match="a commit needs 2"):
+            land(node, "N1")
+    finally:
+        cluster.site.resume("zookeeper")
+    wait(lambda: cluster.table(P).group.required == 0, "it is taken out of ZooKeeper")
+    cluster.start(others)
+    whole_again(cluster)
+    land(node, "N1")
+    with node.transaction():
+        assert node.get(Aircraft, "N1").landings == 3, "one before, one while nobody reached ZooKeeper, one now"
+    check(cluster)
+
+
 def _until_it_lands(node: Node) -> None:
     """The override is effective at once where it is known; the active hears of it by its watch."""
     until = time.monotonic() + 20
