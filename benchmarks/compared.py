@@ -40,7 +40,7 @@ _BARE = "fastavro schemaless, one reader thread wakes callers"
 _JE = "local NO_SYNC, replica NO_SYNC, ack SIMPLE_MAJORITY; Python client"
 _JE_SYNC = "local SYNC, replica NO_SYNC, ack SIMPLE_MAJORITY; Java threads"
 
-# Not idempotent: it may write twice, and out of order. The same with an idempotent producer is a baseline of `policies`.
+# Not idempotent: it may write twice, and out of order. The idempotent one is a baseline of `policies`.
 PARALLEL = Peer("raw push and produce in parallel", "kafka", f"(linger 0); fastavro; {_BOTH}")
 PARALLEL_16 = PARALLEL._replace(clients=16, figure="ops_s")
 PUSH_16 = Peer("raw push, the log following", "kafka", f"(linger 0); fastavro; {_PUSH}", 16, "ops_s")
