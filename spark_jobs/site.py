@@ -114,9 +114,7 @@ class Site:
         places = Places(self.config, self.definition_of, self.held)
         policies = [p for p in dict.fromkeys(places.policy_of(n) for n in names) if p is not None]
         if not policies:
-            raise UnknownTypeError(
-                f"{self.config.source}: type {type_name} is bound to no policy; add it to [bindings]"
-            )
+            raise places.unbound(type_name)
         stored = {d.type_id: d.text for d in self.definitions.all() if d.name in current}
         return Family(
             type_name,

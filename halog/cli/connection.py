@@ -217,10 +217,7 @@ class Connection:
         """The policies these types are bound to; UnknownTypeError if none is."""
         found = list(dict.fromkeys(p for p in map(self.places.policy_of, type_names) if p is not None))
         if not found:
-            raise UnknownTypeError(
-                f"{self.config.source}: type {type_names[0]} is bound to no policy; add it to [bindings]",
-                type=type_names[0],
-            )
+            raise self.places.unbound(type_names[0])
         return found
 
     def owner(self, type_name: str) -> Owner:

@@ -132,12 +132,14 @@ def _log_to_stderr(level: str) -> None:
 
 def _join(own: Config, name: str) -> Node:
     from halog.cli.connection import modules_beside
+    from halog.config.whole import check_site
     from halog.errors import ConfigError
     from halog.runtime.open import node as join
     from halog.runtime.wiring import active_version
 
     activated = active_version(own, name)
     config = activated.config
+    check_site(config, name)
     if config.is_client(name):
         known = ", ".join(config.nodes) or "none"
         raise ConfigError(f"{config.source}: there is no node {name} in [nodes]; known are {known}: use --name")

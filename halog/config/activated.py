@@ -20,6 +20,7 @@ from halog.config.changes import (
     differences,
 )
 from halog.config.model import ApplicationConfig, Config, NodeConfig, PolicyConfig, RemoteSiteConfig
+from halog.config.whole import here
 
 
 def merged(own: Config, active: Config) -> Config:
@@ -27,6 +28,7 @@ def merged(own: Config, active: Config) -> Config:
     fit each other. A mapper whose module the file does not name is no hindrance here: most tools ask none, and who does
     is refused then."""
     base = Path(own.source).absolute().parent
+    own, active = own.all_sites, active.all_sites
     site = dataclasses.replace(
         own.site,
         name=active.site.name,
@@ -42,7 +44,7 @@ def merged(own: Config, active: Config) -> Config:
     )  # fmt: skip
     modules = tuple(dict.fromkeys((*own.application.modules, *active.application.modules)))
     dataclasses.replace(made, application=ApplicationConfig(modules)).validate()
-    return made
+    return here(made)
 
 
 def _node(base: Path, own: NodeConfig | None, active: NodeConfig) -> NodeConfig:
@@ -84,9 +86,14 @@ _LIVE = {"static"} | {
 
 def live(running: Config, new: Config) -> Config:
     """What a process that runs with `running` can go over to without a restart, where `new` is what it would start
-    with."""
-    policies = {name: _policy(policy, new.policies.get(name)) for name, policy in running.policies.items()}
-    return dataclasses.replace(running, zones=new.zones, nodes=new.nodes, policies=policies, source=new.source)
+    with. A policy that comes to its site waits for one: nodes create its partitions when they start."""
+    before, after = running.all_sites, new.all_sites
+    policies = {name: _policy(policy, after.policies.get(name)) for name, policy in before.policies.items()}
+    made = here(
+        dataclasses.replace(before, zones=after.zones, nodes=after.nodes, policies=policies, source=after.source)
+    )
+    kept = {name: policy for name, policy in made.policies.items() if name in running.policies}
+    return dataclasses.replace(made, policies=kept)
 
 
 def _policy(running: PolicyConfig, new: PolicyConfig | None) -> PolicyConfig:
@@ -96,5 +103,6 @@ def _policy(running: PolicyConfig, new: PolicyConfig | None) -> PolicyConfig:
 
 
 def waiting(running: Config, new: Config) -> list[KeyPath]:
-    """The keys of `new` that take a restart of the process that runs with `running`."""
-    return [c.key for c in differences(live(running, new), new) if c.effect != OWN_FILE]
+    """The keys of `new` that take a restart of the process that runs with `running`: of what is at its site."""
+    then, new = (dataclasses.replace(c, whole=None) for c in (live(running, new), new))
+    return [c.key for c in differences(then, new) if c.effect != OWN_FILE]

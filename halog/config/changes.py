@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from halog.config.model import Config, PolicyConfig
+from halog.config.model import Config, NodeConfig, PolicyConfig
 from halog.config.static import as_toml
+from halog.config.whole import node_toml
 from halog.config.write import toml_key
 
 KeyPath = tuple[str, ...]
@@ -115,6 +116,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "nodes.*.address": Rule(OWN_FILE, _NODE),
     "nodes.*.votes": Rule(AT_ONCE, ""),
     "nodes.*.failure_domain": Rule(AT_ONCE, _SPREAD),
+    "nodes.*.site": Rule(AT_ONCE, "its process is started with that site's file"),
     "timing.keep_alive_ms": _NEW,
     "timing.non_response_timeout_ms": _NEW,
     "timing.session_timeout_ms": _NEW,
@@ -167,7 +169,8 @@ def pattern(key: KeyPath) -> str:
 
 
 def tree(config: Config) -> dict[str, Any]:
-    """All tables as plain values, as JSON and TOML know them: without absent keys."""
+    """All tables as plain values, as JSON and TOML know them: without absent keys, and with those of all sites."""
+    config = config.all_sites
     found = {
         f.name: _plain(getattr(config, f.name)) for f in dataclasses.fields(config) if f.metadata.get("table", True)
     }
@@ -177,6 +180,8 @@ def tree(config: Config) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, PolicyConfig):
         value = as_toml(value)
+    elif isinstance(value, NodeConfig):
+        value = node_toml(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = vars(value)
     if isinstance(value, Mapping):

@@ -25,6 +25,7 @@ from halog.config.sites import (
 )
 from halog.config.static import Shape, name_problems, shapes, static_problems
 from halog.config.tuning import tuning_problems
+from halog.config.whole import at_site, is_whole, sites_of, whole_problems
 from halog.config.zones import PATTERN, matching, quorum_problems, span_problems
 from halog.errors import ConfigError
 
@@ -83,9 +84,7 @@ def all_problems(config: Config) -> Problems:
     yield from site_problems(config)
     yield from _copies(config.site)
     yield from _modules(config.application)
-    yield from _zones(config)
-    for name, policy in config.policies.items():
-        yield from _policy(config, f"policies.{name}", policy)
+    yield from _whole(config) if is_whole(config) else _part(config)
     yield from name_problems(config)
     yield from _bindings(config)
     for name, node in config.nodes.items():
@@ -97,9 +96,32 @@ def all_problems(config: Config) -> Problems:
     yield from _tails(config)
 
 
+def _part(config: Config) -> Problems:
+    """Of what one site runs with."""
+    yield from _zones(config)
+    yield from quorum_problems(config)
+    for name, policy in config.policies.items():
+        yield from _policy(config, f"policies.{name}", policy)
+
+
+def _whole(config: Config) -> Problems:
+    """Of a file that all sites share: what each of them would run with is judged, too, once it can be told."""
+    found = [*_zones(config), *whole_problems(config)]
+    for name, policy in config.policies.items():
+        found += span_problems(config, f"policies.{name}", policy)
+        found += static_problems(config, f"policies.{name}", policy)
+    yield from found
+    seen = set[tuple[str, str]]()
+    for site in () if found else sites_of(config, config.nodes):
+        for key, reason in _part(at_site(config, site)):
+            if (key, reason) not in seen:
+                yield key, f"{reason} (at site {site})"
+            seen.add((key, reason))
+
+
 def _types(config: Config) -> Problems:
     """Values of a Config built in Python; those read from a file are of the right type already."""
-    for section in dataclasses.fields(config):
+    for section in (f for f in dataclasses.fields(config) if f.metadata.get("table", True)):
         value = getattr(config, section.name)
         entries = value.items() if isinstance(value, Mapping) else [("", value)]
         for name, entry in entries:
@@ -161,7 +183,6 @@ def _zones(config: Config) -> Problems:
                     yield key, f"{node!r} matches none of [nodes]: {', '.join(config.nodes)}"
             elif node not in config.nodes:
                 yield key, f"{node!r} is not in [nodes]" + _near(node, config.nodes)
-    yield from quorum_problems(config)
 
 
 def _node(key: str, node: NodeConfig) -> Problems:
@@ -229,16 +250,16 @@ def _bindings(config: Config) -> Problems:
     for name, policy in config.bindings.items():
         if name != "*" and PATTERN & set(name):
             yield f'bindings."{name}"', 'is a pattern; only type names and "*" (every declared type) are taken'
-        if policy not in config.policies:
+        if policy not in config.all_sites.policies:
             yield f'bindings."{name}"', f"{policy!r} is not in [policies]" + _near(policy, config.policies)
 
 
 def _same_data_dir(config: Config) -> Problems:
     """Each machine may have its node's data in the same place."""
-    seen: dict[tuple[str, Path], str] = {}
+    seen: dict[tuple[str, str, Path], str] = {}
     for name, node in config.nodes.items():
         host = node.address.rpartition(":")[0]
-        other = seen.setdefault((host, node.data_dir), name)
+        other = seen.setdefault((node.site, host, node.data_dir), name)
         if other != name:
             yield f"nodes.{name}.data_dir", f"is node {other}'s too, at the same host {host}; each node needs its own"
 

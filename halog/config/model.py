@@ -14,6 +14,7 @@ from typing import Final
 from halog.config.check import first_problem
 from halog.config.static import DYNAMIC, StaticPartition, partition_names
 from halog.config.tuning import own_times
+from halog.config.whole import here
 from halog.config.write import toml_lines
 from halog.config.zones import expanded
 
@@ -174,6 +175,7 @@ class NodeConfig:
     address: str = "127.0.0.1:0"  # loopback, any free port: nothing is reachable from outside unless somebody says so
     votes: int = 1  # in the quorums of its zones: all weigh the same unless somebody says so; 0 only looks on
     failure_domain: str = ""  # what fails as one: a rack, a host; without one each node is its own, as on one rack
+    site: str = ""  # its home, in a file that all sites share; "": this very one, as in a file of one site
 
 
 @dataclass(frozen=True)
@@ -239,12 +241,15 @@ class Config:
     source: str = field(default="configuration", compare=False, metadata=NO_TABLE)
     written: frozenset[tuple[str, ...]] | None = field(default=None, compare=False, repr=False, metadata=NO_TABLE)
     """The keys that stand in the file, as paths; None: built in Python, where each value is meant."""
+    whole: Config | None = field(default=None, repr=False, metadata=NO_TABLE)
+    """The tree this is the part of one site of (`whole`); None: it is all there is."""
 
     def validate(self) -> Config:
-        """Cross-check everything; returns itself. ConfigError names file, key and reason."""
+        """Cross-check everything; returns what of it this site runs with, itself unless nodes say at which site they
+        are. ConfigError names file, key and reason."""
         if error := first_problem(self):
             raise error
-        return self
+        return here(self)
 
     def policy_of(self, type_name: str, bases: Sequence[str] = ()) -> str | None:
         """The policy a type is bound to: by its name, else by that of its nearest base (P6), else by "*"; None: bound
@@ -275,6 +280,11 @@ class Config:
     def other_sites(self) -> Mapping[str, RemoteSiteConfig]:
         """`sites` without this very one, which may stand there, too, so that one file serves all but for `[site]`."""
         return {name: site for name, site in self.sites.items() if name != self.site.name}
+
+    @property
+    def all_sites(self) -> Config:
+        """With the nodes, zones and policies of all sites, as the file has it."""
+        return self.whole or self
 
     def home_of(self, policy: str) -> str:
         """The site where a policy's partitions begin."""

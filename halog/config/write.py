@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from halog.config.static import as_toml
+from halog.config.whole import node_toml
 
 if TYPE_CHECKING:
     from halog.config.model import Config
 
 
 def toml_lines(config: Config) -> Iterator[str]:
-    """The lines of the file."""
+    """The lines of the file, of all its sites."""
+    config = config.all_sites
     for item in dataclasses.fields(config):
         value = getattr(config, item.name)
         if item.name == "bindings":
@@ -27,6 +29,7 @@ def toml_lines(config: Config) -> Iterator[str]:
         elif isinstance(value, Mapping):
             for name, entry in value.items():
                 values = as_toml(entry) if item.name == "policies" else vars(entry)
+                values = node_toml(entry) if item.name == "nodes" else values
                 yield from _toml_table(f"{item.name}.{toml_key(name)}", values)
         elif item.metadata.get("table", True):
             yield from _toml_table(item.name, vars(value))

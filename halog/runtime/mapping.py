@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from halog.config import Config
 from halog.config.mapper import LEAST_LOADED, callable_of, is_custom
+from halog.config.whole import sites_of
 from halog.core.mapping import BY_KEY, Layout, Place, PolicyMapping
 from halog.errors import ConfigError, MapperError, RecordFormatError, UnknownTypeError
 from halog.schema import Definition
@@ -224,10 +225,8 @@ class Places:
 
     def bound(self, type_name: str) -> Bound | None:
         """How a type is bound: as the cluster holds it, else by its own name, its nearest base's, or "*"; None: to no
-        policy. ConfigError where [bindings] has no entry for what the cluster holds."""
-        definition, entries = self.definition_of(type_name), self.config.bindings
-        bases = () if definition is None else definition.bases
-        key = next((n for n in (type_name, *bases, "*") if n in entries), None)
+        policy that has anything at this site. ConfigError where [bindings] has no entry for what the cluster holds."""
+        key, entries = self._entry(type_name), self.config.bindings
         here = None if key is None else entries[key]
         held = self.held.get(type_name, here)
         if held is None:
@@ -239,7 +238,12 @@ class Places:
                 f"of {type_name} under {held}; bind it to {held}",
                 type=type_name,
             )
-        return Bound(held, older)
+        return Bound(held, older) if held in self.config.policies else None
+
+    def _entry(self, type_name: str) -> str | None:
+        definition = self.definition_of(type_name)
+        bases = () if definition is None else definition.bases
+        return next((n for n in (type_name, *bases, "*") if n in self.config.bindings), None)
 
     def policy_of(self, type_name: str) -> str | None:
         """The policy a type is bound to, or None."""
@@ -251,10 +255,18 @@ class Places:
         policy, ConfigError for a mapper that is not there."""
         policy = self.policy_of(type_name)
         if policy is None:
-            raise UnknownTypeError(
-                f"{self.config.source}: type {type_name} is bound to no policy; add it to [bindings]", type=type_name
-            )
+            raise self.unbound(type_name)
         return self.owner_by(policy, type_name, (mappings or {}).get(policy) or self.mapping(policy))
+
+    def unbound(self, type_name: str) -> UnknownTypeError:
+        """Why a type has no policy at this site."""
+        key, tree = self._entry(type_name), self.config.all_sites
+        why = "no policy; add it to [bindings]"
+        if key is not None:
+            policy = self.config.bindings[key]
+            sites = " and ".join(sites_of(tree, tree.hosts_of(policy))) if policy in tree.policies else ""
+            why = f"policy {policy}, whose nodes are at site {sites}: it is used there, not at {self.config.site.name}"
+        return UnknownTypeError(f"{self.config.source}: type {type_name} is bound to {why}", type=type_name)
 
     def owner_by(self, policy: str, type_name: str, mapping: PolicyMapping) -> Owner:
         """Who would decide for a type of this policy by that mapping. ConfigError, UnknownTypeError as `owner`."""

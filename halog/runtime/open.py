@@ -9,6 +9,7 @@ from pathlib import Path
 from halog.backend import Invocation, Invoked
 from halog.config import Config, load_config
 from halog.config.check import NAMED, is_name
+from halog.config.whole import check_site
 from halog.errors import ConfigError, StoreError
 from halog.ports import Log
 from halog.runtime import bindings, cluster, schemas
@@ -55,6 +56,7 @@ def node(
     if not is_name(name):
         raise ConfigError(f"a node's name must be {NAMED}, not {name[:110]!a}", name=ascii(name[:110]))
     known = (activated or (of_file if adapters else active_version))(own, name)
+    check_site(known.config, name)
     make = adapters or adapters_for
     try:
         return _joined(known, name, registry, make, witness)

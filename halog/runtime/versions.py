@@ -94,7 +94,7 @@ class Standing(NamedTuple):
 def digest(config: Config) -> str:
     """The same for the same values, whatever their order in the file, but for partitions placed by hand: theirs is
     their index."""
-    order = [[name, *policy.static] for name, policy in sorted(config.policies.items()) if policy.static]
+    order = [[name, *policy.static] for name, policy in sorted(config.all_sites.policies.items()) if policy.static]
     said = json.dumps(tree(config), sort_keys=True) + (json.dumps(order) if order else "")
     return hashlib.sha256(said.encode()).hexdigest()
 

@@ -1,0 +1,178 @@
+"""One tree of tables for every site of a cluster: nodes say at which site they are, so zones may span sites (P5, M5).
+
+Never decides what a site does. The theory: what a site runs with is the part of the tree that is its own, and that is a
+configuration like any other (`at_site`), so nothing behind this module knows of trees, and no rule is weaker for a file
+that all sites share. What only the whole tree can tell, is told here: a policy whose home has none of its nodes, a node
+list that is in another order than sites take over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from halog.config.zones import PATTERN, expanded, matching
+from halog.errors import ConfigError
+
+if TYPE_CHECKING:
+    from halog.config.model import Config, NodeConfig, PolicyConfig, RemoteSiteConfig, SiteConfig
+    from halog.config.static import StaticPartition
+
+Problems = Iterator[tuple[str, str]]
+
+
+def is_whole(config: Config) -> bool:
+    """Is it of several sites, and not yet what one of them runs with?"""
+    return config.whole is None and any(node.site for node in config.nodes.values())
+
+
+def here(config: Config) -> Config:
+    """What this site runs with: its own part; all of it, where nodes say no site."""
+    return at_site(config, config.site.name) if is_whole(config) else config
+
+
+def at_site(config: Config, site: str) -> Config:
+    """What a site runs with: its nodes, the zones and policies that have any of them, and of these what is there.
+    `config`: the tree, or what another site runs with."""
+    tree = config.all_sites
+    nodes = {name: node for name, node in tree.nodes.items() if node.site == site}
+    zones = {n: replace(z, nodes=some) for n, z in tree.zones.items() if (some := _present(z.nodes, nodes))}
+    policies = {n: made for n, p in tree.policies.items() if (made := _policy(p, tree, zones, nodes)) is not None}
+    own, sites = _reached_from(tree, site)
+    return replace(
+        tree, site=own, sites=sites, nodes=MappingProxyType(nodes), zones=MappingProxyType(zones),
+        policies=MappingProxyType(policies), whole=tree,
+    )  # fmt: skip
+
+
+def sites_of(config: Config, nodes: Iterable[str]) -> list[str]:
+    """The sites these nodes are at, each once; nodes that there are not are passed over."""
+    return list(dict.fromkeys(config.nodes[n].site for n in nodes if n in config.nodes))
+
+
+def check_site(config: Config, node: str) -> None:
+    """ConfigError for a node of another site: it would look for its partitions in servers that are not its own."""
+    known = config.all_sites.nodes.get(node)
+    if known is not None and node not in config.nodes:
+        raise ConfigError(
+            f"{config.source}: node {node} is of site {known.site}, and this is site {config.site.name}: start it with "
+            f"the file whose [site] is {known.site}",
+            node=node,
+            site=known.site,
+        )
+
+
+def node_toml(node: NodeConfig) -> dict[str, Any]:
+    """A node's entries as the file has them: versions that say no site are the same for every halog."""
+    return {key: value for key, value in vars(node).items() if value or key != "site"}
+
+
+# --- the part of one site ---
+
+
+def _present(entries: Iterable[str], nodes: Iterable[str]) -> tuple[str, ...]:
+    """The names and patterns that stand for any of these nodes."""
+    known = list(nodes)
+    return tuple(e for e in entries if (bool(matching(e, known)) if PATTERN & set(e) else e in known))
+
+
+def _policy(
+    policy: PolicyConfig, tree: Config, zones: Mapping[str, Any], nodes: Mapping[str, NodeConfig]
+) -> PolicyConfig | None:
+    """None: it has no node there."""
+    spans = tuple(zone for zone in policy.spans if zone in zones or zone not in tree.zones)
+    if not spans:
+        return None
+    hosts = list(dict.fromkeys(n for zone in spans if zone in zones for n in expanded(zones[zone].nodes, nodes)))
+    backup = _present(policy.backup, hosts)
+    if set(hosts) <= set(expanded(backup, hosts)):  # the primary ones are elsewhere: here all are alike
+        backup = ()
+    static = MappingProxyType({name: _partition(p, nodes) for name, p in policy.static.items()})
+    return replace(policy, zones=spans if policy.zones else (), backup=backup, static=static)
+
+
+def _partition(partition: StaticPartition, nodes: Mapping[str, NodeConfig]) -> StaticPartition:
+    """Whoever comes first there is active while the site serves, and so no replica that nobody waits for."""
+    kept = tuple(node for node in partition.nodes if node in nodes)
+    late = partition.asynchronous
+    return replace(partition, nodes=kept, asynchronous=None if late is None or not kept else _those_of(late, kept[1:]))
+
+
+def _those_of(names: Iterable[str], known: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if name in known)
+
+
+def _reached_from(tree: Config, site: str) -> tuple[SiteConfig, Mapping[str, RemoteSiteConfig]]:
+    """[site] and [sites] as they are there, for checks: only the addresses as they are seen from here are known."""
+    if site == tree.site.name or site not in tree.sites:
+        return tree.site, tree.sites
+    there, own = tree.sites[site], tree.site
+    ways = ("bootstrap", "zookeeper", "embedded", "votes")
+    sites = {name: way for name, way in tree.sites.items() if name not in (site, own.name)}
+    sites[own.name] = replace(there, requests=True, nodes={}, **{key: getattr(own, key) for key in ways})
+    return replace(own, name=site, **{key: getattr(there, key) for key in ways}), sites
+
+
+# --- what is wrong with the tree ---
+
+
+def whole_problems(config: Config) -> Problems:
+    """(key, reason) of nodes whose site is not known, and of policies that no site's own part could tell are wrong."""
+    yield from _sites(config)
+    for name, policy in config.policies.items():
+        if all(zone in config.zones for zone in policy.spans):
+            yield from _home(config, f"policies.{name}", policy, sites_of(config, config.hosts_of(name)))
+
+
+def _sites(config: Config) -> Problems:
+    known = (config.site.name, *config.other_sites)
+    said = next(name for name, node in config.nodes.items() if node.site)
+    for name, node in config.nodes.items():
+        if not node.site:
+            yield f"nodes.{name}.site", f"is missing: node {said} says at which site it is, so all others are to"
+        elif node.site not in known:
+            near = get_close_matches(node.site, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"name its servers in [sites.{node.site}]"
+            yield (
+                f"nodes.{name}.site",
+                f"{node.site!r} is neither this site, {config.site.name!r}, nor in [sites]; {hint}",
+            )
+    if not any(node.site == config.site.name for node in config.nodes.values()):
+        yield "site.name", f"{config.site.name!r} is the site of none of [nodes]: they are at {_and(_all(config))}"
+
+
+def _all(config: Config) -> list[str]:
+    return sites_of(config, config.nodes)
+
+
+def _home(config: Config, key: str, policy: PolicyConfig, sites: list[str]) -> Problems:
+    if not policy.home:
+        if len(sites) > 1:
+            yield f"{key}.home", f"is missing: its nodes are at sites {_and(sites)}; at which one does it begin?"
+        return
+    for where, names in ((f"{key}.home", (policy.home,)), (f"{key}.sync_sites", policy.sync_sites)):
+        for name in names:
+            if name not in sites:
+                yield where, f"none of its nodes is at site {name}: they are at {_and(sites)}"
+    for name, partition in policy.static.items():
+        yield from _order(config, f"{key}.partitions.{name}", policy.home, partition.nodes)
+
+
+def _order(config: Config, key: str, home: str, nodes: tuple[str, ...]) -> Problems:
+    """Inside a site the next node of the list takes over, and another site after them all."""
+    at = [(node, config.nodes[node].site) for node in nodes if node in config.nodes]
+    away = next((i for i, (_, site) in enumerate(at) if site != home), len(at))
+    behind = next((node for node, site in at[away:] if site == home), "")
+    if behind:
+        node, site = at[away]
+        yield key, f"names {behind}, of its home {home}, behind {node}, of site {site}: those of the home come first"
+    elif at and not away:
+        node, site = at[0]
+        yield key, f"names no node of its home {home}, where it begins; the first one, {node}, is of site {site}"
+
+
+def _and(names: list[str]) -> str:
+    return " and ".join(names) or "none"
