@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 SWITCH_S = 60.0
 """A switch drains, mirrors what is left and elects: a second or two; a mirror may have to catch up first."""
 
-ANSWER_S = 2.0
-"""A node that takes longer is as good as out of reach."""
-
 ENDS = "; if that lasts, `halog site promote` at {site}, or here, says who serves"
 """What is said of a log that is compared: for long only where the other site does not take it, or cannot be asked."""
 
@@ -338,27 +335,10 @@ def _reached(connection: Connection, name: str) -> tuple[str, str]:
 
 
 def _answering(connection: Connection, site: str, infos: Mapping[str, NodeInfo]) -> str:
-    from concurrent.futures import ThreadPoolExecutor
+    from halog.cli.afar import ask_site
 
-    from halog.runtime.known import Known
-
-    known = Known(connection.adapters.channel, connection.config.other_sites[site].nodes)
-    known.nodes_seen(dict(infos))
-    hosts = [name for name, info in infos.items() if info.hosts]
-    with ThreadPoolExecutor(8) as pool:
-        answers = sum(pool.map(lambda node: _answers(connection, known.address_of(node)), hosts))
-    return f"{answers} of {len(hosts)} nodes answer"
-
-
-def _answers(connection: Connection, address: str) -> bool:
-    from halog.errors import HalogError
-    from halog.runtime import frames
-
-    try:
-        connection.adapters.channel.request(address, frames.encode(frames.Status()), ANSWER_S)
-    except HalogError:
-        return False
-    return True
+    said = ask_site(connection, site, infos)
+    return f"{sum('error' not in one for one in said.values())} of {len(said)} nodes answer"
 
 
 def _yes(said: bool | None) -> str:

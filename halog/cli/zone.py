@@ -17,7 +17,7 @@ from halog.cli.talk import echo_facts
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
-    from halog.cli.zone_views import ZoneView
+    from halog.cli.zone_views import Heard, ZoneSiteView, ZoneView
 
 
 @click.group()
@@ -37,9 +37,10 @@ def zone() -> None:
 @format_option
 @timeout_option
 def list_(config_path: Path, format_: str, timeout_s: float) -> None:
-    """List zones with their state, quorum and nodes.
+    """List zones with their state, quorum and nodes, those at other sites included.
 
-    Exit code 4 if one of them is partial (a node is missed), disabled (a node has no quorum) or unknown.
+    Exit code 4 if one of them is partial (a node is missed, or nothing is heard of a site where it has some), disabled
+    (a node has no quorum) or unknown.
 
     \b
     Examples:
@@ -51,8 +52,8 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
     from halog.cli.connection import connect
 
     with connect(config_path, timeout_s) as connection:
-        views = _views(connection, list(connection.config.zones))
-    rows = [(v.zone, v.state, _quorum(v), ", ".join(n.node for n in v.nodes), _missed(v)) for v in views]
+        views = _views(connection, list(connection.config.all_sites.zones))
+    rows = [(v.zone, v.state, _quorum(v), _nodes(v), _missed(v)) for v in views]
     emit(format_, [msgspec.to_builtins(v) for v in views], ["zone", "state", "quorum", "nodes", ""], rows)
     _exit(views)
 
@@ -63,7 +64,7 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
 @format_option
 @timeout_option
 def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
-    """Show one zone, and how each of its nodes stands in it.
+    """Show one zone, and how each of its nodes stands in it, at whatever site.
 
     Exit code 4 if it is partial, disabled or unknown.
 
@@ -98,7 +99,8 @@ def quorum(name: str, off: bool | None, reason: str, config_path: Path, format_:
 
     Effective at once, and until it is switched back; no node need be up. Nodes that are offline for want of it come
     back. With it off, each side of a network that is cut in two goes on with what it reaches; at one site the log
-    still lets only one of them commit. Refused with exit code 5 where the configuration gives the zone no quorum.
+    still lets only one of them commit. Of a zone over several sites it is the quorum of this site's nodes. Refused with
+    exit code 5 where the configuration gives the zone no quorum, or no node at this site.
 
     \b
     Examples:
@@ -130,33 +132,54 @@ def quorum(name: str, off: bool | None, reason: str, config_path: Path, format_:
 
 
 def _views(connection: Connection, names: list[str]) -> list[ZoneView]:
+    from halog.cli.zone_views import zone_sites, zone_view
+
+    config = connection.config
+    sites = dict.fromkeys(site for name in names for site in zone_sites(config, name))
+    heard = {site: _heard(connection, site, names) for site in sites}
+    return [zone_view(config, name, heard) for name in names]
+
+
+def _heard(connection: Connection, site: str, names: list[str]) -> Heard:
+    from halog.cli.afar import hear_zones
     from halog.cli.survey import ask_nodes
-    from halog.cli.zone_views import zone_view
+    from halog.cli.zone_views import Heard
     from halog.runtime.zone_switch import read_switch
 
-    said = ask_nodes(connection)
-    return [zone_view(connection.config, n, said, read_switch(connection.coordinator, n)) for n in names]
+    if site != connection.config.site.name:
+        return hear_zones(connection, site, names)
+    return Heard(ask_nodes(connection), {name: read_switch(connection.coordinator, name) for name in names})
 
 
 def _demand(connection: Connection, name: str) -> str:
+    """What it asks for at this site, whose nodes alone count for it."""
+    from halog.errors import RefusedError
     from halog.runtime.zoning import zones_of
 
     config = connection.config
+    if name not in config.zones:
+        raise RefusedError(
+            f"zone {name} has no node at site {config.site.name}: say it with the configuration of a site where it has",
+            zone=name,
+        )
     return next(z.demand for z in zones_of(config, config.nodes_of(name)[0]) if z.name == name)
 
 
 def _known(connection: Connection, name: str) -> None:
     from halog.errors import ConfigError
 
-    if name not in connection.config.zones:
-        known = ", ".join(connection.config.zones) or "none"
+    zones = connection.config.all_sites.zones
+    if name not in zones:
+        known = ", ".join(zones) or "none"
         raise ConfigError(f"{connection.config.source}: there is no zone {name} in [zones]; known are {known}")
 
 
 def _show(view: ZoneView) -> None:
+    sites = [(f"site {s.site}", s.state + (f": {s.why}" if s.why else "")) for s in view.sites if view.spans]
     echo_facts(
         [
             ("zone", f"{view.zone}: {view.state}"),
+            *sites,
             ("quorum", _quorum(view)),
             ("policies", ", ".join(view.policies) or "none"),
         ]
@@ -164,6 +187,7 @@ def _show(view: ZoneView) -> None:
     rows = [
         (
             n.node,
+            *([n.site] if view.spans else []),
             n.votes,
             n.state,
             "" if n.needed is None else f"{n.have} {n.of}, {n.needed} needed",
@@ -171,13 +195,28 @@ def _show(view: ZoneView) -> None:
         )
         for n in view.nodes
     ]
-    emit_table(["node", "votes", "state", "reaches", "misses"], rows)
+    emit_table(["node", *(["site"] if view.spans else []), "votes", "state", "reaches", "misses"], rows)
+
+
+def _nodes(view: ZoneView) -> str:
+    """By site, where it has some elsewhere."""
+    if not view.spans:
+        return ", ".join(n.node for n in view.nodes)
+    return "; ".join(f"{s.site}: {', '.join(n.node for n in view.nodes if n.site == s.site)}" for s in view.sites)
 
 
 def _quorum(view: ZoneView) -> str:
-    if view.quorum is None:
+    """By site, where they differ: each counts its own nodes."""
+    texts = {s.site: _demanded(s) for s in view.sites}
+    if len(set(texts.values())) == 1 and (not view.spans or "none" in texts.values()):
+        return next(iter(texts.values()))
+    return "; ".join(f"{site}: {text}" for site, text in texts.items())
+
+
+def _demanded(site: ZoneSiteView) -> str:
+    if site.quorum is None:
         return "none"
-    return view.quorum + (_switched(view.reason, view.since_ms) if view.off else "")
+    return site.quorum + (_switched(site.reason, site.since_ms) if site.off else "")
 
 
 def _switched(reason: str | None, since_ms: int | None) -> str:
@@ -189,7 +228,8 @@ def _missed(view: ZoneView) -> str:
     disabled = [n.node for n in view.nodes if n.state == "disabled"]
     missed = sorted({m for n in view.nodes for m in n.misses})
     said = [f"{', '.join(disabled)} without a quorum"] if disabled else []
-    return "; ".join([*said, *([f"missed: {', '.join(missed)}"] if missed else [])])
+    said += [f"missed: {', '.join(missed)}"] if missed else []
+    return "; ".join([*said, *(f"site {s.site} {s.why}" for s in view.sites if s.why)])
 
 
 def _exit(views: list[ZoneView]) -> None:

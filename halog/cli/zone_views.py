@@ -1,16 +1,18 @@
 """What an operator sees of zones: the configuration beside what every node says of itself. Pure.
 
-A node's word on its own state is all there is: nobody else counts for it. The zone's state is the worst of them.
+A node's word on its own state is all there is: nobody else counts for it. A site's part of a zone is as bad as the
+worst of its nodes says, and the zone as the worst of its sites; one of which nothing is heard is missed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
 from halog.config import Config
+from halog.config.whole import at_site, sites_of
 from halog.core.zones import State, Zone
 from halog.runtime.zone_switch import ZoneSwitch
 from halog.runtime.zoning import zones_of
@@ -20,10 +22,21 @@ UNKNOWN, DOWN, SILENT = "unknown", "down", "silent"
 Said = Mapping[str, Any]
 
 
+class Heard(NamedTuple):
+    """Of one site: what each registered hosting node answers, or {"error": why}; each zone's switch; and why it is not
+    more. Of a site that cannot be reached there is only that."""
+
+    said: Mapping[str, Said] | None = None
+    switches: Mapping[str, ZoneSwitch] = {}
+    why: str = ""
+
+
 class ZoneNodeView(msgspec.Struct, frozen=True):
-    """A node in one of its zones. `state`: as it says itself; else down (not registered) or silent."""
+    """A node in one of its zones. `state`: as it says itself; else down (not registered), silent, or unknown where its
+    site cannot be reached."""
 
     node: str
+    site: str
     votes: int
     state: str
     have: int | None = None
@@ -32,10 +45,24 @@ class ZoneNodeView(msgspec.Struct, frozen=True):
     misses: tuple[str, ...] = ()
 
 
+class ZoneSiteView(msgspec.Struct, frozen=True):
+    """A zone's part at one site, whose nodes alone count there. `quorum`: what it asks for in words, or null; `off`: an
+    operator has switched it off there; `why`: why not more is known of it."""
+
+    site: str
+    state: str
+    quorum: str | None
+    off: bool
+    reason: str | None
+    since_ms: int | None
+    why: str | None
+
+
 class ZoneView(msgspec.Struct, frozen=True):
-    """One zone. `quorum`: what it asks for in words, or null; `off`: an operator has switched it off."""
+    """One zone. `quorum` and what follows it: at this `site`; at each one where it has nodes: in `sites`."""
 
     zone: str
+    site: str
     state: str
     quorum: str | None
     off: bool
@@ -43,6 +70,12 @@ class ZoneView(msgspec.Struct, frozen=True):
     since_ms: int | None
     policies: tuple[str, ...]
     nodes: tuple[ZoneNodeView, ...]
+    sites: tuple[ZoneSiteView, ...]
+
+    @property
+    def spans(self) -> bool:
+        """Has it nodes elsewhere?"""
+        return [s.site for s in self.sites] != [self.site]
 
     @property
     def ok(self) -> bool:
@@ -50,32 +83,72 @@ class ZoneView(msgspec.Struct, frozen=True):
         return self.state == State.ACTIVE.value
 
 
-def zone_view(config: Config, name: str, said: Mapping[str, Said], switch: ZoneSwitch) -> ZoneView:
-    """`said`: what each registered hosting node answers, or {"error": why}."""
-    nodes = config.nodes_of(name)
-    zone = next(z for z in zones_of(config, nodes[0]) if z.name == name)
-    views = tuple(_node_view(zone, node, said.get(node)) for node in nodes)
+def zone_sites(config: Config, name: str) -> list[str]:
+    """Where a zone has nodes, this site first."""
+    own = config.site.name
+    if config.whole is None:
+        return [own]
+    return sorted(sites_of(config.whole, config.whole.nodes_of(name)), key=lambda site: site != own)
+
+
+def zone_view(config: Config, name: str, heard: Mapping[str, Heard]) -> ZoneView:
+    """`heard`: of each of its sites."""
+    own, parts = config.site.name, dict[str, ZoneSiteView]()
+    nodes: list[ZoneNodeView] = []
+    for site in zone_sites(config, name):
+        there = config if site == own else at_site(config, site)
+        found = _nodes(there, name, heard[site].said)
+        nodes += found
+        parts[site] = _part(there, name, heard[site], found)
+    here = parts.get(own, ZoneSiteView(own, UNKNOWN, None, False, None, None, None))
+    policies = config.all_sites.policies
     return ZoneView(
-        name, worst(v.state for v in views), zone.demand or None, switch.off, switch.reason or None,
-        switch.since_ms or None, tuple(p for p, c in config.policies.items() if name in c.spans), views,
+        name, own, _together(p.state for p in parts.values()), here.quorum, here.off, here.reason, here.since_ms,
+        tuple(p for p, c in policies.items() if name in c.spans), tuple(nodes), tuple(parts.values()),
     )  # fmt: skip
 
 
-def _node_view(zone: Zone, node: str, said: Said | None) -> ZoneNodeView:
+def _nodes(there: Config, name: str, said: Mapping[str, Said] | None) -> list[ZoneNodeView]:
+    zone, site = _zone(there, name), there.site.name
+    if said is None:
+        return [ZoneNodeView(node, site, votes, UNKNOWN) for node, votes in zone.votes.items()]
+    return [_node_view(zone, node, site, said.get(node)) for node in zone.votes]
+
+
+def _zone(there: Config, name: str) -> Zone:
+    return next(z for z in zones_of(there, there.nodes_of(name)[0]) if z.name == name)
+
+
+def _part(there: Config, name: str, heard: Heard, nodes: Iterable[ZoneNodeView]) -> ZoneSiteView:
+    switch = heard.switches.get(name, ZoneSwitch())
+    return ZoneSiteView(
+        there.site.name, worst(n.state for n in nodes), _zone(there, name).demand or None, switch.off,
+        switch.reason or None, switch.since_ms or None, heard.why or None,
+    )  # fmt: skip
+
+
+def _node_view(zone: Zone, node: str, site: str, said: Said | None) -> ZoneNodeView:
     votes = zone.votes[node]
     if said is None:
-        return ZoneNodeView(node, votes, DOWN)
+        return ZoneNodeView(node, site, votes, DOWN)
     found = next((z for z in said.get("zones", ()) if z["zone"] == zone.name), None)
     if found is None:
-        return ZoneNodeView(node, votes, SILENT)
+        return ZoneNodeView(node, site, votes, SILENT)
     needed = found["needed"] or None
     return ZoneNodeView(
-        node, votes, found["state"], found["have"] if needed else None, needed, found["of"], tuple(found["down"])
+        node, site, votes, found["state"], found["have"] if needed else None, needed, found["of"], tuple(found["down"])
     )
 
 
-def worst(states: Any) -> str:
+def worst(states: Iterable[str]) -> str:
     """Of what nodes say; "unknown" if none says anything."""
     told = set(states)
     order = (State.DISABLED, State.PARTIAL, State.ACTIVE)
     return next((state.value for state in order if state.value in told), UNKNOWN)
+
+
+def _together(states: Iterable[str]) -> str:
+    """Of sites: where one tells nothing, its nodes are missed."""
+    told = list(states)
+    found = worst(told)
+    return State.PARTIAL.value if found == State.ACTIVE.value and UNKNOWN in told else found
