@@ -136,6 +136,10 @@ def test_the_tree_is_what_is_written_shown_and_activated(tmp_path: Path) -> None
     assert load_config(written) == EAST
     assert parsed(tree(EAST), "east") == EAST
     assert digest(EAST) != digest(changed("east", nodes={**WHOLE["nodes"], **nodes("west", "G")})), "of another site"
+    hand = {"kind": "static", "zone": "west", "partitions": {"X": ["A"], "Y": ["B"]}}
+    turned = {**hand, "partitions": {"Y": ["B"], "X": ["A"]}}
+    one, other = (changed("east", policies=policies(local=p)) for p in (hand, turned))
+    assert digest(one) != digest(other), "which is their index, at the other site"
     assert load_config(EAST) is EAST, "as it is: it is one site's already"
     assert replace(EAST, policies=dict(EAST.policies)).validate().whole == EAST.whole
 
