@@ -97,11 +97,11 @@ def _all_taken(path: Sequence[Step], take: Callable[[Step], bool], edges: _Edges
 
 
 def _best_path(load: dict[str, int], nodes: Sequence[str], edges: _Edges) -> tuple[Step, ...] | None:
-    """The cheapest way from the fullest node to the emptiest that it reaches; None where that would make nothing more
-    even."""
+    """The cheapest way from the fullest node to the emptiest that it reaches; None where that makes nothing more even, nor
+    as even with fewer changes."""
     ways = _ways(load, nodes, edges)
     best = min(ways.values(), key=lambda way: _gain(way, load), default=None)
-    return None if best is None or _gain(best, load)[0] > -2 else best.steps
+    return None if best is None or _gain(best, load)[:2] >= (-1, 0) else best.steps
 
 
 def _gain(way: Way, load: dict[str, int]) -> tuple[int, int, int]:

@@ -190,6 +190,13 @@ def test_a_path_that_stands_in_its_own_way_is_taken_back_and_another_one_is_foun
     assert done == ["x", "x", "z"], "x went, and came back"
 
 
+def test_of_what_is_as_even_the_one_with_fewer_copies_made_is_taken() -> None:
+    """Another node is fuller then, by as much."""
+    now = {"v": "EAB", "w": "AC", "x": "E", "y": "ABC"}
+    then = spread(now, 2, Zone("ABCDE", "ABCDE", off={"v": "CBE", "w": "DC", "x": "BCD", "y": "CDA"}))
+    assert (uneven(then, "ABCDE"), moved(now, then)) == (14, 2)
+
+
 @st.composite
 def clusters(
     draw: st.DrawFn, backups: bool = False, shut: bool = False, most: int = 3
