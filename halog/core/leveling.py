@@ -2,7 +2,10 @@
 
 Loads are levelled by shortest paths: from the fullest node to one that has at least two fewer, over nodes that pass
 one on, by way of the cheapest changes. A change that takes back an earlier one is cheaper than none, so that nothing
-moves twice. Deterministic.
+moves twice. Last, from a node to one that has one fewer, where fewer things have changed then. Deterministic.
+
+Nothing is better than what that comes to, if it begins with the fewest changes and each thing's places are the bases of
+a matroid: then loads and changes are an M-convex function, which is least where no single path makes it less.
 
 What may go from where to where depends on one thing alone, so only the steps of things that went are looked at again;
 between two nodes the cheapest is on top of a heap, and those that are out of date are dropped when they come up.
@@ -39,18 +42,41 @@ class Way(NamedTuple):
     steps: tuple[Step, ...]
 
 
+class Floor(NamedTuple):
+    """Nodes that are to have so many together, if they can, however uneven that is."""
+
+    nodes: Sequence[str]
+    least: int
+
+
 def level(
-    load: dict[str, int], nodes: Sequence[str], things: Sequence[str], steps: Steps, take: Callable[[Step], bool]
+    load: dict[str, int],
+    nodes: Sequence[str],
+    things: Sequence[str],
+    steps: Steps,
+    take: Callable[[Step], bool],
+    floor: Floor | None = None,
 ) -> None:
     """Level `load` over `nodes`; of what is equal the first of `nodes` and of `things` comes first. `take` carries a
     step out, if it is still possible, and can carry it back. `load` is kept here."""
     edges = _Edges(things, steps)
-    while (path := _best_path(load, nodes, edges)) is not None:
-        if _all_taken(path, take, edges):
-            load[path[0].source] -= 1
-            load[path[-1].target] += 1
-            for thing in dict.fromkeys(s.thing for s in path):
-                edges.renew(thing)
+    while (way := _best_way(load, nodes, nodes, edges)) is not None and _gain(way, load)[:2] < (-1, 0):
+        _go(way, load, take, edges)
+    if floor is None:
+        return
+    others = [n for n in nodes if n not in floor.nodes]
+    while sum(load[n] for n in floor.nodes) < floor.least:
+        if (way := _best_way(load, others, floor.nodes, edges)) is None:
+            return
+        _go(way, load, take, edges)
+
+
+def _go(way: Way, load: dict[str, int], take: Callable[[Step], bool], edges: _Edges) -> None:
+    if _all_taken(way.steps, take, edges):
+        load[way.root] -= 1
+        load[way.steps[-1].target] += 1
+        for thing in dict.fromkeys(s.thing for s in way.steps):
+            edges.renew(thing)
 
 
 class _Edges:
@@ -96,30 +122,28 @@ def _all_taken(path: Sequence[Step], take: Callable[[Step], bool], edges: _Edges
     return True
 
 
-def _best_path(load: dict[str, int], nodes: Sequence[str], edges: _Edges) -> tuple[Step, ...] | None:
-    """The cheapest way from the fullest node to the emptiest that it reaches; None where that makes nothing more even, nor
-    as even with fewer changes."""
-    ways = _ways(load, nodes, edges)
-    best = min(ways.values(), key=lambda way: _gain(way, load), default=None)
-    return None if best is None or _gain(best, load)[:2] >= (-1, 0) else best.steps
+def _best_way(load: dict[str, int], roots: Sequence[str], ends: Sequence[str], edges: _Edges) -> Way | None:
+    """The cheapest from the fullest of `roots` to the emptiest of `ends` that it reaches."""
+    ways = _ways(load, roots, edges)
+    return min((ways[n] for n in ends if n in ways), key=lambda way: _gain(way, load), default=None)
 
 
 def _gain(way: Way, load: dict[str, int]) -> tuple[int, int, int]:
-    """The less, the more even things are afterwards."""
+    """The less, the more even things are afterwards: they are where it begins with -2 or less; -1 is as even."""
     fuller, cost, length = way.rank
     return (fuller + load[way.steps[-1].target] if way.steps else 0, cost, length)
 
 
-def _ways(load: dict[str, int], nodes: Sequence[str], edges: _Edges) -> dict[str, Way]:
-    """The best way to each node, from whichever it is (Bellman and Ford: costs may be negative)."""
-    best = {n: Way((-load[n], 0, 0), n, ()) for n in nodes}
-    todo = deque(nodes)
+def _ways(load: dict[str, int], roots: Sequence[str], edges: _Edges) -> dict[str, Way]:
+    """The best way to each node, from whichever root it is (Bellman and Ford: costs may be negative)."""
+    best = {n: Way((-load[n], 0, 0), n, ()) for n in roots}
+    todo = deque(roots)
     while todo:
         rank, root, path = best[todo.popleft()]
         passed = {root, *(s.target for s in path)}
         for step in edges.cheapest(path[-1].target if path else root):
             further = (rank[0], rank[1] + step.cost, rank[2] + 1)
-            if step.target not in passed and further < best[step.target].rank:
+            if step.target not in passed and (step.target not in best or further < best[step.target].rank):
                 best[step.target] = Way(further, root, (*path, step))
                 if step.target not in todo:
                     todo.append(step.target)

@@ -54,6 +54,19 @@ def test_two_copies_in_one_failure_domain_part() -> None:
     assert (move.target, move.why) == (Target(("A", "C"), 1), "B and A are both in failure domain r1")
 
 
+@pytest.mark.feature("P2", "P5", "P13")
+@pytest.mark.parametrize("sync", [0, 1])
+def test_racks_with_primary_and_backup_nodes_are_even_for_sync_and_async_replicas(sync: int) -> None:
+    """One rack is A and three backup nodes, the other one C and one; X is gone. Each of ten partitions has a copy in
+    each rack, and one on A or C: the sum of all squares is least with 4 on A and 6 on C."""
+    mixed = Zone("ABEFCD", "ABEFCD", dict.fromkeys("ABEF", "r1") | dict.fromkeys("CD", "r2"), backup="BEFD")
+    tables = [on(f"p{i}", *(("A", "X"), ("C", "X"), ("X", "D"))[i % 3], sync=sync) for i in range(10)]
+    moves = rebalance(tables, Shape(2, sync, mixed), "ABEFCD")
+    targets = [m.target for m in moves if m.target]
+    assert Counter(n for t in targets for n in t.nodes) == {"A": 4, "B": 2, "E": 2, "F": 2, "C": 6, "D": 4}
+    assert {(t.sync_replicas, t.nodes[0] in "AC") for t in targets} == {(sync, True)}
+
+
 def test_roles_are_spread_too() -> None:
     (move,) = rebalance([on("a", "A", "B"), on("b", "A", "B")], Shape(2, 1, Zone("AB", "AB")), "AB")
     assert move.target is not None
