@@ -1,4 +1,4 @@
-"""`halog site metrics`: what a site knows of the others as numbers, in Prometheus' text format."""
+"""`halog site metrics`: what a site knows of the others and of its copies as numbers, in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ if TYPE_CHECKING:
 
 
 class Family(NamedTuple):
-    """A gauge, with a help text, and its samples: labels and value."""
+    """A metric, with a help text, and its samples: labels and value. `kind`: gauge, or counter."""
 
     name: str
     help: str
     samples: list[tuple[Mapping[str, str], float]]
+    kind: str = "gauge"
 
 
 @click.command()
 @config_option
 @timeout_option
 def metrics(config_path: Path, timeout_s: float) -> None:
-    """Print how this site's mirrors stand, what it waits for where it serves, and what has parted, for Prometheus.
+    """Print how mirrors stand, what commits wait for, what has parted and what replicas discarded, for Prometheus.
 
-    In the text format that a node exporter's textfile collector takes: run it from a timer, into a file. All are
-    gauges. Exit code 0 whatever they say.
+    In the text format that a node exporter's textfile collector takes: run it from a timer, into a file. All but the
+    last are gauges. Exit code 0 whatever they say.
 
     \b
     Examples:
@@ -47,7 +48,8 @@ def metrics(config_path: Path, timeout_s: float) -> None:
         config, tables = connection.config, with_home(connection, ())
         stands = mirrors(connection, [t for t in tables if t.owner])
         said = ask_nodes(connection)
-        serving = [(t, partition_view(t, connection.nodes, said)) for t in tables if not t.owner]
+        views = {t.name: partition_view(t, connection.nodes, said) for t in connection.tables}
+        serving = [(t, views[t.name]) for t in tables if not t.owner]
         apart = documents(parted(connection.coordinator, tables))
     labels = {"cluster": config.cluster.name, "site": config.site.name}
     served = {"halog_site_partitions_served": len(tables) - len(stands), "halog_site_partitions_mirrored": len(stands)}
@@ -55,9 +57,10 @@ def metrics(config_path: Path, timeout_s: float) -> None:
         Family(name, "Partitions with a home that this site serves, or mirrors.", [(labels, value)])
         for name, value in served.items()
     ]
-    views = [view for _, view in serving]
-    families += [*of_mirrors(labels, stands), *of_sync_sites(labels, views), *of_votes(labels, serving)]
-    click.echo(text([*families, *of_parted(labels, apart)]), nl=False)
+    of_active = [view for _, view in serving]
+    families += [*of_mirrors(labels, stands), *of_sync_sites(labels, of_active), *of_votes(labels, serving)]
+    families += [*of_parted(labels, apart), of_copies(labels, views.values())]
+    click.echo(text(families), nl=False)
 
 
 def of_mirrors(labels: Mapping[str, str], stands: Iterable[Mapping[str, Any]]) -> list[Family]:
@@ -130,13 +133,25 @@ def of_parted(labels: Mapping[str, str], apart: Iterable[Mapping[str, Any]]) -> 
     return [told, fork, touched, bound, age]
 
 
+def of_copies(labels: Mapping[str, str], views: Iterable[PartitionView]) -> Family:
+    """What copies of every partition had to discard, as far as their nodes answer (R2)."""
+    help_ = "Objects of a copy that the log contradicted, since its node began."
+    gone = Family("halog_discarded_objects_total", help_, [], "counter")
+    for view in views:
+        for copy in view.copies:
+            if copy.lsn is not None:
+                mine = {**labels, "partition": view.partition, "node": copy.node}
+                gone.samples.append((mine, copy.discarded_objects))
+    return gone
+
+
 def text(families: Iterable[Family]) -> str:
     """As Prometheus reads it; families without samples are left out."""
     lines = []
     for family in families:
         if not family.samples:
             continue
-        lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} gauge"]
+        lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]
         for labels, value in family.samples:
             told = ",".join(f'{name}="{_escaped(said)}"' for name, said in labels.items())
             lines.append(f"{family.name}{{{told}}} {value:.12g}")

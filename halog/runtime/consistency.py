@@ -2,18 +2,24 @@
 
 The log orders everything and each change carries the version it replaces, so a sound copy never contradicts a record.
 One that does is damaged. Its object is discarded for the log's, the rest of the transaction applies as ever; an object
-it has lost comes back with the next record that changes it.
+it has lost comes back with the next record that changes it, or is deleted without having been there.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from halog.backend import Found
-from halog.core import records
+from halog.core.directory import is_entry
 from halog.core.ids import ABSENT
 from halog.core.ledger import Applied, Decided
+from halog.core.merged import MergedIn
+from halog.core.records import CREATE, DELETE, Change, Commit, Header
+
+if TYPE_CHECKING:
+    from halog.runtime.objects import ObjectTable
 
 logger = logging.getLogger("halog.partition")
 
@@ -21,23 +27,77 @@ logger = logging.getLogger("halog.partition")
 class Consistency:
     """Of one copy. `discarded` counts since the process began."""
 
-    def __init__(self) -> None:
-        self.discarded = 0
+    def __init__(self, name: str, objects: ObjectTable) -> None:
+        self.name, self.objects, self.discarded = name, objects, 0
 
-    def check(
-        self, accepted: Sequence[Applied], held: Callable[[Iterable[bytes]], Mapping[bytes, Found | None]]
-    ) -> None:
-        """Count and name the objects that exist although a record creates them, or have another version than the one it
-        replaces. One that is newer than the record is not wrong: a restore begins with such."""
+    def check(self, accepted: Sequence[Applied], *, replayed: bool = False) -> None:
+        """Count and name what contradicts these records, which are to be taken next: an object that exists although a
+        record creates it, or has another version than the one it replaces; one that is deleted and does not exist; one
+        under another key than the object of its reference, which is discarded here: the records change it in nothing.
+        One that is newer than the record is not wrong: a restore begins with such, and therefore without some of those
+        that records which are `replayed` delete."""
         made = [r.commit if type(r) is Decided else r for r in accepted]
-        changes = [(r.header.lsn, c) for r in made if type(r) is records.Commit for c in r.changes]
-        found = held({c.key for _, c in changes})
-        versions = {key: ABSENT if f is None else f.version for key, f in found.items()}
-        for lsn, c in changes:
-            had = versions[c.key]
-            if had not in (ABSENT, c.replaced) and had < lsn:
-                self.discarded += 1
-                said = "creates" if c.replaced == ABSENT else f"replaces version {c.replaced} of"
-                logger.warning("record %d %s %s, of which this copy has version %d: discarded for the log's",
-                               lsn, said, c.key.hex(), had)  # fmt: skip
-            versions[c.key] = ABSENT if c.value is None else max(lsn, had)
+        look = _Look(self, [c for r in made if type(r) is Commit for c in r.changes], replayed)
+        for record in made:
+            if type(record) is Commit:
+                for c in record.changes:
+                    look.at(record.header, c)
+            elif type(record) is MergedIn:
+                look.merged(record)
+
+    def count(self, header: Header, what: str) -> None:
+        """One more is discarded."""
+        self.discarded += 1
+        logger.warning("partition %s: record %d %s: discarded for the log's", self.name, header.lsn, what)
+
+
+class _Look:
+    """Along one batch. What a merge has touched is not looked at again: whatever stood there, it was right to."""
+
+    def __init__(self, consistency: Consistency, changes: Sequence[Change], replayed: bool) -> None:
+        self._consistency, self._replayed = consistency, replayed
+        objects = consistency.objects
+        found = objects.held({c.key for c in changes})
+        self._used = objects.keys_of({c.ref for c in changes if _brings(c, found[c.key])})
+        found |= objects.held([key for key in self._used.values() if key not in found])
+        self._now = {key: None if f is None else (f.ref, f.version) for key, f in found.items()}
+        """Reference and version by key; absent: not looked at."""
+
+    def merged(self, record: MergedIn) -> None:
+        for m in record.merged:
+            self._now.pop(m.key, None)
+
+    def at(self, header: Header, c: Change) -> None:
+        """One change: first what it contradicts, then what it leaves."""
+        lsn, had = header.lsn, ABSENT
+        if c.key in self._now:
+            now = self._now[c.key]
+            had = ABSENT if now is None else now[1]
+            self._version(header, c, had)
+        self._reference(header, c)
+        self._now[c.key] = None if c.value is None else (c.ref, max(lsn, had))
+
+    def _version(self, header: Header, c: Change, had: int) -> None:
+        if had == ABSENT:
+            if c.op == DELETE and not self._replayed:
+                self._consistency.count(header, f"deletes {c.key.hex()}, which this copy does not have")
+        elif had not in (c.replaced, ABSENT) and had < header.lsn:
+            said = "creates" if c.replaced == ABSENT else f"replaces version {c.replaced} of"
+            self._consistency.count(header, f"{said} {c.key.hex()}, of which this copy has version {had}")
+
+    def _reference(self, header: Header, c: Change) -> None:
+        at = self._used.get(c.ref)
+        if c.value is None or at is None or at == c.key or is_entry(c.key):
+            return
+        now = self._now.get(at)
+        if now is None or now[0] != c.ref or now[1] >= header.lsn:
+            return
+        self._now[at] = None
+        self._consistency.objects.discard(header, Change(DELETE, c.ref, at, None, now[1]))
+        said = f"brings {c.key.hex()} with the reference of {at.hex()}, which this copy has"
+        self._consistency.count(header, said)
+
+
+def _brings(c: Change, found: Found | None) -> bool:
+    """Can the reference be new under this key?"""
+    return c.value is not None and (c.op == CREATE or found is None or found.ref != c.ref)

@@ -30,6 +30,7 @@ from halog.events import DIVERGED
 from halog.ports import Entry, LogSession, TopicPartition
 from halog.runtime.answers import Answer, tell_all as _tell
 from halog.runtime.clock import monotonic_ms, wall_ahead_ms
+from halog.runtime.consistency import Consistency
 from halog.runtime.counting import Tally
 from halog.runtime.deliveries import Reporting
 from halog.runtime.failures import ours
@@ -48,7 +49,7 @@ class Copy(Showing):
     def __init__(self, node: Surroundings, version: int, table: PartitionTable) -> None:
         lock = threading.RLock()
         super().__init__(table.name, ObjectTable(node.store, bytes.fromhex(table.log_id), lock), lock)
-        self.node, self.tally = node, Tally(self.objects)
+        self.node, self.tally, self.consistency = node, Tally(self.objects), Consistency(table.name, self.objects)
         self.tp = TopicPartition(table.topic, table.index)
         self.error: LogError | StoreError | None = None
         self.session: LogSession | None = None
@@ -270,7 +271,9 @@ class Copy(Showing):
     def _take(self, e: ev.Apply) -> None:
         serving = self.node.states.pop(self.name, None)  # absent while the objects change
         core = self.core
-        self.objects.take(e.records, e.state, e.next_offset, check=core.table.kind_of(core.me) == ASYNC)
+        if core.table.kind_of(core.me) == ASYNC:
+            self.consistency.check(e.records, replayed=core.role is Role.LOADING)
+        self.objects.take(e.records, e.state, e.next_offset)
         self.tally.took(e.records)
         if serving is not None:
             self.node.states[self.name] = object()

@@ -12,13 +12,14 @@ Keys, all behind the 8 first bytes of the log id, so that another history's left
     x <lsn> <index key>  deleted at lsn (until a snapshot has passed it)
     p                    position: chain state, next offset, horizons
     q, o                 transactions over several partitions: see `halog.runtime.ledgers`
+    r <reference>        index key, on a copy that was an async replica: see `halog.runtime.references`
 """
 
 from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 
 import msgspec
@@ -28,13 +29,13 @@ from halog.core import records
 from halog.core.caches import make_room
 from halog.core.chain import ChainState
 from halog.core.early import early_version
-from halog.core.ids import ABSENT, TX_BYTES
+from halog.core.ids import ABSENT
 from halog.core.ledger import Applied, Decided, Ledger, Prepared
 from halog.core.merged import MergedIn, standing
 from halog.core.outcomes import Outcomes
 from halog.ports import Snapshot, Store
-from halog.runtime import ledgers
-from halog.runtime.consistency import Consistency
+from halog.runtime import ledgers, restored
+from halog.runtime.references import References
 from halog.runtime.scanning import merged, scan
 from halog.runtime.stored import (
     StoredPosition as StoredPosition,
@@ -48,9 +49,7 @@ CACHE_OBJECTS = 200_000
 """Entries kept decoded-ready in memory per partition; about 100 MB at 200 bytes each over a dozen busy partitions."""
 
 _LSN = struct.Struct(">Q")
-_OUTCOME = struct.Struct(f">Q{TX_BYTES}s")
-_OUTCOMES_EACH = 1_000
-"""Outcomes stored together by a restore: 24 kB."""
+_OUTCOME = restored.OUTCOME
 
 MANY = 8
 """Objects from which on they are looked up in one go: below, the list costs what it saves."""
@@ -88,7 +87,7 @@ class ObjectTable:
         self._position: tuple[ChainState, int] | None = None
         """What the next `save` stores."""
         self._last_offset = -1
-        self.consistency = Consistency()
+        self.references = References(store, self.prefix)
         self.dirty: set[bytes] | None = None
         """Index keys changed since the last snapshot of this copy; None: unknown (nobody is counting)."""
 
@@ -97,11 +96,10 @@ class ObjectTable:
     def begin(self, outcomes: Outcomes, last_offset: int, ledger: Ledger) -> None:
         """The partition goes on from what the store holds."""
         self._outcomes, self._last_offset, self.ledger = outcomes, last_offset, ledger
+        self.references.load()
 
-    def take(self, accepted: Sequence[Applied], state: ChainState, next_offset: int, *, check: bool = False) -> None:
-        """Accepted records: visible from here on. `check`: look first whether they change what this copy has (R2)."""
-        if check:
-            self.consistency.check(accepted, self._held)
+    def take(self, accepted: Sequence[Applied], state: ChainState, next_offset: int) -> None:
+        """Accepted records: visible from here on."""
         unsaved, happened = self._unsaved, self._happened
         for record in accepted:
             if type(record) is records.Commit:
@@ -131,7 +129,7 @@ class ObjectTable:
     def _take_merge(self, meant: MergedIn, state: ChainState, next_offset: int) -> None:
         """Whatever stands here under its keys, what it says stands there now, and is of its version (F5)."""
         self._drop_early()
-        held = self._held([m.key for m in meant.merged])
+        held = self.held([m.key for m in meant.merged])
         changes = [c for m in meant.merged for c in standing(m, held[m.key])]
         lsn = _LSN.pack(meant.header.lsn)
         self._happened += [lsn + tx for tx in meant.happened]
@@ -140,12 +138,25 @@ class ObjectTable:
         self._unsaved.update(self.items_for(made, lsn))
         self.show(made, meant.header.lsn)
 
-    def _held(self, keys: Iterable[bytes]) -> dict[bytes, Found | None]:
+    def held(self, keys: Iterable[bytes]) -> dict[bytes, Found | None]:
         """As stored or about to be; what only the cache would know is no reason to fill it."""
         found = {key: self.cache.get(key) for key in keys}
         stored = self._stored([key for key, known in found.items() if known is None])
         found.update((key, unpack_object(key, data)) for key, data in stored.items() if data)
         return found
+
+    def keys_of(self, refs: Collection[bytes]) -> Mapping[bytes, bytes]:
+        """By reference, the key that it was last seen under."""
+        if not self.references.kept:
+            self.save()
+            self.references.begin()
+        return self.references.keys_of(refs, self._unsaved)
+
+    def discard(self, header: records.Header, gone: records.Change) -> None:
+        """An object of this copy alone, before the record of this header is taken."""
+        made = records.Commit(header, (gone,))
+        self._unsaved.update(self.items_for(made, _LSN.pack(header.lsn)))
+        self.show(made, header.lsn)
 
     def _stored(self, keys: Iterable[bytes]) -> dict[bytes, bytes | None]:
         """As stored or about to be."""
@@ -197,6 +208,8 @@ class ObjectTable:
                 items.append((self._x + lsn + c.key, b""))
             else:
                 items.append((self._k + c.key, pack_object(record.header.lsn, c.ref, c.value)))
+        if self.references.kept:
+            items += self.references.items_for(record.changes)
         return items
 
     def show(self, record: records.Commit, version: int) -> None:
@@ -361,26 +374,7 @@ class ObjectTable:
     ) -> None:
         """Store a copy taken from the state topic, whole, in one step: `objects` as stored, under `k <index key>`;
         `outcomes` (id, lsn) oldest first."""
-        self.store.fill(self._restored(objects, outcomes, position, ledger or Ledger()))
-
-    def _restored(
-        self,
-        objects: Mapping[bytes, bytes],
-        outcomes: Sequence[tuple[bytes, int]],
-        position: StoredPosition,
-        ledger: Ledger,
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """All its items, ascending. A restore runs at this speed."""
-        prefix = self.prefix
-        for key in sorted(objects):
-            yield prefix + key, objects[key]
-        decided, undecided = ledgers.all_items(prefix, ledger)
-        yield from decided
-        yield self._p, msgspec.msgpack.encode(position)
-        yield from undecided
-        for at in range(0, len(outcomes), _OUTCOMES_EACH):
-            block = b"".join([_OUTCOME.pack(lsn, tx) for tx, lsn in outcomes[at : at + _OUTCOMES_EACH]])
-            yield self._t + block[: _LSN.size], block
+        self.store.fill(restored.items(self.prefix, objects, outcomes, position, ledger or Ledger()))
 
     def drop(self) -> None:
         """Delete everything of this partition from the store."""

@@ -24,7 +24,7 @@ def view(copy: Copy) -> dict[str, object]:
         "began_at": copy.began_at,
         "lag_records": lag.records,
         "lag_ms": lag.ms,
-        "discarded_objects": copy.objects.consistency.discarded,
+        "discarded_objects": copy.consistency.discarded,
         "sites": {} if core.leading is None else core.leading.sites.view(),
         "votes": [] if core.leading is None else core.leading.sites.quorum.view(),
         "quorum_of_sites": core.leading is None or not core.leading.sites.quorum.is_lost,

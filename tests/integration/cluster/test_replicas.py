@@ -72,39 +72,44 @@ def test_a_modification_begun_on_a_replica_happens_on_the_active(make: Make, me:
 
 
 @pytest.mark.feature("R2", "R1")
-def test_an_object_that_contradicts_the_log_is_discarded_on_the_async_replica(make: Make) -> None:
+def test_objects_that_contradict_the_log_are_discarded_on_the_async_replica(make: Make) -> None:
     """Its store was damaged while it was away: the next record says so, and puts it right; the rest applies."""
     cluster = make(partitions=1)
     for other in "AB":
         cluster.launch(other)
     with joined(cluster, "C", ASYNC) as node:
         with node.transaction() as tx:
-            tx.create(Aircraft("N1"))
-            tx.create(Aircraft("N2"))
+            for n in range(1, 5):
+                tx.create(Aircraft(f"N{n}"))
         lsn = tx.lsn
         assert lsn is not None
         wait(lambda: node.runtime.copies[P].has(lsn), "the async replica has them")
-    _damage(cluster, "N1")
+    _damage(cluster)
     with joined(cluster, "C", ASYNC):
         client = cluster.client()
         with client.transaction() as tx:
-            tx.get(Aircraft, "N1").landings += 1
-            tx.get(Aircraft, "N2").landings += 1
-        wait(lambda: cluster.copies("C")[P]["discarded_objects"] == 1, "it is counted")
+            for n in (1, 2, 4):
+                tx.get(Aircraft, f"N{n}").landings += 1
+            tx.delete(tx.get(Aircraft, "N3"))
+        wait(lambda: cluster.copies("C")[P]["discarded_objects"] == 3, "they are counted")
         wait(lambda: equal(cluster), "every copy has the same")
         land(client)
         wait(lambda: equal(cluster), "every copy has the same")
-        assert cluster.copies("C")[P]["discarded_objects"] == 1
+        assert cluster.copies("C")[P]["discarded_objects"] == 3
         assert cluster.copies("A")[P]["discarded_objects"] == 0
 
 
-def _damage(cluster: Cluster, tail: str) -> None:
-    """One object's version, in the store of node C."""
-    table = cluster.table(P)
-    key = bytes.fromhex(table.log_id)[:PREFIX_BYTES] + b"k" + Aircraft.__halog__.index_key((tail,))
+def _damage(cluster: Cluster) -> None:
+    """In the store of node C: another version of N1, no N3, and N4 under the key of N9, as if it had come so."""
+    prefix = bytes.fromhex(cluster.table(P).log_id)[:PREFIX_BYTES]
+    one, three, four, nine = (
+        prefix + b"k" + Aircraft.__halog__.index_key((tail,)) for tail in ("N1", "N3", "N4", "N9")
+    )
     store = RocksStore(cluster.directory / "C")
-    data = store.get(key)
+    data, moved = store.get_many([one, four])
     assert data is not None
-    found = unpack_object(key, data)
-    store.write([(key, pack_object(found.version - 1, found.ref, found.value))])
+    assert moved is not None
+    found = unpack_object(one, data)
+    aged = pack_object(found.version - 1, found.ref, found.value)
+    store.write([(one, aged), (three, None), (four, None), (nine, moved), (prefix + b"r", None)])
     store.close()
