@@ -1,7 +1,8 @@
 #!/bin/sh
 # What the container tests and `make compose` need: a running Docker, and an image to build on. Installs Docker and
 # starts it where it may (root on Debian); where no registry is reachable, makes the base from Debian's packages.
-# `tools/docker.sh compose` sees to compose v2, too. Safe to repeat. One line on stderr and exit code 1 if it cannot: what needs no containers goes on without.
+# `tools/docker.sh compose` sees to compose v2, too; `quick` does where that takes seconds. Safe to repeat. One line on
+# stderr and exit code 1 if it cannot: what needs no containers goes on without.
 set -eu
 BASE=halog-base # tests/containers/available.py looks for it
 COMPOSE=v2.29.7
@@ -11,6 +12,7 @@ say() { echo "docker: $*" >&2; }
 fail() { say "$*"; exit 1; }
 runs() { docker info >/dev/null 2>&1; }
 is_root() { [ "$(id -u)" = 0 ]; }
+has_compose() { docker compose version >/dev/null 2>&1; }
 
 debian() { # packages
     is_root && command -v apt-get >/dev/null || fail "$* is missing: install it by hand"
@@ -50,7 +52,23 @@ if ! runs; then
         fail "dockerd does not start: $(tail -n 1 "$LOG")"
 fi
 
-if [ "${1:-}" = compose ] && ! docker compose version >/dev/null 2>&1; then
+compose_of_debian() { # the plugin out of the first Debian whose docker-compose is v2; nothing else of that release
+    command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 1
+    got=$(mktemp -d)
+    keys=/usr/share/keyrings/debian-archive-keyring.gpg
+    echo "deb [signed-by=$keys] http://deb.debian.org/debian trixie main" >"$got/sources"
+    mkdir -p "$got/lists/partial" "$got/cache/archives/partial" ~/.docker/cli-plugins
+    set -- -q -o "Dir::Etc::sourcelist=$got/sources" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$got/lists" \
+        -o "Dir::Cache=$got/cache" -o APT::Sandbox::User=
+    (
+        cd "$got" && timeout 45 apt-get "$@" update && timeout 45 apt-get "$@" download docker-compose &&
+            dpkg-deb -x docker-compose_*.deb . && mv usr/libexec/docker/cli-plugins/docker-compose ~/.docker/cli-plugins/
+    ) >/dev/null 2>&1 || { rm -rf "$got"; return 1; }
+    rm -rf "$got"
+    has_compose || { rm -f ~/.docker/cli-plugins/docker-compose; return 1; }
+}
+
+compose_by_go() {
     command -v go >/dev/null || fail "docker compose (v2) is missing: install docker-compose-v2 or docker-compose-plugin"
     say "building docker compose $COMPOSE (ten minutes, once)"
     made=$(mktemp -d)
@@ -58,7 +76,12 @@ if [ "${1:-}" = compose ] && ! docker compose version >/dev/null 2>&1; then
     mkdir -p ~/.docker/cli-plugins
     mv "$made/cmd" ~/.docker/cli-plugins/docker-compose
     rm -rf "$made"
-fi
+}
+
+case "${1:-}" in
+    compose) has_compose || compose_of_debian || compose_by_go ;;
+    quick) has_compose || compose_of_debian || say "no docker compose (v2) to be had in seconds: its tests will say so and skip" ;;
+esac
 
 has() { docker image inspect "$1" >/dev/null 2>&1; }
 jre=${HALOG_JRE_IMAGE:-eclipse-temurin:17-jre}
