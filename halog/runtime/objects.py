@@ -150,6 +150,7 @@ class ObjectTable:
         if not self.references.kept:
             self.save()
             self.references.begin()
+        self.references.look_on()
         return self.references.keys_of(refs, self._unsaved)
 
     def discard(self, header: records.Header, gone: records.Change) -> None:

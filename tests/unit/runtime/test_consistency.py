@@ -16,6 +16,7 @@ from halog.core.ledger import Applied, Ledger
 from halog.core.merged import MergedIn
 from halog.core.outcomes import Outcomes
 from halog.core.records import CREATE, DELETE, UPDATE, Change, Commit, Header, Merged
+from halog.runtime import references
 from halog.runtime.consistency import Consistency
 from halog.runtime.objects import ObjectTable
 
@@ -184,6 +185,30 @@ def test_references_are_known_of_what_came_while_nobody_looked() -> None:
     rig.take(4, change(CREATE, b"d", b"d4", ref=b"a"), change(CREATE, b"e", b"e4", ref=b"c"))
     assert rig.discarded == 2
     assert [found.key for found in rig.objects.scan(b"")] == [b"b", b"d", b"e"]
+
+
+def test_what_the_store_held_is_looked_through_a_little_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for all of it; what comes and goes meanwhile is known, and a restart on the way begins anew."""
+    monkeypatch.setattr(references, "EACH", 2)
+    rig = Rig()
+    keys = [b"%d" % n for n in range(6)]
+    rig.take(1, *(change(CREATE, key, b"v1") for key in keys), check=False)
+    rig.take(2, change(UPDATE, b"0", b"v2", 1))
+    rig.take(3, change(CREATE, b"n", b"v3"))
+    rig.restart()
+    rig.take(4, change(DELETE, b"5", None, 1), change(CREATE, b"m", b"v4"))
+    rig.take(5, change(UPDATE, b"0", b"v5", 2))
+    rig.take(6, change(UPDATE, b"0", b"v6", 5))
+    rig.take(7, change(UPDATE, b"0", b"v7", 6))
+    rig.restart()
+    gone = (b"0", b"3", b"4", b"m", b"n")
+    rig.take(8, *(change(CREATE, b"new-" + key, b"v8", ref=key) for key in (*gone, b"5")))
+    assert rig.discarded == len(gone)
+    assert [found.key for found in rig.objects.scan(b"")] == [
+        b"1",
+        b"2",
+        *(b"new-" + k for k in (b"0", b"3", b"4", b"5", b"m", b"n")),
+    ]
 
 
 def test_a_reference_that_was_given_up_may_come_under_another_key(rig: Rig) -> None:
