@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
     if not 0 < len(tests) <= MOST:
         return code
     print(f"{name}: run again, alone: {' '.join(tests)}", flush=True)
-    if subprocess.run([*pytest, *tests], check=False).returncode:
+    if subprocess.run([*pytest, *asked, "--last-failed", "-n", "0"], check=False).returncode:
         return code
     _note(name, tests)
     print(f"{name}: UNSTEADY, it failed beside others and passed alone (above, and in {FOUND}): {' '.join(tests)}")
