@@ -28,6 +28,9 @@ READ_S = 120.0
 NO_OBJECTS = b"\xff" * 9
 """No index key begins so."""
 
+LEFT_OUT = "left out"
+"""What stands for how the histories of a partition are related that a restore does not merge."""
+
 
 @click.group()
 def conflicts() -> None:
@@ -95,9 +98,11 @@ def preview(
     *,
     two_way: bool | None,
     everything: bool = False,
+    left: Mapping[str, str] | None = None,
     format_: str,
 ) -> None:
-    """What a restore would make of these partitions, each merged at its source; `two_way`: as `is_two_way` has it."""
+    """What a restore would make of these partitions, each merged at its source; `two_way`: as `is_two_way` has it;
+    `left`: by partition, why a restore leaves it out."""
     begin = _deciding(connection)
     documents = [
         _partition(
@@ -106,6 +111,7 @@ def preview(
         )
         for table in tables
     ]  # fmt: skip
+    documents += [_left_out(name, why) for name, why in (left or {}).items()]
     if format_ == "json":
         emit_json(documents)
     else:
@@ -167,6 +173,7 @@ def _partition(
     counted = totals(d.choice for d in decided)
     return {
         "partition": table.name,
+        "why": "",
         "histories": found.said(remote.name, here),
         "fork_lsn": found.fork_lsn,
         "touched": counted.keys,
@@ -177,6 +184,14 @@ def _partition(
             if everything or d.choice.found.is_told or d.choice.deferred
         ],
     }
+
+
+def _left_out(partition: str, why: str) -> dict[str, Any]:
+    """A partition that is not compared, in the same words."""
+    return {
+        "partition": partition, "why": why, "histories": LEFT_OUT, "fork_lsn": None, "touched": 0, "conflicts": {},
+        "objects": [],
+    }  # fmt: skip
 
 
 def _side(connection: Connection, site: str, log: Log, table: PartitionTable) -> Side:
@@ -253,9 +268,12 @@ def _time(by: tuple[Committed, ...]) -> str | None:
 
 def _show(documents: list[dict[str, Any]], source: str, here: str) -> None:
     rows = [
-        (d["partition"], d["histories"], d["fork_lsn"], d["touched"], sum(d["conflicts"].values())) for d in documents
-    ]
-    emit_table(["partition", "histories", "parted behind lsn", "objects touched", "conflicts"], rows)
+        (
+            d["partition"], d["histories"], d["fork_lsn"], d["touched"], sum(d["conflicts"].values()), d["why"],
+        )
+        for d in documents
+    ]  # fmt: skip
+    emit_table(["partition", "histories", "parted behind lsn", "objects touched", "conflicts", "why"], rows)
     objects = [_row(d["partition"], o) for d in documents for o in d["objects"]]
     if objects:
         emit_table(["partition", "object", "is", f"at {source}", f"at {here}", "stands"], objects)

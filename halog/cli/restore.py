@@ -111,8 +111,9 @@ def _restore(
     with connect(config_path, timeout_s) as connection:
         config, reach = connection.config, connection.adapters.reach
         tables, left = mergeable(config, with_home(connection, names), named=bool(names))
-        for name, why in left.items():
-            click.echo(f"partition {name} is left out: {why}", err=True)
+        if not dry_run:  # which tells it in its answer
+            for name, why in left.items():
+                click.echo(f"partition {name} is left out: {why}", err=True)
         own = Remote(config.site.name, connection.adapters.log, connection.coordinator)
         topics = partial(state_topic, config)
         with Reuniting(own, topics, reach, config.other_sites, timeout_s) as reuniting:
@@ -122,7 +123,7 @@ def _restore(
             if dry_run:
                 from halog.cli.conflicts import preview
 
-                preview(connection, tables, sources, reuniting.remote, two_way=two_way, format_=format_)
+                preview(connection, tables, sources, reuniting.remote, two_way=two_way, left=left, format_=format_)
                 return
             manual = _two_way(connection, tables, two_way)
             active = _active(tables, asked, lambda name: table_of(reuniting.remote(sources[name]).coordinator, name))

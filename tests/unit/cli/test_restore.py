@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from halog.cli import restore
 from halog.core import records
@@ -241,3 +243,29 @@ def test_what_cannot_be_merged_is_told_as_failed_beside_what_is(
     assert {phases[name][0] for name in ("test-0", "test-2")} <= {"done", "nothing"}
     assert "partition test-1 is left out: no" in ran.err
     assert west.tables()["test-1"].owner == "", "it serves on"
+
+
+def test_a_preview_names_what_would_be_left_out_and_why(
+    west: Cluster, east: Cluster, parted: dict[str, Path], halog: Halog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In its answer, where a program looks for it: a policy that keeps a directory of keys has a partition there."""
+    real = restore.mergeable
+
+    def with_a_directory(config: Any, tables: list[Any], *, named: bool) -> Any:
+        listed = replace(config.policies["test"], mapper="round_robin")
+        mixed = replace(config, policies={**config.policies, "listed": listed})
+        moved = [structs.replace(t, policy="listed") if t.name == "test-1" else t for t in tables]
+        return real(mixed, moved, named=named)
+
+    monkeypatch.setattr(restore, "mergeable", with_a_directory)
+    dry = run(halog, parted, "restore", "--dry-run")
+    assert dry.code == 0, dry.err
+    told = {d["partition"]: d for d in dry.json}
+    assert told.keys() == {"test-0", "test-1", "test-2"}
+    one = told["test-1"]
+    assert (one["histories"], one["touched"], one["conflicts"], one["objects"]) == ("left out", 0, {}, [])
+    assert "keeps a directory of keys (mapper round_robin)" in one["why"]
+    assert {told[name]["why"] for name in ("test-0", "test-2")} == {""}
+    table = halog("restore", "--dry-run", "--config", parted["west"])
+    (row,) = [line for line in table.out.splitlines() if line.startswith("test-1 ")]
+    assert ("left out" in row, one["why"] in row) == (True, True)
