@@ -145,9 +145,14 @@ class _Back:
             self.keys.update(_marks(_committed(record)))
 
 
+def mark(key: bytes) -> int:
+    """Eight bytes for it."""
+    return int.from_bytes(digest(key)[:8], "big")
+
+
 def _marks(keys: Iterable[bytes]) -> Iterator[int]:
-    """Eight bytes for each object; entries of a directory are none."""
-    return (int.from_bytes(digest(key)[:8], "big") for key in keys if not is_entry(key))
+    """Of each object; entries of a directory are none."""
+    return (mark(key) for key in keys if not is_entry(key))
 
 
 def _committed(record: records.Record) -> Iterator[bytes]:

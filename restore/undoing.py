@@ -7,18 +7,20 @@ undone here (`restore.undoings`): then nothing is left of it.
 
 Whether a key was changed since is told by its version, as whether a conflict is open (`restore.waiting`): it has that
 of the merge, or of a later one whose report names nobody who has written it since. Absence has no version: where the
-merge left nothing and nothing is there, what was there between is not looked for.
+merge left nothing and nothing is there, somebody has changed it if he has deleted what was there between. Of each
+deletion on the way back to the merge eight bytes are kept until it is known what that told.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from halog.core import records
 from halog.core.chain import ChainState
 from halog.core.ids import ABSENT, NO_TX, EpochId
-from halog.core.records import Merged
+from halog.core.records import DELETE, Merged
 from halog.errors import LogError, RefusedError
 from restore.branch import Side
 from restore.divergence import lineage_of
@@ -26,6 +28,7 @@ from restore.merge import Committed, Difference, Instance, Kind, State
 from restore.plan import Choice
 from restore.report import Entry, entry, is_known, merged
 from restore.thread import Link, Thread
+from restore.touched import mark
 from restore.undoings import Undoings, undoing
 
 UNDONE = "undone"
@@ -79,6 +82,10 @@ class Undoing:
         """So many keys, when it was undone before in what was read; 0: in another branch; None: it was not."""
         self._last = b""
         """Hash of the last record that was read."""
+        self._deleted = array("Q")
+        """Marks of the keys that anybody has deleted behind it, or has voted to: he has found something there."""
+        self._gone: set[int] = set()
+        """Of these, those where it left nothing."""
         self._merges: list[records.EpochMerged] = []
         """Those that were read, in the history's order."""
 
@@ -101,6 +108,8 @@ class Undoing:
     def left(self, key: bytes) -> int:
         """The version that what it made to stand has as long as nobody has changed it since; ABSENT: somebody has."""
         assert self._opened is not None
+        if self._gone and mark(key) in self._gone:
+            return ABSENT
         epoch, lsn = self._opened
         told = [later for later in self._later if key in later.told]
         if any(later.names_a_commit(key, epoch, lsn) for later in told):
@@ -123,7 +132,9 @@ class Undoing:
                     continue
                 if link.hash == self._last or self._is_it(link, met):
                     self._last = of.state.hash
+                    self._keep_gone()
                     return new
+                self._deleted.extend(_deleted_by(link.record))
                 if link.lsn <= oldest:
                     break
                 new += 1
@@ -136,6 +147,12 @@ class Undoing:
                 **e.evidence,
             ) from e
         raise RefusedError(f"there is no merge {self.name.hex()} in the history of site {of.site}")
+
+    def _keep_gone(self) -> None:
+        """Of what was deleted since, only what the merge has told is of interest."""
+        absent = {mark(e.found.key) for e in self.report if e.then is None} if self._deleted else ()
+        self._gone.update(one for one in self._deleted if one in absent)
+        del self._deleted[:]
 
     def _is_it(self, link: Link, met: list[records.EpochMerged]) -> bool:
         if not isinstance(link.record, records.EpochMerged):
@@ -150,6 +167,13 @@ class Undoing:
         lasts = {e.found.key: (_last(e.found.source_by), _last(e.found.initiating_by)) for e in told}
         self._later.append(Later(link.record, lasts))
         return False
+
+
+def _deleted_by(record: records.Record) -> Iterable[int]:
+    """Marks of the keys."""
+    if isinstance(record, records.Commit | records.Prepare):
+        return (mark(c.key) for c in record.changes if c.op == DELETE)
+    return ()
 
 
 def _last(by: Iterable[Committed]) -> int:
@@ -181,7 +205,8 @@ def undone(report: Iterable[Entry], left: Callable[[bytes], int], find: Callable
         now: State = None if found is None else Instance(found.ref, found.value)
         if now == told.found.source:
             continue
-        changed = now != told.then or (found is not None and found.version != left(key))
+        version = left(key)
+        changed = now != told.then or version == ABSENT or (found is not None and found.version != version)
         if changed or not is_known(told.found.source):
             kept += 1
             continue

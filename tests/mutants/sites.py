@@ -75,7 +75,7 @@ def what_is_again_as_a_merge_left_it_is_undone_though_it_was_changed_since() -> 
     """States are compared, not versions."""
 
     def undone(report: list[Entry], left: Any, find: Any) -> Undone:
-        return real(report, lambda key: find(key).version, find)  # type: ignore[no-any-return]
+        return real(report, lambda key: 0 if find(key) is None else find(key).version, find)  # type: ignore[no-any-return]
 
     real = patch(restoring, "undone", undone)
 

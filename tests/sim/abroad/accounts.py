@@ -314,7 +314,8 @@ def _kind(b: State, s: State, i: State, *, two_way: bool) -> Kind:
 
 def _undone(pair: Pair, logs: dict[str, Read], m: Merge, told: dict[bytes, Entry]) -> None:
     """Where nobody has changed it since, what the source had stands again; nothing else is changed. Whoever commits
-    gives another version; another merge does, too, whose report tells whether somebody had: it is judged by itself."""
+    gives another version, or leaves nothing once more; another merge does, too, whose report tells whether somebody
+    had: it is judged by itself."""
     log = logs[m.record.header.epoch.site]
     merges = [x for x in log.merges if b"undo" + x.record.merge == m.record.merge]
     demand(len(merges) == 1, "M2: a merge was undone that is not in the history")
@@ -323,17 +324,19 @@ def _undone(pair: Pair, logs: dict[str, Read], m: Merge, told: dict[bytes, Entry
         now = _state(m.before.get(key))
         then, source = _told(found.then), _told(found.found.source)
         stood = m.before.get(key)
-        as_left = stood is None or stood.version == merges[0].record.header.lsn
-        if now == then and then != source and (as_left or not _committed(log, key, merges[0], m)):
+        committed, merged = (_written(log, key, merges[0], m, by_merge=by) for by in (False, True))
+        as_left = not (committed or merged) if stood is None else stood.version == merges[0].record.header.lsn
+        if now == then and then != source and (as_left or not committed):
             demand(key in told or not as_left, f"M2: {key!r} was not undone")
             demand(key not in told or _told(told[key].then) == source, f"M2: {key!r} was undone wrongly")
         else:
             demand(key not in told, f"M2: {key!r} was undone, and was changed since, or was as it is")
 
 
-def _committed(log: Read, key: bytes, behind: Merge, before: Merge) -> bool:
-    """Has somebody written it between two merges?"""
-    return any(w.tx is not None and behind.place < w.place < before.place for w in log.written.get(key, ()))
+def _written(log: Read, key: bytes, behind: Merge, before: Merge, *, by_merge: bool) -> bool:
+    """Has somebody written it between two merges, or another merge?"""
+    between = (w for w in log.written.get(key, ()) if behind.place < w.place < before.place)
+    return any((w.tx is None) == by_merge for w in between)
 
 
 def _counted(pair: Pair, logs: dict[str, Read]) -> None:

@@ -116,6 +116,78 @@ def test_a_merge_is_undone_once_though_what_it_made_was_put_back_since() -> None
     assert [m.merge for m in west.copy.merges].count(b"undo" + world.merges[0].name) == 1
 
 
+def taken_away() -> World:
+    """The west has merged what the east had done: it had deleted a."""
+    world = forked()
+    world.commit("east", 0, gone=0)
+    land_all(world, "east")
+    world.restore("west", 3, 9, 4)
+    assert set(world.sites["west"].copy.objects) == {b"b", b"c"}
+    return world
+
+
+def come_and_gone(world: World, *, voted: bool = False) -> None:
+    """Somebody creates a at the west, and deletes it again: alone, or with other partitions."""
+    writer = world.sites["west"].writer
+    assert writer is not None
+    world.commit("west", 0)
+    while b"a" in writer.objects:
+        if voted:
+            world.prepare("west", 0, gone=0)
+            world.decide("west")
+        else:
+            world.commit("west", 0, gone=0)
+    land_all(world, "west")
+    assert b"a" not in world.sites["west"].copy.objects
+
+
+@pytest.mark.parametrize("voted", [False, True])
+def test_what_was_created_and_deleted_since_is_left_as_it_is(voted: bool) -> None:
+    """Where the merge left nothing: who deleted it once more means it to be gone."""
+    world = taken_away()
+    come_and_gone(world, voted=voted)
+    undo(world)
+    assert set(world.sites["west"].copy.objects) == {b"b"}
+
+
+def test_where_the_merge_left_nothing_and_nobody_was_since_the_source_s_object_stands_again() -> None:
+    world = taken_away()
+    world.commit("west", 1), world.commit("west", 1, gone=0)
+    land_all(world, "west")
+    undo(world)
+    assert set(world.sites["west"].copy.objects) == {b"a"}
+
+
+def test_what_was_deleted_while_the_undo_was_begun_is_left_as_it_is_too() -> None:
+    """It is read on, and only what is new of it."""
+    world = taken_away()
+    found = Undoing(world.merges[0].name)
+    found.read(side_of(world, "west"))
+    assert found.left(b"a") != ABSENT
+    come_and_gone(world)
+    found.read(side_of(world, "west"))
+    assert found.left(b"a") == ABSENT
+    made = undone(found.report, found.left, world.sites["west"].copy.objects.get)
+    assert [m.key for m in made.merged] == [b"c"]
+    assert made.numbers == {"objects": 2, "changed": 1, "changed_since": 1}
+
+
+def test_what_came_and_went_on_a_branch_that_was_merged_in_since_is_left_as_it_is() -> None:
+    """Its commits are in no log but that branch's; the later merge's report tells of them."""
+    world = taken_away()
+    bring(world, "east")
+    world.alone("east")
+    for gone in (1, 0):
+        world.commit("east", 0, gone=gone)
+    world.commit("west", 1)
+    land_all(world, "east"), land_all(world, "west")
+    world.restore("west", 3, 9, 4)
+    found = Undoing(world.merges[0].name)
+    found.read(side_of(world, "west"))
+    made = undone(found.report, found.left, world.sites["west"].copy.objects.get)
+    assert [m.key for m in made.merged] == [b"c"]
+
+
 def test_an_undo_that_was_begun_before_another_one_finds_it() -> None:
     """Both were asked for at once: the second one has read the history while nothing was undone in it."""
     world = united()
