@@ -14,7 +14,7 @@ from halog.errors import DivergedError
 from restore.branch import Branch, Decide, Side, aborted, branch
 from restore.compensation import KeepInitiating, KeepSource, Verdict as Decision
 from restore.divergence import Behind, Fork, Relation, Same, Unrelated, compare, history_of
-from restore.merge import Committed, Difference, Instance, Kind, differences, touched, two_way
+from restore.merge import Committed, Difference, Even, Instance, Kind, differences, touched, two_way
 from restore.plan import Choice, chosen
 
 
@@ -65,18 +65,27 @@ class Found(Protocol):
     def value(self) -> bytes: ...
 
 
-def compared(source: Side, initiating: Side, *, three_way: bool = True, decide: Decide = aborted) -> Compared:
-    """How two sites' histories of a partition are related, and what a merge would find. DivergedError if one of them is
-    no history, or they contradict each other; DeadlineError if a log does not answer."""
+def compared(
+    source: Side, initiating: Side, *, three_way: bool = True, decide: Decide = aborted, even: Even | None = None
+) -> Compared:
+    """How two sites' histories of a partition are related, and what a merge would find; `even`: see `restore.merge`.
+    DivergedError if one of them is no history, or they contradict each other; DeadlineError if a log is silent."""
     relation = compare(history_of(source.state), history_of(initiating.state))
     if not isinstance(relation, Fork):
         return Compared(relation, ())
     ours, theirs = branch(source, relation, aborted), branch(initiating, relation, decide)
-    return merged_at(relation, source, initiating, ours, theirs, three_way=three_way)
+    return merged_at(relation, source, initiating, ours, theirs, three_way=three_way, even=even)
 
 
 def merged_at(
-    fork: Fork, source: Side, initiating: Side, ours: Branch, theirs: Branch, *, three_way: bool = True
+    fork: Fork,
+    source: Side,
+    initiating: Side,
+    ours: Branch,
+    theirs: Branch,
+    *,
+    three_way: bool = True,
+    even: Even | None = None,
 ) -> Compared:
     """The same, both branches having been read: the source's, and the initiating one."""
     lines = [[a for a, _ in b.committed] for b in (ours, theirs)]
@@ -90,7 +99,7 @@ def merged_at(
         )
     both = {a.first_written for a, _ in relation.common}
     mine, yours = _alone(ours, theirs, both), _alone(theirs, ours, both)
-    found = {d.key: d for d in (differences if three_way else two_way)(touched(mine), touched(yours))}
+    found = {d.key: d for d in (differences if three_way else two_way)(touched(mine), touched(yours), even)}
     for key, state in {**theirs.written, **ours.written}.items():  # the same on both, and of two versions
         found.setdefault(key, Difference(key, Kind.SAME, state, state, state, (), ()))
     return Compared(relation, tuple(found[key] for key in sorted(found)), ours, theirs)

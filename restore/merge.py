@@ -21,13 +21,16 @@ An *instance* is what one create made: its reference. A key that was deleted and
 
 An instance that both had at the fork and one of them replaced, while the other changed it, is a key conflict, too.
 
+Where several definitions of its type have written a key's states, they are compared as the newest of these has them: a
+state that differs in the version alone is none that was changed. What stands is always a state as it was written.
+
 Pure: reads nothing, and decides nothing but the defaults.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from halog.core.ids import ABSENT
@@ -84,8 +87,15 @@ class Kind(enum.Enum):
 
 AGREED: Final = frozenset((Kind.TAKEN, Kind.KEPT, Kind.SAME, Kind.ALIKE, Kind.CREATED))
 """No conflicts. Of `ALIKE` a trigger is asked all the same."""
+EQUAL: Final = frozenset((Kind.SAME, Kind.ALIKE))
+"""Both branches have the same there, though perhaps written by two versions of its type."""
 FROM_INITIATING: Final = frozenset((Kind.TAKEN, Kind.INSTANCE_ADDED))
 """By default the initiating branch's state stands afterwards; of all others the source's."""
+
+
+Even = Callable[[Sequence[bytes]], Sequence[bytes] | None]
+"""States' values, as the newest of the definitions that wrote them has them; None: there is one, or they cannot be
+brought there."""
 
 
 class Difference(NamedTuple):
@@ -157,27 +167,31 @@ def _follows(commit: Committed, change: Change, now: State) -> None:
         )
 
 
-def differences(source: Mapping[bytes, Touched], initiating: Mapping[bytes, Touched]) -> Iterator[Difference]:
+def differences(
+    source: Mapping[bytes, Touched], initiating: Mapping[bytes, Touched], even: Even | None = None
+) -> Iterator[Difference]:
     """Every key that either branch touched, by key. DivergedError if the two had different states at the fork: then it
-    is no fork of theirs."""
+    is no fork of theirs. `even`: for types that have several definitions."""
     for key in sorted({*source, *initiating}):
         ours, theirs = source.get(key), initiating.get(key)
         base = _base(key, ours, theirs)
         s, i = base if ours is None else ours.now, base if theirs is None else theirs.now
-        kind = _kind(base, s, i, changed=(_changed(ours, base), _changed(theirs, base)))
-        yield Difference(key, kind, base, s, i, () if ours is None else ours.by, () if theirs is None else theirs.by)
+        ours_by, theirs_by = (() if side is None else side.by for side in (ours, theirs))
+        yield Difference(key, _kind(*_evened((base, s, i), even), ours_by, theirs_by), base, s, i, ours_by, theirs_by)
 
 
-def two_way(source: Mapping[bytes, Touched], initiating: Mapping[bytes, Touched]) -> Iterator[Difference]:
+def two_way(
+    source: Mapping[bytes, Touched], initiating: Mapping[bytes, Touched], even: Even | None = None
+) -> Iterator[Difference]:
     """The same by the manual's rule, which knows no base: what only the initiating branch has is an instance added,
     also where the source has deleted it, and any difference of one instance is a state conflict."""
-    return map(without_base, differences(source, initiating))
+    return map(without_base, differences(source, initiating, even))
 
 
 def without_base(found: Difference) -> Difference:
     """What that rule says of a key."""
     s, i = found.source, found.initiating
-    if s == i:
+    if found.kind in EQUAL:
         kind = found.kind
     elif i is None:
         kind = Kind.KEPT
@@ -207,15 +221,25 @@ def _base(key: bytes, ours: Touched | None, theirs: Touched | None) -> State:
     return b if a is not None and a.value is None else a
 
 
-def _changed(touched: Touched | None, base: State) -> bool:
+def _evened(states: tuple[State, State, State], even: Even | None) -> tuple[State, State, State]:
+    """As they are to be compared."""
+    values = [s.value for s in states if s is not None and s.value is not None]
+    made = None if even is None else even(values)
+    if made is None:
+        return states
+    newest = dict(zip(values, made, strict=True))
+    base, s, i = (s if s is None or s.value is None else s._replace(value=newest[s.value]) for s in states)
+    return base, s, i
+
+
+def _changed(by: Sequence[Committed], now: State, base: State) -> bool:
     """Is what stands there another state than at the fork? Where that is not known, whoever wrote has changed it."""
-    if touched is None:
-        return False
     unknown = base is not None and base.value is None
-    return touched.now != base or unknown
+    return bool(by) and (now != base or unknown)
 
 
-def _kind(base: State, s: State, i: State, *, changed: tuple[bool, bool]) -> Kind:
+def _kind(base: State, s: State, i: State, ours: Sequence[Committed], theirs: Sequence[Committed]) -> Kind:
+    changed = _changed(ours, s, base), _changed(theirs, i, base)
     if s == i:
         return Kind.ALIKE if all(changed) else Kind.SAME
     if s is None and i is not None and _is_new(i, base):

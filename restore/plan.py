@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from halog.core.records import Change
 from restore.compensation import Defer, Delete, Fields, KeepInitiating, KeepSource, Replace, Verdict
-from restore.merge import AGREED, Committed, Difference, Instance, Kind, State, changes_to
+from restore.merge import AGREED, EQUAL, Committed, Difference, Instance, Kind, State, changes_to
 
 Decide = Callable[[Difference], Verdict]
 Encode = Callable[[Difference, Fields], bytes]
@@ -101,6 +101,8 @@ def _last(choice: Choice, state: State) -> Fate:
     """Of a branch's last write, which left this state."""
     if choice.then == state or isinstance(choice.verdict, Replace):
         return Fate.MERGED
+    if choice.found.kind in EQUAL and choice.then in (choice.found.source, choice.found.initiating):
+        return Fate.MERGED  # what it left stands in another version
     return Fate.OVERRULED if choice.found.is_conflict or choice.verdict is not None else Fate.SUPERSEDED
 
 

@@ -3,7 +3,8 @@
 The initiating branch is closed, and grows no more; of the source's the job has seen what it had up to some record. So
 what it found holds for ever, as far as it goes: for every key that either branch touched, the difference; and what must
 be known of the branches beside that. The node verifies that its own history has that record, folds what it has done
-behind it into the differences, and merges as if it had compared both branches by itself.
+behind it into the differences, and merges as if it had compared both branches at once. A look that it has had by itself
+is folded in the same way (`seen_of`), and travels nowhere.
 
 Differences travel in chunks, each named by the hash of its bytes and cut into records that any broker takes. Chunks may
 come in any order, any number of times: those that a manifest counts, all of them, are what was found.
@@ -28,6 +29,7 @@ from restore.divergence import Fork, Place, Point
 from restore.merge import (
     Committed,
     Difference,
+    Even,
     Instance,
     Kind,
     State,
@@ -247,16 +249,30 @@ def check_later(manifest: Manifest, later: Branch, now: ChainState) -> None:
         )
 
 
+def seen_of(look: Compared, name: bytes, now: ChainState) -> Found:
+    """What whoever merges has found by himself, looking at the source's branch up to `now`, as if it were a job's."""
+    assert isinstance(look.relation, Fork)
+    assert look.source is not None
+    assert look.initiating is not None
+    (point,), theirs = look.relation.at, look.initiating
+    settled = Settled(tuple(theirs.happened), theirs.horizon, tuple(theirs.decided.items()))
+    made = Manifest(
+        FORMAT, name, (point.epoch, point.lsn), theirs.parted_at, *now.head, now.hash, len(look.keys), (),
+        Settled(tuple(look.source.happened)), settled,
+    )  # fmt: skip
+    return Found(made, {d.key: d for d in look.keys})
+
+
 def two_way_of(found: Found) -> Found:
     """The same by the manual's rule."""
     return Found(found.manifest, {key: without_base(d) for key, d in found.keys.items()})
 
 
-def compared(found: Found, fork: Fork, later: Branch, *, three_way: bool = True) -> Compared:
+def compared(found: Found, fork: Fork, later: Branch, *, three_way: bool = True, even: Even | None = None) -> Compared:
     """As `restore.branches.merged_at`, from what a job found, told by the same rule, and what the source has done
     since. Keys that it has not touched since have the very differences that were found."""
     made = found.manifest
-    keys = {**found.keys, **folded(found.keys, later, three_way=three_way)}
+    keys = {**found.keys, **folded(found.keys, later, three_way=three_way, even=even)}
     happened = [*made.source.happened, *later.happened]
     ours = later._replace(committed=[], happened=happened, parted_at=made.parted_at)
     theirs = made.initiating
@@ -264,7 +280,9 @@ def compared(found: Found, fork: Fork, later: Branch, *, three_way: bool = True)
     return Compared(fork, tuple(keys[key] for key in sorted(keys)), ours, other)
 
 
-def folded(keys: Mapping[bytes, Difference], later: Branch, *, three_way: bool) -> dict[bytes, Difference]:
+def folded(
+    keys: Mapping[bytes, Difference], later: Branch, *, three_way: bool, even: Even | None = None
+) -> dict[bytes, Difference]:
     """The keys that the source has touched since, anew."""
     committed = [c for _, c in later.committed if c.changes]
     again = {change.key for c in committed for change in c.changes}
@@ -272,4 +290,4 @@ def folded(keys: Mapping[bytes, Difference], later: Branch, *, three_way: bool) 
     begun = {d.key: Touched(d.base, d.source, d.source_by) for d in some if d.source_by}
     theirs = {d.key: Touched(d.base, d.initiating, d.initiating_by) for d in some if d.initiating_by}
     now = touched(committed, begun)
-    return {d.key: d for d in (differences if three_way else two_way)(now, theirs)}
+    return {d.key: d for d in (differences if three_way else two_way)(now, theirs, even)}

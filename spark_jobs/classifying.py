@@ -2,13 +2,14 @@
 
 The rule is `restore.merge`'s, and nobody words it a second time: what it says of a key depends on which of its states
 are there, and which are equal, so it is asked once for every such *pattern*, with a key that has it; all other keys of
-the pattern are the same kind. Patterns are found for whole batches, as arrays. Rows must come sorted by place, key,
+the pattern are the same kind. Patterns are found for whole batches, as arrays. Only where several definitions of its
+type have written a key's states the rule is asked of that key by itself. Rows must come sorted by place, key,
 side and first lsn, all of a key together. Knows no Spark.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -18,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from halog.errors import DivergedError
-from restore.branches import Compared, outcomes
-from restore.divergence import Same
-from restore.merge import Committed, Difference, Instance, Kind, State, Touched, differences, two_way
-from restore.plan import Fate, Totals, totals
+from halog.schema import Definition
+from halog.schema.definition import ID_BYTES
+from halog.schema.versions import bringing
+from restore.merge import EQUAL, Committed, Difference, Even, Instance, Kind, State, Touched, differences, two_way
 from spark_jobs.branching import INITIATING, SIDES, SOURCE
 
 BOTH, KEEP_SOURCE, KEEP_INITIATING = "both", "source", "initiating"
@@ -207,16 +208,20 @@ class Said(NamedTuple):
 class Rule:
     """`restore.merge.differences`, or `two_way`; asked once for each pattern."""
 
-    def __init__(self, *, three_way: bool) -> None:
-        self._three_way = three_way
+    def __init__(self, even: Even | None = None, *, three_way: bool) -> None:
+        self._three_way, self._even = three_way, even
         self._said: dict[int, Said] = {}
 
     def of(self, found: Keys, base: States, now: Sequence[States]) -> list[Said]:
         """Of each key. DivergedError if the branches had different states at the fork."""
         patterns = _patterns(found, base, now)
         numbers, firsts, which = np.unique(patterns, return_index=True, return_inverse=True)
-        said = [self._asked(int(n), found, int(row)) for n, row in zip(numbers, firsts)]
-        return [said[i] for i in which.tolist()]
+        by_pattern = [self._asked(int(n), found, int(row)) for n, row in zip(numbers, firsts)]
+        said = [by_pattern[i] for i in which.tolist()]
+        for row in () if self._even is None else np.flatnonzero(_of_versions(base, *now)).tolist():
+            (difference,) = self.asked(found, row, self._even)
+            said[row] = Said(difference.kind, _stands(difference))
+        return said
 
     def _asked(self, pattern: int, found: Keys, row: int) -> Said:
         known = self._said.get(pattern)
@@ -225,20 +230,20 @@ class Rule:
             known = self._said[pattern] = Said(difference.kind, _stands(difference))
         return known
 
-    def asked(self, found: Keys, row: int) -> Iterator[Difference]:
+    def asked(self, found: Keys, row: int, even: Even | None = None) -> Iterator[Difference]:
         """Of one key, by the rule itself."""
         key, branches = found.keys[row].as_py(), list[dict[bytes, Touched]]()
         for side in found.sides:
-            did = Touched(side.base.at(row), side.now.at(row), (_SOME,))
+            did = Touched(side.base.at(row), side.now.at(row), (SOME,))
             branches.append({key: did} if side.touched[row] else {})
-        return (differences if self._three_way else two_way)(*branches)
+        return (differences if self._three_way else two_way)(branches[0], branches[1], even)
 
 
-_SOME: Final = Committed(b"", 0, 0, ())
+SOME: Final = Committed(b"", 0, 0, ())
 
 
 def _stands(found: Difference) -> str:
-    if found.source == found.initiating:
+    if found.kind in EQUAL:
         return BOTH
     return KEEP_SOURCE if found.by_default == found.source else KEEP_INITIATING
 
@@ -255,6 +260,15 @@ def _patterns(found: Keys, base: States, now: Sequence[States]) -> Numbers:
     for n, bit in enumerate(bits):
         numbers |= bit.astype(np.int64) << n
     return numbers
+
+
+def _of_versions(*states: States) -> Flags:
+    """Have several definitions written what is known of a key?"""
+    ids = [pc.binary_slice(some.values, 0, ID_BYTES) for some in states]
+    found: Flags = np.zeros(len(ids[0]), np.bool_)
+    for one, other in itertools.combinations(ids, 2):
+        found |= _flags(pc.fill_null(pc.not_equal(one, other), False))
+    return found
 
 
 def classify(rows: pa.RecordBatch, names: Sequence[str], rule: Rule) -> pa.RecordBatch:
@@ -309,13 +323,17 @@ def settle(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
 
 class Classify:
     """For sorted rows of `FOLDED`; gives `CLASSIFIED`. `gone`: (place, side, transaction) of those that the other
-    branch turned out to have as well."""
+    branch turned out to have as well; `definitions`: of types that have several, in the order in which they were
+    published, as texts."""
 
-    def __init__(self, names: Sequence[str], gone: Collection[Gone] = (), *, three_way: bool) -> None:
+    def __init__(
+        self, names: Sequence[str], gone: Collection[Gone] = (), definitions: Sequence[str] = (), *, three_way: bool
+    ) -> None:
         self.names, self.gone, self.three_way = names, frozenset(gone), three_way
+        self.definitions = tuple(definitions)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rule = Rule(three_way=self.three_way)
+        rule = Rule(bringing(map(Definition.parse, self.definitions)), three_way=self.three_way)
         for rows in whole_keys(batches):
             touching = ~self._written_only(rows)
             heads = np.flatnonzero(~continued(rows, "place", "key"))
@@ -353,41 +371,3 @@ def _joined(one: pa.RecordBatch, other: pa.RecordBatch) -> pa.RecordBatch:
     if not one.num_rows or not other.num_rows:
         return one if one.num_rows else other
     return pa.Table.from_batches([one, other]).combine_chunks().to_batches()[0]
-
-
-# --- counted ---
-
-
-class Group(NamedTuple):
-    """Keys that are alike in kind, in what stands, and in who touched them: how many, and by how many transactions."""
-
-    kind: str
-    stands: str
-    source: bool
-    initiating: bool
-    keys: int
-    txs: int
-
-
-def totals_of(groups: Iterable[Group]) -> Totals:
-    """As `restore.plan.totals` counts them if nobody decides otherwise: it is asked once for each group."""
-    keys = deferred = changed = 0
-    conflicts: Counter[Kind] = Counter()
-    writes: Counter[Fate] = Counter()
-    for group in groups:
-        one = totals(outcomes(Compared(Same(), (_some(group),))))
-        keys += group.keys
-        deferred += group.keys * one.deferred
-        changed += group.keys * one.changed
-        conflicts.update({kind: group.keys * n for kind, n in one.conflicts.items()})
-        writes.update({fate: group.keys * n for fate, n in one.writes.items()})
-        writes.update({Fate.SUPERSEDED: group.txs - group.keys * one.accounted})  # all but each branch's last one
-    return Totals(keys, dict(conflicts), deferred, {fate: n for fate, n in writes.items() if n}, changed)
-
-
-def _some(group: Group) -> Difference:
-    """A key of the group."""
-    source = Instance(b"s", b"")
-    initiating = source if group.stands == BOTH else Instance(b"i", b"")
-    by = [(_SOME,) if touched else () for touched in (group.source, group.initiating)]
-    return Difference(b"", Kind(group.kind), None, source, initiating, *by)

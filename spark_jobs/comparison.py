@@ -47,7 +47,7 @@ from spark_jobs.holds import Held, Holds, hold_name
 from spark_jobs.in_doubt import Decide, decided_rows
 from spark_jobs.micro_batches import drain
 from spark_jobs.pieces import IDS, classify_all, on_both
-from spark_jobs.site import Site
+from spark_jobs.site import Site, check_sites
 from spark_jobs.snapshot import Place, begins_at
 from spark_jobs.waypoints import last_before, thinned
 
@@ -98,6 +98,8 @@ class Progress(msgspec.Struct, frozen=True):
     """Transactions that the other branch turned out to have as well; known when all was read."""
     decided: dict[int, dict[bytes, bool]] = {}
     """Transactions that were in doubt where a branch ends: which of them were committed; known then, too."""
+    definitions: tuple[str, ...] = ()
+    """Of types that have several, as both sites knew them when all was read; the source's come first."""
     out: str = ""
     """The directory that was last written from here."""
 
@@ -147,7 +149,7 @@ class Comparison:
         tell: Tell = lambda stage, partitions, records: None,
     ) -> None:
         places = {p.index: p for p in site.places_of([policy]) if not names or p.name in names}
-        check(site, policy, source, places)
+        check_sites(site, policy, source, places)
         self._spark, self._site, self._source, self._directory = spark, site, source, checkpoint
         self._max_offsets, self._hold_ms, self._tell = max_offsets, hold_ms, tell
         self._places = {INITIATING: places, SOURCE: dict[int, Place]()}
@@ -182,9 +184,9 @@ class Comparison:
 
     def told(self, *, three_way: bool = True) -> DataFrame:
         """The same with all columns of `CLASSIFIED`."""
-        places = self._places[INITIATING]
+        places, progress = self._places[INITIATING], self._progress
         names = [places[i].name if i in places else "" for i in range(max(places) + 1)]
-        return classify_all(self.folded_rows(), names, self._progress.gone, three_way=three_way)
+        return classify_all(self.folded_rows(), names, progress.gone, progress.definitions, three_way=three_way)
 
     @property
     def progress(self) -> Progress:
@@ -230,7 +232,8 @@ class Comparison:
             for number, side, place in self._branches():
                 if side == SOURCE:
                     self._keep(remote, place, Carried.unpack(self._progress.carried[number]))
-        self._save(msgspec.structs.replace(self._progress, gone=gone, decided=decided, stage=READ))
+        found = self._site.definitions_of_versions(remote)
+        self._save(msgspec.structs.replace(self._progress, gone=gone, decided=decided, definitions=found, stage=READ))
         for held in self._holds:
             held.release()
 
@@ -386,15 +389,3 @@ class Comparison:
     def _save(self, progress: Progress) -> None:
         saved.save(self._directory, progress)
         self._progress = progress
-
-
-def check(site: Site, policy: str, source: str, places: Mapping[int, Place]) -> None:
-    """ConfigError where there are no two branches."""
-    config = site.own
-    if source not in config.other_sites:
-        known = ", ".join(config.other_sites) or "none"
-        raise ConfigError(f"{config.source}: {source} is no other site; [sites] has {known}", site=source)
-    if not places:
-        raise ConfigError(f"the cluster has no partitions of policy {policy}")
-    if not site.config.policies[policy].home:
-        raise ConfigError(f"policy {policy} has no home: its partitions are at this site only")

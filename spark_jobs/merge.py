@@ -20,9 +20,9 @@ from rich.table import Table
 from halog.config import Config
 from restore.merge import AGREED
 from restore.plan import Totals
-from spark_jobs.classifying import Group, totals_of
 from spark_jobs.command import LOCAL, checkpoints, default_master, run, session, stdout, told
 from spark_jobs.comparison import MAX_OFFSETS, Comparison, Report
+from spark_jobs.counted import Group, totals_of
 from spark_jobs.publishing import Outcome, Publishing
 from spark_jobs.site import Site, connect
 

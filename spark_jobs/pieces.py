@@ -25,9 +25,16 @@ def on_both(folded: DataFrame) -> tuple[Gone, ...]:
     return tuple((row.place, row.side, bytes(row.tx)) for row in found)
 
 
-def classify_all(folded: DataFrame, names: Sequence[str], gone: Collection[Gone] = (), *, three_way: bool) -> DataFrame:
+def classify_all(
+    folded: DataFrame,
+    names: Sequence[str],
+    gone: Collection[Gone] = (),
+    definitions: Sequence[str] = (),
+    *,
+    three_way: bool,
+) -> DataFrame:
     """Pieces of both branches, put together key by key, and classified. `names`: of the partitions, by place; `gone`
-    as `Classify` has it."""
+    and `definitions` as `Classify` has them."""
     pieces = folded.where("key IS NOT NULL").drop("carried", "before").repartition("place", "key")
     ordered = pieces.sortWithinPartitions("place", "key", "side", "first")
-    return ordered.mapInArrow(Classify(names, gone, three_way=three_way), CLASSIFIED)
+    return ordered.mapInArrow(Classify(names, gone, definitions, three_way=three_way), CLASSIFIED)

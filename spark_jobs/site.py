@@ -10,7 +10,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,13 +25,14 @@ from halog.ports import Entry, TopicPartition
 from halog.runtime import bindings, cluster, frames
 from halog.runtime.configured import in_force
 from halog.runtime.mapping import Places
-from halog.runtime.outside import Adapters
+from halog.runtime.outside import Adapters, Remote
 from halog.runtime.router import Router
-from halog.runtime.schemas import Definitions
+from halog.runtime.schemas import Definitions, of_both
 from halog.runtime.watching import watch
 from halog.runtime.wiring import adapters_for, addresses
 from halog.schema import Definition
 from halog.schema.definition import ID_BYTES
+from halog.schema.versions import several
 from spark_jobs.snapshot import Place
 
 
@@ -127,6 +128,10 @@ class Site:
             subtypes,
         )
 
+    def definitions_of_versions(self, source: Remote) -> tuple[str, ...]:
+        """Of types that have several at either site, as texts, in the source's order."""
+        return tuple(d.text for d in several(of_both(source.log, self.definitions)))
+
     def definition_of(self, type_name: str) -> Definition | None:
         """The newest one of a name, or None."""
         try:
@@ -167,6 +172,18 @@ class Family(msgspec.Struct, frozen=True):
             return Definitions(log, self.schemas).find(type_id)
         finally:
             log.close()
+
+
+def check_sites(site: Site, policy: str, source: str, places: Mapping[int, Place]) -> None:
+    """ConfigError where a policy has no two branches."""
+    config = site.own
+    if source not in config.other_sites:
+        known = ", ".join(config.other_sites) or "none"
+        raise ConfigError(f"{config.source}: {source} is no other site; [sites] has {known}", site=source)
+    if not places:
+        raise ConfigError(f"the cluster has no partitions of policy {policy}")
+    if not site.config.policies[policy].home:
+        raise ConfigError(f"policy {policy} has no home: its partitions are at this site only")
 
 
 @contextmanager

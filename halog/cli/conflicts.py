@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from halog.runtime.compensating import Compensate, Compensations
     from halog.runtime.outside import Remote
     from restore.branch import Side
-    from restore.merge import Committed, Difference, State
+    from restore.merge import Committed, Difference, Even, State
 
 READ_S = 120.0
 """Both logs are read from their last snapshots on."""
@@ -166,7 +166,7 @@ def _partition(
     here = connection.config.site.name
     theirs = _side(connection, remote.name, remote.log, table_of(remote.coordinator, table.name))
     ours = _side(connection, here, connection.adapters.log, table)
-    found = compared(theirs, ours, three_way=three_way)
+    found = compared(theirs, ours, three_way=three_way, even=_even(connection, remote))
     # What neither has touched since they parted is the same here as at the source.
     into = Into(table.name, name_of(ours.state), lambda key: connection.fetch(table.name, [key])[0])
     decided = with_created(decide(found.keys), into)
@@ -184,6 +184,14 @@ def _partition(
             if everything or d.choice.found.is_told or d.choice.deferred
         ],
     }
+
+
+def _even(connection: Connection, source: Remote) -> Even | None:
+    """For types that have several definitions: those of the source first, as its nodes will have them."""
+    from halog.runtime.schemas import of_both
+    from halog.schema.versions import bringing
+
+    return bringing(of_both(source.log, connection.definitions))
 
 
 def _left_out(partition: str, why: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from restore import results
 from restore.branch import Branch, Since
 from restore.branches import Compared
 from restore.divergence import Fork
-from restore.merge import Difference
+from restore.merge import Difference, Even
 
 KEPT_MS: Final = 7 * 24 * 3_600_000
 """How long the topic has what a job found: a week, as a branch is held."""
@@ -119,10 +119,10 @@ class Results:
         results.check(self._found.manifest, name, fork)
         return Since(self._found.manifest.seen)
 
-    def compared(self, fork: Fork, later: Branch, now: ChainState) -> Compared:
+    def compared(self, fork: Fork, later: Branch, now: ChainState, even: Even | None = None) -> Compared:
         """Both branches, the source's up to `now`. RefusedError where it does not go on from what the job has seen."""
         self.check(later, now)
-        return results.compared(self._found, fork, later, three_way=self._three_way)
+        return results.compared(self._found, fork, later, three_way=self._three_way, even=even)
 
     def check(self, later: Branch, now: ChainState) -> None:
         """RefusedError where it would be refused."""

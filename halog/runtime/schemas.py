@@ -152,6 +152,13 @@ def bring(there: KeyedLog, here: Log, tp: TopicPartition, since: int = 0) -> int
     return end
 
 
+def of_both(source: KeyedLog, own: Definitions) -> tuple[Definition, ...]:
+    """Those of two sites in the order in which the source has them, or will: what it lacks is brought there."""
+    there = Definitions(source, own.tp.topic).all()
+    known = {d.type_id for d in there}
+    return (*there, *(d for d in own.all() if d.type_id not in known))
+
+
 def publish(log: Log, topic: str, registry: Registry) -> Definitions:
     """Add the declared definitions the topic lacks. SchemaChangedError, before anything is written, if a declared
     class cannot read what a stored definition of its name wrote."""

@@ -13,8 +13,14 @@ from restore.merge import Committed, Instance
 Step = tuple[bytes, bool, bytes]
 """A key; is what is there deleted, if it is; a value."""
 KEYS, VALUES = st.sampled_from([b"x", b"y", b"z"]), st.sampled_from([b"1", b"2", b"3"])
-STEPS = st.lists(st.tuples(KEYS, st.booleans(), VALUES), max_size=8)
 Objects = dict[bytes, Instance]
+
+
+def steps_of(values: st.SearchStrategy[bytes]) -> st.SearchStrategy[list[Step]]:
+    return st.lists(st.tuples(KEYS, st.booleans(), values), max_size=8)
+
+
+STEPS = steps_of(VALUES)
 
 
 def played(base: Objects, steps: list[Step], side: bytes) -> tuple[list[Committed], Objects]:
@@ -43,8 +49,9 @@ class World(NamedTuple):
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> World:
-    base = {key: Instance(b"b" + key, b"1") for key in draw(st.sets(KEYS))}
-    source, s = played(base, draw(STEPS), b"s")
-    initiating, i = played(base, draw(STEPS), b"i")
+def worlds(draw: st.DrawFn, values: st.SearchStrategy[bytes] = VALUES, first: bytes = b"1") -> World:
+    """`first`: what stands at the fork."""
+    base = {key: Instance(b"b" + key, first) for key in draw(st.sets(KEYS))}
+    source, s = played(base, draw(steps_of(values)), b"s")
+    initiating, i = played(base, draw(steps_of(values)), b"i")
     return World(base, source, initiating, (s, i))

@@ -19,7 +19,8 @@ from restore.merge import Committed, Difference, Instance, Kind, State, Touched,
 from restore.plan import totals
 from restore.results import BY
 from spark_jobs.branching import FOLDED_SCHEMA, INITIATING, SOURCE, Branch, as_batches, folded
-from spark_jobs.classifying import Classify, Gone, Group, totals_of
+from spark_jobs.classifying import Classify, Gone
+from spark_jobs.counted import Group, totals_of
 from spark_jobs.snapshot import Place
 from tests.unit.restore.branches import World, worlds
 from tests.unit.spark_jobs.following import pieces
@@ -38,12 +39,18 @@ def rows_of(side: int, branch: Sequence[Committed], cuts: list[int], place: Plac
 
 
 def classified(
-    rows: list[tuple[Any, ...]], cuts: list[int], gone: Collection[Gone] = (), *, three_way: bool = True
+    rows: list[tuple[Any, ...]],
+    cuts: list[int],
+    gone: Collection[Gone] = (),
+    *,
+    definitions: Sequence[str] = (),
+    three_way: bool = True,
 ) -> list[dict[str, Any]]:
     """As Spark gives them to executors: sorted, in batches that end anywhere."""
     ordered = sorted(rows, key=lambda row: (row[0], row[2], row[1], row[3]))
     batches = [batch for some in pieces(ordered, cuts) for batch in as_batches(FOLDED_SCHEMA, some)]
-    return [row for batch in Classify(["p-0", "p-1"], gone, three_way=three_way)(batches) for row in batch.to_pylist()]
+    classify = Classify(["p-0", "p-1"], gone, definitions, three_way=three_way)
+    return [row for batch in classify(batches) for row in batch.to_pylist()]
 
 
 def as_row(found: Difference) -> dict[str, Any]:

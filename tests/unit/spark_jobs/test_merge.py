@@ -16,8 +16,9 @@ from restore.merge import Kind
 from restore.plan import Fate
 from spark_jobs import merge
 from spark_jobs.branching import Parted
-from spark_jobs.classifying import BOTH, KEEP_INITIATING, KEEP_SOURCE, Group
+from spark_jobs.classifying import BOTH, KEEP_INITIATING, KEEP_SOURCE
 from spark_jobs.comparison import Comparison, Report
+from spark_jobs.counted import Group
 from spark_jobs.history import Carried
 from spark_jobs.snapshot import Place
 

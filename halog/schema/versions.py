@@ -1,0 +1,84 @@
+"""Objects that several definitions of their type have written, brought to the newest of these, to be compared (U2, U3).
+
+What was read by the newest definition is written by it: then equal bytes say that nothing but the version was another
+one. Larger versions are newer, none is oldest; of equal ones the one that was published last. What the newest cannot
+read is not compared so, nor are two states of one definition that differ in what the newest has no more: that somebody
+changed it is not to be passed over. Needs no class of the application.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from halog.errors import HalogError
+from halog.schema.codec import encoder
+from halog.schema.definition import ID_BYTES, Definition
+from halog.schema.evolution import evolved_reader
+from halog.schema.scalars import Misfit
+
+Bring = Callable[[bytes], bytes]
+Even = Callable[[Sequence[bytes]], Sequence[bytes] | None]
+"""As `restore.merge` has it."""
+
+
+def several(definitions: Iterable[Definition]) -> tuple[Definition, ...]:
+    """Those of types that have more than one, in the same order."""
+    found = tuple(definitions)
+    many = Counter(d.name for d in found)
+    return tuple(d for d in found if many[d.name] > 1)
+
+
+def bringing(definitions: Iterable[Definition]) -> Even | None:
+    """What brings objects to the newest definition of theirs; None where no type has several. `definitions`: in the
+    order in which they were published."""
+    found = several(definitions)
+    return _Versions(found).even if found else None
+
+
+class _Versions:
+    def __init__(self, definitions: Sequence[Definition]) -> None:
+        self._known = {d.type_id: (-1 if d.version is None else d.version, n, d) for n, d in enumerate(definitions)}
+        self._bring: dict[tuple[bytes, bytes], Bring | None] = {}
+
+    def even(self, values: Sequence[bytes]) -> Sequence[bytes] | None:
+        ids = {value[:ID_BYTES] for value in values}
+        if len(ids) < 2 or not ids <= self._known.keys():
+            return None
+        _, _, newest = max(self._known[type_id] for type_id in ids)
+        made: list[bytes] = []
+        first = dict[tuple[bytes, bytes], bytes]()
+        for value in values:
+            brought = self._brought(value, newest)
+            if brought is None or first.setdefault((value[:ID_BYTES], brought), value) != value:
+                return None
+            made.append(brought)
+        return made
+
+    def _brought(self, value: bytes, newest: Definition) -> bytes | None:
+        type_id = value[:ID_BYTES]
+        if type_id == newest.type_id:
+            return value
+        pair = type_id, newest.type_id
+        if pair not in self._bring:
+            self._bring[pair] = _bring(self._known[type_id][2], newest)
+        bring = self._bring[pair]
+        try:
+            return None if bring is None else bring(value)
+        except (HalogError, Misfit):
+            return None
+
+
+def _bring(stored: Definition, newest: Definition) -> Bring | None:
+    """None: the newest cannot read what that one wrote."""
+    try:
+        read = evolved_reader(stored, newest)
+    except HalogError:
+        return None
+    fields = [(f.name, encoder(f.shape, lambda _n, _t: True, bound=False)) for f in newest.record.fields]
+
+    def bring(value: bytes) -> bytes:
+        found = read(value)
+        return newest.type_id + b"".join([encode(found[name]) for name, encode in fields])
+
+    return bring
