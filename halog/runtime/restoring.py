@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from halog.core import events as ev
-from halog.core.chain import ChainState
 from halog.errors import CoordinatorError, DeadlineError, HalogError, LogError, RefusedError
 from halog.events import RESTORED
 from halog.ports import TopicPartition, UnknownResult, Versioned
 from halog.runtime import classified, places, restores, retention
 from halog.runtime.classified import Results
+from halog.runtime.comparing import Comparing, Finish, Growing
 from halog.runtime.compensating import Compensations
 from halog.runtime.deciding import Deciding, check_keys, counted
 from halog.runtime.doubts_elsewhere import Elsewhere
@@ -32,9 +32,10 @@ from halog.runtime.outside import Remote
 from halog.runtime.reopening import Due, Lost, Reopening, opening_of
 from halog.runtime.restores import DONE, FAILED, MERGING, NOTHING, READING, SETTLING, Restore
 from halog.runtime.results import to_error
-from halog.runtime.schemas import bring
-from restore.branch import Branch, Side, Since, aborted, branch
-from restore.branches import Compared, completed, merged_at
+from halog.runtime.schemas import Definitions, bring
+from halog.schema.versions import bringing
+from restore.branch import Side, branch
+from restore.branches import completed
 from restore.creating import Decided, Into
 from restore.divergence import Behind, Fork, Same, compare, history_of
 from restore.plan import Choice
@@ -62,9 +63,6 @@ TRIES = 10
 STALE_MS = 15 * 60_000
 """What was asked for that long ago is not what anybody waits for: the partition was served elsewhere, or nowhere."""
 
-LATE = 5_000
-"""Records that may be read while the partition serves nobody: a fifth of a second."""
-
 HOLD_MS = 7 * 24 * 3_600_000
 """How long the log is held so that a merge can be looked at, and undone: a week of working days."""
 
@@ -72,9 +70,6 @@ HAND_OVER_S = 10.0
 """It takes a tenth of a second; a node that is behind catches up first."""
 
 UNTIL: Final = "to undo it, and to see what it decided"
-
-Finish = Callable[[Side], Compared]
-"""Both branches compared, once this site's has ended."""
 
 
 class Restoring:
@@ -187,6 +182,7 @@ class _OneRestore:
     ) -> None:
         self._host, self._copy, self._asked, self._reach = host, copy, asked, reach
         self._deciding, self._definitions = Deciding(compensate()), definitions
+        self._own = Growing(host, copy)
         self._reopening = Reopening(host, copy, due)
         self._result: Callable[[], dict[str, object]] = dict
         """In numbers."""
@@ -207,19 +203,10 @@ class _OneRestore:
         now = msgspec.structs.replace(self._asked, phase=phase, node=self._host.me.node, why=why, **more)
         restores.progress(self._host.coordinator, self._copy.name, now)
 
-    def _ours(self, state: ChainState, offset: int) -> Side:
-        return Side(self._host.site, self._host.log, self._copy.tp, state, offset)
-
-    def _now(self) -> Side:
-        """This site's branch, so far."""
-        with self._copy.lock:
-            core = self._copy.core
-            return self._ours(core.chain.state, core.next_offset)
-
     # --- a merge ---
 
     def _merge(self, remote: Remote) -> None:
-        theirs, ours = self._closed(remote), self._now().state
+        theirs, ours = self._closed(remote), self._own.now().state
         ended = restores.closed_at(remote.coordinator, self._copy.name)
         if ended is not None and is_merged(ours, ended):
             self._was_merged(name_of(ended))
@@ -236,64 +223,31 @@ class _OneRestore:
         bring(remote.log, self._host.log, self._definitions)  # objects of classes that only the other site has
         fork, elsewhere = relation, Elsewhere(remote, self._host.site)
         name = name_of(theirs.state)
+        comparing = self._comparing()
         if by_a_job:
-            finish = self._classified(fork, name)
+            finish = comparing.by_results(fork, self._results(), name, self._deciding_of)
         else:
-            finish = self._by_itself(fork, theirs, branch(theirs, fork, elsewhere.committed))
+            finish = comparing.by_itself(fork, theirs, branch(theirs, fork, elsewhere.committed), name)
         floor = max(e.number for e, _ in (*theirs.state.lineage, (theirs.state.epoch, 0)))
         if self._open(floor, lambda e: self._records(e, theirs, finish, name), name):
             classified.let_go(self._host.coordinator, self._copy.name, self._asked.site)
 
-    def _by_itself(self, fork: Fork, theirs: Side, read: Branch) -> Finish:
-        """Both branches are read here."""
-        own = self._read_own(Since(fork))
+    def _comparing(self) -> Comparing:
+        even = bringing(Definitions(self._host.log, self._definitions.topic).all())
+        return Comparing(self._own, self._deciding, even, three_way=not self._asked.two_way)
 
-        def finish(ours: Side) -> Compared:
-            own.read(ours)
-            three_way = not self._asked.two_way
-            return merged_at(fork, ours, theirs, own.branch(ours, aborted), read, three_way=three_way)
+    def _results(self) -> Results:
+        of, three_way = (self._copy.tp, self._copy.name), not self._asked.two_way
+        return Results(self._host.log, self._host.coordinator, *of, three_way=three_way)
 
-        return finish
-
-    def _classified(self, fork: Fork, name: bytes) -> Finish:
-        """A job has read them; here only what this site has done since. What that leaves as it was is decided now."""
-        three_way = not self._asked.two_way
-        results = Results(self._host.log, self._host.coordinator, self._copy.tp, self._copy.name, three_way=three_way)
-        own, keys = self._read_own(results.since(name, fork)), results.keys
-        now = self._now()
-        own.read(now)
-        results.check(own.branch(now, aborted), now.state)  # before anything is ended for it
-        check_keys(self._copy.name, keys)
-        self._say(READING, f"it is decided what is to stand under {len(keys):,} keys that a Spark job has compared")
-        self._deciding.ahead(keys, lambda: self._host.pause(0))
-        self._read_own(own)
-
-        def finish(ours: Side) -> Compared:
-            own.read(ours)
-            later = own.branch(ours, aborted)
-            return results.compared(fork, later, ours.state)
-
-        return finish
-
-    def _read_own(self, own: Since) -> Since:
-        """This site's branch, while it grows: until so little is new that the rest can wait for the epoch's end."""
-        self._read_on(lambda: own.read(self._now()))
-        return own
-
-    def _read_on(self, read: Callable[[], int]) -> None:
-        while read() > LATE:
-            self._go_on()
-
-    def _go_on(self, seconds: float = 0.0) -> None:
-        """Unless the node closes."""
-        if self._host.pause(seconds):
-            raise Lost
+    def _deciding_of(self, keys: int) -> None:
+        self._say(READING, f"it is decided what is to stand under {keys:,} keys that a Spark job has compared")
 
     def _was_merged(self, name: bytes) -> None:
         """By a node that died before it could say so."""
         result: dict[str, object] = {}
         try:
-            entries = report_of(self._now(), name)
+            entries = report_of(self._own.now(), name)
             decided = [Decided(Choice(e.found, None, e.then), e.verdict) for e in entries]
             result = counted(decided)
         except HalogError as e:
@@ -309,13 +263,13 @@ class _OneRestore:
             if isinstance(side, Side):
                 return side
             self._say(READING, side)
-            self._go_on(LOOK_S)
+            self._own.go_on(LOOK_S)
         raise DeadlineError(f"{side}: is a node there up, and is the partition given to this site?")
 
     def _records(self, e: ev.MergeDue, theirs: Side, finish: Finish, name: bytes) -> list[bytes]:
         """What opens the epoch, and its result in numbers."""
         self._say(MERGING, merge=name.hex())
-        found = finish(self._ours(e.state, e.offset))
+        found = finish(self._own.at(e.state, e.offset))
         check_keys(self._copy.name, found.keys)
         found = completed(found, self._copy.objects.find)
         settled = self._deciding.settled(found.keys, Into(self._copy.name, name, self._copy.objects.find))
@@ -325,7 +279,7 @@ class _OneRestore:
     # --- undoing one ---
 
     def _undo(self, found: Undoing) -> None:
-        self._read_on(lambda: found.read(self._now(), self._go_on))  # before anything is ended for it
+        self._own.read_on(lambda: found.read(self._own.now(), self._own.go_on))  # before anything is ended for it
         if found.put_back is None and self._open(0, lambda e: self._undone(e, found), found.name):
             return
         if found.put_back is None:
@@ -336,7 +290,7 @@ class _OneRestore:
             self._say(phase, "it was undone before", merge=found.name.hex(), result=result)
 
     def _undone(self, e: ev.MergeDue, found: Undoing) -> list[bytes]:
-        found.read(self._ours(e.state, e.offset))
+        found.read(self._own.at(e.state, e.offset))
         if found.put_back is not None:  # since it was read the last time
             return []
         made = undone(found.report, found.left, self._copy.objects.find)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,6 +21,7 @@ from halog.core.ids import EpochId
 from halog.events import PARTED
 from halog.runtime import (
     arrivals,
+    comparing,
     drawing_level,
     giving,
     lacking,
@@ -39,7 +40,6 @@ from halog.runtime import (
     unfinished,
 )  # fmt: skip
 from restore import thread
-from restore.branches import Compared, merged_at
 from restore.compensation import Defer, Fields, KeepInitiating, KeepSource, Replace, Verdict
 from restore.creating import Decided
 from restore.merge import AGREED, Difference, Kind
@@ -185,11 +185,14 @@ class Pair:
         elif now.ended:
             self.cover.hit(f"{'undo' if now.undo else 'restore'} {now.phase}")
 
-    def merged_at(self, *branches: Any, three_way: bool) -> Compared:
-        """As `restore.branches` has it; noted."""
-        found = merged_at(*branches, three_way=three_way)
-        self.two_way[branches[1].state.epoch] = not three_way
-        return found
+    def noting(self, real: Callable[..., list[bytes]]) -> Callable[..., list[bytes]]:
+        """What makes a merge; it is noted by which rule."""
+
+        def records(one: Any, e: ev.MergeDue, *more: Any) -> list[bytes]:
+            self.two_way[e.epoch] = one._asked.two_way
+            return real(one, e, *more)
+
+        return records
 
     def endangered(self, world: SiteWorld, p: Process, task: Task, odds: float, steps: int) -> None:
         """The node may die at any step of this."""
@@ -264,8 +267,8 @@ class Pair:
         wanted += [
             (reopening, "queue", queues),
             (restoring, "queue", queues),
-            (restoring, "merged_at", self.merged_at),
-            (restoring, "LATE", 3),
+            (restoring._OneRestore, "_records", self.noting(restoring._OneRestore._records)),
+            (comparing, "LATE", 3),
             (merging, "MAKE_MS", MAKE_MS),
             (giving, "PIECE", 7),
             (thread, "PIECE", 5),

@@ -176,7 +176,7 @@ def test_a_trigger_changes_nothing_itself(parted: tuple[Cluster, Cluster], decla
     declare(trigger)
     found = restore(west, east)
     assert {r.phase for r in found.values()} == {DONE}, found
-    assert aside == [""]
+    assert set(aside) == {""}, "as often as the merge was begun"
     assert are_alike(west, east) == dict.fromkeys(range(6), "east") | {6: "", 10: "", 21: ""}
     told = whys(east, found)
     assert len(told) == 7
