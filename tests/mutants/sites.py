@@ -12,7 +12,7 @@ from halog.runtime import restoring
 from halog.runtime.drawing_level import DrawingLevel
 from halog.runtime.giving import GivingAway
 from halog.runtime.splits import Watching
-from restore import replay
+from restore import replay, results, undoing
 from restore.merge import Difference, Kind
 from restore.plan import Choice
 from restore.report import Entry, merged
@@ -90,3 +90,15 @@ def a_merge_says_of_one_transaction_too_many_that_it_has_happened() -> None:
         return horizon, decided, [*happened, b"\xff" * 16] if happened else happened
 
     patch(replay, "_settled", settled)
+
+
+@mutant("M2", SEEDS)
+def what_was_created_and_deleted_again_since_a_merge_is_undone() -> None:
+    """Nothing stood there, and nothing does."""
+    patch(undoing, "_deleted_by", lambda record: ())
+
+
+@mutant("M2", SEEDS)
+def what_came_since_the_look_is_not_compared() -> None:
+    """It was compared before, was it not?"""
+    patch(results, "folded", lambda keys, later, **more: {})
