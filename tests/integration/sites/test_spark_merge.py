@@ -19,8 +19,9 @@ from restore.branch import side
 from restore.branches import Compared, compared, outcomes
 from restore.merge import AGREED, Difference
 from restore.plan import totals
+from restore.results import BY
 from spark_jobs import progress
-from spark_jobs.branching import FOLDED
+from spark_jobs.branching import FOLDED, INITIATING, SIDES, SOURCE
 from spark_jobs.comparison import BEHIND, Comparison, Progress
 from spark_jobs.holds import hold_name
 from spark_jobs.merge import as_dict
@@ -30,6 +31,7 @@ from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.processes import Process, wait
 from tests.integration.sites.test_taking_over import command, level
 from tests.integration.sites.two import EAST, WEST, TwoSites
+from tests.unit.restore.versions import DEFINITIONS, new, old
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -247,3 +249,16 @@ def test_a_transaction_is_on_neither_branch_if_the_other_one_decided_or_brought_
         ("p-0", b"a", "same", 0, 0), ("p-0", b"b", "same", 0, 0), ("p-0", b"c", "taken", 0, 1),
         ("p-0", b"d", "taken", 0, 1), ("p-1", b"a", "kept", 1, 0),
     ]  # fmt: skip
+
+
+def test_what_two_versions_of_a_type_wrote_is_compared_as_the_newest_reads_it(spark: SparkSession) -> None:
+    """Executors are given the definitions."""
+    now = {SOURCE: new(2), INITIATING: old(2)}
+    rows = [
+        (0, side, b"a", 5, 5, 1, 1, b"r", old(1), b"r", now[side], None, None, None, BY.pack(b"t", 5, 1))
+        for side in SIDES
+    ]
+    folded = spark.createDataFrame(rows, FOLDED)
+    for definitions, kind in (((), "state conflict"), ([d.text for d in DEFINITIONS], "alike")):
+        (found,) = classify_all(folded, ["p-0"], (), definitions, three_way=True).collect()
+        assert found.kind == kind
