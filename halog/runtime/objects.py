@@ -12,6 +12,7 @@ Keys, all behind the 8 first bytes of the log id, so that another history's left
     x <lsn> <index key>  deleted at lsn (until a snapshot has passed it)
     p                    position: chain state, next offset, horizons
     q, o                 transactions over several partitions: see `halog.runtime.ledgers`
+    u                    what the log never had: see `halog.runtime.left`
 """
 
 from __future__ import annotations
