@@ -27,8 +27,8 @@ from tests.integration.cluster.test_sync_policies import on_disk
 
 pytestmark = [pytest.mark.feature("R6", "R1"), pytest.mark.timeout(300), pytest.mark.promise(1)]
 
-QUICK = ("process", "nodes")
-"""Played in half a minute: what a replica has to append again, and what nobody can."""
+QUICK = ("nodes", "outage")
+"""Played in half a minute: what nobody can append again, and what the nodes have to."""
 DEADLINE_MS = 8_000
 """Nobody waits for a dead broker."""
 FLUSH_MS = 60_000

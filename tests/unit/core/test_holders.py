@@ -187,6 +187,24 @@ def test_a_tail_of_an_epoch_that_is_over_is_not_taken_over(led: int) -> None:
     assert [r.header.lsn for r in tail.run] == ([3, 4] if led == 1 else [])
 
 
+def test_who_woke_up_behind_a_later_epoch_does_not_bring_its_tail_into_the_next_one() -> None:
+    """It holds lsn 2 to 4 of epoch 1, and answers before it has read that epoch 2 opened without them, at lsn 2. Of
+    that lsn 4 would be appended, though its caller was told that it did not happen (R4)."""
+    core, script = follower(C, sync=C)
+    opens = Script(script.lsn, script.prev)
+    stale = tail_of(script, 1, 2, 3)
+    core.step(ev.TableSeen(2, msgspec.structs.replace(core.p.table, epoch=epoch(2))))
+    core.land(opens.started(epoch(2)))
+    core.land(opens.opened(epoch(2)))
+    core.land(opens.commit(epoch(2), 9))
+    core.step(ev.AliveChanged(frozenset({B, C}), "A was killed"))
+    core.step(ev.PositionTold("B", core.p.campaign.round, Position(1, 4), True, 2, stale))
+    core.cas_ok()
+    core.land()
+    assert core.role is Role.OPENING
+    assert [type(records.decode(e.data)) for e in core.of(ev.Append)] == [records.EpochOpened]
+
+
 def test_an_epoch_that_was_handed_over_left_nothing_behind() -> None:
     """`HandedOver` is the proof that the log has all before it (H5)."""
     core, script = follower(C)
