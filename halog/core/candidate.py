@@ -212,18 +212,26 @@ class Campaign:
         if not p.unlogged or not wanted or self._closed():
             return True
         if any(c.holder for c in self.told.values()):
-            for tail in self.tails.values():
-                p.tail.adopt(tail, p.chain.state)
+            self._adopt()
             return True
         names = ", ".join(sorted(m.node for m in wanted))
         if are_gone(wanted, p.alive):
+            self._adopt()
             self.lossy = True
-            p.out.append(ev.Tell(UNLOGGED_LOST, "", f"{names} had it in memory, and were started anew"))
+            why = f"{names} had it in memory, and were started anew"
+            if p.tail.run:
+                why += f"; lsn {p.tail.run[0].header.lsn} to {p.tail.tip} a copy that stopped had left on its disk"
+            p.out.append(ev.Tell(UNLOGGED_LOST, "", why))
             return True
         waits, self.waits_for = self.waits_for, wanted
         if waits != wanted:
             p.out.append(ev.Tell(UNLOGGED_AWAY, "", f"{names} may have it in memory, and do not answer"))
         return False
+
+    def _adopt(self) -> None:
+        """Take over what those who answered hold beyond the log (E3)."""
+        for tail in self.tails.values():
+            self.p.tail.adopt(tail, self.p.chain.state)
 
     def _voices(self) -> int:
         """Nodes that answered and are still there, this one included."""

@@ -288,6 +288,13 @@ class Keep(msgspec.Struct, frozen=True):
     next_offset: int
 
 
+class KeepTail(msgspec.Struct, frozen=True):
+    """This copy stops, and holds commits that its log never had: they go down to the disk, for when it is opened again
+    (E6). Where that fails it stops all the same."""
+
+    records: tuple[bytes, ...]
+
+
 class Save(msgspec.Struct, frozen=True):
     """Store everything applied so far, before the effects behind this one; `flush`: down to the disk."""
 
@@ -388,5 +395,5 @@ class Tell(msgspec.Struct, frozen=True):
 Effect = (
     Append | EndSession | Read | StopReading | Apply | Show | Keep | Save | Flush | Reply | SetTable | Renew | Refresh
     | AskPositions | TellPosition | SendAck | AskFlush | Push | RoleChanged | Tell | Spread | AskDecision
-    | MergeDue | AskVote
+    | MergeDue | AskVote | KeepTail
 )  # fmt: skip

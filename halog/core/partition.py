@@ -51,6 +51,7 @@ class Partition:
         now: int,
         ledger: Ledger | None = None,
         wall_ahead_ms: int = 0,
+        tail: Tail | None = None,
     ) -> None:
         self.me, self.settings, self.outcomes = me, settings, outcomes
         self.ledger = ledger or Ledger()
@@ -68,7 +69,7 @@ class Partition:
         """The last append tag given out."""
         self.round = 0
         self.held = Held()
-        self.tail = Tail()
+        self.tail = tail or Tail()
         self.discarded = Discarded(outcomes)
         self.following = Following(self, now)
         self.predecessor = Predecessor(self)
@@ -313,13 +314,13 @@ class Partition:
             self.out.append(ev.Apply([record], self.chain.state, self.next_offset))
 
     def lost(self, why: str) -> None:
-        """This copy cannot go on."""
+        """This copy cannot go on. What it holds beyond its history may be nowhere else."""
         if self.role is Role.FAILED:
             return
-        self.held.clear()
+        self._epoch_over()
         self.out.append(ev.Tell(DIVERGED, self.me.node, why))
         self.step_down("lost", why)
-        self.tail.clear()
+        self.out += self.tail.stopped()
         self.out.append(ev.StopReading())
         self.campaign.release()
 

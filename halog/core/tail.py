@@ -3,6 +3,7 @@
 Only where commits do not wait for the log. A follower keeps what the old active pushed, an active that gave up what it
 had in flight, until an epoch opens above: by then the new active has appended again whatever the log lacked (E5), with
 the same lsn and transaction id. A tail travels with a position, so that whoever wins an election has it (E3).
+A copy that stops leaves its tail on its disk: its memory may be all that had it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from halog.core import records
 from halog.core.chain import ChainState
-from halog.core.events import Tell
+from halog.core.events import KeepTail, Tell
 from halog.core.ids import EpochId, Member, digest
 from halog.core.table import SYNC, PartitionTable, Replica
 from halog.errors import RecordFormatError
@@ -47,14 +48,23 @@ class Tail:
             self.run = kept.run
 
     def adopt(self, datas: Sequence[bytes], state: ChainState) -> None:
-        """Another copy's tail, as it came with its position. One that cannot be read is none."""
+        """Another copy's tail, as it came with its position, or this one's, as it lay on the disk. One that cannot be
+        read is none, nor is one of an epoch that is over here: a later one opened without it, and its callers may have
+        been told that it did not happen (R4)."""
         try:
             run = [records.decode(data) for data in datas]
         except RecordFormatError:
             return
         lsns = [r.header.lsn for r in run]
-        if run and lsns == list(range(lsns[0], lsns[0] + len(run))) and run[0].header.log_id == state.log_id:
+        if not run or lsns != list(range(lsns[0], lsns[0] + len(run))):
+            return
+        if run[0].header.log_id == state.log_id and run[0].header.epoch.number >= state.led:
             self.keep(run, state)
+
+    def stopped(self) -> Iterator[KeepTail]:
+        """Its copy does not go on."""
+        if self.run:
+            yield KeepTail(tuple(records.encode(record) for record in self.run))
 
     def accepted(self, record: records.Record) -> None:
         """The log has it now, or something else in its place: then what is behind it is not to come any more."""
@@ -67,9 +77,6 @@ class Tail:
         """What an older epoch left was appended again before, or is not to come any more."""
         if self.run and self.run[0].header.epoch.number < epoch.number:
             self.run.clear()
-
-    def clear(self) -> None:
-        self.run.clear()
 
     def joins(self, state: ChainState) -> bool:
         """Does it go on where the history ends?"""

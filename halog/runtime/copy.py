@@ -28,6 +28,7 @@ from halog.core.table import ASYNC, PartitionTable
 from halog.errors import HalogError, LogError, StoreError
 from halog.events import DIVERGED
 from halog.ports import Entry, LogSession, TopicPartition
+from halog.runtime import left
 from halog.runtime.answers import Answer, tell_all as _tell
 from halog.runtime.clock import monotonic_ms, wall_ahead_ms
 from halog.runtime.consistency import Consistency
@@ -83,6 +84,7 @@ class Copy(Showing):
             ev.Apply: self._take,
             ev.Show: self._show,
             ev.Keep: lambda e: self.objects.keep(e.state, e.next_offset),
+            ev.KeepTail: lambda e: left.leave(self.objects, self.name, e.records),
             ev.Save: lambda e: self.objects.save(flush=e.flush),
             ev.Flush: self._flush,
             ev.Reply: self._reply,
@@ -104,7 +106,6 @@ class Copy(Showing):
 
     def start(self, state: ChainState, next_offset: int, outcomes: Outcomes, last_offset: int, end: int) -> None:
         """Begin at a position of the log; `end` is where the log ended a moment ago."""
-        version, table = self._table
         settings = msgspec.structs.replace(
             self.node.settings,
             local_sync=self._policy.local_sync,
@@ -116,10 +117,10 @@ class Copy(Showing):
         )
         with self.lock:
             self._end, self.began_at = end, next_offset
-            ledger, now = self.objects.load_ledger(), monotonic_ms()
+            ledger, tail, now = self.objects.load_ledger(), left.found(self.objects, state), monotonic_ms()
             self.objects.begin(outcomes, last_offset, ledger)
             self.core = Partition(
-                self.node.me, version, table, state, next_offset, outcomes, settings, now, ledger, wall_ahead_ms()
+                self.node.me, *self._table, state, next_offset, outcomes, settings, now, ledger, wall_ahead_ms(), tail
             )
             self.node.follow(self.tp, next_offset)
             self._loaded()

@@ -13,6 +13,7 @@ Keys, all behind the 8 first bytes of the log id, so that another history's left
     p                    position: chain state, next offset, horizons
     q, o                 transactions over several partitions: see `halog.runtime.ledgers`
     r <reference>        index key, on a copy that was an async replica: see `halog.runtime.references`
+    u                    what the log never had: see `halog.runtime.left`
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ def view(copy: Copy) -> dict[str, object]:
     """Plain values."""
     core, lag = copy.core, copy.lag()
     s = core.chain.state
+    beyond = 0 if copy.error is None else core.tail.tip
     return {
         "partition": copy.name,
         "role": core.role.value,
@@ -28,8 +29,14 @@ def view(copy: Copy) -> dict[str, object]:
         "sites": {} if core.leading is None else core.leading.sites.view(),
         "votes": [] if core.leading is None else core.leading.sites.quorum.view(),
         "quorum_of_sites": core.leading is None or not core.leading.sites.quorum.is_lost,
-        "error": None if copy.error is None else str(copy.error),
+        "beyond": beyond,
+        "error": None if copy.error is None else str(copy.error) + _kept(beyond),
     }
+
+
+def _kept(beyond: int) -> str:
+    what = f". It holds commits up to lsn {beyond} that the log never had: opened again, it brings them along"
+    return what if beyond else ""
 
 
 def status(node: Runtime) -> dict[str, object]:

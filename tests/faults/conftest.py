@@ -135,8 +135,9 @@ def mend(site: EmbeddedSite) -> None:
 
 
 class Report:
-    """Every fault with its promise; one that was not made (no root, no compiler) is not listed, and one that is known
-    to break it (xfail) has not passed."""
+    """Every fault with its promise, and whether that held: `passed` is true or false. One that is known to break it
+    (xfail) has not passed. One that this machine cannot make (no root, no compiler) has null there, and `skipped` says
+    why; the run ends with a list of these."""
 
     def __init__(self, file: Path | None) -> None:
         self.file = file
@@ -151,22 +152,39 @@ class Report:
     def pytest_runtest_makereport(self, item: pytest.Item) -> Iterator[None]:
         report: pytest.TestReport = yield  # type: ignore[assignment]
         marker = item.get_closest_marker("promise")
-        made = not report.skipped or hasattr(report, "wasxfail")
-        if marker is not None and made and (report.when == "call" or report.failed):
-            self.note(item, marker.args[0], passed=report.passed)
+        if marker is None:
+            return report  # type: ignore[return-value]
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self._note(item, marker.args[0], None, skipped=_why_skipped(report))
+        elif report.when == "call" or report.failed:
+            held = self.found.get(item.nodeid, {"passed": True})["passed"]
+            self._note(item, marker.args[0], bool(held) and report.passed)
         return report  # type: ignore[return-value]
 
-    def note(self, item: pytest.Item, promise: int, *, passed: bool) -> None:
-        before = self.found.get(item.nodeid, {"passed": True})
+    def _note(self, item: pytest.Item, promise: int, passed: bool | None, **more: object) -> None:
         name = item.nodeid.partition("tests/faults/")[2]
         self.found[item.nodeid] = {
-            "name": name, "promise": f"{promise}. {PROMISES[promise]}", "passed": bool(before["passed"]) and passed
+            "name": name, "promise": f"{promise}. {PROMISES[promise]}", "passed": passed, **more
         }  # fmt: skip
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        skipped = [fault for fault in self.found.values() if fault["passed"] is None]
+        if not skipped:
+            return
+        terminalreporter.section(f"{len(skipped)} of {len(self.found)} faults were NOT made on this machine", red=True)
+        for fault in skipped:
+            terminalreporter.line(f"{fault['name']}: {fault['skipped']}")
 
     def pytest_sessionfinish(self) -> None:
         if self.file is not None:
             self.file.parent.mkdir(exist_ok=True)
             self.file.write_text(json.dumps(list(self.found.values()), indent=1) + "\n")
+
+
+def _why_skipped(report: pytest.TestReport) -> str:
+    """`longrepr` of a skipped test is (file, line, reason)."""
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return reason.removeprefix("Skipped: ")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -64,6 +65,16 @@ class Flushed:
     def lose_power(self, logs: Path, prefix: str) -> dict[str, int]:
         """Cut the segments of the topics named `prefix…`; how many bytes of each partition's log that took."""
         return self.cut(sorted(logs.glob(f"{prefix}*/*.log")))
+
+    @staticmethod
+    def shadow(source: Path, target: Path, sizes: dict[Path, int]) -> None:
+        """A copy of a directory that is written to, as a disk would have it that lost power when it had this much of
+        the files that only ever grow."""
+        shutil.copytree(source, target)
+        for file in target.rglob("*.log"):
+            flushed = sizes.get(source / file.relative_to(target), 0)
+            if flushed < file.stat().st_size:
+                os.truncate(file, flushed)
 
     def cut(self, files: Iterable[Path]) -> dict[str, int]:
         """Cut files that only ever grow; how many bytes that took in each directory."""

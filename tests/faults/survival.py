@@ -38,13 +38,19 @@ class Cell:
         self.partition = f"{self.policy}-0"
         self.acknowledged: list[Acknowledged] = []
         self.lacked: list[int] = []
-        """At each kill, how many of them the log lacked then."""
+        """At each fault, how many of them the log lacked then: of the combination that waits for nobody, and has to."""
+        self.lost_active = 0
+        """How often its active node was killed."""
+        self.moments: list[tuple[int, int]] = []
+        """Under load: the last lsn acknowledged, and that of the replica's disk if it had lost power then."""
         self.gone: set[int] = set()
         """Numbers that the log lacks at the end."""
         self.missing: set[int] | None = None
         """Numbers that whoever asks does not find; None: nobody could look."""
+        self.missing_at_last: set[int] | None = None
+        """The same once the topics were put back as they were."""
         self.kept = 0
-        """The last lsn of the copies that hold more than the log, and say so."""
+        """The last lsn that copies hold which have more than the log, and say so."""
 
     @property
     def last(self) -> int:
@@ -130,16 +136,23 @@ class Writers:
 
 
 def look(cluster: Cluster, cells: Cells) -> None:
-    """What is left of each; all at once, since who asks in vain waits for that."""
+    """What is left of each."""
     for cell in cells.values():
         cell.gone = cell.not_in_log(cluster)
         copies = [cluster.copies(node).get(cell.partition) for node in cluster.nodes]
         ahead = [c for c in copies if c is not None and "nothing was deleted here" in (c["error"] or "")]
-        cell.kept = max((c["lsn"] for c in ahead), default=0)
+        cell.kept = max((max(c["lsn"], c["beyond"]) for c in ahead), default=0)
+    for cell, missing in ask(cluster, cells).items():
+        cell.missing = missing
+
+
+def ask(cluster: Cluster, cells: Cells) -> dict[Cell, set[int] | None]:
+    """What a client does not find of each; all at once, since who asks in vain waits for that."""
     with ThreadPoolExecutor(len(cells)) as pool:
-        list(pool.map(lambda cell: _ask(cluster.client(), cell), cells.values()))
+        return dict(pool.map(lambda cell: (cell, _ask(cluster.client(), cell)), cells.values()))
 
 
-def _ask(node: Node, cell: Cell) -> None:
+def _ask(node: Node, cell: Cell) -> set[int] | None:
     with suppress(HalogError), node.transaction():
-        cell.missing = {a.number for a in cell.acknowledged} - {o.number for o in node.extent(cell.kind)}
+        return {a.number for a in cell.acknowledged} - {o.number for o in node.extent(cell.kind)}
+    return None

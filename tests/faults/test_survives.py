@@ -1,7 +1,8 @@
 """What each combination of durability policies survives: the table of docs/guides/durability.md, a test per cell (R6).
 
 One cluster has a policy per combination; each event hits all of them at once, under load. Then everything that was
-acknowledged is looked for: in the log, by a reader of its own; in the copies; and by a client.
+acknowledged is looked for: in the log, by a reader of its own; in the copies; and by a client. Whose commits do not
+wait for the log has some that it lacks at that very moment: nothing is waited for that would make an event harmless.
 """
 
 from __future__ import annotations
@@ -10,45 +11,31 @@ import shutil
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from enum import Enum
 from pathlib import Path
 
 import pytest
 
 from halog.embedded import EmbeddedSite
+from tests.faults.fates import EVENTS, UNWAITED, Fate, fate
 from tests.faults.kinds import COMBINATIONS, POLICIES
 from tests.faults.mesh import Mesh
 from tests.faults.power import Flushed
-from tests.faults.scene import active
-from tests.faults.survival import FLOWS, SETTLED_S, Cell, Cells, Nine, Writers, look
+from tests.faults.scene import active, replica
+from tests.faults.survival import FLOWS, SETTLED_S, Cell, Cells, Nine, Writers, ask, look
 from tests.integration.cluster.processes import passes, wait
+from tests.integration.cluster.test_sync_policies import on_disk
 
 pytestmark = [pytest.mark.feature("R6", "R1"), pytest.mark.timeout(300), pytest.mark.promise(1)]
 
-EVENTS = ("process", "machine", "nodes", "brokers", "power")
+QUICK = ("nodes", "outage")
+"""Played in half a minute: what nobody can append again, and what the nodes have to."""
 DEADLINE_MS = 8_000
 """Nobody waits for a dead broker."""
 FLUSH_MS = 60_000
 """Nodes flush their stores by themselves after this time: not during an event."""
-UNWAITED = ("NO_SYNC", "NO_SYNC")
-"""The combination whose commits wait neither for the log nor for who has read it there."""
-
-
-class Fate(Enum):
-    """Of what was acknowledged."""
-
-    SERVED = "the log has all of it, and so has whoever asks"
-    KEPT = "the log lacks some, which a node's own copy holds: for an operator to decide on"
-    LOST = "some of it is nowhere"
-
-
-def fate(local: str, remote: str, event: str) -> Fate:
-    """The table of docs/guides/durability.md."""
-    if event == "nodes":
-        return Fate.LOST if (local, remote) == UNWAITED else Fate.SERVED
-    if local == "SYNC" or event in ("process", "machine"):
-        return Fate.SERVED
-    return Fate.KEPT if event == "brokers" or remote == "SYNC" else Fate.LOST
+STAY_MS = 600_000
+"""Nobody takes a role back meanwhile: each node is killed while it has it."""
+MOMENTS = 5
 
 
 class Table:
@@ -60,18 +47,21 @@ class Table:
 
     def cell(self, local: str, remote: str, event: str) -> Cell:
         if event not in self._played:
-            play = self._power_fails if event in ("brokers", "power") else self._nodes_die
+            play = self._power_fails if event in ("brokers", "power") else self._processes_die
             self._played[event] = play(self._directory(event), event)
         return self._played[event][local, remote]
 
-    def _nodes_die(self, directory: Path, event: str) -> Cells:
+    def _processes_die(self, directory: Path, event: str) -> Cells:
         cells = {c: Cell(*c) for c in COMBINATIONS}
         site = EmbeddedSite(directory / "site")
         with site, closing(_nine(directory, site)) as cluster, closing(Mesh(cluster)) as mesh:
             mesh.start()
             with Writers(cluster.client(), cells) as writers:
-                for _ in range(1 if event == "nodes" else 2):
-                    _die(mesh, writers, event)
+                if event == "outage":
+                    _brokers_die(site, writers)
+                else:
+                    for dying in ["AB"] if event == "nodes" else ["A", "B"]:
+                        _die(mesh, writers, event, dying)
             look(cluster, cells)
         return cells
 
@@ -86,31 +76,46 @@ class Table:
                 with pytest.MonkeyPatch.context() as env, flushed.preloaded(env):
                     cluster.start()
                 cluster.whole()
+                topics = _Topics(cluster, site, directory / "topics")
                 with Writers(cluster.client(), cells) as writers:
-                    _no_power(flushed, cluster, writers, event)
+                    if event == "brokers":
+                        _brokers_lose_power(flushed, topics, writers)
+                    else:
+                        _all_lose_power(flushed, topics, writers)
                 look(cluster, cells)
+                if event == "brokers":
+                    topics.put_back()
+                    for cell, missing in ask(cluster, cells).items():
+                        cell.missing_at_last = missing
         finally:
             site.stop()
         return cells
 
 
 def _nine(directory: Path, site: EmbeddedSite) -> Nine:
-    return Nine(directory, site, nodes="AB", module="tests.faults.kinds", deadline_ms=DEADLINE_MS)
+    module = "tests.faults.kinds"
+    return Nine(directory, site, nodes="AB", module=module, deadline_ms=DEADLINE_MS, stay_ms=STAY_MS)
 
 
-def _die(mesh: Mesh, writers: Writers, event: str) -> None:
-    """The node that is active for the commits that wait for nobody; it has not reached the log for a while, so that
-    the log lacks some of them for sure. Its machine takes what it stored with it; with `nodes` the replica dies too."""
-    cluster, cell = mesh.cluster, writers.cells[UNWAITED]
+# --- nodes ---
+
+
+def _die(mesh: Mesh, writers: Writers, event: str, dying: str) -> None:
+    """These nodes are killed. If one of them is active for the commits that wait for nobody, it has not reached the log
+    for a while: the log lacks some of them for sure. Its machine takes what it stored with it."""
+    cluster, unwaited = mesh.cluster, writers.cells[UNWAITED]
     writers.flow()
-    victim = active(cluster, cell.partition)
-    mesh.kafka[victim].cut()
-    writers.flow([cell])
-    cell.lacked.append(len(cell.not_in_log(cluster)))
-    dying = list("AB") if event == "nodes" else [victim]
+    leads = active(cluster, unwaited.partition)
+    if leads in dying:
+        mesh.kafka[leads].cut()
+        writers.flow([unwaited])
+        unwaited.lacked.append(len(unwaited.not_in_log(cluster)))
+    for cell in writers.cells.values():
+        cell.lost_active += active(cluster, cell.partition) in dying
     _kill_at_once(cluster, dying)
     if event == "machine":
-        shutil.rmtree(cluster.directory / victim)
+        for name in dying:
+            shutil.rmtree(cluster.directory / name)
     mesh.heal()
     if event != "nodes":
         writers.flow()
@@ -129,39 +134,109 @@ def _kill_at_once(cluster: Nine, names: Sequence[str]) -> None:
         cluster.kill(name)
 
 
-def _no_power(flushed: Flushed, cluster: Nine, writers: Writers, event: str) -> None:
-    """All brokers at once: here there is one; with `power` the nodes too. A node has one store, so whoever flushes it
-    does so for all: those stop before, and the others go on. What the log never had is not what it loses."""
-    site, cells = cluster.site, list(writers.cells.values())
-    assert isinstance(site, EmbeddedSite)
+def _brokers_die(site: EmbeddedSite, writers: Writers) -> None:
+    """All at once, while the nodes live on. What brokers were given their operating system has, the rest the nodes."""
     writers.flow()
-    if event == "power":
-        writers.stop([c for c in cells if c.remote == "SYNC"])
-    writers.flow()
-    if event == "power":
-        writers.stop(cells)
-        _kill_at_once(cluster, cluster.nodes)
-    else:
-        unwaited = writers.cells[UNWAITED]
-        writers.stop([unwaited])
-        wait(lambda: not unwaited.not_in_log(cluster), "the log has what it was not waited for", SETTLED_S)
+    _acknowledged_in_memory(site, writers)
     site.kill("kafka")
-    lost = flushed.lose_power(site.data_dir / "kafka" / "data", cluster.name)
-    for cell in cells:  # what was on its way may be cut everywhere
-        assert cell.local == "SYNC" or lost[f"{cluster.name}.{cell.policy}.log-0"] > 1_000, f"{cell.policy}: too little"
-    assert lost[f"{cluster.name}.schemas-0"] == 0, "without it nobody could read what is left"
-    if event == "power":
-        stored = flushed.cut(f for node in cluster.nodes for f in (cluster.directory / node).rglob("*.log"))
-        assert all(size > 500 for size in stored.values()), "nothing was lost of a node's store: this shows nothing"
     site.start_server("kafka")
-    if event == "power":
-        cluster.start()
-    else:
+    writers.flow()
+
+
+def _acknowledged_in_memory(site: EmbeddedSite, writers: Writers) -> None:
+    """The broker takes nothing from now on: what is acknowledged meanwhile it does not have."""
+    unwaited = writers.cells[UNWAITED]
+    site.pause("kafka")
+    before = len(unwaited.acknowledged)
+    writers.flow([unwaited])
+    unwaited.lacked.append(len(unwaited.acknowledged) - before)
+
+
+# --- power ---
+
+
+class _Topics:
+    """The log topics of a cluster on its only broker's disk, and a copy of them from before they were cut."""
+
+    def __init__(self, cluster: Nine, site: EmbeddedSite, saved: Path) -> None:
+        self.cluster, self.site, self._saved = cluster, site, saved
+        self._data = site.data_dir / "kafka" / "data"
+        self._cut: list[str] = []
+
+    def lose_power(self, flushed: Flushed, cells: Sequence[Cell]) -> None:
+        """All brokers at once: here there is one. What it had not flushed is cut off."""
+        name = self.cluster.name
+        self.site.kill("kafka")
+        for topic in self._data.glob(f"{name}.*log-0"):  # it makes indexes anew
+            shutil.copytree(topic, self._saved / topic.name, ignore=shutil.ignore_patterns("*index"))
+        lost = flushed.lose_power(self._data, name)
         for cell in cells:
-            before = len(cell.acknowledged)
-            if cell.local == "SYNC":
-                wait(lambda c=cell, n=before: len(c.acknowledged) > n, f"{cell.policy} goes on", SETTLED_S)
+            if cell.local != "SYNC":
+                self._cut.append(f"{name}.{cell.policy}.log-0")
+                assert lost[self._cut[-1]] > 1_000, f"{cell.policy}: too little"
+        assert lost[f"{name}.schemas-0"] == 0, "without it nobody could read what is left"
+
+    def put_back(self) -> None:
+        """As an operator would who has a copy: the nodes are opened again behind it."""
+        _kill_at_once(self.cluster, self.cluster.nodes)
+        self.site.kill("kafka")
+        for topic in self._cut:
+            shutil.rmtree(self._data / topic)
+            shutil.copytree(self._saved / topic, self._data / topic)
+        self.site.start_server("kafka")
+        self.cluster.whole()
+
+
+def _brokers_lose_power(flushed: Flushed, topics: _Topics, writers: Writers) -> None:
+    """While all go on. Some of what was acknowledged the broker never had."""
+    cells = list(writers.cells.values())
+    writers.flow()
+    _acknowledged_in_memory(topics.site, writers)
+    topics.lose_power(flushed, cells)
+    topics.site.start_server("kafka")
+    for cell in cells:
+        before = len(cell.acknowledged)
+        if cell.local == "SYNC":
+            wait(lambda c=cell, n=before: len(c.acknowledged) > n, f"{cell.policy} goes on", SETTLED_S)
     passes(3)
+
+
+def _all_lose_power(flushed: Flushed, topics: _Topics, writers: Writers) -> None:
+    """The nodes, too. A node has one store, and whoever flushes it does so for all: what a disk has of theirs is looked
+    at in the middle of the load, then they stop, and the others go on until they are killed."""
+    cluster, cells = topics.cluster, list(writers.cells.values())
+    flushing = [cell for cell in cells if cell.remote == "SYNC"]
+    writers.flow()
+    _look_at_disks(flushed, cluster, flushing)
+    writers.stop(flushing)
+    writers.flow()
+    _kill_at_once(cluster, cluster.nodes)
+    topics.lose_power(flushed, cells)
+    writers.stop(cells)
+    stored = flushed.cut(f for node in cluster.nodes for f in (cluster.directory / node).rglob("*.log"))
+    assert all(size > 500 for size in stored.values()), "nothing was lost of a node's store: this shows nothing"
+    topics.site.start_server("kafka")
+    cluster.start()
+    passes(3)
+
+
+def _look_at_disks(flushed: Flushed, cluster: Nine, cells: Sequence[Cell]) -> None:
+    """What would the replicas' disks have if they lost power at this moment, or at that one?"""
+    moments = []
+    for _ in range(MOMENTS):
+        told = {cell: cell.last for cell in cells}
+        moments.append((told, flushed.sizes()))
+        passes(0.1)
+    for number, (told, sizes) in enumerate(moments):
+        shadows = cluster.directory / f"moment-{number}"
+        for node in cluster.nodes:
+            flushed.shadow(cluster.directory / node, shadows / node, sizes)
+        for cell in cells:
+            stored = on_disk(cluster, replica(cluster, "sync", cell.partition), cell.partition, shadows)
+            cell.moments.append((told[cell], stored))
+
+
+# --- the cells ---
 
 
 @pytest.fixture(scope="module")
@@ -169,13 +244,17 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     return Table(tmp_path_factory.mktemp)
 
 
-@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("event", [pytest.param(e, marks=pytest.mark.quick_fault) if e in QUICK else e for e in EVENTS])
 @pytest.mark.parametrize("remote", POLICIES)
 @pytest.mark.parametrize("local", POLICIES)
 def test_survives(table: Table, local: str, remote: str, event: str) -> None:
     cell, expected = table.cell(local, remote, event), fate(local, remote, event)
-    assert len(cell.acknowledged) >= FLOWS
-    assert all(cell.lacked), "the log had everything at a kill: this shows nothing"
+    _shows_something(cell, event)
+    if event == "power" and remote == "SYNC":
+        assert len(cell.moments) == MOMENTS
+        assert all(stored >= told > 0 for told, stored in cell.moments), "acknowledged, and not on the replica's disk"
+    if event == "brokers":
+        assert cell.missing_at_last == set(), "the topics were put back, and what they never had was appended"
     if expected is Fate.SERVED:
         assert cell.missing == set()
         assert cell.gone == set()
@@ -189,3 +268,12 @@ def test_survives(table: Table, local: str, remote: str, event: str) -> None:
         assert cell.missing is None, "nothing is missing silently while somebody holds it"
     if event == "nodes":
         assert cell.missing == cell.gone, "whoever asks is served, from what the log has"
+
+
+def _shows_something(cell: Cell, event: str) -> None:
+    assert len(cell.acknowledged) >= FLOWS
+    if event in ("process", "machine", "nodes"):
+        assert cell.lost_active, "its active node was never killed: this shows nothing"
+    if (cell.local, cell.remote) == UNWAITED and event != "power":
+        assert cell.lacked, "the log was never away: this shows nothing"
+        assert all(cell.lacked), "the log had everything: this shows nothing"

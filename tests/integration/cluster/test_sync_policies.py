@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +16,9 @@ from tests.integration.cluster.load import Load
 pytestmark = [pytest.mark.feature("R6"), pytest.mark.timeout(180)]
 
 
-def on_disk(cluster: Cluster, node: str, partition: str) -> int:
-    """The lsn a dead node's store ends with."""
-    store = RocksStore(cluster.directory / node)
+def on_disk(cluster: Cluster, node: str, partition: str, under: Path | None = None) -> int:
+    """The lsn a dead node's store ends with, or a copy of it in another directory."""
+    store = RocksStore((under or cluster.directory) / node)
     try:
         log_id = bytes.fromhex(cluster.table(partition).log_id)
         position = ObjectTable(store, log_id, threading.RLock()).load_position()

@@ -8,13 +8,15 @@ import msgspec
 import pytest
 
 from halog.core import events as ev, records
+from halog.core.chain import ChainState
 from halog.core.election import NEVER
 from halog.core.ids import Member, Position
 from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.table import ASYNC, SYNC, Group, Replica
+from halog.core.tail import Tail
 from halog.events import UNLOGGED_AWAY, UNLOGGED_LOST
-from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, epoch, table, tx
+from tests.unit.core.kit import LOG_ID, SETTINGS, SITE, A, B, C, Core, Script, epoch, table, tx
 
 pytestmark = pytest.mark.feature("R6", "P1")
 
@@ -144,6 +146,63 @@ def test_when_every_holder_was_started_anew_it_goes_on_and_says_what_that_means(
     lost = core.one(ev.Tell)
     assert (lost.kind, lost.cause) == (UNLOGGED_LOST, "A, B had it in memory, and were started anew")
     assert core.one(ev.SetTable).table.sync_set == frozenset()
+
+
+def test_what_a_copy_left_on_its_disk_is_used_when_every_holder_was_started_anew() -> None:
+    """They had stopped, since the log had lost its end; it was put back, and they were opened again. That nobody else
+    held more nobody can say: it is told."""
+    core, script = follower(C)
+    core.step(ev.AliveChanged(frozenset({C}), "A and B were stopped"))
+    asks(core, Member("A", 8), Member("B", 9))
+    core.step(ev.PositionTold("A", core.p.campaign.round, Position(1, 1), False, 8, ()))
+    core.step(ev.PositionTold("B", core.p.campaign.round, Position(1, 3), False, 9, tail_of(script, 1, 2)))
+    assert core.role is Role.CLAIMING
+    assert core.one(ev.Tell).cause.endswith("started anew; lsn 2 to 3 a copy that stopped had left on its disk")
+    core.cas_ok()
+    core.land()
+    assert [records.decode(e.data).header.tx for e in core.of(ev.Append)] == [tx(1), tx(2)]
+
+
+def test_a_replica_that_stops_leaves_what_it_holds_on_its_disk() -> None:
+    core, script = follower()
+    pushed = tail_of(script, 1, 2)
+    core.step(ev.Pushed(A, epoch(1), pushed))
+    core.step(ev.LogLost("the log ends before what was read here"))
+    assert core.one(ev.KeepTail).records == pushed
+
+
+def test_where_commits_wait_for_the_log_one_that_stops_leaves_nothing() -> None:
+    core, script = follower(settings=SETTINGS)
+    core.step(ev.Pushed(A, epoch(1), tail_of(script, 1)))
+    core.step(ev.LogLost("gone"))
+    assert not core.of(ev.KeepTail)
+
+
+@pytest.mark.parametrize("led", [1, 2])
+def test_a_tail_of_an_epoch_that_is_over_is_not_taken_over(led: int) -> None:
+    """From a copy that has yet to read what opened without it. Its callers were told that it did not happen (R4)."""
+    _, script = follower()
+    state, tail = ChainState(LOG_ID, SITE, epoch(led), opened=True, led=led, lsn=2), Tail()
+    tail.adopt(tail_of(script, 1, 2, 3), state)
+    assert [r.header.lsn for r in tail.run] == ([3, 4] if led == 1 else [])
+
+
+def test_who_woke_up_behind_a_later_epoch_does_not_bring_its_tail_into_the_next_one() -> None:
+    """It holds lsn 2 to 4 of epoch 1, and answers before it has read that epoch 2 opened without them, at lsn 2. Of
+    that lsn 4 would be appended, though its caller was told that it did not happen (R4)."""
+    core, script = follower(C, sync=C)
+    opens = Script(script.lsn, script.prev)
+    stale = tail_of(script, 1, 2, 3)
+    core.step(ev.TableSeen(2, msgspec.structs.replace(core.p.table, epoch=epoch(2))))
+    core.land(opens.started(epoch(2)))
+    core.land(opens.opened(epoch(2)))
+    core.land(opens.commit(epoch(2), 9))
+    core.step(ev.AliveChanged(frozenset({B, C}), "A was killed"))
+    core.step(ev.PositionTold("B", core.p.campaign.round, Position(1, 4), True, 2, stale))
+    core.cas_ok()
+    core.land()
+    assert core.role is Role.OPENING
+    assert [type(records.decode(e.data)) for e in core.of(ev.Append)] == [records.EpochOpened]
 
 
 def test_an_epoch_that_was_handed_over_left_nothing_behind() -> None:

@@ -1,0 +1,51 @@
+"""What a copy that stops leaves on its disk: commits it held, and that its log never had (E6, decision 13).
+
+Key, behind the first 8 bytes of the log id:
+    u   MessagePack list of records, one lsn behind the other, from the end of the copy's history on
+
+A copy that is opened again brings them along: if what its log lost was put back, the next epoch appends them. Whatever
+else a copy stores is in `halog.runtime.objects`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from halog.core.chain import ChainState
+from halog.core.tail import Tail
+from halog.errors import StoreError
+from halog.runtime.objects import ObjectTable
+
+logger = logging.getLogger("halog.partition")
+
+_RECORDS = msgspec.msgpack.Decoder(tuple[bytes, ...])
+
+
+def leave(objects: ObjectTable, partition: str, datas: Sequence[bytes]) -> None:
+    """Down to the disk, behind all that was taken. A store that fails keeps no copy from stopping."""
+    try:
+        objects.save()
+        objects.store.write([(_key(objects), msgspec.msgpack.encode(datas))], flush=True)
+    except Exception:
+        logger.exception("partition %s: %d commits that the log never had cannot be stored", partition, len(datas))
+
+
+def found(objects: ObjectTable, state: ChainState) -> Tail:
+    """What was left, as far as it may still come behind `state`; what may not is deleted."""
+    tail, data = Tail(), objects.store.get(_key(objects))
+    if data is None:
+        return tail
+    try:
+        tail.adopt(_RECORDS.decode(data), state)
+    except msgspec.MsgspecError as e:
+        raise StoreError(f"what a stopped copy left cannot be read: {e}; delete the data directory") from e
+    if not tail.run:
+        objects.store.write([(_key(objects), None)])
+    return tail
+
+
+def _key(objects: ObjectTable) -> bytes:
+    return objects.prefix + b"u"
