@@ -92,7 +92,7 @@ def opened_without_the_tail() -> None:
     """`EpochOpened` follows `EpochStarted`, as where commits wait for the log."""
 
     def started(self: Opening) -> None:
-        self._p.tail.clear()
+        self._p.tail.run.clear()
         real(self)
 
     real = patch(Opening, "_started", started)
