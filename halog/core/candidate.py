@@ -57,6 +57,8 @@ class Campaign:
         """What those who answered hold beyond the log."""
         self.waits_for: frozenset[Member] = frozenset()
         """It was said that these are needed."""
+        self.gone: tuple[frozenset[Member], int] = frozenset(), 0
+        """Since when the nodes of these are known to have been started anew."""
         self.lossy = False
         """What the log may lack is given up with this claim."""
         self.session_lost = False
@@ -209,13 +211,15 @@ class Campaign:
         """Is whatever was acknowledged at hand (E2, E3)? Where commits do not wait for the log, somebody who answered
         must hold it; unless it cannot come back."""
         p, wanted = self.p, holders(self.p.table)
-        if not p.unlogged or not wanted or self._closed():
+        if not p.unlogged or self._closed():
             return True
-        if any(c.holder for c in self.told.values()):
+        if not wanted or any(c.holder for c in self.told.values()):
             self._adopt()
             return True
         names = ", ".join(sorted(m.node for m in wanted))
         if are_gone(wanted, p.alive):
+            if self._unheard(wanted):
+                return False
             self._adopt()
             self.lossy = True
             why = f"{names} had it in memory, and were started anew"
@@ -227,6 +231,14 @@ class Campaign:
         if waits != wanted:
             p.out.append(ev.Tell(UNLOGGED_AWAY, "", f"{names} may have it in memory, and do not answer"))
         return False
+
+    def _unheard(self, wanted: frozenset[Member]) -> bool:
+        """May the disk of one of these, which were started anew, have something? A node is up before its copies are
+        opened; it is waited for as long as that takes, since it may host this partition no more."""
+        now = self.p.now
+        if self.gone[0] != wanted:
+            self.gone = wanted, now
+        return any(m.node not in self.told for m in wanted) and now - self.gone[1] < self.p.settings.start_grace_ms
 
     def _adopt(self) -> None:
         """Take over what those who answered hold beyond the log (E3)."""
@@ -260,7 +272,7 @@ class Campaign:
         replicas = arrange(p.table.configured, p.me.node, usable, p.table.sync_replicas)
         if p.unlogged and not self._closed() and not self.lossy:
             replicas = with_holders(replicas, p.table, p.me)
-        self.lossy, self.waits_for = False, frozenset()
+        self.lossy, self.waits_for, self.gone = False, frozenset(), (frozenset(), 0)
         self.claim = msgspec.structs.replace(p.table, epoch=self.epoch, active=p.me, replicas=replicas)
         self.unanswered = False
         p.predecessor.claiming(p.table)

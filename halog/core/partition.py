@@ -320,9 +320,9 @@ class Partition:
         self._epoch_over()
         self.out.append(ev.Tell(DIVERGED, self.me.node, why))
         self.step_down("lost", why)
-        self.out += self.tail.stopped()
         self.out.append(ev.StopReading())
         self.campaign.release()
+        self.out += self.tail.stopped()  # last: the disk may take its time, and be why this copy stops
 
     # --- writing ---
 

@@ -20,8 +20,10 @@ def position_asked(p: Partition, e: ev.PositionAsked) -> None:
 
 
 def _tail_told(p: Partition) -> tuple[bytes, ...] | None:
-    """What goes with a position. None from one that may acknowledge more, or has more than a frame takes."""
-    if p.role is not Role.FOLLOWING and p.role is not Role.ELECTING:
+    """What goes with a position. None from one that may acknowledge more, or has more than a frame takes; from one
+    that has yet to read the log, unless it brought something along: nobody else may have that."""
+    brought = p.role is Role.LOADING and p.unlogged and p.tail.run
+    if p.role is not Role.FOLLOWING and p.role is not Role.ELECTING and not brought:
         return None
     if not p.unlogged:
         return ()

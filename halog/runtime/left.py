@@ -14,9 +14,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from halog.core import records
 from halog.core.chain import ChainState
 from halog.core.tail import Tail
-from halog.errors import StoreError
+from halog.errors import RecordFormatError, StoreError
 from halog.runtime.objects import ObjectTable
 
 logger = logging.getLogger("halog.partition")
@@ -39,9 +40,12 @@ def found(objects: ObjectTable, state: ChainState) -> Tail:
     if data is None:
         return tail
     try:
-        tail.adopt(_RECORDS.decode(data), state)
-    except msgspec.MsgspecError as e:
+        datas = _RECORDS.decode(data)
+        for record in datas:
+            records.decode(record)
+    except (msgspec.MsgspecError, RecordFormatError) as e:
         raise StoreError(f"what a stopped copy left cannot be read: {e}; delete the data directory") from e
+    tail.adopt(datas, state)
     if not tail.run:
         objects.store.write([(_key(objects), None)])
     return tail

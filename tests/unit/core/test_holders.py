@@ -257,3 +257,94 @@ def test_the_claim_that_replaces_it_says_what_may_be_lost() -> None:
     core.cas_ok()
     lost = core.one(ev.Tell)
     assert (lost.kind, lost.cause) == (UNLOGGED_LOST, "the znode was put back to epoch 1, the log has been in 3")
+
+
+# --- what copies that were opened again bring along ---
+
+
+def started_anew(*members: Member, **t: Any) -> tuple[Core, Script]:
+    """C, which holds nothing, sees A and B in another run, and stands."""
+    core, script = follower(C, **t)
+    core.step(ev.AliveChanged(frozenset({C}), "A and B were stopped"))
+    asks(core, *members)
+    return core, script
+
+
+def opened_again(records_: tuple[bytes, ...], *, me: Member = B) -> Core:
+    """B, in another run, with what its last one left on the disk, has yet to read the rest of the log."""
+    core, script = Core(me, settings=NO_SYNC), Script()
+    core.p.tail.adopt(records_, core.p.chain.state)
+    core.alive(A, C)
+    core.land(script.started(epoch(1)))
+    core.land(script.opened(epoch(1)))
+    return core
+
+
+def left_behind(*numbers: int) -> tuple[bytes, ...]:
+    _, script = follower()
+    return tail_of(script, *numbers)
+
+
+def test_one_that_still_reads_the_log_tells_what_it_brought_along() -> None:
+    """Nobody else has it, and whoever stands now goes on without it for good."""
+    pushed = left_behind(1, 2)
+    core = opened_again(pushed)
+    assert core.role is Role.LOADING
+    core.step(ev.PositionAsked("C", 1))
+    told = core.one(ev.TellPosition)
+    assert told.tail == pushed
+    assert not told.eligible
+
+
+def test_one_that_still_reads_the_log_and_brought_nothing_tells_none() -> None:
+    core = opened_again(())
+    core.step(ev.PositionAsked("C", 1))
+    assert core.one(ev.TellPosition).tail is None
+
+
+def test_a_node_that_was_started_anew_may_have_something_on_its_disk_until_it_answers() -> None:
+    """It is up before its copies are opened."""
+    core, _ = started_anew(Member("A", 8), Member("B", 9))
+    core.step(ev.PositionTold("A", core.p.campaign.round, Position(1, 1), False, 8, ()))
+    core.step(ev.Ticked(), after_ms=core.p.campaign.patience)
+    assert core.role is Role.FOLLOWING
+    assert not core.of(ev.Tell)
+    asks(core, Member("A", 8), Member("B", 9))
+    core.step(ev.PositionTold("A", core.p.campaign.round, Position(1, 1), False, 8, ()))
+    core.step(ev.PositionTold("B", core.p.campaign.round, Position(1, 3), False, 9, left_behind(1, 2)))
+    assert core.is_now(Role.CLAIMING)
+    assert [r.header.lsn for r in core.p.tail.run] == [2, 3]
+
+
+def test_it_is_not_waited_for_for_ever() -> None:
+    """A node may host the partition no more."""
+    core, _ = started_anew(Member("A", 8), Member("B", 9))
+    core.step(ev.Ticked(), after_ms=core.p.campaign.patience)
+    assert core.role is Role.FOLLOWING
+    asks_after = core.p.settings.start_grace_ms
+    core.step(ev.Ticked(), after_ms=asks_after)
+    core.step(ev.Ticked(), after_ms=core.p.campaign.patience)
+    assert core.is_now(Role.CLAIMING)
+    assert core.one(ev.Tell).kind is UNLOGGED_LOST
+
+
+def test_a_claimant_that_dies_with_it_leaves_it_to_the_next() -> None:
+    """The claim that gave up the holders dropped them; whoever brought it along has it still, and may not lead."""
+    core, script = follower(C, group=Group(priorities={"B": NEVER}))
+    nobody = table(epoch=epoch(2), active=Member("A", 8), group=Group(priorities={"B": NEVER}))
+    core.step(ev.TableSeen(2, nobody))
+    core.step(ev.AliveChanged(frozenset({Member("B", 9), C}), "A was killed"))
+    core.step(ev.PositionTold("B", core.p.campaign.round, Position(1, 3), False, 9, tail_of(script, 1, 2)))
+    assert core.role is Role.CLAIMING
+    core.cas_ok()
+    core.land()
+    assert [records.decode(e.data).header.tx for e in core.of(ev.Append)] == [tx(1), tx(2)]
+
+
+def test_a_copy_that_stops_gives_its_epoch_up_before_its_disk_is_waited_for() -> None:
+    """The disk may be why it stops, and take its time."""
+    core = Core(settings=NO_SYNC).with_sync_replica()
+    core.submit(1)
+    core.step(ev.LogLost("the disk"))
+    kinds = [type(e) for e in core.effects]
+    assert kinds.index(ev.SetTable) < kinds.index(ev.KeepTail)

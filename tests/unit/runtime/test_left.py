@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from halog.adapters.memory_store import MemoryStore
@@ -69,8 +70,9 @@ def test_nothing_was_left(objects: ObjectTable) -> None:
     assert lsns(objects, stands_at(4)) == []
 
 
-def test_what_cannot_be_read_is_not_passed_over(objects: ObjectTable) -> None:
-    objects.store.write([(objects.prefix + b"u", b"\xc1")])
+@pytest.mark.parametrize("data", [b"\xc1", msgspec.msgpack.encode([b"of a later format"])], ids=["list", "record"])
+def test_what_cannot_be_read_is_not_passed_over(objects: ObjectTable, data: bytes) -> None:
+    objects.store.write([(objects.prefix + b"u", data)])
     with pytest.raises(StoreError, match="delete the data directory"):
         found(objects, stands_at(4))
 
