@@ -91,10 +91,15 @@ class Campaign:
         p = self.p
         if p.epoch_ours and any(m.node in p.table.present for m in p.alive if m != p.me):
             replicas = p.table.replicas
-            if p.unlogged and p.table.sync_set and p.role is not Role.FAILED:  # it holds what the log did not take
+            if p.unlogged and p.table.sync_set and self._holds():
                 replicas = (*replicas, Replica(p.me.node, p.me.incarnation, SYNC))
             table = msgspec.structs.replace(p.table, active=None, replicas=replicas)
             p.out.append(ev.SetTable(p.next_round(), p.version, table))
+
+    def _holds(self) -> bool:
+        """Has this node what the log did not take? One that failed is asked by nobody; but what it leaves on its disk
+        it brings along when it is started anew, which is waited for."""
+        return self.p.role is not Role.FAILED or bool(self.p.tail.run)
 
     def handed_over(self) -> None:
         """The current epoch ended in favour of a successor: its turn first, and at once."""

@@ -16,7 +16,6 @@ from halog.core.ids import EpochId, digest
 from halog.core.leading import Leading
 from halog.core.opening import Opening
 from halog.core.partition import Partition
-from halog.core.roles import Role
 from halog.core.syncset import SyncSet
 from halog.core.tail import Tail
 from halog.core.writer import Writer
@@ -58,15 +57,7 @@ def the_dead_leave_with_the_claim() -> None:
 @mutant("E2", SEEDS)
 def whoever_gives_up_is_no_holder() -> None:
     """An active that releases its epoch does not name itself: it may be the last one that lives."""
-
-    def release(self: Campaign) -> None:
-        role, self.p.role = self.p.role, Role.FAILED
-        try:
-            real(self)
-        finally:
-            self.p.role = role
-
-    real = patch(Campaign, "release", release)
+    patch(Campaign, "_holds", lambda self: False)
 
 
 @mutant("S2", SEEDS)

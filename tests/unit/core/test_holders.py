@@ -348,3 +348,21 @@ def test_a_copy_that_stops_gives_its_epoch_up_before_its_disk_is_waited_for() ->
     core.step(ev.LogLost("the disk"))
     kinds = [type(e) for e in core.effects]
     assert kinds.index(ev.SetTable) < kinds.index(ev.KeepTail)
+
+
+def test_an_active_that_stops_stays_named_for_what_it_left_on_its_disk() -> None:
+    """Else its replica's claim, the only holder's, names nobody but who holds nothing: if that claimant dies, another
+    one goes on and nobody hears of it."""
+    core = Core(settings=NO_SYNC).with_sync_replica()
+    core.submit(1)
+    core.step(ev.LogLost("its disk"))
+    assert core.one(ev.KeepTail).records
+    released = core.one(ev.SetTable).table
+    assert released.active is None
+    assert released.sync_set == {A, B}
+
+
+def test_one_that_stops_with_nothing_beyond_the_log_is_not_waited_for() -> None:
+    core = Core(settings=NO_SYNC).with_sync_replica()
+    core.step(ev.LogLost("its disk"))
+    assert core.one(ev.SetTable).table.sync_set == {B}
