@@ -30,6 +30,7 @@ from tests.mutants import (  # noqa: F401 - they register themselves
     reads,
     remaps,
     sites,
+    stopping,
     sync_sites,
     takeovers,
     traces,

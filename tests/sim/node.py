@@ -20,7 +20,7 @@ from halog.core.ids import ABSENT, Member
 from halog.core.ledger import Applied
 from halog.core.partition import Partition
 from halog.core.roles import CLAIMANT, Role
-from tests.sim import lasting
+from tests.sim import lasting, stopping
 from tests.sim.log import Reader, Session
 from tests.sim.store import Copy, Disk, one_by_one
 
@@ -94,6 +94,7 @@ class Process:
         self.partition = Watched(
             self.me, coordinator.version, coordinator.table, node.disk.chain, node.disk.next_offset,
             self.copy.outcomes, self.world.settings, self.clock(), self.copy.ledger, lasting.ahead(self),
+            stopping.brought_along(node),
         )  # fmt: skip
         self.partition.process = self
         self.world.checks.started(self)

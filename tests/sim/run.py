@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.progress import Progress
 
-from tests.sim import ballots, bank, goods, lasting, leases, lives, market, moves, shop, stalls, zones
+from tests.sim import ballots, bank, goods, lasting, leases, lives, market, moves, shop, stalls, stopping, zones
 from tests.sim.abroad import pair, story
 from tests.sim.away import log_away
 from tests.sim.faults import FAULTS, regroup
@@ -63,7 +63,7 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
         world.engine.at(rng.choice((0.0, 0.0, 300.0)) * rng.random(), world.start, n)
     for c in world.clients:
         world.engine.at(30.0 + 60.0 * rng.random(), c.begin)
-    kinds = rng.sample(FAULTS, rng.randint(1, 5))
+    kinds = stopping.played(seed, rng.sample(FAULTS, rng.randint(1, 5)))
     length = rng.uniform(*FAULT_PHASE_MS)
     for _ in range(rng.randint(1, 6)):
         world.engine.at(60.0 + rng.random() * (length - 60.0), rng.choice(kinds), world)

@@ -59,6 +59,8 @@ class Disk:
         self.decided: dict[bytes, Decision] = {}
         self.horizon = b""
         self.mapping = 0
+        self.left: tuple[bytes, ...] = ()
+        """What the log never had, when a copy here stopped last."""
 
     @property
     def ledger(self) -> Ledger:

@@ -94,6 +94,7 @@ INTERESTING = [
     "answered before the log, as asked", "answered early and lost", "flushed as asked",
     "answer Refused", "answer TooFew of replicas",
     "shown before logged", "appended again", "log away", "heir killed", "waits for holders", "unlogged lost",
+    "tail left on the disk", "tail brought along",
     "stored, then acknowledged", "held before read", "push refused", "held forgotten", "a dead epoch's push arrived",
     "restarts warm", "restarts empty", "died for good", "client asked again",
     "answer TooFew", "acknowledged by a quorum", "group changed", "no quorum",

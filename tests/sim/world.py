@@ -17,7 +17,7 @@ from halog.core.roles import Role
 from halog.core.settings import Settings, Sync
 from halog.core.table import SYNC, Group, PartitionTable
 from halog.core.tail import holders
-from tests.sim import faults, leases, lives, moves, trimmed, zones
+from tests.sim import faults, leases, lives, moves, stopping, trimmed, zones
 from tests.sim.checks import Checks
 from tests.sim.client import Client, Request, Transaction
 from tests.sim.coordinator import FakeCoordinator
@@ -197,7 +197,7 @@ class World:
         node = self.nodes[name]
         if node.process is not None or name in self.gone:
             return
-        if wipe:
+        if wipe and not stopping.given(self.seed):
             node.disk.wipe()
         trimmed.started(self, node.disk)
         self.engine.say(f"{name} starts{' with an empty disk' if wipe else ''}")
@@ -206,6 +206,8 @@ class World:
     def crash(self, name: str) -> None:
         self.engine.say(f"{name} is killed")
         process = self.nodes[name].process
+        if process is not None and stopping.given(self.seed):
+            stopping.stop(self, process)
         self.nodes[name].crash()
         self.members.changed(name)
         if self.leased and process is not None:
