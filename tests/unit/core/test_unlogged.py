@@ -193,7 +193,7 @@ def test_one_that_failed_for_good_is_asked_by_nobody_and_leaves_what_it_held_on_
     """Its store may be all that has it: the log lost its end, and the replicas stop likewise."""
     core = acknowledged(commits=2)
     core.step(ev.LogLost("gone"))
-    assert core.one(ev.SetTable).table.replicas == (*B_SYNC, Replica("A", 1, SYNC)), "its node started anew is waited for"
+    assert core.one(ev.SetTable).table.replicas == (*B_SYNC, Replica("A", 1, SYNC)), "until it is started anew"
     left = [records.decode(data) for data in core.one(ev.KeepTail).records]
     assert [(r.header.lsn, r.header.tx) for r in left] == [(2, tx(1)), (3, tx(2))]
     core.step(ev.PositionAsked("B", 7))
