@@ -8,7 +8,7 @@ import pytest
 
 from halog.core import life, zones as core_zones
 from halog.core.roles import TRANSITIONS
-from tests.sim import bank, leases, lives, market, moves, reader, shop, zones
+from tests.sim import bank, leases, lives, market, moves, reader, shop, stopping, zones
 from tests.sim.abroad import pair, takeover, waiting
 from tests.sim.coverage import edge_name
 from tests.sim.run import run_seed
@@ -18,6 +18,9 @@ pytestmark = pytest.mark.timeout(400)
 """The first test plays them all: half a minute of a core that others use, too."""
 
 SEEDS = 330
+
+STOPPED = 40
+"""Histories in which copies stop and are opened again (R6)."""
 
 MOVED = 150
 """Histories in which operators move the partition (P12); they are histories of their own."""
@@ -155,8 +158,11 @@ def seen() -> Counter[str]:
     moved, banks = moves.SEEDS[:MOVED], [*bank.SEEDS[:BANKS], *RARE_BANKS, *shop.SEEDS[:SHOPS], *market.SEEDS[:MARKETS]]
     lived = [*lives.SEEDS[:LIVES], *[n for n in lives.SEEDS[: 11 * LIVES] if is_grouped(n)]]
     sites = [pair.SEEDS[n] for n in (*range(SITES), *RARE_SITES)]
+    stopped = stopping.SEEDS[:STOPPED]
     sites += [*waiting.SEEDS[:WAITING], *takeover.SEEDS[:VOTING]]
-    for seed in dict.fromkeys([*range(SEEDS), *RARE_SEEDS, *grouped, *read, *zoned, *moved, *banks, *lived, *sites]):
+    for seed in dict.fromkeys(
+        [*range(SEEDS), *RARE_SEEDS, *grouped, *read, *zoned, *moved, *stopped, *banks, *lived, *sites]
+    ):
         outcome = run_seed(seed)
         assert not outcome.failure, f"{outcome.failure}\n  python -m tests.sim.run --seed {seed} -v"
         counts.update(outcome.counts)
