@@ -3,7 +3,8 @@
 A trigger is declared per type, and asked on the node that merges, of each conflict and of each object that both
 branches brought to the same state: it sees the three states, and says what is to stand. It changes nothing itself, so
 what it says takes effect exactly once, together with the whole merge, or not at all; a merge that is begun anew asks it
-again. What it raises, or says wrongly, stops its conflict only: the source's state stands, and an operator is told why.
+again. What it raises, whatever that is, or says wrongly, stops its conflict only: the source's state stands, and an
+operator is told why.
 One that hangs is left alone, and no trigger is asked in that merge any more: the partition may serve nobody meanwhile.
 Whether what it creates besides may be there, the whole merge shows (`restore.creating`); here it is placed and encoded.
 """
@@ -154,7 +155,7 @@ class _Said:
         trigger, info = self._trigger()
         if trigger is None or info is None:
             return _default(found)
-        self.name = f"{trigger.__module__}.{trigger.__qualname__}" if hasattr(trigger, "__qualname__") else str(trigger)
+        self.name = _name_of(trigger)
         if why := self._unasked(self.name):
             return Defer(_told(why))
         try:
@@ -168,10 +169,10 @@ class _Said:
                 said = Defer(_told(said.why) or f"{self.name} did not say why")
             else:
                 self.also = tuple(self._new(info, fields) for fields in said.also)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # also what ends a task or a process: in this thread nobody else waits for it
             where = _printable(traceback.format_exc())  # a log file may take no more than that
             logger.error("the trigger %s failed on %s %s:\n%s", self.name, info.name, found.key.hex()[:80], where)
-            return Defer(_told(f"{self.name} failed: {type(error).__name__}: {error}"))
+            return Defer(_told(f"{self.name} failed: {_text_of(error)}"))
         return said
 
     def _trigger(self) -> tuple[Trigger | None, TypeInfo | None]:
@@ -230,6 +231,21 @@ class _Said:
 
 def _key(info: TypeInfo, fields: Fields) -> tuple[Any, ...]:
     return tuple(fields[name] for name in info.key_fields)
+
+
+def _name_of(trigger: Any) -> str:
+    """Of a function; what is behind a `functools.partial`; an object's class."""
+    of = getattr(trigger, "func", trigger)
+    of = of if hasattr(of, "__qualname__") else type(of)
+    return f"{of.__module__}.{of.__qualname__}"
+
+
+def _text_of(error: BaseException) -> str:
+    """Its type alone, where it cannot say more."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:
+        return type(error).__name__
 
 
 def _told(why: object) -> str:

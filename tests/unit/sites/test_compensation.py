@@ -138,6 +138,11 @@ def test_fields_are_merged_each_by_itself(parted: tuple[Cluster, Cluster], decla
         lambda c: Defer("who knows: \udcff"),
         lambda c: Defer("x" * 3_000_000),
         lambda c: raised("\udcff"),
+        lambda c: raised(Unspeakable()),
+        lambda c: Defer(Unspeakable()),  # type: ignore[arg-type]
+        lambda c: raised(asyncio.CancelledError()),
+        lambda c: raised(KeyboardInterrupt()),
+        lambda c: raised(GivenUp("it took too long")),
     ],
 )
 def test_one_that_fails_stops_its_conflict_only(
@@ -205,8 +210,19 @@ async def loads_there(node: halog.Node, number: int) -> None:
     await halog.aio.Node(node).load([Flight(number, "")])
 
 
-def raised(text: str) -> Verdict:
-    raise RuntimeError(text)
+def raised(what: str | BaseException) -> Verdict:
+    raise RuntimeError(what) if isinstance(what, str) else what
+
+
+class Unspeakable(Exception):
+    """Whose text asks for what was never set."""
+
+    def __str__(self) -> str:
+        return f"code {self.code}"  # type: ignore[attr-defined]
+
+
+class GivenUp(BaseException):
+    """As other loops than asyncio's end a task."""
 
 
 def whys(source: Cluster, found: Mapping[str, Restore]) -> list[str]:
