@@ -24,6 +24,7 @@ class Conflict(NamedTuple):
     """One object, as both branches left it and as it was when they parted; None: it was not there."""
 
     type_name: str
+    """Of what is there: the source's object, or, where that has none, the initiating branch's, or the base."""
     key: Fields
     kind: Kind
     base: Fields | None
@@ -32,6 +33,9 @@ class Conflict(NamedTuple):
     source_ms: int
     initiating_ms: int
     """When each branch last wrote to it, by its log's clock, since the epoch of Unix; 0: it did not."""
+    source_type: str = ""
+    initiating_type: str = ""
+    """Under one key they may be of two types of a family, each with the fields of its own. "": nothing is there."""
 
 
 class KeepSource(NamedTuple):
