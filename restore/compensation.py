@@ -36,6 +36,8 @@ class Conflict(NamedTuple):
     source_type: str = ""
     initiating_type: str = ""
     """Under one key they may be of two types of a family, each with the fields of its own. "": nothing is there."""
+    base_known: bool = True
+    """False: an object was there when they parted, and its policy keeps no before-images, so that `base` is None."""
 
 
 class KeepSource(NamedTuple):
@@ -94,6 +96,8 @@ def latest(conflict: Conflict) -> Verdict:
     return KeepInitiating() if conflict.initiating_ms > conflict.source_ms else KeepSource()
 
 
+UNKNOWN: Final = "what it was when the sites parted is in no log (before_images = false), and it is merged by that"
+
 MISSING: Final = object()
 """A field that a state has not: its definition came later."""
 
@@ -104,11 +108,13 @@ def merged_fields(
     """Field by field: what one branch changed stands. Of `counters` both branches' steps are added up, also where they
     come to the same; in `sets`, lists without order or duplicates, what either added is there and what either removed
     is not. `otherwise` decides where both changed another field to different values, and wherever there are not three
-    states of one instance."""
+    states of one instance. Where nobody knows the one that both had, an operator does."""
 
     def trigger(conflict: Conflict) -> Verdict:
         base, source, initiating = conflict.base, conflict.source, conflict.initiating
         both = conflict.kind in {Kind.STATE_CONFLICT, Kind.ALIKE}
+        if both and not conflict.base_known:
+            return Defer(UNKNOWN) if counters or source != initiating else KeepSource()
         if not both or base is None or source is None or initiating is None:
             return otherwise(conflict)
         made: dict[str, Any] = {}

@@ -50,23 +50,26 @@ def config() -> None:
 def check(file: Path | None, config_path: Path, format_: str) -> None:
     """Validate a file as a whole and say everything that is wrong with it. Asks no server.
 
-    Exit code 2 if something is.
+    Exit code 2 if something is. A warning is of what is right, and perhaps not meant.
 
     \b
     Examples:
       halog config check
       halog config check new.toml --format json
     """
-    from halog.config.read import problems_of, read_toml
+    from halog.config.read import problems_of, read_toml, warnings_of
 
     path = file or config_path
-    problems = problems_of(read_toml(path), str(path))
+    table = read_toml(path)
+    problems, warnings = problems_of(table, str(path)), warnings_of(table, str(path))
     if format_ == "json":
-        found = [{"key": key, "reason": reason} for key, reason in problems]
-        emit_json({"file": str(path), "ok": not problems, "problems": found})
+        found, beside = ([{"key": key, "reason": reason} for key, reason in some] for some in (problems, warnings))
+        emit_json({"file": str(path), "ok": not problems, "problems": found, "warnings": beside})
     else:
         for key, reason in problems:
             click.echo(f"{path}: {key}: {reason}")
+        for key, reason in warnings:
+            click.echo(f"{path}: {key}: warning: {reason}")
         if not problems:
             click.echo(f"{path}: ok")
     if problems:

@@ -40,6 +40,7 @@ from restore.compensation import (
 from restore.creating import Decided, New
 from restore.merge import AGREED, Difference, State
 from restore.plan import chosen
+from restore.report import is_known
 
 logger = logging.getLogger("halog.merge")
 
@@ -212,7 +213,9 @@ class _Said:
         base, source, initiating = (self._fields(s) for s in (found.base, found.source, found.initiating))
         ours, theirs = (by[-1].time_ms if by else 0 for by in (found.source_by, found.initiating_by))
         of_ours, of_theirs = ("" if t is None else t.name for t in map(self._type, (found.source, found.initiating)))
-        return Conflict(info.name, key, found.kind, base, source, initiating, ours, theirs, of_ours, of_theirs)
+        return Conflict(
+            info.name, key, found.kind, base, source, initiating, ours, theirs, of_ours, of_theirs, is_known(found.base)
+        )
 
     def _fields(self, state: State) -> Mapping[str, Any] | None:
         """As its own type has them: under one key there may be objects of several types of a family."""

@@ -105,6 +105,20 @@ def test_a_step_that_both_made_was_made_twice() -> None:
     assert by_default(alike) == KeepSource()
 
 
+def test_what_is_merged_by_a_base_that_nobody_knows_is_left_to_an_operator() -> None:
+    """Steps would be lost, or what one branch removed would come back; `otherwise` is not about that."""
+    unknown = conflict(None, {"n": 105, "s": ["a"]}, {"n": 103, "s": []})._replace(base_known=False)
+    for trigger in (merged_fields(counters=["n"]), merged_fields(sets=["s"], otherwise=latest), merged_fields()):
+        verdict = trigger(unknown)
+        assert isinstance(verdict, Defer)
+        assert "before_images" in verdict.why
+    alike = unknown._replace(kind=Kind.ALIKE, initiating=unknown.source)
+    assert isinstance(merged_fields(counters=["n"])(alike), Defer), "one step or two"
+    assert merged_fields(sets=["s"])(alike) == KeepSource()
+    gone = unknown._replace(kind=Kind.DELETE_UPDATE, source=None)
+    assert merged_fields(counters=["n"], otherwise=latest)(gone) == latest(gone)
+
+
 ITEMS = st.lists(st.sampled_from("abcdef"), unique=True)
 
 

@@ -254,6 +254,30 @@ def test_what_both_deleted_or_one_changed_is_not_asked(west: Cluster, east: Clus
     wait_until(lambda: noted(west) == now, "west follows")
 
 
+def test_a_base_that_no_log_has_is_told_apart_from_none(
+    west: Cluster, east: Cluster, declare: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A policy without before-images: what both changed was there, and nobody knows what it was."""
+    seen: dict[int, Conflict] = {}
+
+    def trigger(conflict: Conflict) -> Verdict:
+        seen[conflict.key["number"]] = conflict
+        return merged_fields()(conflict)
+
+    for cluster in (west, east):
+        for name in cluster.names:
+            for copy in cluster.node(name).runtime.copies.values():
+                monkeypatch.setattr(copy, "keeps_before", False)
+    declare(trigger)
+    fly(west, 1)
+    split(west, east)
+    note(west, 1, "west"), note(east, 1, "east"), fly(west, 2), fly(east, 2)
+    mend(west, east)
+    found = restore(west, east)
+    assert [(seen[n].base, seen[n].base_known) for n in (1, 2)] == [(None, False), (None, True)]
+    assert ["before_images" in why for why in whys(east, found)] == [True]
+
+
 # --- what is created beside it ---
 
 
