@@ -144,6 +144,14 @@ def _merged(base: Any, source: Any, initiating: Any, *, counts: bool, collects: 
 
 def _united(base: Collection[Any], source: Collection[Any], initiating: Collection[Any]) -> list[Any]:
     """In the source's order, behind it what only the initiating branch added."""
-    removed = [item for item in base if item not in initiating]
-    added = [item for item in initiating if item not in base and item not in source]
-    return [*(item for item in source if item not in removed), *added]
+    was, ours, theirs = _looked_up(base, source, initiating)
+    kept = [item for item in source if item in theirs or item not in was]
+    return [*kept, *(item for item in initiating if item not in was and item not in ours)]
+
+
+def _looked_up(*states: Collection[Any]) -> tuple[Collection[Any], ...]:
+    """To ask for single items: at once, if they have a hash."""
+    try:
+        return tuple(frozenset(state) for state in states)
+    except TypeError:
+        return states

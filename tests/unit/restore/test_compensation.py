@@ -129,3 +129,27 @@ def test_sets_have_what_either_added_and_lack_what_either_removed(base: Any, sou
     b, s, i = set(base), set(source), set(initiating)
     assert set(found["s"]) == (b & s & i) | (s - b) | (i - b)
     assert len(found["s"]) == len(set(found["s"]))
+
+
+class Item(str):
+    """Counts how often one is held against another."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Item.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_items_of_sets_are_looked_up_not_searched() -> None:
+    """Each was held against half of the others, on average."""
+    ours, theirs, base = ([Item(f"item-{n}") for n in range(1_000)] for _ in range(3))
+    found = merged({"s": base}, {"s": [*ours, "ours"]}, {"s": [*theirs[1:], "theirs"]}, sets=["s"])
+    assert found == {"s": [*ours[1:], "ours", "theirs"]}
+    assert Item.compared < 20_000
+
+
+def test_items_that_have_no_hash_are_united_too() -> None:
+    a, b, c = {"at": 1}, {"at": 2}, {"at": 3}
+    assert merged({"s": [a, b]}, {"s": [a, b, c]}, {"s": [b]}, sets=["s"]) == {"s": [b, c]}
