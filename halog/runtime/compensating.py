@@ -89,6 +89,16 @@ def by_the_rules(differences: tuple[Difference, ...]) -> list[Decided]:
     return [Decided(choice, "") for choice in chosen(differences, _default, lambda _, __: b"")]
 
 
+def undecided(why: str) -> Compensate:
+    """Where nobody knows what is declared elsewhere: what a trigger may be asked about is left open."""
+
+    def decide(differences: tuple[Difference, ...]) -> list[Decided]:
+        said = chosen(differences, lambda d: _default(d) if is_entry(d.key) else Defer(why), lambda _, __: b"")
+        return [Decided(choice, "", failed=bool(choice.deferred)) for choice in said]
+
+    return decide
+
+
 def _default(found: Difference) -> Verdict:
     if found.kind in AGREED:
         return KeepSource()
@@ -127,7 +137,7 @@ class Compensation:
     def _decided(self, found: Difference, unasked: Unasked) -> Decided:
         said = _Said(self._definitions, self._registry, found, unasked, self._most, self._place)
         (choice,) = chosen([found], said.verdict, lambda _, __: said.made)
-        return Decided(choice, said.name, said.also)
+        return Decided(choice, said.name, said.also, said.failed)
 
 
 def _no_answer(name: str) -> str:
@@ -152,6 +162,8 @@ class _Said:
         """The object that a verdict replaced it by."""
         self.also: tuple[New, ...] = ()
         """Those that it creates."""
+        self.failed = False
+        """A trigger was to say, and has not."""
 
     def verdict(self, found: Difference) -> Verdict:
         trigger = self._trigger()
@@ -159,6 +171,7 @@ class _Said:
             return _default(found)
         self.name = _name_of(trigger)
         if why := self._unasked(self.name):
+            self.failed = True
             return Defer(_told(why))
         try:
             with changes_nothing():
@@ -173,6 +186,7 @@ class _Said:
                 self.also = tuple(self._new(fields) for fields in said.also)
         except BaseException as error:  # also what ends a task or a process: in this thread nobody else waits for it
             where = _printable(traceback.format_exc())  # a log file may take no more than that
+            self.failed = True
             logger.error("the trigger %s failed on %s:\n%s", self.name, found.key.hex()[:80], where)
             return Defer(_told(f"{self.name} failed: {_text_of(error)}"))
         return said
