@@ -4,10 +4,11 @@ A compensation trigger is a function of the application, per type: it is shown a
 gives its verdict. The policies here are such functions, for those who need none of their own; `merged_fields` looks at
 each field by itself. A trigger sees fields by name, decoded by the type's newest definition; the key's are among them.
 
-A verdict that settles the conflict may have objects of the same type created, `also`, beside the one that was asked
-about: each by all its fields, under a key of its own. What that takes, `restore.creating` says.
+A verdict that settles the conflict may have objects of its type created, `also`, beside the one that was asked about:
+each by all its fields, under a key of its own. What that takes, `restore.creating` says.
 
-Pure. Who calls triggers, in which transaction, and exactly once, is not decided here.
+Pure. A verdict takes effect once, since it is a part of its merge, which is one epoch: `halog.runtime.compensating`
+asks triggers, as often as the merge is begun, and lets them change nothing.
 """
 
 from __future__ import annotations
