@@ -157,8 +157,12 @@ def _home(config: Config, key: str, policy: PolicyConfig, sites: list[str]) -> P
         for name in names:
             if name not in sites:
                 yield where, f"none of its nodes is at site {name}: they are at {_and(sites)}"
+    if policy.takeover != "operator" and len(sites) == 1:
+        yield f"{key}.takeover", f"{policy.takeover!r} needs nodes at another site to take over: all are at {sites[0]}"
     for name, partition in policy.static.items():
-        yield from _order(config, f"{key}.partitions.{name}", policy.home, partition.nodes)
+        where = f"{key}.partitions.{name}"
+        yield from _order(config, where, policy.home, partition.nodes)
+        yield from _everywhere(config, where, sites, partition.nodes)
 
 
 def _order(config: Config, key: str, home: str, nodes: tuple[str, ...]) -> Problems:
@@ -172,6 +176,15 @@ def _order(config: Config, key: str, home: str, nodes: tuple[str, ...]) -> Probl
     elif at and not away:
         node, site = at[0]
         yield key, f"names no node of its home {home}, where it begins; the first one, {node}, is of site {site}"
+
+
+def _everywhere(config: Config, key: str, sites: list[str], nodes: tuple[str, ...]) -> Problems:
+    """A site without a copy could neither mirror it nor take it over, and would still be asked to, with all others of
+    the policy; where commits wait for its log, none would ever return."""
+    there = sites_of(config, nodes)
+    for site in sites if there else ():
+        if site not in there:
+            yield key, f"names no node of site {site}, where its policy has some: give it one, or a policy without them"
 
 
 def _and(names: list[str]) -> str:
