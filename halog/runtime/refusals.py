@@ -47,6 +47,8 @@ class Facts(NamedTuple):
     """Types that were ever published, each with its managed bases, nearest first."""
     held: Mapping[str, str] = {}
     """Type → the policy the cluster keeps its objects under."""
+    others: frozenset[str] = frozenset()
+    """The sites that are other ones by the file this one is reached with."""
 
 
 def facts(
@@ -55,6 +57,7 @@ def facts(
     tables: Iterable[PartitionTable],
     nodes: Iterable[NodeInfo],
     types: Mapping[str, Sequence[str]],
+    others: Iterable[str] = (),
 ) -> Facts:
     """Gather them."""
     made: dict[str, dict[str, Any]] = {}
@@ -72,7 +75,8 @@ def facts(
             sites.setdefault(table.epoch.site, table.name)
     off = (zone for zone in coordinator.children("zones") if read_switch(coordinator, zone).off)
     up = (n.name for n in nodes if n.hosts)
-    return Facts(cluster, made, hosts, sites, frozenset(up), frozenset(off), types, bindings.read(coordinator))
+    held = bindings.read(coordinator)
+    return Facts(cluster, made, hosts, sites, frozenset(up), frozenset(off), types, held, frozenset(others))
 
 
 def judged(old: Config | None, new: Config, known: Facts) -> list[Change]:
@@ -90,6 +94,9 @@ def refusals(old: Config | None, new: Config, known: Facts) -> Refusals:
     """(key, reason) of everything that speaks against it."""
     if new.cluster.name != known.cluster:
         yield ("cluster", "name"), f"this is cluster {known.cluster}: another name is another cluster"
+    if new.site.name in known.others:
+        why = "is another site: activate its file there, and here one whose [site] is this one"
+        yield ("site", "name"), f"by --config {new.site.name} {why}"
     renamed = old is not None and old.site.name != new.site.name
     for site, partition in known.sites.items():
         if renamed or site not in (new.site.name, *new.sites):  # mirrored ones have epochs of other sites

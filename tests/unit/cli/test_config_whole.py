@@ -89,3 +89,19 @@ def test_a_node_here_is_not_taken_out_by_saying_it_is_elsewhere(shared: Cluster,
     )
     ran = halog("config", "activate")
     assert (ran.code, "nodes.C: " in ran.err) == (5, True), ran
+
+
+@pytest.mark.feature("M5")
+def test_the_file_of_another_site_is_not_activated_here(shared: Cluster, halog: Run, tmp_path: Path) -> None:
+    """They differ in [site] alone, and are soon mistaken for each other."""
+    east = tmp_path / "east.toml"
+    servers = 'bootstrap = "127.0.0.1:3"\nzookeeper = "127.0.0.1:4"\n'
+    text = TREE.replace(servers, servers.replace(":3", ":1").replace(":4", ":2")).replace("sites.east", "sites.home")
+    east.write_text(
+        text.replace("[site]\n", f'[site]\nname = "east"\n{servers}', 1).replace(
+            'bootstrap = "127.0.0.1:1"\nzookeeper = "127.0.0.1:2"\n', "", 1
+        )
+    )
+    assert halog("config", "check", east).code == 0
+    ran = halog("config", "activate", east)
+    assert (ran.code, "site.name: by --config east is another site" in ran.err) == (5, True), ran

@@ -164,6 +164,19 @@ def test_a_mirrored_partition_has_epochs_of_another_site() -> None:
         assert "site.name" in refused(old, BASE, Facts("t", sites={"south": "p-0"}))
 
 
+@pytest.mark.feature("P11", "M5")
+def test_the_file_of_another_site_is_not_activated_here() -> None:
+    """Also before any node was started: those of this site would be refused by name, or look for west's partitions."""
+    west = dataclasses.replace(
+        BASE, site=SiteConfig("west", "w:1", "w:2"), sites={"home": RemoteSiteConfig("a:1", "b:1")}
+    )
+    here = Facts("t", others=frozenset({"west"}))
+    for old in (None, BASE):
+        why = refused(old, west, here)["site.name"]
+        assert why == "by --config west is another site: activate its file there, and here one whose [site] is this one"
+    assert refused(None, BASE, here) == refused(None, west, Facts("t", others=frozenset({"home"}))) == {}
+
+
 @pytest.mark.feature("M5")
 def test_a_site_is_not_given_the_name_of_the_one_it_mirrors() -> None:
     """Its copies would become those of the home."""
