@@ -94,16 +94,7 @@ def refusals(old: Config | None, new: Config, known: Facts) -> Refusals:
     """(key, reason) of everything that speaks against it."""
     if new.cluster.name != known.cluster:
         yield ("cluster", "name"), f"this is cluster {known.cluster}: another name is another cluster"
-    if new.site.name in known.others:
-        why = "is another site: activate its file there, and here one whose [site] is this one"
-        yield ("site", "name"), f"by --config {new.site.name} {why}"
-    renamed = old is not None and old.site.name != new.site.name
-    for site, partition in known.sites.items():
-        if renamed or site not in (new.site.name, *new.sites):  # mirrored ones have epochs of other sites
-            yield ("site", "name"), f"{partition} has an epoch of site {site}: its log would not be read on"
-    for policy, values in known.made.items():
-        if values.get("home") == new.site.name:
-            yield ("site", "name"), f"policy {policy} is mirrored here from site {new.site.name}: it is another one"
+    yield from _site(old, new, known)
     if old is not None:
         yield from _topics(old, new)
     yield from _bindings(old, new, known)
@@ -115,6 +106,20 @@ def refusals(old: Config | None, new: Config, known: Facts) -> Refusals:
     for node in sorted(known.up - set(new.nodes)):
         yield ("nodes", node), "it is up: stop it first"
     yield from _quorums(old, new, known)
+
+
+def _site(old: Config | None, new: Config, known: Facts) -> Refusals:
+    """A site's name stands in every epoch, and says whose part of the file this is."""
+    if new.site.name in known.others:
+        why = "is another site: activate its file there, and here one whose [site] is this one"
+        yield ("site", "name"), f"by --config {new.site.name} {why}"
+    renamed = old is not None and old.site.name != new.site.name
+    for site, partition in known.sites.items():
+        if renamed or site not in (new.site.name, *new.sites):  # mirrored ones have epochs of other sites
+            yield ("site", "name"), f"{partition} has an epoch of site {site}: its log would not be read on"
+    for policy, values in known.made.items():
+        if values.get("home") == new.site.name:
+            yield ("site", "name"), f"policy {policy} is mirrored here from site {new.site.name}: it is another one"
 
 
 def _topics(old: Config, new: Config) -> Refusals:
