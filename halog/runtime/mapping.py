@@ -263,7 +263,7 @@ class Places:
         key, tree = self._entry(type_name), self.config.all_sites
         why = "no policy; add it to [bindings]"
         if key is not None:
-            policy = self.config.bindings[key]
+            policy = self.held.get(type_name, self.config.bindings[key])
             sites = " and ".join(sites_of(tree, tree.hosts_of(policy))) if policy in tree.policies else ""
             why = f"policy {policy}, whose nodes are at site {sites}: it is used there, not at {self.config.site.name}"
         return UnknownTypeError(f"{self.config.source}: type {type_name} is bound to {why}", type=type_name)
