@@ -53,6 +53,12 @@ def sites_of(config: Config, nodes: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(config.nodes[n].site for n in nodes if n in config.nodes))
 
 
+def is_at(config: Config, policy: str, site: str) -> bool:
+    """Has a policy of this site any node at another one? True where only that site's own file could tell."""
+    tree = config.all_sites
+    return config.whole is None or site in sites_of(tree, tree.hosts_of(policy))
+
+
 def check_site(config: Config, node: str) -> None:
     """ConfigError for a node of another site: it would look for its partitions in servers that are not its own."""
     known = config.all_sites.nodes.get(node)
