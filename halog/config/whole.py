@@ -59,15 +59,20 @@ def is_at(config: Config, policy: str, site: str) -> bool:
     return config.whole is None or site in sites_of(tree, tree.hosts_of(policy))
 
 
+def elsewhere(config: Config, node: str) -> str:
+    """At which site a node is, in words; "": at this one, or there is none of this name."""
+    known = config.all_sites.nodes.get(node)
+    if known is None or node in config.nodes:
+        return ""
+    return f"node {node} is of site {known.site}, and this is site {config.site.name}"
+
+
 def check_site(config: Config, node: str) -> None:
     """ConfigError for a node of another site: it would look for its partitions in servers that are not its own."""
-    known = config.all_sites.nodes.get(node)
-    if known is not None and node not in config.nodes:
+    if away := elsewhere(config, node):
+        site = config.all_sites.nodes[node].site
         raise ConfigError(
-            f"{config.source}: node {node} is of site {known.site}, and this is site {config.site.name}: start it with "
-            f"the file whose [site] is {known.site}",
-            node=node,
-            site=known.site,
+            f"{config.source}: {away}: start it with the file whose [site] is {site}", node=node, site=site
         )
 
 

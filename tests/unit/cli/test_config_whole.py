@@ -91,6 +91,22 @@ def test_a_node_here_is_not_taken_out_by_saying_it_is_elsewhere(shared: Cluster,
     assert (ran.code, "nodes.C: " in ran.err) == (5, True), ran
 
 
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("drain", "D"),
+        ("safe-to-stop", "A", "D"),
+        ("partition", "migrate", "p-0", "--nodes", "A,D"),
+        ("partition", "define", "p-0", "--node", "D", "--nodes", "D,A"),
+        ("partition", "enable", "p-0", "--node", "D"),
+    ],
+)
+def test_a_node_of_another_site_is_refused_by_where_it_is(shared: Cluster, halog: Run, args: tuple[str, ...]) -> None:
+    """The file has it, so nobody is to look for a misspelt name."""
+    ran = halog(*args)
+    assert (ran.code in (2, 5), "node D is of site east, and this is site home" in ran.err) == (True, True), ran
+
+
 @pytest.mark.feature("M5")
 def test_the_file_of_another_site_is_not_activated_here(shared: Cluster, halog: Run, tmp_path: Path) -> None:
     """They differ in [site] alone, and are soon mistaken for each other."""
