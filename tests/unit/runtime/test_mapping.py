@@ -192,6 +192,18 @@ def test_a_type_that_is_used_elsewhere_says_by_which_policy() -> None:
         places.owner("Order")
 
 
+@pytest.mark.feature("P5", "P6")
+def test_a_family_of_which_some_is_kept_elsewhere_is_not_read_as_if_it_were_whole() -> None:
+    """By tools and Spark jobs; types that are bound to nothing have no objects anywhere."""
+    places = Places(spread(Order="p", LateGift="far"), DEFINITIONS.get)
+    assert places.policies_of(("Order", "Gift")) == ["p"]
+    with pytest.raises(UnknownTypeError, match="type LateGift is bound to policy far"):
+        places.policies_of(("Order", "Gift", "LateGift"))
+    assert Places(config(Gift="own"), DEFINITIONS.get).policies_of(("Order", "Gift")) == ["own"]
+    with pytest.raises(UnknownTypeError, match="type Order is bound to no policy"):
+        Places(config(Gift="own"), DEFINITIONS.get).policies_of(("Order",))
+
+
 def test_types_of_an_older_cluster_are_entered_as_they_were_placed(coordinator: MemoryCoordinator) -> None:
     """By their own name, else by "*"; types that are new since by their base's."""
     held = agree(coordinator, config(), stored=("Order", "Gift"))
