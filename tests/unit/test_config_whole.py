@@ -188,7 +188,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"policies": policies(local={"zone": "west", "home": "west", "takeover": "always"})}, "policies.local.takeover",
      "'always' needs nodes at another site to take over: all are at west"),
     ({"policies": policies(fleet={**DR, "sync_replicas": 2})}, "policies.fleet.sync_replicas",
-     "an active and its replicas need 3 nodes, zone 'dr' has 2 (at site west)"),
+     "an active and its replicas need 3 nodes, zone 'dr' has 2 (at site west and east)"),
     ({"policies": policies(fleet={**DR, "zones": ["west", "dr"], "zone": "", "sync_replicas": 2})},
      "policies.fleet.sync_replicas", "zone 'dr' has 2 (at site east)"),
     ({"zones": {**WHOLE["zones"], "dr": {"nodes": ["B", "C", "E"], "quorum": {"minimum_votes": 2}}}},
