@@ -113,7 +113,7 @@ class Site:
         names = self.definitions.family(type_name) if subtypes else (self.definitions.current(type_name).name,)
         current = {name: self.definitions.current(name) for name in names}
         places = Places(self.config, self.definition_of, self.held)
-        policies = places.policies_of((type_name, *names))
+        policies = places.policies_of(names)
         stored = {d.type_id: d.text for d in self.definitions.all() if d.name in current}
         return Family(
             type_name,
