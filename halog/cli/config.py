@@ -176,6 +176,7 @@ def activate(
         raise RefusedError(f"nothing was activated: {path} changes {compared.refused}")
     if made is not None:
         say(f"version {made.number} is active; `halog node list` shows who must be restarted for it")
+        _say_where(new)
 
 
 @config.command("show")
@@ -241,6 +242,17 @@ def history(config_path: Path, format_: str, timeout_s: float) -> None:
     rows = [(v.number, when(v), v.by, v.digest[:DIGITS], v.file, v.comment) for v in found]
     document = [{k: x for k, x in msgspec.to_builtins(v).items() if k != "config"} for v in found]
     emit(format_, document, ["version", "activated", "by", "digest", "file", "comment"], rows)
+
+
+def _say_where(new: Config) -> None:
+    """Each site has versions of its own, and nobody compares them."""
+    from halog.config.whole import sites_of
+
+    tree, here = new.all_sites, new.site.name
+    others = [site for site in sites_of(tree, tree.nodes) if site not in ("", here)]
+    if others:
+        at = " and ".join(others)
+        say(f"it is so at site {here} alone; to have it at site {at}, activate it with that site's file, too")
 
 
 def _as_written(path: Path) -> Config:
