@@ -4,10 +4,11 @@ A compensation trigger is a function of the application, per type: it is shown a
 gives its verdict. The policies here are such functions, for those who need none of their own; `merged_fields` looks at
 each field by itself. A trigger sees fields by name, decoded by the type's newest definition; the key's are among them.
 
-A verdict that settles the conflict may have objects of the same type created, `also`, beside the one that was asked
-about: each by all its fields, under a key of its own. What that takes, `restore.creating` says.
+A verdict that settles the conflict may have objects of its type created, `also`, beside the one that was asked about:
+each by all its fields, under a key of its own. What that takes, `restore.creating` says.
 
-Pure. Who calls triggers, in which transaction, and exactly once, is not decided here.
+Pure. A verdict takes effect once, since it is a part of its merge, which is one epoch: `halog.runtime.compensating`
+asks triggers, as often as the merge is begun, and lets them change nothing.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Conflict(NamedTuple):
     """One object, as both branches left it and as it was when they parted; None: it was not there."""
 
     type_name: str
+    """Of what is there: the source's object, or, where that has none, the initiating branch's, or the base."""
     key: Fields
     kind: Kind
     base: Fields | None
@@ -32,6 +34,11 @@ class Conflict(NamedTuple):
     source_ms: int
     initiating_ms: int
     """When each branch last wrote to it, by its log's clock, since the epoch of Unix; 0: it did not."""
+    source_type: str = ""
+    initiating_type: str = ""
+    """Under one key they may be of two types of a family, each with the fields of its own. "": nothing is there."""
+    base_known: bool = True
+    """False: an object was there when they parted, and its policy keeps no before-images, so that `base` is None."""
 
 
 class KeepSource(NamedTuple):
@@ -90,6 +97,8 @@ def latest(conflict: Conflict) -> Verdict:
     return KeepInitiating() if conflict.initiating_ms > conflict.source_ms else KeepSource()
 
 
+UNKNOWN: Final = "what it was when the sites parted is in no log (before_images = false), and it is merged by that"
+
 MISSING: Final = object()
 """A field that a state has not: its definition came later."""
 
@@ -100,11 +109,13 @@ def merged_fields(
     """Field by field: what one branch changed stands. Of `counters` both branches' steps are added up, also where they
     come to the same; in `sets`, lists without order or duplicates, what either added is there and what either removed
     is not. `otherwise` decides where both changed another field to different values, and wherever there are not three
-    states of one instance."""
+    states of one instance. Where nobody knows the one that both had, an operator does."""
 
     def trigger(conflict: Conflict) -> Verdict:
         base, source, initiating = conflict.base, conflict.source, conflict.initiating
         both = conflict.kind in {Kind.STATE_CONFLICT, Kind.ALIKE}
+        if both and not conflict.base_known:
+            return Defer(UNKNOWN) if counters or source != initiating else KeepSource()
         if not both or base is None or source is None or initiating is None:
             return otherwise(conflict)
         made: dict[str, Any] = {}
@@ -134,6 +145,14 @@ def _merged(base: Any, source: Any, initiating: Any, *, counts: bool, collects: 
 
 def _united(base: Collection[Any], source: Collection[Any], initiating: Collection[Any]) -> list[Any]:
     """In the source's order, behind it what only the initiating branch added."""
-    removed = [item for item in base if item not in initiating]
-    added = [item for item in initiating if item not in base and item not in source]
-    return [*(item for item in source if item not in removed), *added]
+    was, ours, theirs = _looked_up(base, source, initiating)
+    kept = [item for item in source if item in theirs or item not in was]
+    return [*kept, *(item for item in initiating if item not in was and item not in ours)]
+
+
+def _looked_up(*states: Collection[Any]) -> tuple[Collection[Any], ...]:
+    """To ask for single items: at once, if they have a hash."""
+    try:
+        return tuple(frozenset(state) for state in states)
+    except TypeError:
+        return states

@@ -38,6 +38,8 @@ class Decided(NamedTuple):
     choice: Choice
     by: str
     also: tuple[New, ...] = ()
+    failed: bool = False
+    """A trigger was to say, and has not: it raised, hung, or was not asked. So the choice is deferred."""
 
     @property
     def key(self) -> bytes:

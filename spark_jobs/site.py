@@ -113,9 +113,7 @@ class Site:
         names = self.definitions.family(type_name) if subtypes else (self.definitions.current(type_name).name,)
         current = {name: self.definitions.current(name) for name in names}
         places = Places(self.config, self.definition_of, self.held)
-        policies = [p for p in dict.fromkeys(places.policy_of(n) for n in names) if p is not None]
-        if not policies:
-            raise places.unbound(type_name)
+        policies = places.policies_of(names)
         stored = {d.type_id: d.text for d in self.definitions.all() if d.name in current}
         return Family(
             type_name,

@@ -50,23 +50,26 @@ def config() -> None:
 def check(file: Path | None, config_path: Path, format_: str) -> None:
     """Validate a file as a whole and say everything that is wrong with it. Asks no server.
 
-    Exit code 2 if something is.
+    Exit code 2 if something is. A warning is of what is right, and perhaps not meant.
 
     \b
     Examples:
       halog config check
       halog config check new.toml --format json
     """
-    from halog.config.read import problems_of, read_toml
+    from halog.config.read import problems_of, read_toml, warnings_of
 
     path = file or config_path
-    problems = problems_of(read_toml(path), str(path))
+    table = read_toml(path)
+    problems, warnings = problems_of(table, str(path)), warnings_of(table, str(path))
     if format_ == "json":
-        found = [{"key": key, "reason": reason} for key, reason in problems]
-        emit_json({"file": str(path), "ok": not problems, "problems": found})
+        found, beside = ([{"key": key, "reason": reason} for key, reason in some] for some in (problems, warnings))
+        emit_json({"file": str(path), "ok": not problems, "problems": found, "warnings": beside})
     else:
         for key, reason in problems:
             click.echo(f"{path}: {key}: {reason}")
+        for key, reason in warnings:
+            click.echo(f"{path}: {key}: warning: {reason}")
         if not problems:
             click.echo(f"{path}: ok")
     if problems:
@@ -173,6 +176,7 @@ def activate(
         raise RefusedError(f"nothing was activated: {path} changes {compared.refused}")
     if made is not None:
         say(f"version {made.number} is active; `halog node list` shows who must be restarted for it")
+        _say_where(new)
 
 
 @config.command("show")
@@ -238,6 +242,17 @@ def history(config_path: Path, format_: str, timeout_s: float) -> None:
     rows = [(v.number, when(v), v.by, v.digest[:DIGITS], v.file, v.comment) for v in found]
     document = [{k: x for k, x in msgspec.to_builtins(v).items() if k != "config"} for v in found]
     emit(format_, document, ["version", "activated", "by", "digest", "file", "comment"], rows)
+
+
+def _say_where(new: Config) -> None:
+    """Each site has versions of its own, and nobody compares them."""
+    from halog.config.whole import sites_of
+
+    tree, here = new.all_sites, new.site.name
+    others = [site for site in sites_of(tree, tree.nodes) if site not in ("", here)]
+    if others:
+        at = " and ".join(others)
+        say(f"it is so at site {here} alone; to have it at site {at}, activate it with that site's file, too")
 
 
 def _as_written(path: Path) -> Config:

@@ -59,8 +59,8 @@ def compare(connection: Connection, left: Version | None, right: Config, name: s
 def known(connection: Connection) -> Facts:
     """Of a cluster that does not exist yet there are none."""
     types = {d.name: d.bases for d in connection.definitions.all()} if connection.tables else {}
-    nodes = connection.nodes.values()
-    return facts(connection.coordinator, connection.config.cluster.name, connection.tables, nodes, types)
+    nodes, own = connection.nodes.values(), connection.config
+    return facts(connection.coordinator, own.cluster.name, connection.tables, nodes, types, own.other_sites)
 
 
 def show(compared: Compared) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from halog.runtime.compensating import Compensate, Compensations
     from halog.runtime.outside import Remote
     from restore.branch import Side
+    from restore.creating import Decided
     from restore.merge import Committed, Difference, Even, State
 
 READ_S = 120.0
@@ -30,6 +31,9 @@ NO_OBJECTS = b"\xff" * 9
 
 LEFT_OUT = "left out"
 """What stands for how the histories of a partition are related that a restore does not merge."""
+
+UNDECIDED = "not decided here"
+"""What stands where only the source's node can tell."""
 
 
 @click.group()
@@ -67,7 +71,7 @@ def list_(
 
     Each object with what it was then and what each site made of it, and what would stand: as the triggers of the
     application's modules say, else an instance that only this site has is added, and in all other conflicts the source
-    is kept. Reads both logs, and changes nothing.
+    is kept. What a trigger cannot say here is told as not decided. Reads both logs, and changes nothing.
 
     \b
     Examples:
@@ -103,12 +107,13 @@ def preview(
 ) -> None:
     """What a restore would make of these partitions, each merged at its source; `two_way`: as `is_two_way` has it;
     `left`: by partition, why a restore leaves it out."""
-    begin = _deciding(connection)
+    begin, unasked = _deciding(connection)
     documents = [
         _partition(
             connection, reach(sources[table.name]), table, begin(),
             three_way=not is_two_way(connection, table.policy, two_way), everything=everything,
         )
+        | {"why": unasked}
         for table in tables
     ]  # fmt: skip
     documents += [_left_out(name, why) for name, why in (left or {}).items()]
@@ -118,24 +123,25 @@ def preview(
         _show(documents, ", ".join(dict.fromkeys(sources.values())), connection.config.site.name)
 
 
-def _deciding(connection: Connection) -> Compensations:
-    """As the source's nodes decide, if the application's modules can be imported here."""
+def _deciding(connection: Connection) -> tuple[Compensations, str]:
+    """As the source's nodes decide; where the application's modules cannot be imported here, what a trigger may be
+    asked about is left open, and why: a preview that is wrong is worse than none."""
     from halog.errors import ConfigError
-    from halog.runtime.compensating import Compensation, by_the_rules
+    from halog.runtime.compensating import Compensation, undecided
     from halog.runtime.wiring import import_modules
     from halog.schema.registry import DEFAULT
 
     try:
         import_modules(connection.config)
     except ConfigError as e:
-        click.echo(f"what triggers would say is not known here: {e}", err=True)
-        return lambda: by_the_rules
+        unasked = f"triggers are not asked here: {e}"
+        return lambda: undecided(unasked), unasked
 
     def place(type_name: str, routing_key: bytes) -> str:
         return connection.owner(type_name).partition(type_name, routing_key)
 
     most = connection.config.limits.max_record_bytes
-    return lambda: Compensation(connection.definitions, DEFAULT, most, place).decide
+    return lambda: Compensation(connection.definitions, DEFAULT, most, place).decide, ""
 
 
 def _other(connection: Connection, source: str) -> str:
@@ -179,11 +185,19 @@ def _partition(
         "touched": counted.keys,
         "conflicts": {kind.value: n for kind, n in counted.conflicts.items()},
         "objects": [
-            told(connection, d.choice.found, d.choice.then, d.by, d.choice.deferred)
-            for d in decided
-            if everything or d.choice.found.is_told or d.choice.deferred
+            _foreseen(connection, d) for d in decided if everything or d.choice.found.is_told or d.choice.deferred
         ],
     }
+
+
+def _foreseen(connection: Connection, decided: Decided) -> dict[str, Any]:
+    """One key, as a document. What fails here need not fail at the node, which has what a trigger reads."""
+    choice = decided.choice
+    document = told(connection, choice.found, choice.then, decided.by, choice.deferred) | {"undecided": ""}
+    if not decided.failed:
+        return document
+    why = f"{choice.deferred} (here, where no node is whose objects it could read)" if decided.by else choice.deferred
+    return document | {"stands": UNDECIDED, "then": None, "deferred": "", "undecided": why}
 
 
 def _even(connection: Connection, source: Remote) -> Even | None:
@@ -296,6 +310,8 @@ def _row(partition: str, o: dict[str, Any]) -> tuple[str, ...]:
 
 def stands(o: dict[str, Any]) -> str:
     """What stands of a key, in a word or two."""
+    if o.get("undecided"):
+        return f"{UNDECIDED}: {o['undecided']}"[:80]
     said = str(o["stands"]) if o["stands"] != "merged" else said_of(o["then"])
     if o.get("closed"):
         return f"{said} (was for an operator, {o['closed']})"

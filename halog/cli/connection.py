@@ -214,11 +214,8 @@ class Connection:
             return None
 
     def policies_of(self, type_names: Sequence[str]) -> list[str]:
-        """The policies these types are bound to; UnknownTypeError if none is."""
-        found = list(dict.fromkeys(p for p in map(self.places.policy_of, type_names) if p is not None))
-        if not found:
-            raise self.places.unbound(type_names[0])
-        return found
+        """The policies these types are bound to. UnknownTypeError if none is, or one is kept at another site alone."""
+        return self.places.policies_of(type_names)
 
     def owner(self, type_name: str) -> Owner:
         """Who decides where objects of a type are. ConfigError if the cluster was made with another mapper."""

@@ -66,13 +66,15 @@ def written_whole(target: Path) -> Iterator[IO[str]]:
 
 
 def _families(connection: Connection, types: Sequence[str]) -> dict[bytes, frozenset[str]]:
-    """{id of a key space: the type names wanted of it}."""
+    """{id of a key space: the type names wanted of it}. Without any: whatever is kept at this site."""
     definitions = connection.definitions
-    named = types or sorted({d.name for d in definitions.all() if connection.places.policy_of(d.name) is not None})
+    here = {d.name for d in definitions.all() if connection.places.policy_of(d.name) is not None}
+    named = types or sorted(here)
     wanted: dict[bytes, frozenset[str]] = {}
     for name in named:
         family = definitions.current(name).family_id
-        wanted[family] = wanted.get(family, frozenset()) | frozenset(definitions.family(name))
+        all_of_it = frozenset(definitions.family(name))
+        wanted[family] = wanted.get(family, frozenset()) | (all_of_it if types else all_of_it & here)
     return wanted
 
 

@@ -86,6 +86,7 @@ def sought(connection: Connection, type_name: str, words: tuple[str, ...]) -> tu
     key = parse_key(foreign.parsed, words)
     routing_key = foreign.routing_key(key)
     family = definitions.family(type_name)
-    bound = [name for name in family if connection.places.policy_of(name) is not None] or [type_name]
+    connection.policies_of(family)
+    bound = [name for name in family if connection.places.policy_of(name) is not None]
     places = dict.fromkeys(connection.owner(name).place(name, routing_key) for name in bound)
     return foreign.index_key(key), [*places]

@@ -222,7 +222,7 @@ def demote(to: str, names: tuple[str, ...], reason: str, config_path: Path, form
         if to not in config.other_sites:
             known = ", ".join(config.other_sites) or "none"
             raise ConfigError(f"{config.source}: {to} is no other site; [sites] has {known}", site=to)
-        tables = with_home(connection, names)
+        tables = _known_at(connection, to, names)
         _check_served(connection, to, [t for t in tables if not t.owner])
         wanted = [t.name for t in tables]
         epochs, changed = {t.name: t.epoch.number for t in tables}, list[str]()
@@ -242,6 +242,23 @@ def demote(to: str, names: tuple[str, ...], reason: str, config_path: Path, form
 
 
 # --- what is known ---
+
+
+def _known_at(connection: Connection, site: str, names: tuple[str, ...]) -> list[PartitionTable]:
+    """The partitions named, or all with a home that are at that site, too. RefusedError for one named that is not."""
+    from halog.config.whole import is_at
+    from halog.errors import RefusedError
+
+    tables = with_home(connection, names)
+    found = [t for t in tables if is_at(connection.config, t.policy, site)]
+    if names and (away := next((t for t in tables if t not in found), None)):
+        raise RefusedError(
+            f"partition {away.name}: policy {away.policy} has no node at site {site}, so nobody would serve it; "
+            "nothing was changed",
+            partition=away.name,
+            site=site,
+        )
+    return found
 
 
 def _check_served(connection: Connection, site: str, tables: Iterable[PartitionTable]) -> None:

@@ -116,7 +116,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "nodes.*.address": Rule(OWN_FILE, _NODE),
     "nodes.*.votes": Rule(AT_ONCE, ""),
     "nodes.*.failure_domain": Rule(AT_ONCE, _SPREAD),
-    "nodes.*.site": Rule(AT_ONCE, "its process is started with that site's file"),
+    "nodes.*.site": Rule(AT_ONCE, "its old site first; it is started with the new one's file and an empty directory"),
     "timing.keep_alive_ms": _NEW,
     "timing.non_response_timeout_ms": _NEW,
     "timing.session_timeout_ms": _NEW,

@@ -111,12 +111,12 @@ def _whole(config: Config) -> Problems:
         found += span_problems(config, f"policies.{name}", policy)
         found += static_problems(config, f"policies.{name}", policy)
     yield from found
-    seen = set[tuple[str, str]]()
+    where: dict[tuple[str, str], list[str]] = {}
     for site in () if found else sites_of(config, config.nodes):
-        for key, reason in _part(at_site(config, site)):
-            if (key, reason) not in seen:
-                yield key, f"{reason} (at site {site})"
-            seen.add((key, reason))
+        for wrong in dict.fromkeys(_part(at_site(config, site))):
+            where.setdefault(wrong, []).append(site)
+    for (key, reason), sites in where.items():
+        yield key, f"{reason} (at site {' and '.join(sites)})"
 
 
 def _types(config: Config) -> Problems:

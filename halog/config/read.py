@@ -21,6 +21,7 @@ from typing import Any, Final
 from halog.config.check import all_problems, problem
 from halog.config.hints import hints
 from halog.config.model import Config
+from halog.config.sites import base_warnings
 from halog.config.static import taken_out
 from halog.errors import ConfigError
 
@@ -61,6 +62,12 @@ def problems_of(table: Mapping[str, Any], source: str) -> list[tuple[str, str]]:
         return problems
     unread = tuple(key.partition(".partitions")[0] + "." for key, _ in problems if ".partitions" in key)
     return [*problems, *(p for p in all_problems(found) if not p[0].startswith(unread))]
+
+
+def warnings_of(table: Mapping[str, Any], source: str) -> list[tuple[str, str]]:
+    """(key, reason) of what is not wrong, and yet may not be what is meant."""
+    found, _ = _read(table, source, Path())
+    return [] if found is None else list(base_warnings(found))
 
 
 def _read(table: Mapping[str, Any], source: str, directory: Path) -> tuple[Config | None, list[tuple[str, str]]]:

@@ -128,6 +128,17 @@ def comparison_problems(key: str, policy: PolicyConfig) -> Problems:
         yield f"{key}.comparison", f"'two-way' needs {key}.home: no other site has a policy without one"
 
 
+def base_warnings(config: Config) -> Problems:
+    """(key, what to know) of policies whose conflicts nobody could tell the base of."""
+    for name, policy in config.policies.items():
+        if policy.home and not policy.before_images and not policy.two_way:
+            yield (
+                f"policies.{name}.before_images",
+                "false, and with a home: where both sites have changed an object, what it was when they parted is in "
+                "no log; counters, sets and fields are then not merged, but left to an operator",
+            )
+
+
 def takeover_problems(config: Config, key: str, policy: PolicyConfig) -> Problems:
     """(key, reason) of a takeover that could not come about, or would let two sites answer for one."""
     if policy.takeover not in TAKEOVER:

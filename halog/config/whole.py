@@ -53,15 +53,26 @@ def sites_of(config: Config, nodes: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(config.nodes[n].site for n in nodes if n in config.nodes))
 
 
+def is_at(config: Config, policy: str, site: str) -> bool:
+    """Has a policy of this site any node at another one? True where only that site's own file could tell."""
+    tree = config.all_sites
+    return config.whole is None or site in sites_of(tree, tree.hosts_of(policy))
+
+
+def elsewhere(config: Config, node: str) -> str:
+    """At which site a node is, in words; "": at this one, or there is none of this name."""
+    known = config.all_sites.nodes.get(node)
+    if known is None or node in config.nodes:
+        return ""
+    return f"node {node} is of site {known.site}, and this is site {config.site.name}"
+
+
 def check_site(config: Config, node: str) -> None:
     """ConfigError for a node of another site: it would look for its partitions in servers that are not its own."""
-    known = config.all_sites.nodes.get(node)
-    if known is not None and node not in config.nodes:
+    if away := elsewhere(config, node):
+        site = config.all_sites.nodes[node].site
         raise ConfigError(
-            f"{config.source}: node {node} is of site {known.site}, and this is site {config.site.name}: start it with "
-            f"the file whose [site] is {known.site}",
-            node=node,
-            site=known.site,
+            f"{config.source}: {away}: start it with the file whose [site] is {site}", node=node, site=site
         )
 
 
@@ -157,8 +168,12 @@ def _home(config: Config, key: str, policy: PolicyConfig, sites: list[str]) -> P
         for name in names:
             if name not in sites:
                 yield where, f"none of its nodes is at site {name}: they are at {_and(sites)}"
+    if policy.takeover != "operator" and len(sites) == 1:
+        yield f"{key}.takeover", f"{policy.takeover!r} needs nodes at another site to take over: all are at {sites[0]}"
     for name, partition in policy.static.items():
-        yield from _order(config, f"{key}.partitions.{name}", policy.home, partition.nodes)
+        where = f"{key}.partitions.{name}"
+        yield from _order(config, where, policy.home, partition.nodes)
+        yield from _everywhere(config, where, sites, partition.nodes)
 
 
 def _order(config: Config, key: str, home: str, nodes: tuple[str, ...]) -> Problems:
@@ -172,6 +187,15 @@ def _order(config: Config, key: str, home: str, nodes: tuple[str, ...]) -> Probl
     elif at and not away:
         node, site = at[0]
         yield key, f"names no node of its home {home}, where it begins; the first one, {node}, is of site {site}"
+
+
+def _everywhere(config: Config, key: str, sites: list[str], nodes: tuple[str, ...]) -> Problems:
+    """A site without a copy could neither mirror it nor take it over, and would still be asked to, with all others of
+    the policy; where commits wait for its log, none would ever return."""
+    there = sites_of(config, nodes)
+    for site in sites if there else ():
+        if site not in there:
+            yield key, f"names no node of site {site}, where its policy has some: give it one, or a policy without them"
 
 
 def _and(names: list[str]) -> str:

@@ -7,7 +7,7 @@ made before there was this znode are entered as their objects were placed then: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -49,7 +49,10 @@ def agree(
         held = _decoded(found)
         before = dict(held)
         if found is None:
-            held = {name: policy for name in stored() if (policy := _policy_of(config, name)) is not None}
+            entered = {name: config.policy_of(name) for name in stored()}
+            held = {
+                name: policy for name, policy in entered.items() if policy is not None and policy in config.policies
+            }
         for definition in declared:
             _enter(config, definition, held)
         if found is not None and held == before:
@@ -67,15 +70,10 @@ def agree(
     raise CoordinatorError(f"znode {PATH} was changed by others {ATTEMPTS} times in a row; start the node again")
 
 
-def _policy_of(config: Config, type_name: str, bases: Sequence[str] = ()) -> str | None:
-    """None, too, for a policy of other sites alone: nothing of the type is kept here."""
-    policy = config.policy_of(type_name, bases)
-    return policy if policy in config.policies else None
-
-
 def _enter(config: Config, definition: Definition, held: dict[str, str]) -> None:
-    policy = _policy_of(config, definition.name, definition.bases)
-    if policy is None:
+    """Of a type whose policy is of other sites alone nothing is kept here, unless the cluster says so."""
+    policy = config.policy_of(definition.name, definition.bases)
+    if policy is None or (policy not in config.policies and definition.name not in held):
         return
     have = held.setdefault(definition.name, policy)
     if have not in (policy, config.policy_of(definition.name)):

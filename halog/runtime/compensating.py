@@ -3,7 +3,8 @@
 A trigger is declared per type, and asked on the node that merges, of each conflict and of each object that both
 branches brought to the same state: it sees the three states, and says what is to stand. It changes nothing itself, so
 what it says takes effect exactly once, together with the whole merge, or not at all; a merge that is begun anew asks it
-again. What it raises, or says wrongly, stops its conflict only: the source's state stands, and an operator is told why.
+again. What it raises, whatever that is, or says wrongly, stops its conflict only: the source's state stands, and an
+operator is told why.
 One that hangs is left alone, and no trigger is asked in that merge any more: the partition may serve nobody meanwhile.
 Whether what it creates besides may be there, the whole merge shows (`restore.creating`); here it is placed and encoded.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from halog.core.directory import is_entry
@@ -39,6 +40,7 @@ from restore.compensation import (
 from restore.creating import Decided, New
 from restore.merge import AGREED, Difference, State
 from restore.plan import chosen
+from restore.report import is_known
 
 logger = logging.getLogger("halog.merge")
 
@@ -87,6 +89,16 @@ def by_the_rules(differences: tuple[Difference, ...]) -> list[Decided]:
     return [Decided(choice, "") for choice in chosen(differences, _default, lambda _, __: b"")]
 
 
+def undecided(why: str) -> Compensate:
+    """Where nobody knows what is declared elsewhere: what a trigger may be asked about is left open."""
+
+    def decide(differences: tuple[Difference, ...]) -> list[Decided]:
+        said = chosen(differences, lambda d: _default(d) if is_entry(d.key) else Defer(why), lambda _, __: b"")
+        return [Decided(choice, "", failed=bool(choice.deferred)) for choice in said]
+
+    return decide
+
+
 def _default(found: Difference) -> Verdict:
     if found.kind in AGREED:
         return KeepSource()
@@ -125,7 +137,7 @@ class Compensation:
     def _decided(self, found: Difference, unasked: Unasked) -> Decided:
         said = _Said(self._definitions, self._registry, found, unasked, self._most, self._place)
         (choice,) = chosen([found], said.verdict, lambda _, __: said.made)
-        return Decided(choice, said.name, said.also)
+        return Decided(choice, said.name, said.also, said.failed)
 
 
 def _no_answer(name: str) -> str:
@@ -144,77 +156,113 @@ class _Said:
     ) -> None:
         self._definitions, self._registry, self._found, self._unasked = definitions, registry, found, unasked
         self._most, self._place = most, place
+        self._states = (found.source, found.initiating, found.base)
         self.name = ""
         self.made = b""
         """The object that a verdict replaced it by."""
         self.also: tuple[New, ...] = ()
         """Those that it creates."""
+        self.failed = False
+        """A trigger was to say, and has not."""
 
     def verdict(self, found: Difference) -> Verdict:
-        trigger, info = self._trigger()
-        if trigger is None or info is None:
+        trigger = self._trigger()
+        if trigger is None:
             return _default(found)
-        self.name = f"{trigger.__module__}.{trigger.__qualname__}" if hasattr(trigger, "__qualname__") else str(trigger)
+        self.name = _name_of(trigger)
         if why := self._unasked(self.name):
+            self.failed = True
             return Defer(_told(why))
         try:
             with changes_nothing():
-                said = trigger(self._conflict(info))
+                said = trigger(self._conflict())
             if not isinstance(said, _VERDICTS):
                 raise TypeError(f"it said {said!r}, which is no verdict")
             if isinstance(said, Replace):
-                self.made = self._replaced(info, said.fields)
+                self.made = self._replaced(said.fields)
             if isinstance(said, Defer):
                 said = Defer(_told(said.why) or f"{self.name} did not say why")
             else:
-                self.also = tuple(self._new(info, fields) for fields in said.also)
-        except (Exception, SystemExit) as error:
+                self.also = tuple(self._new(fields) for fields in said.also)
+        except BaseException as error:  # also what ends a task or a process: in this thread nobody else waits for it
             where = _printable(traceback.format_exc())  # a log file may take no more than that
-            logger.error("the trigger %s failed on %s %s:\n%s", self.name, info.name, found.key.hex()[:80], where)
-            return Defer(_told(f"{self.name} failed: {type(error).__name__}: {error}"))
+            self.failed = True
+            logger.error("the trigger %s failed on %s:\n%s", self.name, found.key.hex()[:80], where)
+            return Defer(_told(f"{self.name} failed: {_text_of(error)}"))
         return said
 
-    def _trigger(self) -> tuple[Trigger | None, TypeInfo | None]:
-        """The one of the type, or of the nearest type it derives from that has one."""
-        found, triggers = self._found, self._registry.triggers
-        value = next((s.value for s in (found.source, found.initiating, found.base) if s is not None and s.value), None)
-        if not triggers or value is None or is_entry(found.key):
-            return None, None
-        try:
-            info = self._registry.by_name.get(self._definitions.of(value).name)
-        except HalogError:
-            return None, None
-        if info is None:
-            return None, None
-        named = next((n for n in (info.name, *info.bases) if n in triggers), None)
-        return (None, None) if named is None else (triggers[named], info)
+    def _trigger(self) -> Trigger | None:
+        """The one of the nearest type that has one and that all states are of, or of a type derived from it."""
+        triggers = self._registry.triggers
+        if not triggers or is_entry(self._found.key):
+            return None
+        line, *others = [*self._lines()] or [()]
+        return next((triggers[n] for n in line if n in triggers and all(n in other for other in others)), None)
 
-    def _conflict(self, info: TypeInfo) -> Conflict:
-        found = self._found
-        key = dict(zip(info.key_fields, info.decode_index_key(found.key), strict=True))
-        base, source, initiating = (self._fields(info, s) for s in (found.base, found.source, found.initiating))
-        times = [by[-1].time_ms if by else 0 for by in (found.source_by, found.initiating_by)]
-        return Conflict(info.name, key, found.kind, base, source, initiating, *times)
+    def _lines(self) -> Iterator[tuple[str, ...]]:
+        """Of each state whose type can be told: that, and what it derives from, the nearest one first."""
+        for state in self._states:
+            if state is None or state.value is None:
+                continue
+            try:
+                definition = self._definitions.of(state.value)
+            except HalogError:
+                continue
+            info = self._registry.by_name.get(definition.name)
+            yield (definition.name, *(definition if info is None else info).bases)
 
-    def _fields(self, info: TypeInfo, state: State) -> Mapping[str, Any] | None:
+    def _types(self) -> list[TypeInfo]:
+        """Of the states, each once; the first is that of the instance that stands there. UnknownTypeError."""
+        infos = [info for state in self._states if (info := self._type(state)) is not None]
+        return list(dict.fromkeys(infos))
+
+    def _type(self, state: State) -> TypeInfo | None:
         if state is None or state.value is None:
+            return None
+        return self._registry.info(self._definitions.of(state.value).name)
+
+    def _conflict(self) -> Conflict:
+        found, (info, *_) = self._found, self._types()
+        key = dict(zip(info.key_fields, info.decode_index_key(found.key), strict=True))
+        base, source, initiating = (self._fields(s) for s in (found.base, found.source, found.initiating))
+        ours, theirs = (by[-1].time_ms if by else 0 for by in (found.source_by, found.initiating_by))
+        of_ours, of_theirs = ("" if t is None else t.name for t in map(self._type, (found.source, found.initiating)))
+        return Conflict(
+            info.name, key, found.kind, base, source, initiating, ours, theirs, of_ours, of_theirs, is_known(found.base)
+        )
+
+    def _fields(self, state: State) -> Mapping[str, Any] | None:
+        """As its own type has them: under one key there may be objects of several types of a family."""
+        info = self._type(state)
+        if info is None or state is None or state.value is None:
             return None
         read = info.reader(self._definitions.find(state.value[:ID_BYTES]))
         return info.fresh(read(state.value)) if info.mutable else read(state.value)
 
-    def _replaced(self, info: TypeInfo, fields: Fields) -> bytes:
+    def _replaced(self, fields: Fields) -> bytes:
+        info = self._types()[0]
         made = self._encoded(info, fields)
         if info.index_key(_key(info, fields)) != self._found.key:
             raise RecordFormatError(f"{info.name}: a verdict cannot change the key")
         return made
 
-    def _new(self, info: TypeInfo, fields: Fields) -> New:
+    def _new(self, fields: Fields) -> New:
+        info = self._made_as(fields)
         value, key = self._encoded(info, fields), _key(info, fields)
         index_key = info.index_key(key)
         if index_key == self._found.key:
             raise RecordFormatError(f"{info.name}: what is created beside an object has another key")
         said = _told(f"{info.name} {list(key)}")
         return New(index_key, value, self._place(info.name, info.routing_key(key)), said)
+
+    def _made_as(self, fields: Fields) -> TypeInfo:
+        """Of which of the states' types these are all the fields."""
+        types = self._types()
+        fit = [t for t in types if set(t.fields) == set(fields)]
+        if len(fit) > 1:
+            names = " and ".join(t.name for t in fit)
+            raise RecordFormatError(f"{names} have the same fields: of which type is to be created is not to be told")
+        return (fit or types)[0]
 
     def _encoded(self, info: TypeInfo, fields: Fields) -> bytes:
         if set(fields) != set(info.fields):
@@ -230,6 +278,21 @@ class _Said:
 
 def _key(info: TypeInfo, fields: Fields) -> tuple[Any, ...]:
     return tuple(fields[name] for name in info.key_fields)
+
+
+def _name_of(trigger: Any) -> str:
+    """Of a function; what is behind a `functools.partial`; an object's class."""
+    of = getattr(trigger, "func", trigger)
+    of = of if hasattr(of, "__qualname__") else type(of)
+    return f"{of.__module__}.{of.__qualname__}"
+
+
+def _text_of(error: BaseException) -> str:
+    """Its type alone, where it cannot say more."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:
+        return type(error).__name__
 
 
 def _told(why: object) -> str:

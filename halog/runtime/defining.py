@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from halog.config import Config
+from halog.config.whole import elsewhere
 from halog.core import resync
 from halog.core.defining import (
     defined,
@@ -70,6 +71,8 @@ def _wish(config: Config, table: PartitionTable, nodes: Sequence[str], sync: int
 def _why_not_there(config: Config, node: str) -> str | None:
     if node in config.nodes:
         return None
+    if away := elsewhere(config, node):
+        return f"{away}: say it there"
     return f"{node} is none of [nodes] ({', '.join(config.nodes)}): a client knows every partition without defining it"
 
 

@@ -8,7 +8,7 @@ mapper, told the topmost base's name; a class that is bound to another policy th
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -258,15 +258,35 @@ class Places:
             raise self.unbound(type_name)
         return self.owner_by(policy, type_name, (mappings or {}).get(policy) or self.mapping(policy))
 
+    def policies_of(self, type_names: Iterable[str]) -> list[str]:
+        """Those of a family, or of several. UnknownTypeError if there is none, and for a type that is kept at another
+        site alone: the rest is not all there is."""
+        names = list(type_names)
+        found = [self.policy_of(name) for name in names]
+        away = next((n for n, policy in zip(names, found, strict=True) if policy is None and self._elsewhere(n)), "")
+        policies = list(dict.fromkeys(p for p in found if p is not None))
+        if away or not policies:
+            raise self.unbound(away or names[0])
+        return policies
+
+    def _elsewhere(self, type_name: str) -> str:
+        """The policy of a type that is bound, to none of this site; or ""."""
+        key = self._entry(type_name)
+        return "" if key is None else self.held.get(type_name, self.config.bindings[key])
+
     def unbound(self, type_name: str) -> UnknownTypeError:
-        """Why a type has no policy at this site."""
-        key, tree = self._entry(type_name), self.config.all_sites
-        why = "no policy; add it to [bindings]"
-        if key is not None:
-            policy = self.config.bindings[key]
-            sites = " and ".join(sites_of(tree, tree.hosts_of(policy))) if policy in tree.policies else ""
-            why = f"policy {policy}, whose nodes are at site {sites}: it is used there, not at {self.config.site.name}"
-        return UnknownTypeError(f"{self.config.source}: type {type_name} is bound to {why}", type=type_name)
+        """Why a type has no policy at this site. The error has a `policy` if another site has one."""
+        policy, tree = self._elsewhere(type_name), self.config.all_sites
+        if not policy:
+            why = "no policy; add it to [bindings]"
+            return UnknownTypeError(f"{self.config.source}: type {type_name} is bound to {why}", type=type_name)
+        sites = " and ".join(sites_of(tree, tree.hosts_of(policy))) if policy in tree.policies else ""
+        return UnknownTypeError(
+            f"{self.config.source}: type {type_name} is bound to policy {policy}, whose nodes are at site {sites}: it "
+            f"is used there, not at {self.config.site.name}",
+            type=type_name,
+            policy=policy,
+        )
 
     def owner_by(self, policy: str, type_name: str, mapping: PolicyMapping) -> Owner:
         """Who would decide for a type of this policy by that mapping. ConfigError, UnknownTypeError as `owner`."""

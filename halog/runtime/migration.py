@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from halog.config import Config
+from halog.config.whole import elsewhere
 from halog.core.defining import admitting
 from halog.core.migrating import assigned, left, moving, paced, why_not, why_not_assigned
 from halog.core.table import PartitionTable, Target
@@ -98,6 +99,8 @@ def why_not_nodes(config: Config, table: PartitionTable, nodes: Sequence[str]) -
         return f"{config.source} knows no policy {table.policy}: use the configuration the cluster runs with"
     zone, named = config.hosts_of(table.policy), " or ".join(policy.spans)
     for node in nodes:
+        if away := elsewhere(config, node):
+            return f"{away}: it has copies there alone"
         if node not in config.nodes:
             return f"there is no node {node}; {config.source} has {', '.join(config.nodes)}"
         if node not in zone:

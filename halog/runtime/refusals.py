@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from halog.config import Config
 from halog.config.changes import MOVES, REFUSED, Change, KeyPath, differences
+from halog.config.whole import sites_of
 from halog.core.mapping import Layout, why_not
 from halog.core.table import PartitionTable
 from halog.core.zones import Sight, Zone, count
@@ -47,6 +48,8 @@ class Facts(NamedTuple):
     """Types that were ever published, each with its managed bases, nearest first."""
     held: Mapping[str, str] = {}
     """Type → the policy the cluster keeps its objects under."""
+    others: frozenset[str] = frozenset()
+    """The sites that are other ones by the file this one is reached with."""
 
 
 def facts(
@@ -55,6 +58,7 @@ def facts(
     tables: Iterable[PartitionTable],
     nodes: Iterable[NodeInfo],
     types: Mapping[str, Sequence[str]],
+    others: Iterable[str] = (),
 ) -> Facts:
     """Gather them."""
     made: dict[str, dict[str, Any]] = {}
@@ -72,7 +76,8 @@ def facts(
             sites.setdefault(table.epoch.site, table.name)
     off = (zone for zone in coordinator.children("zones") if read_switch(coordinator, zone).off)
     up = (n.name for n in nodes if n.hosts)
-    return Facts(cluster, made, hosts, sites, frozenset(up), frozenset(off), types, bindings.read(coordinator))
+    held = bindings.read(coordinator)
+    return Facts(cluster, made, hosts, sites, frozenset(up), frozenset(off), types, held, frozenset(others))
 
 
 def judged(old: Config | None, new: Config, known: Facts) -> list[Change]:
@@ -90,13 +95,7 @@ def refusals(old: Config | None, new: Config, known: Facts) -> Refusals:
     """(key, reason) of everything that speaks against it."""
     if new.cluster.name != known.cluster:
         yield ("cluster", "name"), f"this is cluster {known.cluster}: another name is another cluster"
-    renamed = old is not None and old.site.name != new.site.name
-    for site, partition in known.sites.items():
-        if renamed or site not in (new.site.name, *new.sites):  # mirrored ones have epochs of other sites
-            yield ("site", "name"), f"{partition} has an epoch of site {site}: its log would not be read on"
-    for policy, values in known.made.items():
-        if values.get("home") == new.site.name:
-            yield ("site", "name"), f"policy {policy} is mirrored here from site {new.site.name}: it is another one"
+    yield from _site(old, new, known)
     if old is not None:
         yield from _topics(old, new)
     yield from _bindings(old, new, known)
@@ -110,6 +109,20 @@ def refusals(old: Config | None, new: Config, known: Facts) -> Refusals:
     yield from _quorums(old, new, known)
 
 
+def _site(old: Config | None, new: Config, known: Facts) -> Refusals:
+    """A site's name stands in every epoch, and says whose part of the file this is."""
+    if new.site.name in known.others:
+        why = "is another site: activate its file there, and here one whose [site] is this one"
+        yield ("site", "name"), f"by --config {new.site.name} {why}"
+    renamed = old is not None and old.site.name != new.site.name
+    for site, partition in known.sites.items():
+        if renamed or site not in (new.site.name, *new.sites):  # mirrored ones have epochs of other sites
+            yield ("site", "name"), f"{partition} has an epoch of site {site}: its log would not be read on"
+    for policy, values in known.made.items():
+        if values.get("home") == new.site.name:
+            yield ("site", "name"), f"policy {policy} is mirrored here from site {new.site.name}: it is another one"
+
+
 def _topics(old: Config, new: Config) -> Refusals:
     for name in ("replication_factor", "min_insync_replicas"):
         was, now = getattr(old.site, name), getattr(new.site, name)
@@ -121,7 +134,9 @@ def _topics(old: Config, new: Config) -> Refusals:
 def _policy(new: Config, policy: str, values: Mapping[str, Any]) -> Refusals:
     config = new.policies.get(policy)
     if config is None:
-        yield ("policies", policy), "it has partitions, and a partition is never removed"
+        tree, why = new.all_sites, "it has partitions, and a partition is never removed"
+        away = " and ".join(sites_of(tree, tree.hosts_of(policy))) if policy in tree.policies else ""
+        yield ("policies", policy), why + (f"; by the file its nodes are at site {away} alone" if away else "")
         return
     if (names := list(values.get("names", ()))) != list(config.static):
         made_as = f"{', '.join(names) or 'a number of them'}, not {', '.join(config.static) or 'a number of them'}"

@@ -49,7 +49,7 @@ class Reopening:
     def __init__(self, host: Host, copy: Copy, due: Due) -> None:
         self._host, self._copy, self._due = host, copy, due
         self._made = self._asked = False
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self.before: Checkpoint
         """Where the log stood before the epoch was opened."""
 
@@ -101,7 +101,7 @@ class Reopening:
         self._asked, self._error, self.before = True, None, Checkpoint(e.offset, e.state)
         try:
             records = made(e)
-        except Exception as error:
+        except BaseException as error:  # an epoch that nobody opens is a partition that nobody serves
             self._error = error
             return []
         self._made = bool(records)

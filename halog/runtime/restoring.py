@@ -145,7 +145,7 @@ class Restoring:
             logger.info("the restore of %s is left to the next active node", copy.name)
         except (HalogError, UnknownResult) as e:
             self._failed(copy, one, e)
-        except Exception as e:
+        except BaseException as e:  # nobody else hears what ends a worker's thread
             logger.exception("the restore of %s failed", copy.name)
             self._failed(copy, one, RefusedError(f"{type(e).__name__}: {e}"))
 

@@ -40,7 +40,8 @@ class Family(NamedTuple):
 
 
 def family_of(backend: Backend, registry: Registry, info: TypeInfo) -> Family:
-    """See `Family`. UnknownTypeError if the class itself is bound to no policy."""
+    """See `Family`. UnknownTypeError if the class itself is bound to no policy, or a relative to one of another site
+    alone."""
     own = tuple(backend.partitions_of(info.name))
     others = {
         t.name
@@ -51,10 +52,12 @@ def family_of(backend: Backend, registry: Registry, info: TypeInfo) -> Family:
 
 
 def _partitions(backend: Backend, type_name: str) -> tuple[str, ...]:
-    """Empty: the type is bound to no policy."""
+    """Empty: the type is bound to no policy. UnknownTypeError if it is kept at another site alone."""
     try:
         return tuple(backend.partitions_of(type_name))
-    except UnknownTypeError:
+    except UnknownTypeError as error:
+        if "policy" in error.evidence:
+            raise
         return ()
 
 

@@ -58,6 +58,20 @@ def test_a_good_file_is_good_and_a_bad_one_says_all_that_is_wrong(cluster: Any, 
     assert halog("config", "check", cluster.directory / "none.toml").code == 2
 
 
+@pytest.mark.feature("M3")
+@pytest.mark.parametrize("comparison", ["three-way", "two-way"])
+def test_what_histories_that_part_could_not_be_compared_by_is_said(cluster: Any, halog: Run, comparison: str) -> None:
+    """It is no error: the sites may never part, and other types may need nothing of it."""
+    of_sites = written(cluster, (IMAGES[0], f'{IMAGES[1]}\nhome = "home"\ncomparison = "{comparison}"'))
+    ran = halog("config", "check", of_sites)
+    told = "policies.p.before_images: warning: false, and with a home" in ran.out
+    assert (ran.code, told, ran.out.endswith(": ok\n")) == (0, comparison == "three-way", True), ran
+    document = halog("config", "check", of_sites, "--format", "json").json
+    assert document["ok"]
+    assert [w["key"] for w in document["warnings"]] == ["policies.p.before_images"] * told
+    assert halog("config", "check", written(cluster, IMAGES), "--format", "json").json["warnings"] == []
+
+
 def test_nothing_is_active_until_somebody_activates(cluster: Any, halog: Run) -> None:
     """Nodes go by their files, and the commands say so."""
     assert halog("config", "show").code == 1

@@ -41,6 +41,7 @@ def test_the_whole_file_is_activated_and_shown(shared: Cluster, halog: Run, tmp_
     assert halog("config", "check").code == 0
     ran = halog("config", "activate")
     assert ran.code == 0, ran
+    assert "it is so at site home alone; to have it at site east, activate it with that site's file, too" in ran.err
     wait_until(lambda: versions(shared) == {(1, ())})
     shown = halog("config", "show").out
     assert ('[nodes.D]\ndata_dir = "D"' in shown, shown.count('site = "home"'), "[policies.far]" in shown) == (
@@ -89,3 +90,35 @@ def test_a_node_here_is_not_taken_out_by_saying_it_is_elsewhere(shared: Cluster,
     )
     ran = halog("config", "activate")
     assert (ran.code, "nodes.C: " in ran.err) == (5, True), ran
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("drain", "D"),
+        ("safe-to-stop", "A", "D"),
+        ("partition", "migrate", "p-0", "--nodes", "A,D"),
+        ("partition", "define", "p-0", "--node", "D", "--nodes", "D,A"),
+        ("partition", "enable", "p-0", "--node", "D"),
+    ],
+)
+def test_a_node_of_another_site_is_refused_by_where_it_is(shared: Cluster, halog: Run, args: tuple[str, ...]) -> None:
+    """The file has it, so nobody is to look for a misspelt name."""
+    ran = halog(*args)
+    assert (ran.code in (2, 5), "node D is of site east, and this is site home" in ran.err) == (True, True), ran
+
+
+@pytest.mark.feature("M5")
+def test_the_file_of_another_site_is_not_activated_here(shared: Cluster, halog: Run, tmp_path: Path) -> None:
+    """They differ in [site] alone, and are soon mistaken for each other."""
+    east = tmp_path / "east.toml"
+    servers = 'bootstrap = "127.0.0.1:3"\nzookeeper = "127.0.0.1:4"\n'
+    text = TREE.replace(servers, servers.replace(":3", ":1").replace(":4", ":2")).replace("sites.east", "sites.home")
+    east.write_text(
+        text.replace("[site]\n", f'[site]\nname = "east"\n{servers}', 1).replace(
+            'bootstrap = "127.0.0.1:1"\nzookeeper = "127.0.0.1:2"\n', "", 1
+        )
+    )
+    assert halog("config", "check", east).code == 0
+    ran = halog("config", "activate", east)
+    assert (ran.code, "site.name: by --config east is another site" in ran.err) == (5, True), ran

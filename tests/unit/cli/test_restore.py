@@ -15,7 +15,7 @@ from halog.cli import restore
 from halog.core import records
 from halog.ports import TopicPartition
 from halog.testing.cluster import Cluster, wait_until
-from restore.compensation import Conflict, KeepSource, Verdict
+from restore.compensation import Conflict, Defer, KeepInitiating, KeepSource, Verdict
 from tests.unit.cli.conftest import Ran
 from tests.unit.cli.test_conflicts import TWO_WAY, by_the_manual, note, objects, parted
 from tests.unit.cli.test_sites import files
@@ -108,6 +108,60 @@ def test_what_a_verdict_creates_is_shown_before_told_and_undone(
     assert new in {json.loads(line)["key"][0] for line in target.read_text().splitlines()}
     assert run(halog, parted, "restore", "undo", at="east").code == 0
     assert noted(east) == before
+
+
+def test_what_a_trigger_cannot_say_where_no_node_is_is_told_as_not_decided(
+    west: Cluster, east: Cluster, parted: dict[str, Path], halog: Halog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads what its node has. What others say is shown as ever."""
+    nodes = list[Any]()
+
+    def trigger(conflict: Conflict) -> Verdict:
+        if conflict.key["number"] == 2:
+            return Defer("who knows")
+        if conflict.key["number"] != 1:
+            return KeepSource()
+        with nodes[0].transaction(read="local") as tx:
+            return KeepSource() if tx.get(Flight, 4) is None else KeepInitiating()
+
+    monkeypatch.setitem(registry.triggers, registry.info(Flight).name, trigger)
+    monkeypatch.setattr("halog.schema.registry.DEFAULT", registry)
+    for command in (("restore", "--dry-run"), ("conflicts", "list")):
+        dry = run(halog, parted, *command, "--source", "east")
+        assert dry.code == 0, dry.err
+        shown = {o["key"][0]: o for d in dry.json for o in d["objects"]}
+        one = shown.pop(1)
+        assert (one["stands"], one["then"], one["deferred"]) == ("not decided here", None, "")
+        assert "trigger failed: IndexError" in one["undecided"]
+        assert "no node" in one["undecided"]
+        assert {o["undecided"] for o in shown.values()} == {""}
+        assert (shown[2]["stands"], shown[2]["deferred"]) == ("source", "who knows")
+    table = halog("restore", "--dry-run", "--source", "east", "--config", parted["west"])
+    assert "not decided here: " in table.out
+    nodes.append(east.node(east.names[0]))
+    assert run(halog, parted, "restore", "--source", "east").code == 0
+    (real,) = [o for d in run(halog, parted, "conflicts", "show").json for o in d["objects"] if o["key"] == [1]]
+    assert (real["stands"], real["deferred"]) == ("initiating", "")
+
+
+def test_a_preview_without_the_applications_modules_decides_nothing(
+    west: Cluster, east: Cluster, parted: dict[str, Path], halog: Halog
+) -> None:
+    """In its answer, for people and for programs: one that is wrong is worse than none."""
+    text = parted["west"].read_text()
+    assert text.count("modules = []") == 1
+    parted["west"].write_text(text.replace("modules = []", 'modules = ["no_such_shop"]'))
+    dry = run(halog, parted, "restore", "--dry-run", "--source", "east")
+    assert dry.code == 0, dry.err
+    assert all("triggers are not asked here" in d["why"] and "no_such_shop" in d["why"] for d in dry.json)
+    told = [o for d in dry.json for o in d["objects"]]
+    assert {(o["stands"], o["then"] is None, bool(o["undecided"])) for o in told} == {("not decided here", True, True)}
+    everything = run(halog, parted, "conflicts", "list", "--all", "--source", "east")
+    stand = {o["key"][0]: o["stands"] for d in everything.json for o in d["objects"]}
+    assert (stand[4], stand[5], stand[1]) == ("initiating", "source", "not decided here")
+    table = halog("restore", "--dry-run", "--source", "east", "--config", parted["west"])
+    assert "triggers are not asked here" in table.out
+    assert "not decided here: " in table.out
 
 
 def test_a_policy_is_merged_by_the_rule_that_it_says(

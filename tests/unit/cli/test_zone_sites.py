@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from halog.config import PolicyConfig
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.cli.conftest import Ran
 from tests.unit.cli.test_sites import configured
@@ -24,7 +25,7 @@ def sites() -> Iterator[tuple[Cluster, Cluster]]:
     """Zone `test` has two nodes at each site, and a quorum."""
     west = Cluster(2, partitions=3, registry=registry, site="west", others=("east",))
     east = Cluster(2, partitions=3, registry=registry, site="east", home=west)
-    share(west, east, percentage=51)
+    share(west, east, percentage=51, Own=PolicyConfig("west", 1, home="west"))
     with west, east:
         yield west, east
 
@@ -125,3 +126,19 @@ def test_a_zone_of_another_site_has_no_switch_here(halog: Halog, files: dict[str
     ran = halog("zone", "quorum", "east", "--config", files["west"])
     assert (ran.code, "zone east has no node at site west: say it with" in ran.err) == (5, True)
     assert halog("zone", "show", "eats", "--config", files["west"]).code == 2
+
+
+def test_what_is_of_one_site_alone_is_given_to_no_other(
+    halog: Halog, files: dict[str, Path], sites: tuple[Cluster, Cluster]
+) -> None:
+    """Nobody would serve it. The other site cannot be asked, and need not be: the file says where it is."""
+    west, _ = sites
+    wait_until(lambda: zone(halog, files["west"])["state"] == "active", "all are seen")
+    west.cut()
+    ran = halog("site", "demote", "--to", "east", "--partition", "own-0", "--config", files["west"])
+    assert (ran.code, "own-0: policy own has no node at site east, so nobody would serve it" in ran.err) == (5, True)
+    ran = halog("site", "demote", "--to", "east", "--config", files["west"])
+    assert ran.code == 0, ran
+    assert {n: t.owner for n, t in west.tables().items()} == {
+        "own-0": "", "test-0": "east", "test-1": "east", "test-2": "east",
+    }  # fmt: skip

@@ -105,6 +105,20 @@ def test_a_step_that_both_made_was_made_twice() -> None:
     assert by_default(alike) == KeepSource()
 
 
+def test_what_is_merged_by_a_base_that_nobody_knows_is_left_to_an_operator() -> None:
+    """Steps would be lost, or what one branch removed would come back; `otherwise` is not about that."""
+    unknown = conflict(None, {"n": 105, "s": ["a"]}, {"n": 103, "s": []})._replace(base_known=False)
+    for trigger in (merged_fields(counters=["n"]), merged_fields(sets=["s"], otherwise=latest), merged_fields()):
+        verdict = trigger(unknown)
+        assert isinstance(verdict, Defer)
+        assert "before_images" in verdict.why
+    alike = unknown._replace(kind=Kind.ALIKE, initiating=unknown.source)
+    assert isinstance(merged_fields(counters=["n"])(alike), Defer), "one step or two"
+    assert merged_fields(sets=["s"])(alike) == KeepSource()
+    gone = unknown._replace(kind=Kind.DELETE_UPDATE, source=None)
+    assert merged_fields(counters=["n"], otherwise=latest)(gone) == latest(gone)
+
+
 ITEMS = st.lists(st.sampled_from("abcdef"), unique=True)
 
 
@@ -115,3 +129,27 @@ def test_sets_have_what_either_added_and_lack_what_either_removed(base: Any, sou
     b, s, i = set(base), set(source), set(initiating)
     assert set(found["s"]) == (b & s & i) | (s - b) | (i - b)
     assert len(found["s"]) == len(set(found["s"]))
+
+
+class Item(str):
+    """Counts how often one is held against another."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Item.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_items_of_sets_are_looked_up_not_searched() -> None:
+    """Each was held against half of the others, on average."""
+    ours, theirs, base = ([Item(f"item-{n}") for n in range(1_000)] for _ in range(3))
+    found = merged({"s": base}, {"s": [*ours, "ours"]}, {"s": [*theirs[1:], "theirs"]}, sets=["s"])
+    assert found == {"s": [*ours[1:], "ours", "theirs"]}
+    assert Item.compared < 20_000
+
+
+def test_items_that_have_no_hash_are_united_too() -> None:
+    a, b, c = {"at": 1}, {"at": 2}, {"at": 3}
+    assert merged({"s": [a, b]}, {"s": [a, b, c]}, {"s": [b]}, sets=["s"]) == {"s": [b, c]}

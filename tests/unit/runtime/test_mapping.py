@@ -12,6 +12,7 @@ import pytest
 
 from halog.adapters.memory import MemoryCoordinator, MemoryTree
 from halog.config import Config, parse_config
+from halog.config.changes import tree
 from halog.errors import ConfigError, CoordinatorError, MapperError, UnknownTypeError
 from halog.runtime import bindings
 from halog.runtime.mapping import Places, function_of
@@ -155,6 +156,52 @@ def test_types_are_entered_once_and_stay(coordinator: MemoryCoordinator) -> None
 
 def test_types_without_a_policy_are_not_entered(coordinator: MemoryCoordinator) -> None:
     assert agree(coordinator, config(Gift="own")) == {"Gift": "own", "LateGift": "own"}
+
+
+def spread(**bound: str) -> Config:
+    """A file of two sites, at one of which there is no policy `far`."""
+    servers = {"bootstrap": "127.0.0.1:3", "zookeeper": "127.0.0.1:4"}
+    return parse_config(
+        {
+            **tree(config(**{"*": "p"})),
+            "sites": {"east": servers},
+            "zones": {"main": {"nodes": ["A"]}, "east": {"nodes": ["D"]}},
+            "policies": {name: {"zone": zone, "sync_replicas": 0} for name, zone in (("p", "main"), ("far", "east"))},
+            "bindings": bound,
+            "nodes": {"A": {"data_dir": "A", "site": "home"}, "D": {"data_dir": "D", "site": "east"}},
+        },
+        "halog.toml",
+        Path("/tmp"),
+    )
+
+
+@pytest.mark.feature("P5", "P6")
+def test_a_type_that_is_kept_here_is_not_bound_to_a_policy_of_another_site(coordinator: MemoryCoordinator) -> None:
+    """Its objects would be looked for nowhere, or, under another name of the file, still here."""
+    assert agree(coordinator, spread(**{"*": "p", "Gift": "far"})) == {"Order": "p"}
+    for bound in ({"*": "p", "Order": "far"}, {"*": "far"}):
+        with pytest.raises(ConfigError, match=r'"Order": is far, and the cluster keeps objects of Order under p'):
+            agree(coordinator, spread(**bound))
+
+
+@pytest.mark.feature("P5", "P6")
+def test_a_type_that_is_used_elsewhere_says_by_which_policy() -> None:
+    """What the cluster holds wins, for who asks, too."""
+    places = Places(spread(**{"*": "far", "Order": "p"}), DEFINITIONS.get, {"Order": "far"})
+    with pytest.raises(UnknownTypeError, match="Order is bound to policy far, whose nodes are at site east: it is"):
+        places.owner("Order")
+
+
+@pytest.mark.feature("P5", "P6")
+def test_a_family_of_which_some_is_kept_elsewhere_is_not_read_as_if_it_were_whole() -> None:
+    """By tools and Spark jobs; types that are bound to nothing have no objects anywhere."""
+    places = Places(spread(Order="p", LateGift="far"), DEFINITIONS.get)
+    assert places.policies_of(("Order", "Gift")) == ["p"]
+    with pytest.raises(UnknownTypeError, match="type LateGift is bound to policy far"):
+        places.policies_of(("Order", "Gift", "LateGift"))
+    assert Places(config(Gift="own"), DEFINITIONS.get).policies_of(("Order", "Gift")) == ["own"]
+    with pytest.raises(UnknownTypeError, match="type Order is bound to no policy"):
+        Places(config(Gift="own"), DEFINITIONS.get).policies_of(("Order",))
 
 
 def test_types_of_an_older_cluster_are_entered_as_they_were_placed(coordinator: MemoryCoordinator) -> None:

@@ -164,6 +164,35 @@ def test_a_mirrored_partition_has_epochs_of_another_site() -> None:
         assert "site.name" in refused(old, BASE, Facts("t", sites={"south": "p-0"}))
 
 
+@pytest.mark.feature("P11", "P5")
+def test_a_policy_with_partitions_here_does_not_leave_for_another_site() -> None:
+    """It is in the file as before; what has changed is where its nodes are."""
+    sited = {name: dataclasses.replace(node, site="home") for name, node in NODES.items()}
+    west = {"W": NodeConfig(Path("W"), site="west")}
+    away = dataclasses.replace(
+        BASE,
+        nodes={**sited, **west},
+        zones={**BASE.zones, "main": ZoneConfig(("W",))},
+        policies={"p": dataclasses.replace(POLICY, sync_replicas=0, async_replicas=0)},
+    ).validate()
+    known = Facts("t", made={"p": {"home": ""}})
+    why = refused(BASE, away, known)["policies.p"]
+    assert why == "it has partitions, and a partition is never removed; by the file its nodes are at site west alone"
+
+
+@pytest.mark.feature("P11", "M5")
+def test_the_file_of_another_site_is_not_activated_here() -> None:
+    """Also before any node was started: those of this site would be refused by name, or look for west's partitions."""
+    west = dataclasses.replace(
+        BASE, site=SiteConfig("west", "w:1", "w:2"), sites={"home": RemoteSiteConfig("a:1", "b:1")}
+    )
+    here = Facts("t", others=frozenset({"west"}))
+    for old in (None, BASE):
+        why = refused(old, west, here)["site.name"]
+        assert why == "by --config west is another site: activate its file there, and here one whose [site] is this one"
+    assert refused(None, BASE, here) == refused(None, west, Facts("t", others=frozenset({"home"}))) == {}
+
+
 @pytest.mark.feature("M5")
 def test_a_site_is_not_given_the_name_of_the_one_it_mirrors() -> None:
     """Its copies would become those of the home."""

@@ -138,6 +138,11 @@ def test_fields_are_merged_each_by_itself(parted: tuple[Cluster, Cluster], decla
         lambda c: Defer("who knows: \udcff"),
         lambda c: Defer("x" * 3_000_000),
         lambda c: raised("\udcff"),
+        lambda c: raised(Unspeakable()),
+        lambda c: Defer(Unspeakable()),  # type: ignore[arg-type]
+        lambda c: raised(asyncio.CancelledError()),
+        lambda c: raised(KeyboardInterrupt()),
+        lambda c: raised(GivenUp("it took too long")),
     ],
 )
 def test_one_that_fails_stops_its_conflict_only(
@@ -205,8 +210,19 @@ async def loads_there(node: halog.Node, number: int) -> None:
     await halog.aio.Node(node).load([Flight(number, "")])
 
 
-def raised(text: str) -> Verdict:
-    raise RuntimeError(text)
+def raised(what: str | BaseException) -> Verdict:
+    raise RuntimeError(what) if isinstance(what, str) else what
+
+
+class Unspeakable(Exception):
+    """Whose text asks for what was never set."""
+
+    def __str__(self) -> str:
+        return f"code {self.code}"  # type: ignore[attr-defined]
+
+
+class GivenUp(BaseException):
+    """As other loops than asyncio's end a task."""
 
 
 def whys(source: Cluster, found: Mapping[str, Restore]) -> list[str]:
@@ -236,6 +252,30 @@ def test_what_both_deleted_or_one_changed_is_not_asked(west: Cluster, east: Clus
     assert set(asked) - {3} == {4}
     assert now == {0: "", 1: "west", 2: "east", 4: "east", 5: ""}
     wait_until(lambda: noted(west) == now, "west follows")
+
+
+def test_a_base_that_no_log_has_is_told_apart_from_none(
+    west: Cluster, east: Cluster, declare: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A policy without before-images: what both changed was there, and nobody knows what it was."""
+    seen: dict[int, Conflict] = {}
+
+    def trigger(conflict: Conflict) -> Verdict:
+        seen[conflict.key["number"]] = conflict
+        return merged_fields()(conflict)
+
+    for cluster in (west, east):
+        for name in cluster.names:
+            for copy in cluster.node(name).runtime.copies.values():
+                monkeypatch.setattr(copy, "keeps_before", False)
+    declare(trigger)
+    fly(west, 1)
+    split(west, east)
+    note(west, 1, "west"), note(east, 1, "east"), fly(west, 2), fly(east, 2)
+    mend(west, east)
+    found = restore(west, east)
+    assert [(seen[n].base, seen[n].base_known) for n in (1, 2)] == [(None, False), (None, True)]
+    assert ["before_images" in why for why in whys(east, found)] == [True]
 
 
 # --- what is created beside it ---

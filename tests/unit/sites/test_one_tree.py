@@ -42,6 +42,16 @@ class Southern:
     number: int
 
 
+@halog.managed(key="number", registry=registry)
+class Craft:
+    number: int
+
+
+@halog.managed(registry=registry)
+class SouthernCraft(Craft):
+    pass
+
+
 def static(home: str, name: str, *nodes: str) -> PolicyConfig:
     return PolicyConfig("test", home=home, kind="static", static={name: StaticPartition(nodes)})
 
@@ -50,6 +60,7 @@ LISTS = {
     "A": static("north", "A", "north-A", "north-B", "south-B"),
     "B": static("south", "B", "south-A", "south-B", "north-B"),
     "Southern": PolicyConfig("south", 2),
+    "SouthernCraft": PolicyConfig("south", 1),
 }
 """The manual's: A is on One, Two and Four, B on Three, Four and Two; and what is the south's alone."""
 
@@ -158,3 +169,16 @@ def test_a_node_without_the_quorum_of_its_own_site_is_offline() -> None:
         with pytest.raises(ZoneQuorumError):
             put(north, A, 3, node="north-B")
         assert not any(south.node(name).runtime.members.offline for name in south.names)
+
+
+@pytest.mark.feature("P6")
+def test_a_class_some_of_whose_objects_are_of_another_site_alone_is_not_used_as_if_there_were_none() -> None:
+    """What is asked for may be there. In the south, where all of them are, it is as ever."""
+    with started() as (north, south):
+        put(south, Craft, 1), put(south, SouthernCraft, 2)
+        with north.node("north-A").transaction() as tx, pytest.raises(UnknownTypeError, match="SouthernCraft is bound"):
+            tx.get(Craft, 2)
+        with north.node("north-A").transaction() as tx, pytest.raises(UnknownTypeError, match="SouthernCraft is bound"):
+            list(tx.extent(Craft))
+        level(north, south)
+        assert kept(south, "south-A", Craft) == {1, 2}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -189,15 +190,17 @@ def test_nodes_of_both_sites_come_back_to_what_was_merged(west: Cluster, east: C
     assert noted(east) == noted(west) == expected | {50: ""}
 
 
+@pytest.mark.parametrize("error", [RuntimeError, asyncio.CancelledError])
 def test_a_merge_that_fails_leaves_the_source_as_it_was(
-    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
+    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
+    """Whatever it is, the next epoch opens."""
     fly(west, *range(6))
     part(west, east)
     before = noted(east)
 
     def broken(*args: object) -> list[bytes]:
-        raise RuntimeError("no paper")
+        raise error("no paper")
 
     with monkeypatch.context() as patch:
         patch.setattr(restoring, "merge_records", broken)
