@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+from halog.core.dealing import deal
 from halog.core.leveling import Floor, Step, level
 
 EFFORT = 60_000
@@ -54,6 +55,11 @@ class Asked(NamedTuple):
     def domains(self, p: str) -> int:
         """In so many its copies must be."""
         return min(self.size(p), len({self.domain[n] for n in self.allowed[p]})) if self.apart else 0
+
+    def begin(self) -> dict[str, Sequence[str]]:
+        """As they are, and those that are nowhere as they are dealt out."""
+        somewhere = {p: [n for n in nodes if n in self.domain] for p, nodes in self.now.items()}
+        return {**somewhere, **deal(somewhere, self.allowed, self.copies)}
 
     def choices(self, p: str) -> list[frozenset[str]]:
         """Its anchors, one of which holds: whole domains, or within one."""
@@ -145,7 +151,7 @@ class _Placed:
         begin: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self._asked, self.anchors = asked, anchors
-        self.hosts = {p: [n for n in nodes if n in asked.domain] for p, nodes in (begin or asked.now).items()}
+        self.hosts = {p: [n for n in nodes if n in asked.domain] for p, nodes in (begin or asked.begin()).items()}
         self._load = dict.fromkeys(asked.nodes, 0)
         for p in asked.now:
             self._count(p, 1)

@@ -65,7 +65,7 @@ class _Preferred:
     def whole(self) -> dict[str, tuple[str, ...]]:
         for p in self._now:
             if self._hosts[p]:
-                first = self._now[p][0] if self._now[p] else ""
+                first = (self._now[p] or self._hosts[p])[0]
                 able = self._able(p)
                 self._lead[p] = first if first in able else min(able, key=lambda n: self._leads[n])
                 self._leads[self._lead[p]] += 1
