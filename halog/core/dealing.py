@@ -14,14 +14,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from typing import NamedTuple
+
+
+class Elsewhere(NamedTuple):
+    """What nodes have of other policies: copies, and partitions that prefer them. Of nodes that are equal those with
+    the fewest come first."""
+
+    copies: Mapping[str, int] = {}
+    leads: Mapping[str, int] = {}
 
 
 def deal(
-    now: Mapping[str, Sequence[str]], allowed: Mapping[str, Sequence[str]], copies: int
+    now: Mapping[str, Sequence[str]],
+    allowed: Mapping[str, Sequence[str]],
+    copies: int,
+    elsewhere: Elsewhere,
 ) -> dict[str, Sequence[str]]:
     """The nodes of each partition that is nowhere, the preferred one first. `allowed`: who may have a copy of it."""
     new = [p for p, nodes in allowed.items() if nodes and not now[p]]
-    dealt, hand = dict[str, Sequence[str]](), _Hand(now)
+    dealt, hand = dict[str, Sequence[str]](), _Hand(now, elsewhere)
     size = len(allowed[new[0]]) if new else 1
     alike = all(allowed[p] == allowed[new[0]] for p in new)
     rounds, begun = len(new) // size if alike else 0, (len(now) - len(new)) // size
@@ -43,7 +55,8 @@ def _turned(index: int, nodes: Sequence[str]) -> Sequence[str]:
 class _Hand:
     """What each node has."""
 
-    def __init__(self, now: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, now: Mapping[str, Sequence[str]], elsewhere: Elsewhere) -> None:
+        self._elsewhere = elsewhere
         self._load: Counter[str] = Counter()
         self._leads: Counter[str] = Counter()
         self._seconds: Counter[tuple[str, str]] = Counter()
@@ -62,14 +75,24 @@ class _Hand:
         fullest = sorted(load[n] for n in nodes)[copies - 1]
         sure = [n for n in nodes if load[n] < fullest]
         perhaps = [n for n in nodes if load[n] == fullest]
-        lead = min(sure + perhaps, key=lambda n: (leads[n], -load[n]))
+        lead = min(sure + perhaps, key=lambda n: (leads[n], -load[n], *self._beside(n)))
         sure = [n for n in sure if n != lead]
         least = min(load[n] for n in nodes)
         emptiest = [n for n in nodes if load[n] == least and n != lead]
         perhaps = [n for n in perhaps if n != lead]
-        perhaps.sort(key=lambda n: (-leads[n], self._shared(lead, n), -sum(self._shared(n, m) for m in emptiest)))
+        perhaps.sort(
+            key=lambda n: (
+                -leads[n],
+                self._beside(n)[1],
+                self._shared(lead, n),
+                -sum(self._shared(n, m) for m in emptiest),
+            )
+        )
         others = (sure + perhaps)[: copies - 1]
         return [lead, *sorted(others, key=lambda n: self._seconds[lead, n])]
+
+    def _beside(self, node: str) -> tuple[int, int]:
+        return self._elsewhere.leads.get(node, 0), self._elsewhere.copies.get(node, 0)
 
     def _shared(self, one: str, other: str) -> int:
         """Partitions that both have."""

@@ -1,11 +1,14 @@
 """Where partitions that have no table yet are placed: by the planner, beside those that have one (P2). Of a dynamic
-policy evenly, copies and preferred nodes; of a static one where the file has them (P3)."""
+policy evenly, copies and preferred nodes, and where it is all one by what nodes have of other policies; of a static
+policy where the file has them (P3)."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 
 from halog.config import Config
+from halog.core.dealing import Elsewhere
 from halog.core.spreading import Zone, spread
 from halog.core.table import PartitionTable, Target
 
@@ -16,12 +19,30 @@ def copies_of(config: Config, policy: str) -> int:
     return 1 + of.sync_replicas + of.async_replicas
 
 
-def zone_of(config: Config, policy: str, open_: Collection[str], replaced: Collection[str] = ()) -> Zone:
+def going_to_be(table: PartitionTable) -> tuple[str, ...]:
+    """Its nodes, once it has moved."""
+    return table.configured if table.target is None else table.target.nodes
+
+
+def elsewhere(tables: Iterable[PartitionTable], policy: str) -> Elsewhere:
+    """What nodes have of other policies than this one."""
+    others = [going_to_be(t) for t in tables if t.policy != policy]
+    return Elsewhere(Counter(n for hosts in others for n in hosts), Counter(hosts[0] for hosts in others if hosts))
+
+
+def zone_of(
+    config: Config,
+    policy: str,
+    open_: Collection[str],
+    tables: Iterable[PartitionTable],
+    replaced: Collection[str] = (),
+) -> Zone:
     """What the planner is told of a dynamic policy's nodes; those to be `replaced` are not there. `open_`: nodes that
-    may get copies."""
+    may get copies; `tables`: of all policies."""
     nodes = [n for n in config.hosts_of(policy) if n not in replaced]
     domains = {n: config.nodes[n].failure_domain for n in nodes}
-    return Zone(nodes, [n for n in nodes if n in open_], domains, backup=config.backups_of(policy))
+    beside = elsewhere(tables, policy)
+    return Zone(nodes, [n for n in nodes if n in open_], domains, backup=config.backups_of(policy), elsewhere=beside)
 
 
 def placed(
@@ -30,8 +51,8 @@ def placed(
     """Where each partition of a policy goes that is not among `tables`; those stay as they are, and count. Pure:
     whoever knows the same comes to the same. `up`: nodes that are there; a node that is not, and has nothing, may be
     gone, and gets nothing as long as there are others enough. Without it all nodes of the policy may get some."""
-    of = config.policies[policy]
-    theirs = {t.name: t.configured if t.target is None else t.target.nodes for t in tables if t.policy == policy}
+    of, tables = config.policies[policy], list(tables)
+    theirs = {t.name: going_to_be(t) for t in tables if t.policy == policy}
     names = config.partition_names(policy)
     new = [name for name in names if name not in theirs]
     if of.static:
@@ -43,7 +64,7 @@ def placed(
         there = [n for n in open_ if n in up or any(n in hosts for hosts in theirs.values())]
         open_ = tuple(there) if len(there) >= copies else open_
     now = {name: theirs.get(name, ()) for name in names} | theirs
-    then = spread(now, copies, zone_of(config, policy, open_), theirs)
+    then = spread(now, copies, zone_of(config, policy, open_, tables), theirs)
     return {name: Target(then[name], of.sync_replicas) for name in new}
 
 

@@ -106,6 +106,7 @@ def make(
     exist."""
     wanted = tuple(policies) or tuple(name for name, policy in config.policies.items() if not policy.static)
     moves: list[Move] = []
+    known = {t.name: t for t in tables}
     for name in wanted:
         policy = config.policies.get(name)
         if policy is None:
@@ -115,9 +116,11 @@ def make(
             listed = _by_hand(config, name, theirs)
             moves += place_by_hand(theirs, listed, serving, running, unlogged=policy.unlogged)
             continue
-        zone = zone_of(config, name, serving, replaced)
+        zone = zone_of(config, name, serving, known.values(), replaced)
         shape = Shape(copies_of(config, name), policy.sync_replicas, zone, policy.unlogged)
-        moves += rebalance(theirs, shape, running)
+        made = rebalance(theirs, shape, running)
+        known |= {m.partition: msgspec.structs.replace(known[m.partition], target=m.target) for m in made if m.target}
+        moves += made
     by_name = {t.name: t for t in tables}
     planned = tuple(planned_from(by_name[m.partition], m.before, m.target, m.why) for m in moves if m.target)
     return new(planned, {m.partition: m.why for m in moves if m.target is None})

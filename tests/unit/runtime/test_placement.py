@@ -18,6 +18,7 @@ from hypothesis import given, strategies as st
 from halog.adapters.memory import MemoryCoordinator, MemoryTree
 from halog.config import Config, PolicyConfig, parse_config
 from halog.core.table import PartitionTable
+from halog.runtime import plans
 from halog.runtime.cluster import create_tables, planned_tables
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY
@@ -130,6 +131,76 @@ def test_a_node_that_is_gone_gets_no_partition_that_is_added() -> None:
     assert loads(config, [*left, *new], 2) == [0, 6, 6, 6], "n3 is down, and has copies"
     new = list(planned_tables(grown(config, 9), [], up=["n1"]))
     assert gap(loads(config, new, 2)) <= 1, "there are not enough"
+
+
+# --- beside other policies ---
+
+
+@pytest.mark.parametrize(("partitions", "copies"), [(1, 2), (1, 1), (2, 1), (2, 2)])
+def test_small_policies_do_not_all_begin_at_the_same_nodes(partitions: int, copies: int) -> None:
+    config = config_of(4, partitions, copies, policies=8)
+    tables = list(planned_tables(config))
+    assert loads(config, tables, copies) == [8 * partitions * copies // 4] * 4
+    assert loads(config, tables, 1) == [8 * partitions // 4] * 4
+
+
+@given(SIZES, st.integers(2, 6))
+def test_many_policies_are_even_each_and_nearly_so_together(size: tuple[int, int, int], policies: int) -> None:
+    config = config_of(*size, policies=policies)
+    tables = list(planned_tables(config))
+    for name in config.policies:
+        theirs = [t for t in tables if t.policy == name]
+        assert gap(loads(config, theirs, size[2])) <= 1
+        assert gap(loads(config, theirs, 1)) <= 1
+    assert gap(loads(config, tables, size[2])) <= 2
+    assert gap(loads(config, tables, 1)) <= 2
+
+
+def test_a_policy_that_grows_minds_the_others() -> None:
+    """A and B have all of another policy: what is added goes to C and D."""
+    config = config_of(4, 2, 1, policies=2)
+    there = [t for t in planned_tables(config) if t.policy == "p1"]
+    busy = [msgspec.structs.replace(t, configured=("n0", "n1")) for t in there]
+    first = list(planned_tables(config, busy))
+    assert {t.configured[0] for t in first} == {"n2", "n3"}
+
+
+SMALL_PLAN = st.tuples(st.integers(2, 5), st.integers(1, 5), st.integers(1, 3)).filter(lambda s: s[0] >= s[2])
+
+
+@given(SMALL_PLAN, st.integers(0, 2**32))
+def test_of_plans_that_move_as_little_the_one_that_is_more_even_over_all_policies_is_taken(
+    size: tuple[int, int, int], seed: int
+) -> None:
+    """Never more moves for it, nor less even within the policy: beside other policies a plan is as good as without."""
+    config, chance = config_of(*size, policies=2), Random(seed)
+    names = list(config.nodes)
+    tables = [
+        msgspec.structs.replace(t, configured=tuple(chance.sample(names, size[2]))) for t in planned_tables(config)
+    ]
+    theirs = [t for t in tables if t.policy == "p0"]
+
+    def found(known: Tables) -> tuple[int, int, int, int]:
+        moves = {m.partition: m.target.nodes for m in plans.make(config, known, names, names, ["p0"]).moves}
+        then = [msgspec.structs.replace(t, configured=moves.get(t.name, t.configured)) for t in theirs]
+        before = {t.name: t.configured for t in theirs}
+        made = sum(len(set(t.configured) - set(before[t.name])) for t in then)
+        load, beside = loads(config, then, size[2]), loads(config, [t for t in tables if t.policy == "p1"], size[2])
+        together = sum(a * b for a, b in zip(load, beside, strict=True))
+        return sum(n * n for n in load), made, sum(n * n for n in loads(config, then, 1)), together
+
+    with_, without = found(tables), found(theirs)
+    assert with_[:2] == without[:2]
+    assert with_[3] <= without[3]
+
+
+def test_a_plan_breaks_ties_by_all_policies_tables() -> None:
+    config = config_of(4, 3, 1, policies=2)
+    p0, p1 = (["p0-0", "p0-1", "p0-2"], ["p1-0", "p1-1", "p1-2"])
+    on = dict(zip(p0, ["n0", "n0", "n1"], strict=True)) | dict(zip(p1, ["n2", "n0", "n1"], strict=True))
+    tables = [msgspec.structs.replace(t, configured=(on[t.name],)) for t in planned_tables(config)]
+    (move,) = plans.make(config, tables, list(config.nodes), list(config.nodes)).moves
+    assert move.target.nodes == ("n3",), "n2 would be as even within p0, and has one of p1"
 
 
 # --- in the coordinator ---
