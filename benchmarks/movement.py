@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from halog.core.draining import Move
-from halog.core.planner import place
 from halog.core.rebalancing import Shape, rebalance
 from halog.core.spreading import Zone, spread
 from halog.core.table import PartitionTable
@@ -85,9 +84,9 @@ def worst(sizes: Iterable[Size], change: Callable[[Size], Moved]) -> Moved:
 
 
 def _placed(size: Size, nodes: Sequence[str]) -> list[tuple[str, ...]]:
-    """Evenly: what another plan had to put right first is not the coming or going one's."""
-    new = {f"p-{i}": place(i, nodes, size.copies) for i in range(size.partitions)}
-    return list(spread(new, size.copies, Zone(nodes, nodes)).values())
+    """As a new cluster is."""
+    nowhere: dict[str, tuple[str, ...]] = {f"p-{i}": () for i in range(size.partitions)}
+    return list(spread(nowhere, size.copies, Zone(nodes, nodes)).values())
 
 
 def _planned(size: Size, before: Sequence[str], after: Sequence[str]) -> list[Move]:

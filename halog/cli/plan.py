@@ -65,9 +65,10 @@ def create(
 ) -> None:
     """Plan what is to move, and why. Moves nothing yet.
 
-    As few copies move as evenness takes: one node has at most one copy, and is preferred for at most one partition,
-    more than another. A node that is down keeps what it has and gets nothing new. The plan replaces the last one,
-    unless that is half done (exit code 5).
+    As few copies move as evenness takes: within each policy one node has at most one copy, and is preferred for at most
+    one partition, more than another. Between policies only ties are even: a copy that moves anyway goes to the node
+    with the fewest copies of all policies, where that moves none more. A node that is down keeps what it has and gets
+    nothing new. The plan replaces the last one, unless that is half done (exit code 5).
 
     A partition that a running node has defined on other nodes than the cluster has it on, and not enabled, is an error
     that names both lists (exit code 5); then nothing is planned, unless --skip-inconsistent.

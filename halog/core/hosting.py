@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+from halog.core.dealing import Elsewhere, deal
 from halog.core.leveling import Floor, Step, level
 
 EFFORT = 60_000
@@ -47,6 +48,12 @@ class Asked(NamedTuple):
     domain: Mapping[str, str]
     apart: bool
     backup: frozenset[str]
+    elsewhere: Elsewhere = Elsewhere()
+
+    @property
+    def ties(self) -> Elsewhere:
+        """What levelling minds. Where all that is placed was nowhere it was dealt out with that in mind."""
+        return self.elsewhere if any(self.now[p] for p in self.free) else Elsewhere()
 
     def size(self, p: str) -> int:
         return min(self.copies, len(self.allowed[p]))
@@ -54,6 +61,11 @@ class Asked(NamedTuple):
     def domains(self, p: str) -> int:
         """In so many its copies must be."""
         return min(self.size(p), len({self.domain[n] for n in self.allowed[p]})) if self.apart else 0
+
+    def begin(self) -> dict[str, Sequence[str]]:
+        """As they are, and those that are nowhere as they are dealt out."""
+        somewhere = {p: [n for n in nodes if n in self.domain] for p, nodes in self.now.items()}
+        return {**somewhere, **deal(somewhere, self.allowed, self.copies, self.elsewhere)}
 
     def choices(self, p: str) -> list[frozenset[str]]:
         """Its anchors, one of which holds: whole domains, or within one."""
@@ -145,13 +157,13 @@ class _Placed:
         begin: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self._asked, self.anchors = asked, anchors
-        self.hosts = {p: [n for n in nodes if n in asked.domain] for p, nodes in (begin or asked.now).items()}
+        self.hosts = {p: [n for n in nodes if n in asked.domain] for p, nodes in (begin or asked.begin()).items()}
         self._load = dict.fromkeys(asked.nodes, 0)
         for p in asked.now:
             self._count(p, 1)
         for p in asked.free:
             self._repair(p)
-        level(self._load, asked.nodes, asked.free, self._steps, self._move, floor)
+        level(self._load, asked.nodes, asked.free, self._steps, self._move, floor, asked.ties.copies)
         made = sum(n not in asked.now[p] for p in asked.free for n in self.hosts[p])
         self.rank: Rank = (sum(load * load for load in self._load.values()), made)
 

@@ -2,7 +2,8 @@
 
 Loads are levelled by shortest paths: from the fullest node to one that has at least two fewer, over nodes that pass
 one on, by way of the cheapest changes. A change that takes back an earlier one is cheaper than none, so that nothing
-moves twice. Last, from a node to one that has one fewer, where fewer things have changed then. Deterministic.
+moves twice. Last, from a node to one that has one fewer, where fewer things have changed then, or as few and that one
+has less beside. Deterministic.
 
 Nothing is better than what that comes to, if it begins with the fewest changes and each thing's places are the bases of
 a matroid: then loads and changes are an M-convex function, which is least where no single path makes it less.
@@ -14,7 +15,7 @@ between two nodes the cheapest is on top of a heap, and those that are out of da
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -35,11 +36,16 @@ Steps = Callable[[str], Iterable[Step]]
 
 
 class Way(NamedTuple):
-    """A path, and how good it is, the least first: from a fuller node, of cheaper steps, of fewer."""
+    """A path, and how good it is, the least first: from a fuller node, of cheaper steps, from a node that has more
+    beside, of fewer steps."""
 
-    rank: tuple[int, int, int]
+    rank: tuple[int, int, int, int]
     root: str
     steps: tuple[Step, ...]
+
+
+REST = (-1, 0, 0)
+"""What gains no more than this is no better."""
 
 
 class Floor(NamedTuple):
@@ -56,17 +62,20 @@ def level(
     steps: Steps,
     take: Callable[[Step], bool],
     floor: Floor | None = None,
+    ties: Mapping[str, int] = {},
 ) -> None:
-    """Level `load` over `nodes`; of what is equal the first of `nodes` and of `things` comes first. `take` carries a
-    step out, if it is still possible, and can carry it back. `load` is kept here."""
+    """Level `load` over `nodes`; of what is equal the nodes with the fewest of `ties` get more, else the first of
+    `nodes` and of `things` come first. `take` carries a step out, if it is still possible, and can carry it back.
+    `load` is kept here."""
     edges = _Edges(things, steps)
-    while (way := _best_way(load, nodes, nodes, edges)) is not None and _gain(way, load)[:2] < (-1, 0):
+    beside = {n: ties.get(n, 0) for n in nodes}
+    while (way := _best_way(load, beside, nodes, nodes, edges)) is not None and _gain(way, load, beside)[:3] < REST:
         _go(way, load, take, edges)
     if floor is None:
         return
     others = [n for n in nodes if n not in floor.nodes]
     while sum(load[n] for n in floor.nodes) < floor.least:
-        if (way := _best_way(load, others, floor.nodes, edges)) is None:
+        if (way := _best_way(load, beside, others, floor.nodes, edges)) is None:
             return
         _go(way, load, take, edges)
 
@@ -122,27 +131,32 @@ def _all_taken(path: Sequence[Step], take: Callable[[Step], bool], edges: _Edges
     return True
 
 
-def _best_way(load: dict[str, int], roots: Sequence[str], ends: Sequence[str], edges: _Edges) -> Way | None:
+def _best_way(
+    load: dict[str, int], beside: Mapping[str, int], roots: Sequence[str], ends: Sequence[str], edges: _Edges
+) -> Way | None:
     """The cheapest from the fullest of `roots` to the emptiest of `ends` that it reaches."""
-    ways = _ways(load, roots, edges)
-    return min((ways[n] for n in ends if n in ways), key=lambda way: _gain(way, load), default=None)
+    ways = _ways(load, beside, roots, edges)
+    return min((ways[n] for n in ends if n in ways), key=lambda way: _gain(way, load, beside), default=None)
 
 
-def _gain(way: Way, load: dict[str, int]) -> tuple[int, int, int]:
-    """The less, the more even things are afterwards: they are where it begins with -2 or less; -1 is as even."""
-    fuller, cost, length = way.rank
-    return (fuller + load[way.steps[-1].target] if way.steps else 0, cost, length)
+def _gain(way: Way, load: dict[str, int], beside: Mapping[str, int]) -> tuple[int, int, int, int]:
+    """The less, the more even things are afterwards: they are where it begins with -2 or less; -1 is as even, and may
+    be cheaper, or even beside."""
+    if not way.steps:
+        return 0, 0, 0, 0
+    (fuller, cost, more, length), end = way.rank, way.steps[-1].target
+    return fuller + load[end], cost, more + beside[end], length
 
 
-def _ways(load: dict[str, int], roots: Sequence[str], edges: _Edges) -> dict[str, Way]:
+def _ways(load: dict[str, int], beside: Mapping[str, int], roots: Sequence[str], edges: _Edges) -> dict[str, Way]:
     """The best way to each node, from whichever root it is (Bellman and Ford: costs may be negative)."""
-    best = {n: Way((-load[n], 0, 0), n, ()) for n in roots}
+    best = {n: Way((-load[n], 0, -beside[n], 0), n, ()) for n in roots}
     todo = deque(roots)
     while todo:
         rank, root, path = best[todo.popleft()]
         passed = {root, *(s.target for s in path)}
         for step in edges.cheapest(path[-1].target if path else root):
-            further = (rank[0], rank[1] + step.cost, rank[2] + 1)
+            further = (rank[0], rank[1] + step.cost, rank[2], rank[3] + 1)
             if step.target not in passed and (step.target not in best or further < best[step.target].rank):
                 best[step.target] = Way(further, root, (*path, step))
                 if step.target not in todo:

@@ -2,7 +2,8 @@
 
 A copy of a partition goes to a node of a domain that has none of it, as long as there are enough domains. Copies and
 preferred nodes are each spread evenly: one node has at most one more than another, unless domains, backup nodes or
-nodes that may get nothing stand against it. Each partition has a copy on a primary node, if one can have it, and
+nodes that may get nothing stand against it. Who has the one more is who has the fewest of other policies, where that
+moves nothing. Each partition has a copy on a primary node, if one can have it, and
 prefers primary nodes.
 
 No other way is more even, or as even with fewer copies made (`halog.core.hosting`, which says what is not certain of
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from halog.core.dealing import Elsewhere
 from halog.core.hosting import Asked, best_hosts
 from halog.core.leveling import Step, level
 
@@ -31,6 +33,7 @@ class Zone(NamedTuple):
     backup: Collection[str] = ()
     off: Mapping[str, Collection[str]] = {}
     """By partition."""
+    elsewhere: Elsewhere = Elsewhere()
 
     def domain(self, node: str) -> str:
         return self.domains.get(node) or f"node {node}"
@@ -50,7 +53,7 @@ def _asked(now: dict[str, tuple[str, ...]], copies: int, zone: Zone, fixed: Coll
     allowed = {p: [n for n in zone.nodes if n in now[p] or (n in open_ and n not in zone.off.get(p, ()))] for p in free}
     domain = {n: zone.domain(n) for n in zone.nodes}
     apart = len(set(domain.values())) >= copies
-    return Asked(now, free, zone.nodes, allowed, copies, domain, apart, frozenset(zone.backup))
+    return Asked(now, free, zone.nodes, allowed, copies, domain, apart, frozenset(zone.backup), zone.elsewhere)
 
 
 class _Preferred:
@@ -65,12 +68,15 @@ class _Preferred:
     def whole(self) -> dict[str, tuple[str, ...]]:
         for p in self._now:
             if self._hosts[p]:
-                first = self._now[p][0] if self._now[p] else ""
+                first = (self._now[p] or self._hosts[p])[0]
                 able = self._able(p)
-                self._lead[p] = first if first in able else min(able, key=lambda n: self._leads[n])
+                self._lead[p] = first if first in able else min(able, key=self._busy)
                 self._leads[self._lead[p]] += 1
-        level(self._leads, self._zone.nodes, self._asked.free, self._steps, self._move)
+        level(self._leads, self._zone.nodes, self._asked.free, self._steps, self._move, ties=self._asked.ties.leads)
         return {p: self._ordered(p) for p in self._now}
+
+    def _busy(self, node: str) -> tuple[int, int]:
+        return self._leads[node], self._zone.elsewhere.leads.get(node, 0)
 
     def _able(self, p: str) -> Sequence[str]:
         never = self._zone.never.get(p, ())

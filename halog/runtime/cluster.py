@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -20,14 +20,13 @@ from halog.config import Config, PolicyConfig
 from halog.config.mapper import callable_of
 from halog.core.group import majority
 from halog.core.mapping import Layout, PolicyMapping
-from halog.core.planner import place
-from halog.core.spreading import Zone, spread
 from halog.core.table import PartitionTable, Target
 from halog.errors import ConfigError, CoordinatorError, DuplicateNodeError
 from halog.ports import Coordinator, Log
 from halog.runtime import mappings
 from halog.runtime.mapping import function_at, function_of, layout_of
 from halog.runtime.members import NodeInfo
+from halog.runtime.placement import placed, shape_of
 from mappers import earlier_of
 
 logger = logging.getLogger("halog.cluster")
@@ -71,45 +70,42 @@ def schemas_topic(config: Config) -> str:
     return f"{config.cluster.name}.schemas"
 
 
-def planned_tables(config: Config) -> Iterable[PartitionTable]:
-    """Every partition of every policy, as the configuration places it; log ids are drawn anew."""
-    for name, policy in config.policies.items():
-        partitions = config.partition_names(name)
-        for i, (partition, target) in enumerate(zip(partitions, _placed(config, name), strict=True)):
-            yield PartitionTable(
-                name=partition,
-                log_id=uuid.uuid4().hex,
-                topic=log_topic(config, name),
-                index=i,
-                policy=name,
-                configured=target.nodes,
-                sync_replicas=target.sync_replicas,
-                quorum=majority(len(target.nodes)) if policy.quorum else 0,
-                count_never=policy.count_never,
-                admitted=None if target.nodes else (),
-            )
+def planned_tables(
+    config: Config,
+    tables: Iterable[PartitionTable] = (),
+    policies: Iterable[str] | None = None,
+    up: Collection[str] | None = None,
+) -> Iterator[PartitionTable]:
+    """Every partition of these policies (all) that is not among `tables`, as it is placed beside them and those before
+    it; log ids are drawn anew. `up`: as for `placed`."""
+    there = {t.name: t for t in tables}
+    for name in config.policies if policies is None else policies:
+        targets = placed(config, name, there.values(), up)
+        for i, partition in enumerate(config.partition_names(name)):
+            if partition in targets:
+                there[partition] = _table(config, name, i, targets[partition])
+                yield there[partition]
+
+
+def _table(config: Config, policy: str, index: int, target: Target) -> PartitionTable:
+    of = config.policies[policy]
+    return PartitionTable(
+        name=config.partition_names(policy)[index],
+        log_id=uuid.uuid4().hex,
+        topic=log_topic(config, policy),
+        index=index,
+        policy=policy,
+        configured=target.nodes,
+        sync_replicas=target.sync_replicas,
+        quorum=majority(len(target.nodes)) if of.quorum else 0,
+        count_never=of.count_never,
+        admitted=None if target.nodes else (),
+    )
 
 
 def by_hand(policy: PolicyConfig) -> dict[str, Target]:
     """Where the file places the partitions of a static policy (P3). It may leave some to the application (P7)."""
     return {name: Target(p.nodes, p.sync_replicas(policy)) for name, p in policy.static.items() if p.nodes}
-
-
-def _placed(config: Config, name: str) -> list[Target]:
-    """Where each partition of a new policy is. Without failure domains the partitions of a node that dies fall to all
-    others alike; with them, or with backup nodes, they are apart, and even."""
-    policy = config.policies[name]
-    if policy.static:
-        return [Target(p.nodes, p.sync_replicas(policy)) for p in policy.static.values()]
-    nodes, backup = config.hosts_of(name), config.backups_of(name)
-    copies = 1 + policy.sync_replicas + policy.async_replicas
-    domains = {n: config.nodes[n].failure_domain for n in nodes}
-    if backup or any(domains.values()):
-        nobody: dict[str, tuple[str, ...]] = {str(i): () for i in range(policy.partitions)}
-        lists = list(spread(nobody, copies, Zone(nodes, nodes, domains, backup=backup)).values())
-    else:
-        lists = [place(i, nodes, copies) for i in range(policy.partitions)]
-    return [Target(hosts, policy.sync_replicas) for hosts in lists]
 
 
 def create_topics(log: Log, coordinator: Coordinator, config: Config) -> None:
@@ -130,15 +126,45 @@ def create_topics(log: Log, coordinator: Coordinator, config: Config) -> None:
 
 
 def add_partitions(log: Log, coordinator: Coordinator, config: Config, policy: str, held: PolicyMapping) -> list[str]:
-    """Make topics and tables of the partitions that a changing mapping adds; their names. Repeating it is harmless."""
-    have = coordinator.children("partitions")
+    """Make topics and tables of the partitions that a changing mapping adds; their names. They are
+    placed beside those that are there, which stay as they are. Repeating it is harmless."""
     more = mappings.with_all_partitions(config, {policy: held})
-    wanted = [t for t in planned_tables(more) if t.policy == policy and t.name not in have]
+    tables = _read(coordinator, coordinator.children("partitions"))
+    lacking = [name for name in more.partition_names(policy) if name not in tables]
     for topic in (log_topic(config, policy), state_topic(config, policy)):
         log.grow_topic(topic, more.policies[policy].partitions)
-    for table in wanted:
-        coordinator.create(f"partitions/{table.name}", table.to_bytes())
-    return [t.name for t in wanted]
+    _create(coordinator, more, policy, tables, up=coordinator.children("nodes"))
+    return lacking
+
+
+def _create(
+    coordinator: Coordinator,
+    config: Config,
+    policy: str,
+    tables: dict[str, tuple[int, PartitionTable]],
+    created: Callable[[str], None] = lambda name: None,
+    originals: Callable[[PartitionTable], PartitionTable] = lambda table: table,
+    up: Collection[str] | None = None,
+) -> None:
+    """Make the tables that a policy lacks, and add them to `tables`. One after the other: whoever finds that another
+    process was quicker, and knew something else, plans the rest anew beside what there is. So each is the next one of a
+    plan beside all that went before, and however many make them, they are as even as one plan."""
+    names = config.partition_names(policy)
+    while any(name not in tables for name in names):
+        for wanted in planned_tables(config, [t for _, t in tables.values()], [policy], up):
+            if coordinator.create(f"partitions/{wanted.name}", originals(wanted).to_bytes()):
+                created(wanted.name)
+            tables |= _read(coordinator, [wanted.name])
+            if wanted.name not in tables:
+                raise CoordinatorError(f"znode partitions/{wanted.name} vanished while the cluster was set up")
+            if tables[wanted.name][1].configured != wanted.configured:
+                tables |= _read(coordinator, [name for name in names if name not in tables])
+                break
+
+
+def _read(coordinator: Coordinator, names: Iterable[str]) -> dict[str, tuple[int, PartitionTable]]:
+    found = {name: coordinator.get(f"partitions/{name}") for name in names}
+    return {name: (z.version, PartitionTable.from_bytes(z.data)) for name, z in found.items() if z is not None}
 
 
 def create_tables(
@@ -155,46 +181,26 @@ def create_tables(
     for name in config.policies:
         coordinator.create(f"policies/{name}", mapping(config, name))
         check_mapping(coordinator, config, name)
-    tables, elsewhere = {}, dict.fromkeys(config.policies, 0)
-    all_of_them = planned_tables(mappings.with_all_partitions(config, mappings.read_all(coordinator)))
-    for wanted in sorted(all_of_them, key=lambda t: config.mirrored(t.policy)):  # others may wait for what begins here
-        path = f"partitions/{wanted.name}"
-        if coordinator.get(path) is None and coordinator.create(path, originals(wanted).to_bytes()):
-            created(wanted.name)
-        found = coordinator.get(path)
-        if found is None:
-            raise CoordinatorError(f"znode {path} vanished while the cluster was set up")
-        table = PartitionTable.from_bytes(found.data)
-        _check(config, wanted, table, planned)
-        if wanted.configured:
-            elsewhere[table.policy] += Target(table.configured, table.sync_replicas) != _target_of(wanted)
-        tables[table.name] = (found.version, table)
-    for name in coordinator.children("partitions"):  # also those that a mapping has left empty
-        if name not in tables and (left := coordinator.get(f"partitions/{name}")) is not None:
-            tables[name] = (left.version, PartitionTable.from_bytes(left.data))
-    for name, count in elsewhere.items():
-        if count:
-            _tell_elsewhere(config, name, count)
+    whole = mappings.with_all_partitions(config, mappings.read_all(coordinator))
+    tables = _read(coordinator, coordinator.children("partitions"))  # also those that a mapping has left empty
+    for name in sorted(config.policies, key=config.mirrored):  # others may wait for what begins here
+        _check_all(whole, name, tables, planned)
+        _create(coordinator, whole, name, tables, created, originals)
+        _check_all(whole, name, tables, planned)  # another node may have made some
+        if config.policies[name].static:
+            _tell_elsewhere(config, name, [tables[partition][1] for partition in whole.partition_names(name)])
     return tables
 
 
-def _target_of(planned: PartitionTable) -> Target:
-    return Target(planned.configured, planned.sync_replicas)
-
-
-def _tell_elsewhere(config: Config, policy: str, count: int) -> None:
+def _tell_elsewhere(config: Config, policy: str, tables: Iterable[PartitionTable]) -> None:
     """The tables win, for static policies, too: what a file says changes nothing by itself."""
-    if config.policies[policy].static:
+    listed = by_hand(config.policies[policy])
+    count = sum(t.name in listed and listed[t.name] != Target(t.configured, t.sync_replicas) for t in tables)
+    if count:
         logger.warning(
             "policy %s: %d of its partitions are not where %s has them; they stay where they are until `halog plan "
             "create --policy %s` and `halog plan apply` bring them there",
             policy, count, config.source, policy,
-        )  # fmt: skip
-    else:
-        logger.info(
-            "policy %s: %d of %d partitions are not where a new cluster would have them: moved, or the zone's nodes "
-            "have changed; they stay where they are",
-            policy, count, config.policies[policy].partitions,
         )  # fmt: skip
 
 
@@ -262,6 +268,13 @@ def _check_code(config: Config, policy: str, held: PolicyMapping) -> None:
 
 def _shown(said: Mapping[str, Any], key: str) -> str:
     return msgspec.json.encode(said[key]).decode() if key in said else "absent"
+
+
+def _check_all(config: Config, policy: str, tables: Mapping[str, tuple[int, PartitionTable]], planned: bool) -> None:
+    names, shape = config.partition_names(policy), shape_of(config, policy)
+    for i, name in enumerate(names):
+        if name in tables:
+            _check(config, _table(config, policy, i, shape[i]), tables[name][1], planned)
 
 
 def _check(config: Config, wanted: PartitionTable, table: PartitionTable, planned: bool) -> None:

@@ -20,13 +20,13 @@ import msgspec
 from halog.config import Config
 from halog.core.draining import Move
 from halog.core.rebalancing import Shape, place_by_hand, rebalance
-from halog.core.spreading import Zone
 from halog.core.table import PartitionTable, Target
 from halog.errors import ConfigError, CoordinatorError, DeadlineError, HalogError, RefusedError, VersionError
 from halog.ports import Coordinator, UnknownResult
 from halog.runtime.cluster import by_hand
 from halog.runtime.defining import check_lists
 from halog.runtime.migration import is_there, migrate
+from halog.runtime.placement import copies_of, zone_of
 from halog.runtime.router import Router
 
 PATH = "plan"
@@ -106,6 +106,7 @@ def make(
     exist."""
     wanted = tuple(policies) or tuple(name for name, policy in config.policies.items() if not policy.static)
     moves: list[Move] = []
+    known = {t.name: t for t in tables}
     for name in wanted:
         policy = config.policies.get(name)
         if policy is None:
@@ -115,12 +116,11 @@ def make(
             listed = _by_hand(config, name, theirs)
             moves += place_by_hand(theirs, listed, serving, running, unlogged=policy.unlogged)
             continue
-        nodes = [n for n in config.hosts_of(name) if n not in replaced]
-        domains = {n: config.nodes[n].failure_domain for n in nodes}
-        copies = 1 + policy.sync_replicas + policy.async_replicas
-        zone = Zone(nodes, [n for n in nodes if n in serving], domains, backup=config.backups_of(name))
-        shape = Shape(copies, policy.sync_replicas, zone, policy.unlogged)
-        moves += rebalance(theirs, shape, running)
+        zone = zone_of(config, name, serving, known.values(), replaced)
+        shape = Shape(copies_of(config, name), policy.sync_replicas, zone, policy.unlogged)
+        made = rebalance(theirs, shape, running)
+        known |= {m.partition: msgspec.structs.replace(known[m.partition], target=m.target) for m in made if m.target}
+        moves += made
     by_name = {t.name: t for t in tables}
     planned = tuple(planned_from(by_name[m.partition], m.before, m.target, m.why) for m in moves if m.target)
     return new(planned, {m.partition: m.why for m in moves if m.target is None})

@@ -1,0 +1,99 @@
+"""Where partitions begin that are nowhere yet, before anything is levelled (P2). Arithmetic only.
+
+Whole rounds of them turn: each node is preferred for one, and of those that share it the others follow by turns, so
+that the partitions of a node that dies fall to all others alike. What is left goes one by one to those with the fewest
+copies, of these to those preferred for the fewest; and of these the one with the most copies is the preferred one. So
+a node that has one copy more is preferred for one more before others are, and both are even after each partition, also
+when more are added later. Copies alone would be even just so; but then those that have room for a copy may be others
+than those that are preferred for too few. Nodes that share the fewest partitions come together, and those that are left
+with fewer copies share none if that can be: what one of them had could not go to the other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+
+class Elsewhere(NamedTuple):
+    """What nodes have of other policies: copies, and partitions that prefer them. Of nodes that are equal those with
+    the fewest come first."""
+
+    copies: Mapping[str, int] = {}
+    leads: Mapping[str, int] = {}
+
+
+def deal(
+    now: Mapping[str, Sequence[str]],
+    allowed: Mapping[str, Sequence[str]],
+    copies: int,
+    elsewhere: Elsewhere,
+) -> dict[str, Sequence[str]]:
+    """The nodes of each partition that is nowhere, the preferred one first. `allowed`: who may have a copy of it."""
+    new = [p for p, nodes in allowed.items() if nodes and not now[p]]
+    dealt, hand = dict[str, Sequence[str]](), _Hand(now, elsewhere)
+    size = len(allowed[new[0]]) if new else 1
+    alike = all(allowed[p] == allowed[new[0]] for p in new)
+    rounds, begun = len(new) // size if alike else 0, (len(now) - len(new)) // size
+    for i, p in enumerate(new):
+        copies_ = min(copies, len(allowed[p]))
+        turning = i < rounds * size
+        dealt[p] = _turned(i + begun * size, allowed[p])[:copies_] if turning else hand.next(allowed[p], copies_)
+        hand.took(dealt[p])
+    return dealt
+
+
+def _turned(index: int, nodes: Sequence[str]) -> Sequence[str]:
+    turn, first = divmod(index, len(nodes))
+    others = [*nodes[first + 1 :], *nodes[:first]]
+    turn %= max(1, len(others))
+    return [nodes[first], *others[turn:], *others[:turn]]
+
+
+class _Hand:
+    """What each node has."""
+
+    def __init__(self, now: Mapping[str, Sequence[str]], elsewhere: Elsewhere) -> None:
+        self._elsewhere = elsewhere
+        self._load: Counter[str] = Counter()
+        self._leads: Counter[str] = Counter()
+        self._seconds: Counter[tuple[str, str]] = Counter()
+        self._together: Counter[frozenset[str]] = Counter()
+        for nodes in now.values():
+            self.took(nodes)
+
+    def took(self, nodes: Sequence[str]) -> None:
+        self._load.update(nodes)
+        self._leads.update(nodes[:1])
+        self._seconds.update((nodes[0], n) for n in nodes[1:2])
+        self._together.update(frozenset(pair) for pair in combinations(nodes, 2))
+
+    def next(self, nodes: Sequence[str], copies: int) -> Sequence[str]:
+        load, leads = self._load, self._leads
+        fullest = sorted(load[n] for n in nodes)[copies - 1]
+        sure = [n for n in nodes if load[n] < fullest]
+        perhaps = [n for n in nodes if load[n] == fullest]
+        lead = min(sure + perhaps, key=lambda n: (leads[n], -load[n], *self._beside(n)))
+        sure = [n for n in sure if n != lead]
+        least = min(load[n] for n in nodes)
+        emptiest = [n for n in nodes if load[n] == least and n != lead]
+        perhaps = [n for n in perhaps if n != lead]
+        perhaps.sort(
+            key=lambda n: (
+                -leads[n],
+                self._beside(n)[1],
+                self._shared(lead, n),
+                -sum(self._shared(n, m) for m in emptiest),
+            )
+        )
+        others = (sure + perhaps)[: copies - 1]
+        return [lead, *sorted(others, key=lambda n: self._seconds[lead, n])]
+
+    def _beside(self, node: str) -> tuple[int, int]:
+        return self._elsewhere.leads.get(node, 0), self._elsewhere.copies.get(node, 0)
+
+    def _shared(self, one: str, other: str) -> int:
+        """Partitions that both have."""
+        return self._together[frozenset((one, other))]
