@@ -151,8 +151,7 @@ class Copy(Showing):
         if self.ended:
             self._dismiss(ev.NotServing(None))
             return
-        inbox = self._inbox
-        inbox.append(event)
+        (inbox := self._inbox).append(event)
         if self._busy:
             return
         self._busy = True

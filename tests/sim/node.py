@@ -2,8 +2,7 @@
 
 The process is what `halog.runtime` is in production, reduced to its obligations: effects are performed in order,
 entries of an earlier `Read` are dropped, `Taken` is said behind a batch, the disk is written some time later, an epoch
-keeps the session it began with, a request is let in only for the epoch it was addressed to. A paused process
-(SIGSTOP) hears nothing until it wakes; then everything at once, at the time it is then.
+keeps the session it began with, a request is let in for its epoch only. A paused process hears all when it wakes.
 """
 
 from __future__ import annotations
