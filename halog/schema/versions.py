@@ -2,12 +2,13 @@
 
 What was read by the newest definition is written by it: then equal bytes say that nothing but the version was another
 one. Larger versions are newer, none is oldest; of equal ones the one that was published last. What the newest cannot
-read is not compared so, nor are two states of one definition that differ in what the newest has no more: that somebody
+read is not compared so, nor are states of older definitions that differ in what the newest has no more: that somebody
 changed it is not to be passed over. Needs no class of the application.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
@@ -47,13 +48,19 @@ class _Versions:
             return None
         _, _, newest = max(self._known[type_id] for type_id in ids)
         made: list[bytes] = []
-        first = dict[tuple[bytes, bytes], bytes]()
         for value in values:
             brought = self._brought(value, newest)
-            if brought is None or first.setdefault((value[:ID_BYTES], brought), value) != value:
+            if brought is None:
                 return None
             made.append(brought)
-        return made
+        older = {v: m for v, m in zip(values, made, strict=True) if v[:ID_BYTES] != newest.type_id}
+        pairs = itertools.combinations(older, 2)
+        return None if any(older[a] == older[b] and not self._are_equal(a, b) for a, b in pairs) else made
+
+    def _are_equal(self, one: bytes, other: bytes) -> bool:
+        """As the newer of their two definitions has them."""
+        _, _, newer = max(self._known[v[:ID_BYTES]] for v in (one, other))
+        return self._brought(one, newer) == self._brought(other, newer)
 
     def _brought(self, value: bytes, newest: Definition) -> bytes | None:
         type_id = value[:ID_BYTES]

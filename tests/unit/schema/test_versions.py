@@ -57,6 +57,23 @@ def test_a_field_that_was_removed_is_passed_over_unless_somebody_has_changed_it(
     assert even([old, changed, new]) is None
 
 
+def test_what_two_older_definitions_have_and_the_newest_has_not_is_not_passed_over_either() -> None:
+    """One site changed it and was upgraded once, the other one was upgraded twice."""
+    first = declare({"k": int, "f": int, "g": int})
+    second = declare({"k": int, "f": int, "g": int, "h": int}, body={"h": 7})
+    newest = declare({"k": int, "f": int, "h": int}, body={"h": 7})
+    base, same, changed, new = (
+        first.encode(first.cls(1, 2, 3)),
+        second.encode(second.cls(1, 2, 3, 7)),
+        second.encode(second.cls(1, 2, 4, 7)),
+        newest.encode(newest.cls(1, 2, 7)),
+    )
+    even = even_of(first, second, newest)
+    assert even([base, same, new]) == [new, new, new]
+    assert even([base, changed, new]) is None
+    assert even([changed, base, new]) is None
+
+
 def test_the_newest_is_the_largest_version_and_of_equal_ones_the_last_published() -> None:
     one, two = declare({"k": int, "f": int}, version=2), declare({"k": int, "f": float}, version=3)
     values = [one.encode(one.cls(1, 2)), two.encode(two.cls(1, 2.0))]
