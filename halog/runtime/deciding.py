@@ -63,11 +63,22 @@ class Deciding:
         return [written.get(id(d)) or _written(d) for d in with_created([s.decided for s in known], into)]
 
     def _ahead_of(self, found: Difference) -> Settled | None:
+        """What was compared anew, and is as it was, is as good as the very same."""
         known = self._known.get(found.key)
-        return known if known is not None and known.decided.choice.found is found else None
+        return known if known is not None and _is_same(known.decided.choice.found, found) else None
 
     def _settled(self, keys: tuple[Difference, ...]) -> list[Settled]:
         return [_written(d) for d in self._compensate(keys)]
+
+
+def _is_same(one: Difference, other: Difference) -> bool:
+    """As far as a trigger sees it, and the log tells it: all but what its transactions changed beside, which may be
+    much."""
+    return one is other or _seen(one) == _seen(other)
+
+
+def _seen(found: Difference) -> tuple[object, ...]:
+    return *found[:5], *([c[:3] for c in by] for by in (found.source_by, found.initiating_by))
 
 
 def _written(decided: Decided) -> Settled:

@@ -97,7 +97,7 @@ class Restoring:
             copy = self._host.copies.get(name)
             if not asked.ended and copy is not None and copy.serving and name not in self._at_it:
                 self._at_it.add(name)
-                self._workers.submit(self._restore, copy)
+                self._workers.submit(self._restore, copy, retention.now_ms())
         self._host.pause(LOOK_S)
 
     def _named(self, partitions: list[str]) -> None:
@@ -123,11 +123,12 @@ class Restoring:
         if waiting is not None:
             waiting.put(e)
 
-    def _restore(self, copy: Copy) -> None:
+    def _restore(self, copy: Copy, seen_ms: int) -> None:
+        """`seen_ms`: since when this node has known of it; others may have been before it, with slow triggers."""
         try:
             asked = restores.restore_of(self._host.coordinator, copy.name)
             if asked is not None and not asked.ended:
-                self._begin(copy, asked)
+                self._begin(copy, asked, seen_ms)
             self._unread.discard(copy.name)
         except (HalogError, UnknownResult) as e:
             first = copy.name not in self._unread
@@ -136,10 +137,10 @@ class Restoring:
         finally:
             self._at_it.discard(copy.name)
 
-    def _begin(self, copy: Copy, asked: Restore) -> None:
+    def _begin(self, copy: Copy, asked: Restore, seen_ms: int) -> None:
         one = msgspec.structs.replace(asked, tries=asked.tries + 1)
         try:
-            self._check(asked)
+            self._check(asked, seen_ms)
             _OneRestore(self._host, copy, one, self._reach, self._compensate, self._due, self._definitions).run()
         except Lost:
             logger.info("the restore of %s is left to the next active node", copy.name)
@@ -149,10 +150,10 @@ class Restoring:
             logger.exception("the restore of %s failed", copy.name)
             self._failed(copy, one, RefusedError(f"{type(e).__name__}: {e}"))
 
-    def _check(self, asked: Restore) -> None:
+    def _check(self, asked: Restore, seen_ms: int) -> None:
         if asked.tries >= TRIES:
             raise RefusedError(f"{TRIES} times a node has begun with it, and none has come to an end: see their logs")
-        if retention.now_ms() - asked.at_ms > STALE_MS:
+        if seen_ms - asked.at_ms > STALE_MS:
             raise RefusedError("it was asked for too long ago, and this site did not serve meanwhile: ask again")
 
     def _failed(self, copy: Copy, asked: Restore, error: Exception) -> None:

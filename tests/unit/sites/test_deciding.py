@@ -54,6 +54,18 @@ def test_only_what_was_not_decided_ahead_is_asked_of(monkeypatch: pytest.MonkeyP
     assert [s.decided.choice.found for s in settled] == now
 
 
+def test_what_was_compared_anew_and_is_as_it_was_is_not_asked_of_again() -> None:
+    """A merge that has to compare everything at once: most of it was decided ahead, while the partition served."""
+    triggers = Triggers()
+    some = Deciding(triggers)
+    some.ahead([found(n) for n in range(3)], lambda: False)
+    triggers.asked.clear()
+    again = [found(0), found(1, b"another"), found(2)]
+    settled = some.settled(again, INTO)
+    assert triggers.asked == [again[1].key]
+    assert [s.merged for s in settled] == [merged(Choice(d, KeepSource(), d.source), "by") for d in again]
+
+
 def test_what_is_created_is_looked_at_over_the_whole_merge() -> None:
     """Two verdicts, given ahead in pieces of their own and later, create the same object: the first key has it."""
     new = New(b"new", b"3", "p", "Flight [9]")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from halog.runtime import restoring
 from halog.runtime.restores import DONE
 from halog.testing.cluster import Cluster
 from restore.compensation import Conflict, KeepInitiating, KeepSource, Verdict
@@ -60,3 +62,31 @@ def test_only_what_came_since_waits_for_the_epoch_s_end(west: Cluster, east: Clu
     notes = {number: text for number, text in noted(east).items() if number < 50}
     assert notes == {0: "west", 1: "late", 2: "west", 3: "west", 4: "west", 5: "west"}
     level(west, east)
+
+
+@pytest.fixture
+def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restoring, "AT_ONCE", 1)
+
+
+@pytest.mark.usefixtures("one_at_a_time")
+def test_a_partition_that_waits_its_turn_behind_slow_triggers_is_merged_all_the_same(
+    west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is decided ahead takes as long as it takes; who asked waits, and the source serves."""
+
+    def trigger(conflict: Conflict) -> Verdict:
+        time.sleep(1.2)
+        return KeepInitiating()
+
+    registry.triggers[registry.info(Flight).name] = trigger
+    fly(west, *range(9))
+    split(west, east)
+    for number in range(9):
+        note(west, number, "west")
+        note(east, number, "east")
+    mend(west, east)
+    monkeypatch.setattr(restoring, "STALE_MS", 2_000)
+    found = restore(west, east)
+    assert {r.phase for r in found.values()} == {DONE}, found
+    assert noted(east) == dict.fromkeys(range(9), "west")
