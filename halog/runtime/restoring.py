@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from halog.core import events as ev
+from halog.core.chain import ChainState
 from halog.errors import CoordinatorError, DeadlineError, HalogError, LogError, RefusedError
 from halog.events import RESTORED
 from halog.ports import TopicPartition, UnknownResult, Versioned
@@ -230,6 +231,7 @@ class _OneRestore:
         else:
             finish = comparing.by_itself(fork, theirs, branch(theirs, fork, elsewhere.committed), name)
         floor = max(e.number for e, _ in (*theirs.state.lineage, (theirs.state.epoch, 0)))
+        _check_apart(self._own.now().state, theirs)
         if self._open(floor, lambda e: self._records(e, theirs, finish, name), name):
             classified.let_go(self._host.coordinator, self._copy.name, self._asked.site)
 
@@ -269,6 +271,7 @@ class _OneRestore:
 
     def _records(self, e: ev.MergeDue, theirs: Side, finish: Finish, name: bytes) -> list[bytes]:
         """What opens the epoch, and its result in numbers."""
+        _check_apart(e.state, theirs)
         self._say(MERGING, merge=name.hex())
         found = finish(self._own.at(e.state, e.offset))
         check_keys(self._copy.name, found.keys)
@@ -353,3 +356,9 @@ class _OneRestore:
             retention.hold_the_rest(*of, held, first, UNTIL, until)
         except (HalogError, UnknownResult) as e:
             logger.warning("the log of %s is not held behind its merge: %s", self._copy.name, e)
+
+
+def _check_apart(ours: ChainState, theirs: Side) -> None:
+    """Lost where another node has merged it while this one compared: whoever begins again finds it done."""
+    if is_merged(ours, theirs.state):
+        raise Lost
