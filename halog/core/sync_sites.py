@@ -8,7 +8,7 @@ Law: `PartitionTable.synced` names sites whose logs have everything acknowledged
 the znode may name (S1); a site is taken out there first (S2), and put in once it has confirmed what is acknowledged and
 in flight, and is waited for (S3). A strict policy waits for all of its sites, named or not, but those that an operator
 let go; while one of them is away new commits are refused. Else a site that is away is taken out. Either way it is back
-once it has caught up.
+once it has caught up, one that was let go by what it says from then on.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ class SyncSites:
         """Sites waited for and not named yet, with the lsn each must confirm first."""
         self._heard = dict.fromkeys((*self._policy.names, *p.table.synced), 0)
         """When each has last confirmed something new, or all there is."""
+        self._let_go: dict[str, int] = {}
+        """Since when it is known of a site that an operator let it go."""
         self._away: frozenset[str] = frozenset()
         self._told = p.table.synced
         self.quorum = SiteQuorum(leading)
@@ -92,8 +94,8 @@ class SyncSites:
             writer.acks[m] = e.lsn
             writer.settle(self._p.out)
             self._leading.hand_over.progress()
-            if e.site not in self._p.table.synced:
-                self._leading.reconcile()
+        if e.site not in self._p.table.synced and (e.lsn > known or e.site in self._let_go):
+            self._leading.reconcile()
 
     def ticked(self) -> bool:
         """Look who is away, and whose votes are missing; has that changed?"""
@@ -111,12 +113,17 @@ class SyncSites:
         """Wait for those that are close behind, from now on (S3)."""
         writer, table = self._leading.writer, self._p.table
         near = writer.last_lsn - self._p.settings.ready_lag
+        self._let_go = {n: self._let_go.get(n, self._leading.awake_ms) for n in table.let_go}
         for n in self._policy.names:
             at = writer.acks.get(as_member(n))
-            if n in table.synced or n in self._away or at is None or at < near:
+            if n in table.synced or n in self._away or at is None or at < near or self._is_silent(n):
                 self._joining.pop(n, None)
             else:
                 self._joining.setdefault(n, writer.last_lsn)
+
+    def _is_silent(self, site: str) -> bool:
+        """Since it was let go? It may have had everything when it was lost."""
+        return self._heard[site] <= self._let_go.get(site, -1)
 
     def due(self) -> PartitionTable | None:
         """The table as it is to be; None: it is."""

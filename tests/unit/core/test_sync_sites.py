@@ -322,6 +322,30 @@ def test_an_operator_may_let_go_of_a_site_until_it_is_back() -> None:
     assert ("HALOG-1046", "east") in told(core)
 
 
+def test_a_site_that_had_everything_when_it_was_let_go_is_back_only_once_it_is_heard_of_again() -> None:
+    """It was lost a moment ago, and does not count as away yet: all would be refused until an operator looks."""
+    core = in_sync()
+    let_go(core)
+    assert not core.of(ev.SetTable)
+    passes(core, 100)
+    assert not core.of(ev.SetTable)
+    core.submit(1)
+    core.acknowledge()
+    assert core.replies() == [ev.Happened(2)]
+    confirmed(core, 1)
+    assert not core.of(ev.SetTable)
+    confirmed(core, 2)
+    assert (core.one(ev.SetTable).table.synced, core.one(ev.SetTable).table.let_go) == (("east",), ())
+
+
+def test_a_site_that_has_nothing_new_and_everything_is_back_too() -> None:
+    core = in_sync()
+    let_go(core)
+    passes(core, 100)
+    confirmed(core, 1)
+    assert core.one(ev.SetTable).table.synced == ("east",)
+
+
 def test_a_site_that_is_no_sync_site_any_more_is_taken_out_of_the_znode_first() -> None:
     core = Core(settings=Settings(), sync=0, synced=("east",)).active()
     proposal = core.one(ev.SetTable)
