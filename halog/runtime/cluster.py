@@ -83,14 +83,14 @@ def planned_tables(
         targets = placed(config, name, there.values(), up)
         for i, partition in enumerate(config.partition_names(name)):
             if partition in targets:
-                there[partition] = _table(config, name, i, targets[partition])
+                there[partition] = _table(config, name, partition, i, targets[partition])
                 yield there[partition]
 
 
-def _table(config: Config, policy: str, index: int, target: Target) -> PartitionTable:
+def _table(config: Config, policy: str, name: str, index: int, target: Target) -> PartitionTable:
     of = config.policies[policy]
     return PartitionTable(
-        name=config.partition_names(policy)[index],
+        name=name,
         log_id=uuid.uuid4().hex,
         topic=log_topic(config, policy),
         index=index,
@@ -274,7 +274,7 @@ def _check_all(config: Config, policy: str, tables: Mapping[str, tuple[int, Part
     names, shape = config.partition_names(policy), shape_of(config, policy)
     for i, name in enumerate(names):
         if name in tables:
-            _check(config, _table(config, policy, i, shape[i]), tables[name][1], planned)
+            _check(config, _table(config, policy, name, i, shape[i]), tables[name][1], planned)
 
 
 def _check(config: Config, wanted: PartitionTable, table: PartitionTable, planned: bool) -> None:

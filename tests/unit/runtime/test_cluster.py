@@ -137,3 +137,21 @@ def test_a_new_cluster_is_placed_by_failure_domains(coordinator: MemoryCoordinat
     assert all(len({racks[n] for n in t.configured}) == 2 for _, t in tables.values())
     with pytest.raises(ConfigError, match=r"nodes\.A\.failure_domain: must be 1 to 100 of"):
         replace(before, nodes={**nodes, "A": replace(nodes["A"], failure_domain="rack 1")}).validate()
+
+
+@pytest.mark.feature("P1")
+def test_a_start_does_not_list_all_partitions_for_each_of_them(
+    coordinator: MemoryCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 4,096 of them that took a node seconds."""
+    listed: list[str] = []
+    names = Config.partition_names
+
+    def told(config: Config, policy: str) -> tuple[str, ...]:
+        listed.append(policy)
+        return names(config, policy)
+
+    monkeypatch.setattr(Config, "partition_names", told)
+    create_tables(coordinator, _config(partitions=64))
+    create_tables(coordinator, _config(partitions=64))
+    assert len(listed) < 20
