@@ -70,7 +70,8 @@ class _Preferred:
             if self._hosts[p]:
                 first = (self._now[p] or self._hosts[p])[0]
                 able = self._able(p)
-                self._lead[p] = first if first in able else min(able, key=self._busy)
+                next_ = min(able, key=self._busy) if p in self._asked.allowed else able[0]
+                self._lead[p] = first if first in able else next_
                 self._leads[self._lead[p]] += 1
         level(self._leads, self._zone.nodes, self._asked.free, self._steps, self._move, ties=self._asked.ties.leads)
         return {p: self._ordered(p) for p in self._now}

@@ -89,6 +89,14 @@ def test_what_is_fixed_stays_and_is_counted() -> None:
     assert set(then["c"]) == {"C", "D"}
 
 
+def test_what_stays_and_prefers_a_node_that_is_gone_counts_for_the_next_of_its_list() -> None:
+    """That one is active; whoever is preferred for fewer is not, and the next plan would count anew."""
+    now = {"a": ("A", "B"), "b": ("G", "A", "B")}
+    then = spread(now, 2, Zone("AB", "AB"), fixed={"b"})
+    assert then["a"] == ("B", "A")
+    assert spread({**now, "a": then["a"]}, 2, Zone("AB", "AB"), fixed={"b"}) == then
+
+
 def test_a_node_that_never_leads_is_not_preferred() -> None:
     then = spread({"a": ("A", "B"), "b": ("A", "B")}, 2, Zone("AB", "AB", never={"b": ("B",)}))
     assert then == {"a": ("B", "A"), "b": ("A", "B")}
