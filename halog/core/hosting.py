@@ -26,8 +26,8 @@ from halog.core.dealing import Elsewhere, deal
 from halog.core.leveling import Floor, Step, level
 
 EFFORT = 60_000
-"""Steps that the search may look at, for most clusters in some tenths of a second: a levelling looks at each copy and each node it may go
-to. One, with no choice made yet, there is in any case, and it is mended."""
+"""Steps that the search may look at, for most clusters in some tenths of a second: a levelling looks at each copy and
+each node it may go to. One, with no choice made yet, there is in any case, and it is mended."""
 
 Anchors = Mapping[str, frozenset[str]]
 """Of each partition; of one whose copies may be anywhere all nodes that may have one."""
