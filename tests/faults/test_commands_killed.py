@@ -185,7 +185,7 @@ def test_a_site_stops_wherever_its_command_is_killed(two_sites: TwoSites) -> Non
     saw, so both tell it, and the branches are merged, where the source's active nodes are named, too."""
     rounds = Rounds(two_sites)
     demote = ("site", "demote", "--to", EAST)
-    kills = (change("partitions/p-0"), change("partitions/p-1")), (r"\d+ says .*",)
+    kills = (change("partitions/p-0"), change("partitions/p-1")), (r"\d+ says \[.*",)
     for number, given in enumerate((1, 2)):
         rounds.part()
         for where in kills[number]:

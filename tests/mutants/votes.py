@@ -14,6 +14,7 @@ from tests.mutants.registry import mutant, patch
 from tests.mutants.traces import failure
 from tests.scenarios import test_spanning_traces
 from tests.sim import bank, belated, trimmed
+from tests.unit.core import test_voting
 
 SEEDS = bank.SEEDS[:2_000]
 FORGETFUL = belated.SEEDS[:2_000]
@@ -25,6 +26,15 @@ TRIMMED = trimmed.SEEDS[:2_000]
 def told(seed: int) -> str:
     """By the scenarios."""
     return failure(test_spanning_traces)
+
+
+def refused(seed: int) -> str:
+    """By a participant that is asked. On the bank whoever is told of a commit has its vote, or had it."""
+    try:
+        test_voting.test_a_commit_without_a_vote_here_is_not_confirmed()
+    except AssertionError as error:
+        return repr(error)
+    return ""
 
 
 @mutant("T1", SEEDS)
@@ -244,7 +254,7 @@ def an_outcome_behind_the_horizon_counts() -> None:
     real = patch(Ledger, "_decided", decided)
 
 
-@mutant("T6", FORGETFUL)
+@mutant("T6", range(1), refused)
 def a_commit_confirmed_without_a_record() -> None:
     """A participant that does not know it, or replaced does not know it yet, says that it has it."""
 

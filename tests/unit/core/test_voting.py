@@ -83,6 +83,14 @@ def test_an_abort_that_comes_while_it_is_prepared_is_behind_the_vote_in_the_log(
     assert type(records.decode(core.one(ev.Append).data)) is records.Commit
 
 
+def test_a_commit_without_a_vote_here_is_not_confirmed() -> None:
+    """Whoever is told that it is in this log forgets it."""
+    core = Core().active()
+    core.step(ev.DecideAsked(1, tx(1_000), commit=True, decides=False))
+    assert core.replies() == [ev.Refused("it is not prepared")]
+    assert core.of(ev.Append) == []
+
+
 def test_an_abort_that_comes_before_the_vote_is_asked_for() -> None:
     """It was on its way longer: the vote is refused, for nobody would tell again that there is no need of it."""
     core = Core(settings=FEW).active()
