@@ -21,8 +21,7 @@ CHECKED = $(TYPED) $(wildcard tests)
 FAST = $(wildcard tests/unit tests/sim tests/scenarios)
 SLOW = $(wildcard tests/contract tests/integration)
 # Images are built and six servers started before the first test: that is not part of its time.
-ON_CONTAINERS = --site containers -o timeout_func_only=true -rs tests/containers tests/integration/cluster
-CONTAINERS = $(PYTEST) $(ON_CONTAINERS)
+CONTAINERS = $(PYTEST) --site containers -o timeout_func_only=true -rs tests/containers tests/integration/cluster
 CHECK_LIMIT_S := 120
 CORES := $(shell nproc)
 # More than cores: half of the unit tests' time is waiting. A file stays together: its fixtures are played once.
@@ -53,17 +52,16 @@ check: setup
 
 # Old outcomes would count tests that no longer exist.
 fresh-outcomes:
-	@rm -f build/outcomes.json build/features.json build/unsteady.json
+	@rm -f build/outcomes.json build/features.json
 
 # The simulation on all cores: a minute per 4,000 seeds and core.
 test: fresh-outcomes check
-	$(PY) -m tools.again nodes $(FAST) -m nodes -n $(NODE_WORKERS) --dist worksteal
+	$(PYTEST) $(FAST) -m nodes -n $(NODE_WORKERS) --dist worksteal
 	$(PY) -m tests.sim.run --seeds $(TEST_SEEDS) $(OTHER_SEEDS:%=--also %) --processes $(CORES)
 	$(PY) -m tools.warm
-	$(PY) -m tools.again integration $(SLOW) -m "not long" -n $(LANES) --dist loadfile --durations 25
+	$(PYTEST) $(SLOW) -m "not long" -n $(LANES) --dist loadfile --durations 25
 	$(PYTEST) tests/faults -m quick_fault -n $(LANES) --dist loadfile
-	$(PY) -m tools.again containers $(ON_CONTAINERS) -m containers
-	@if [ -f build/unsteady.json ]; then echo "make test: UNSTEADY, failed once and passed alone:" && cat build/unsteady.json; fi
+	$(CONTAINERS) -m containers
 
 # What a build server runs now and then, and who changes what a long test is about.
 integration: setup
