@@ -80,7 +80,7 @@ def shared(scene: Scene) -> dict[str, Child]:
     sync = PolicyConfig("zone", partitions=1, sync_replicas=1, local_sync=same)
     loose = PolicyConfig("zone", partitions=1, sync_replicas=0, async_replicas=1, local_sync=same)
     bindings = {"Item": sync, "Loose": loose, "Kept": sync, "Spare": sync}
-    apps = scene.open(scene.cluster("bench", "AB", bindings), "AB", client="client")
+    apps = scene.open(scene.cluster("bench", "AB", bindings, stays=True), "AB", client="client")
     apps["A"].ask("lead")
     wait_until("A leads", lambda: all(t["serving"] for t in apps["A"].ask("state").values()))
     wait_until("the cluster is complete", lambda: complete(apps["A"].ask("state"), 2))

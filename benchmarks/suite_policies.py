@@ -39,7 +39,7 @@ def run(scene: Scene, apps: dict[str, Child], effort: Effort) -> list[Row]:
     bindings = {c.kind: PolicyConfig("zone", partitions=1, sync_replicas=1, local_sync=c.local_sync) for c in CASES}
     scene.topic("raw.push")
     scene.topic(FLUSHED, flush=True)
-    nodes = scene.open(scene.cluster("policies", "AB", bindings), "AB")
+    nodes = scene.open(scene.cluster("policies", "AB", bindings, stays=True), "AB")
     nodes["A"].ask("lead")
     wait_until("A leads", lambda: all(t["serving"] for t in nodes["A"].ask("state").values()))
     wait_until("the cluster is complete", lambda: complete(nodes["A"].ask("state"), 2))
