@@ -30,6 +30,7 @@ class Beside(NamedTuple):
 
 
 ACTIVE, TASKS, CLIENT = "the active node", "the active node, tasks", "a client node"
+RAW, ALONE = "a Python program", "idempotent produce alone"
 UNLOGGED = "sync replica, local NO_SYNC"
 WRITTEN = "sync replica, local WRITE_NO_SYNC"
 FLUSHED = "sync replica, local SYNC"
@@ -102,6 +103,7 @@ TABLE: Sequence[Beside] = (
     Beside(f"{WRITTEN}, {P50}", ACTIVE, PARALLEL, Target()),
     Beside(f"{WRITTEN}, {P50}", ACTIVE, HAZELCAST, _at_most(1.0)),
     Beside(f"{WRITTEN}, {P50}", ACTIVE, REDIS, Target()),
+    Beside(f"{ALONE}, WRITE_NO_SYNC, {P50}", RAW, HAZELCAST, Target()),
     Beside(f"{WRITTEN}, {RATE}", TASKS, None, _at_least(0.8)),
     Beside(f"{WRITTEN}, {RATE}", TASKS, PARALLEL_16, Target()),
     Beside(f"{WRITTEN}, {RATE}", TASKS, HAZELCAST_16, Target()),
@@ -111,6 +113,7 @@ TABLE: Sequence[Beside] = (
     Beside(f"{UNLOGGED}, {RATE}", TASKS, JE_16, _at_least(1.0, hard=False)),
     Beside(f"{FLUSHED}, {P50}", ACTIVE, JE_SYNC, _at_most(1.0)),
     Beside(f"{FLUSHED}, {P50}", ACTIVE, ETCD, _at_most(1.0)),
+    Beside(f"{ALONE}, SYNC, {P50}", RAW, JE_SYNC, Target()),
     Beside(f"{FLUSHED}, {RATE}", TASKS, None, _at_least(1.0)),
     Beside(f"{FLUSHED}, {RATE}", TASKS, ETCD_16, _at_least(2.0)),
     Beside(f"{FLUSHED}, {RATE}", TASKS, JE_SYNC_16, _at_least(1.5, hard=False)),

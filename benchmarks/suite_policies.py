@@ -13,7 +13,9 @@ from halog.config import PolicyConfig
 
 MANY = 16
 WARM_S = 1.0
-ACTIVE, TASKS = "the active node", "the active node, tasks"
+ACTIVE, TASKS, RAW = "the active node", "the active node, tasks", "a Python program"
+ALONE = "idempotent produce alone"
+"""What a lone commit that waits for the log waits for at least, whoever makes it."""
 FLUSHED = "raw.flushed"
 
 
@@ -61,15 +63,21 @@ def _case(case: Case, clients: int, raw: Child, active: Child, effort: Effort, s
     asked = {"kind": case.kind, "clients": clients, "seconds": effort.seconds}
 
     def measure(_: int) -> dict[str, dict[str, Any]]:
-        return {
+        found = {
             "raw": raw.ask(case.baseline, clients=clients, seconds=effort.seconds),
             ACTIVE: active.ask("commits", **asked),
             TASKS: active.ask("commits_of_tasks", **asked),
         }
+        if clients == 1 and case.baseline == "parallel":
+            found[ALONE] = raw.ask("produced", clients=1, seconds=effort.seconds)
+        return found
 
     rounds = scene.calm.rounds(effort.runs if clients == 1 else effort.runs_of_many, measure)
     results = {who: [r[who] for r in rounds] for who in rounds[0]}
     made = []
+    if clients == 1 and case.baseline != "pushed":
+        alone = [r["p50_us"] / 1000 for r in results.get(ALONE, results["raw"])]
+        made.append(row(f"{ALONE}, {case.local_sync}, 1 client, p50", "ms", alone, client_in=RAW))
     for who in (ACTIVE, TASKS):
         title = f"{case.name}, {clients} client{'s' if clients > 1 else ''}"
         late = [[r["p50_us"] / 1000 for r in results[k]] for k in (who, "raw")]
