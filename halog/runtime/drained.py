@@ -13,8 +13,10 @@ from collections.abc import Collection
 
 import msgspec
 
-from halog.ports import Coordinator
+from halog.errors import CoordinatorError
+from halog.ports import Coordinator, UnknownResult
 from halog.runtime.who import who
+from halog.runtime.znodes import ATTEMPTS, put
 
 PATH = "drained"
 
@@ -26,9 +28,26 @@ def drained_nodes(coordinator: Coordinator) -> list[str]:
 
 def mark(coordinator: Coordinator, node: str, at_ms: int) -> None:
     """It is one from now on. Repeating it is harmless."""
-    coordinator.create(f"{PATH}/{node}", msgspec.json.encode({"by": who(), "at_ms": at_ms}))
+    said = msgspec.json.encode({"by": who(), "at_ms": at_ms})
+    if not put(coordinator, f"{PATH}/{node}", lambda before: said if before is None else None):
+        raise CoordinatorError(f"znode {PATH}/{node} cannot be made, and nothing has moved: try again", node=node)
 
 
 def unmark(coordinator: Coordinator, nodes: Collection[str]) -> list[str]:
     """None of these is one any more; those that were. Nothing is written for the others."""
-    return [n for n in drained_nodes(coordinator) if n in nodes and coordinator.delete(f"{PATH}/{n}")]
+    found = [n for n in drained_nodes(coordinator) if n in nodes]
+    for node in found:
+        _delete(coordinator, node)
+    return found
+
+
+def _delete(coordinator: Coordinator, node: str) -> None:
+    for _ in range(ATTEMPTS):
+        try:
+            coordinator.delete(f"{PATH}/{node}")
+            return
+        except UnknownResult:  # perhaps it is gone; then that is found out
+            continue
+    raise CoordinatorError(
+        f"znode {PATH}/{node} does not go away: until `halog drain {node} --undo` it gets no new partitions", node=node
+    )
