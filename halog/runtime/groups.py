@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 import msgspec
 
 from halog.core.group import LEVELS, why_not_designated, why_not_priority, why_not_required, without
+from halog.core.ids import Member
 from halog.core.table import Group, PartitionTable
 from halog.core.tail import holders
 from halog.errors import ConfigError, HalogError, RefusedError, VersionError
@@ -69,21 +70,33 @@ def _refuse(table: PartitionTable, why_not: str | None) -> None:
         raise RefusedError(why_not, partition=table.name)
 
 
-def give_up_unlogged(up: Mapping[str, int]) -> Callable[[PartitionTable], PartitionTable]:
+class GiveUpUnlogged:
     """What only nodes that do not come back have in memory is given up, so that others may be elected (E3). `up`: the
-    nodes there are, and their incarnations. Refused while one that may have it is among them."""
+    nodes there are, and their incarnations. Refused while one that may have it is among them. Asked again, it changes
+    nothing where none of those it has given up is a holder any more."""
 
-    def change(table: PartitionTable) -> PartitionTable:
+    def __init__(self, up: Mapping[str, int]) -> None:
+        self._up = up
+        self.given: frozenset[Member] = frozenset()
+        """Whom it has given up, once it was asked; of an epoch of number `epoch`."""
+        self.epoch = 0
+
+    def __call__(self, table: PartitionTable) -> PartitionTable:
         wanted = holders(table)
-        there = sorted(m.node for m in wanted if up.get(m.node) == m.incarnation)
+        if self.given and not self.given & wanted:
+            return table  # no answer had come, and perhaps somebody leads by now
+        there = sorted(m.node for m in wanted if self._up.get(m.node) == m.incarnation)
         if not wanted:
             _refuse(table, f"{table.name} waits for nobody's memory: its log has all that was acknowledged")
         if there:
             _refuse(table, f"{', '.join(there)} may have what was acknowledged in {table.name}, and is up: wait for it")
-        replicas = tuple(r.as_async for r in table.replicas)
-        return msgspec.structs.replace(table, active=None, replicas=replicas)
+        self.given, self.epoch = wanted, table.epoch.number
+        return msgspec.structs.replace(table, active=None, replicas=tuple(r.as_async for r in table.replicas))
 
-    return change
+    @property
+    def names(self) -> list[str]:
+        """The nodes it has given up."""
+        return sorted(m.node for m in self.given)
 
 
 def change_group(coordinator: Coordinator, partition: str, change: Change) -> PartitionTable:
