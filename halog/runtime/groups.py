@@ -43,24 +43,30 @@ def priority_of(node: str, level: str) -> Change:
 
 
 def required(nodes: int, *, until_ms: int = 0, reason: str = "", may_fork: bool = False) -> Change:
-    """So many nodes for commits and elections instead of the quorum (Q3); 0: the quorum again. Refused where two halves
-    could go on without each other and `may_fork` does not confirm it."""
+    """So many nodes for commits and elections instead of the quorum (Q3); 0: the quorum again, `reason` is why then.
+    Refused where two halves could go on without each other and `may_fork` does not confirm it."""
 
     def change(table: PartitionTable) -> Group:
         _refuse(table, why_not_required(table, nodes, may_fork=may_fork))
-        until, why = (until_ms, reason) if nodes else (0, "")
-        return msgspec.structs.replace(table.group, required=nodes, required_until_ms=until, required_reason=why)
+        if not nodes and not table.group.required:
+            return table.group
+        until = until_ms if nodes else 0
+        return msgspec.structs.replace(table.group, required=nodes, required_until_ms=until, required_reason=reason)
 
     return change
 
 
 def designated(node: str, *, until_ms: int = 0, reason: str = "") -> Change:
-    """In a group of two: `node` may go on alone (Q3); "" takes it back."""
+    """In a group of two: `node` may go on alone (Q3); "" takes it back, `reason` is why then."""
 
     def change(table: PartitionTable) -> Group:
         _refuse(table, why_not_designated(table, node))
-        until, why = (until_ms, reason) if node else (0, "")
-        return msgspec.structs.replace(table.group, designated=node, designated_until_ms=until, designated_reason=why)
+        if not node and not table.group.designated:
+            return table.group
+        until = until_ms if node else 0
+        return msgspec.structs.replace(
+            table.group, designated=node, designated_until_ms=until, designated_reason=reason
+        )
 
     return change
 
