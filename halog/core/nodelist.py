@@ -7,7 +7,7 @@ and the wait set are what they are, whether or not anybody reads of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from halog.core.events import Tell
 from halog.core.group import LEVELS, could_fork, priority
@@ -67,14 +67,16 @@ def _added(replica: Replica) -> Tell:
     return Tell(ADDED, replica.node, "it has caught up", {"kind": replica.kind})
 
 
-def told_by(me: Member, alive: frozenset[Member], before: PartitionTable, now: PartitionTable) -> Iterator[Tell]:
+def told_by(
+    me: Member, alive: frozenset[Member], before: PartitionTable, now: PartitionTable, over: Collection[int]
+) -> Iterator[Tell]:
     """An operator may have changed the group, or where the partition is to be: the active tells it, or if there is none
-    the first that is up."""
+    the first that is up. `over`: when overrides end whose time is over."""
     if now.group != before.group or now.target != before.target:
         up = {m.node for m in alive}
         first = [*([now.active.node] if now.active else []), *now.configured]
         if next((n for n in first if n in up), None) == me.node:
-            yield from group_changes(before, now)
+            yield from group_changes(before, now, over)
             yield from migration_told(before, now)
 
 
@@ -96,8 +98,8 @@ def _asked(before: PartitionTable, now: PartitionTable) -> str:
     return "an operator's command"
 
 
-def group_changes(before: PartitionTable, now: PartitionTable) -> Iterator[Tell]:
-    """What an operator changed, with the reason given."""
+def group_changes(before: PartitionTable, now: PartitionTable, over: Collection[int] = ()) -> Iterator[Tell]:
+    """What an operator changed, with the reason given, or what has ended by itself, as `over` says."""
     was, group = before.group, now.group
     asked = "an operator's command"
     levels = {level: name for name, level in LEVELS.items()}
@@ -108,9 +110,17 @@ def group_changes(before: PartitionTable, now: PartitionTable) -> Iterator[Tell]
         more = {"required": group.required or now.quorum or 1, "was": was.required or before.quorum or 1}
         if could_fork(now, group.required):
             more["may_fork"] = True
-        cause = (group.required_reason or asked) if group.required else "the override has ended"
-        yield Tell(MINIMUM, "", cause, more)
+        ended = _ended("the override has ended", was.required_until_ms in over, group.required_reason)
+        yield Tell(MINIMUM, "", (group.required_reason or asked) if group.required else ended, more)
     if was.designated != group.designated:
-        ended = f"{was.designated} is designated no more"
+        no_more = f"{was.designated} is designated no more"
+        ended = _ended(no_more, was.designated_until_ms in over, group.designated_reason)
         cause = (group.designated_reason or asked) if group.designated else ended
         yield Tell(DESIGNATED, "", cause, {"to": group.designated or "nobody"})
+
+
+def _ended(what: str, over: bool, reason: str) -> str:
+    """By itself, or by an operator, who alone gives a reason."""
+    if over and not reason:
+        return f"{what}: its time is over"
+    return f"{what}: an operator took it back" + (f": {reason}" if reason else "")
