@@ -61,7 +61,9 @@ def drain(
     from halog.runtime.drained import mark
 
     if undo:
-        _undo(node, {"--allow-fewer": allow_fewer, "--dry-run": dry_run}, config_path, timeout_s, format_)
+        others = {"--allow-fewer": allow_fewer, "--dry-run": dry_run}
+        others |= {"--copy-rate": copy_rate is not None, "--no-wait": not wait}
+        _undo(node, others, config_path, timeout_s, format_)
         return
     with connect(config_path, timeout_s) as connection:
         check_known(connection, (node,))
@@ -86,14 +88,16 @@ def drain(
 
 
 def _undo(node: str, others: Mapping[str, bool], config_path: Path, timeout_s: float, format_: str) -> None:
-    """It counts as drained no more. UsageError for what else is asked for."""
+    """It counts as drained no more, also where the file has it no more: it may have been drained for that. UsageError
+    for what else is asked for."""
     from halog.cli.connection import connect
-    from halog.runtime.drained import unmark
+    from halog.runtime.drained import drained_nodes, unmark
 
     for other in (name for name, given in others.items() if given):
         raise click.UsageError(f"--undo moves nothing: leave {other} away")
     with connect(config_path, timeout_s) as connection:
-        check_known(connection, (node,))
+        if node not in drained_nodes(connection.coordinator):
+            check_known(connection, (node,))
         was = bool(unmark(connection.coordinator, (node,)))
     if format_ == "json":
         emit_json({"node": node, "was_drained": was})

@@ -27,8 +27,9 @@ from halog.core.migrating import no_list
 from halog.core.table import PartitionTable, Target
 from halog.errors import ConfigError, DeadlineError, NodeListsError, RefusedError
 from halog.ports import Coordinator
+from halog.runtime.drained import unmark
 from halog.runtime.groups import change_table
-from halog.runtime.migration import LOOK_S, going, refuse, target_of, why_not_nodes
+from halog.runtime.migration import LOOK_S, brought, going, refuse, target_of, why_not_nodes
 from halog.runtime.router import Router
 
 
@@ -80,18 +81,23 @@ def enable(
     coordinator: Coordinator, config: Config, up: Collection[str], partition: str, node: str, *, replace: bool = False
 ) -> Asked:
     """Put the definition of `node` into effect (P7): the partition goes where it says. `up`: the registered nodes;
-    `replace`: give up a migration under way for it. Nothing happens where the partition is there already. RefusedError
-    names what speaks against it, ConfigError a partition that does not exist; then nothing was changed."""
+    `replace`: give up a migration under way for it. A node that was drained and gets a copy by it counts as one no
+    more. Nothing happens where the partition is there already. RefusedError names what speaks against it, ConfigError a
+    partition that does not exist; then nothing was changed."""
     targets: list[Target | None] = [None]
+    new: set[str] = set()
 
     def change(table: PartitionTable) -> PartitionTable:
         refuse(table, _why_not_there(config, node) or why_not_enable(table, node))
         after, targets[0] = enabled(table, node, up)
         if targets[0] is None:
             return after
+        new.update(brought(table, targets[0].nodes))
         return going(config, after, targets[0], up, replace=replace, stood=table)
 
-    return Asked(change_table(coordinator, partition, change), targets[0])
+    asked = Asked(change_table(coordinator, partition, change), targets[0])
+    unmark(coordinator, new)
+    return asked
 
 
 def disable(coordinator: Coordinator, config: Config, up: Collection[str], partition: str, node: str) -> Asked:

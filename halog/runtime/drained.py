@@ -35,7 +35,7 @@ def mark(coordinator: Coordinator, node: str, at_ms: int) -> None:
 
 def unmark(coordinator: Coordinator, nodes: Collection[str]) -> list[str]:
     """None of these is one any more; those that were. Nothing is written for the others."""
-    found = [n for n in drained_nodes(coordinator) if n in nodes]
+    found = [n for n in drained_nodes(coordinator) if n in nodes] if nodes else []
     for node in found:
         _delete(coordinator, node)
     return found

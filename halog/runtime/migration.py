@@ -21,6 +21,7 @@ from halog.errors import DeadlineError, RefusedError
 from halog.ports import Coordinator
 from halog.runtime.drained import unmark
 from halog.runtime.groups import change_table
+from halog.runtime.placement import going_to_be
 from halog.runtime.router import Router
 
 LOOK_S = 0.1
@@ -41,20 +42,28 @@ def migrate(
     """Have `partition` move to `nodes`, the preferred one first (P12). `up`: the registered nodes. Without
     `sync_replicas` as many as now, if there are nodes enough. `copy_rate`: bytes a second that a node reads for a copy
     no redundancy waits for, 0 for no limit, without it as the policy says; asked for again with another rate, a
-    migration under way goes on with that. A node that was drained counts as one no more. Returns the table as set, and
-    what was asked for.
+    migration under way goes on with that. A node that was drained and gets a copy by it counts as one no more. Returns
+    the table as set, and what was asked for.
 
     RefusedError names what speaks against it, ConfigError a partition that does not exist; then nothing was changed.
     """
 
+    new: set[str] = set()
+
     def change(table: PartitionTable) -> PartitionTable:
         target = target_of(table, nodes, sync_replicas)
+        new.update(brought(table, nodes))
         after = going(config, table, target, up, replace=replace, stood=table, copy_rate=copy_rate)
         return table if after is table else admitting(after, nodes, up)
 
     table = change_table(coordinator, partition, change)
-    unmark(coordinator, nodes)  # last: what is refused changes nothing
+    unmark(coordinator, new)  # last: what is refused changes nothing
     return table, target_of(table, nodes, sync_replicas)
+
+
+def brought(table: PartitionTable, nodes: Sequence[str]) -> list[str]:
+    """Those of `nodes` that get a copy if the partition goes there; who is about to get one is still among them."""
+    return [n for n in nodes if n not in table.configured or n not in going_to_be(table)]
 
 
 def going(

@@ -69,16 +69,24 @@ def placed(
     if up is not None:
         there = tuple(n for n in open_ if n in up or any(n in hosts for hosts in theirs.values()))
         open_ = there if len(there) >= copies else open_
-    zone = zone_of(config, policy, _filled_up(open_, drained, copies), tables)
+    zone = zone_of(config, policy, _filled_up(config, policy, open_, drained), tables)
     now = {name: theirs.get(name, ()) for name in names} | theirs
     then = spread(now, copies, zone._replace(never=dict.fromkeys(new, drained)), theirs)
     return {name: Target(then[name], of.sync_replicas) for name in new}
 
 
-def _filled_up(nodes: Sequence[str], drained: Collection[str], copies: int) -> list[str]:
-    """Those that were not drained, and as many of the others as they are too few."""
-    rest = [n for n in nodes if n not in drained]
-    return rest + [n for n in nodes if n in drained][: max(0, copies - len(rest))]
+def _filled_up(config: Config, policy: str, nodes: Sequence[str], drained: Collection[str]) -> list[str]:
+    """Those that were not drained, and as many of the others as they are too few: first of failure domains that have
+    none of them, then primary ones."""
+    backup = config.backups_of(policy)
+    open_, others = [n for n in nodes if n not in drained], [n for n in nodes if n in drained]
+    taken = {config.nodes[n].failure_domain for n in open_} - {""}
+    while others and len(open_) < copies_of(config, policy):
+        best = min(others, key=lambda n: (config.nodes[n].failure_domain in taken, n in backup))
+        others.remove(best)
+        open_.append(best)
+        taken |= {config.nodes[best].failure_domain} - {""}
+    return open_
 
 
 def shape_of(config: Config, policy: str) -> list[Target]:

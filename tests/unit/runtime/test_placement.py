@@ -174,6 +174,19 @@ def test_others_of_its_rack_stand_in_for_a_drained_node() -> None:
     assert loads(config, tables, 2) == [0, 3, 6, 3], "n2 is in its rack"
 
 
+def test_of_drained_nodes_that_are_needed_one_in_a_rack_without_a_copy_is_taken() -> None:
+    """n2 is not drained, n0 stands in its rack and before n1."""
+    config = config_of(3, 4, 2, domains=2)
+    assert loads(config, list(planned_tables(config, drained=["n0", "n1"])), 2) == [0, 4, 4]
+
+
+def test_of_drained_nodes_that_are_needed_a_primary_one_is_taken() -> None:
+    """n2 is for replicas, as n0, which stands before n1."""
+    config = config_of(3, 4, 2)
+    config = replace(config, policies={"p0": replace(config.policies["p0"], backup=("n0", "n2"))})
+    assert loads(config, list(planned_tables(config, drained=["n0", "n1"])), 2) == [0, 4, 4]
+
+
 # --- beside other policies ---
 
 

@@ -1,0 +1,89 @@
+"""The mark of a drained node, over commands that are about something else too (P12, P2); on the memory adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from halog.errors import RefusedError
+from tests.unit.cli.conftest import TOML, Cluster, running
+
+Run = Callable[..., Any]
+
+pytestmark = pytest.mark.feature("P12", "P2")
+
+
+def drain(halog: Run, node: str, *args: object) -> None:
+    ran = halog("drain", node, "--allow-fewer", "--timeout", 60, *args)
+    assert ran.code == 0, ran
+
+
+def test_the_mark_of_a_node_that_is_gone_from_the_file_is_taken_away_as_status_says(cluster: Any, halog: Run) -> None:
+    """It was drained to be taken away: status would tell of it for ever."""
+    drain(halog, "C")
+    cluster.stop("C")
+    fewer = TOML.replace(', "C"]', "]").replace('[nodes.C]\ndata_dir = "C"\n', "")
+    cluster.path.write_text(fewer.replace("async_replicas = 1\n", ""))
+    assert "halog drain C --undo" in halog("status").out
+    ran = halog("drain", "C", "--undo", "--format", "json")
+    assert (ran.code, ran.out and ran.json) == (0, {"node": "C", "was_drained": True}), ran
+    assert cluster.tree.children("drained") == []
+    assert halog("drain", "C", "--undo").code == 2, "now there is nothing of that name"
+
+
+def test_who_moves_another_nodes_copy_takes_no_mark_away(cluster: Any, halog: Run) -> None:
+    """A drain of A that has got no farther than its mark, or is at it: p-0 is on A still, and B leaves it."""
+    assert halog("partition", "migrate", "p-0", "--nodes", "A,B", "--timeout", 60).code == 0
+    cluster.tree.create("drained/A", b"{}", 0)
+    assert halog("partition", "migrate", "p-0", "--nodes", "A,C", "--timeout", 60).code == 0
+    assert cluster.tree.children("drained") == ["A"], "nobody has brought it a copy"
+    assert halog("partition", "migrate", "p-0", "--nodes", "C,B", "--timeout", 60).code == 0
+    assert halog("partition", "migrate", "p-0", "--nodes", "A,B", "--timeout", 60).code == 0
+    assert cluster.tree.children("drained") == []
+
+
+def test_a_drain_that_got_no_farther_than_its_mark_keeps_it_through_another_nodes_drain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, halog: Run
+) -> None:
+    """p-0 is on A and B. Whoever drains A dies, then B is drained: A has its copy as before, and is to lose it."""
+    toml = TOML.replace('"C"]', '"C", "D"]').replace("partitions = 6", "partitions = 1")
+    toml = toml.replace("async_replicas = 1", "") + '[nodes.D]\ndata_dir = "D"\n'
+    with running(Cluster(tmp_path, toml), monkeypatch) as made:
+        made.start("D")
+        with monkeypatch.context() as patch:
+            patch.setattr("halog.cli.drain.ask", died)
+            assert halog("drain", "A").code == 5
+        assert made.tree.children("drained") == ["A"]
+        drain(halog, "B")
+        assert "A" in made.tables()[0].configured
+        assert made.tree.children("drained") == ["A", "B"]
+        drain(halog, "A")
+        assert made.tree.children("drained") == ["A", "B"]
+        assert {*made.tables()[0].configured} == {"C", "D"}
+
+
+def died(*args: object, **kwargs: object) -> None:
+    raise RefusedError("somebody was quicker")
+
+
+@pytest.mark.feature("P7")
+def test_a_definition_that_brings_a_copy_ends_it(cluster: Any, halog: Run) -> None:
+    """As a migration does: it is a wish."""
+    drain(halog, "A")
+    assert "A" not in next(t for t in cluster.tables() if t.name == "p-0").configured
+    assert halog("partition", "define", "p-0", "--node", "A", "--nodes", "A,B,C").code == 0
+    assert cluster.tree.children("drained") == ["A"], "nothing moves before it is enabled"
+    ran = halog("partition", "enable", "p-0", "--node", "A", "--timeout", 30)
+    assert ran.code == 0, ran
+    assert cluster.tree.children("drained") == []
+
+
+@pytest.mark.parametrize("other", [("--copy-rate", "5"), ("--no-wait",)])
+def test_what_an_undo_does_nothing_with_is_refused(cluster: Any, halog: Run, other: tuple[str, ...]) -> None:
+    drain(halog, "A")
+    ran = halog("drain", "A", "--undo", *other)
+    assert (ran.code, f"leave {other[0]} away" in ran.err) == (2, True), ran
+    assert cluster.tree.children("drained") == ["A"]
