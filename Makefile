@@ -70,7 +70,7 @@ integration: setup
 
 containers: setup
 	@tools/docker.sh
-	@$(CONTAINERS) tests/integration/objects $(ARGS)
+	@$(CONTAINERS) tests/integration/objects tests/integration/cli $(ARGS)
 
 compose: setup
 	@tools/docker.sh compose

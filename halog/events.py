@@ -224,13 +224,27 @@ class At(NamedTuple):
 
 
 def _tame(value: Any) -> Any:
-    """Short, and without lone surrogates, which no encoder takes."""
+    """Short, and without lone surrogates, which no encoder takes. Bytes are halog's own, and whoever tells bounds them;
+    they become base64."""
     if isinstance(value, str):
         return value[:TEXT_CHARS].encode("utf-8", "replace").decode()
     if isinstance(value, list):
         return [_tame(item) for item in value[:ITEMS]]
     if isinstance(value, dict):
         return {_tame(key): _tame(item) for key, item in list(value.items())[:ITEMS]}
+    return value
+
+
+def lean(whole: Event) -> Event:
+    """The same without the bytes it carries, where there is no room for them."""
+    return msgspec.structs.replace(whole, more=_without_bytes(whole.more))
+
+
+def _without_bytes(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_bytes(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _without_bytes(item) for key, item in value.items() if not isinstance(item, bytes)}
     return value
 
 

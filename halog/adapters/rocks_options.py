@@ -15,6 +15,8 @@ def options() -> rocksdict.Options:
     o.set_wal_recovery_mode(rocksdict.DBRecoveryMode.point_in_time())  # a torn last write is cut: the log has it
     o.set_write_buffer_size(16 * MIB)  # two of them: 32 MiB per node at most
     o.set_max_write_buffer_number(2)
+    o.set_memtable_whole_key_filtering(True)  # what is in memory has a bloom filter too: an absent key costs half
+    o.set_memtable_prefix_bloom_ratio(0.02)  # of its size: 0.3 MiB, 13 bits an entry or more
     o.set_max_background_jobs(2)  # one flush, one compaction
     o.set_max_total_wal_size(64 * MIB)
     o.set_max_open_files(256)

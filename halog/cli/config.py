@@ -246,13 +246,13 @@ def history(config_path: Path, format_: str, timeout_s: float) -> None:
 
 def _say_where(new: Config) -> None:
     """Each site has versions of its own, and nobody compares them."""
-    from halog.config.whole import sites_of
+    from halog.config.whole import sites_named, sites_of
 
     tree, here = new.all_sites, new.site.name
     others = [site for site in sites_of(tree, tree.nodes) if site not in ("", here)]
     if others:
-        at = " and ".join(others)
-        say(f"it is so at site {here} alone; to have it at site {at}, activate it with that site's file, too")
+        at, whose = sites_named(others), "that site's" if len(others) == 1 else "each site's own"
+        say(f"it is so at site {here} alone; to have it at {at}, activate it with {whose} file, too")
 
 
 def _as_written(path: Path) -> Config:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 @click.argument("node")
 @click.option("--allow-fewer", is_flag=True, help="Where no other node is without a copy, go on with one copy less.")
 @click.option("--dry-run", is_flag=True, help="Show what would move, and why; change nothing.")
+@click.option("--undo", is_flag=True, help="It may get new partitions again; nothing moves.")
 @rate_option
 @wait_option
 @patience_option
@@ -33,6 +35,7 @@ def drain(
     node: str,
     allow_fewer: bool,
     dry_run: bool,
+    undo: bool,
     copy_rate: int | None,
     wait: bool,
     timeout_s: float,
@@ -42,7 +45,8 @@ def drain(
     """Move every partition's copy off a node, to nodes of the zone that have none.
 
     Under traffic, partition by partition as `halog partition migrate` does; the node goes on running, empty. If one
-    partition cannot move, nothing is changed, the table says why, and the exit code is 5.
+    partition cannot move, nothing is changed, the table says why, and the exit code is 5. Until a migration or a plan
+    brings a copy back, or --undo, partitions that are added go to other nodes, if those are enough.
 
     \b
     Examples:
@@ -50,15 +54,22 @@ def drain(
       halog drain A
       halog drain A --allow-fewer --timeout 600
       halog drain A --copy-rate 5000000
+      halog drain A --undo
     """
     from halog.cli.connection import connect
+    from halog.runtime.clock import wall_ms
+    from halog.runtime.drained import mark
 
+    if undo:
+        _undo(node, {"--allow-fewer": allow_fewer, "--dry-run": dry_run}, config_path, timeout_s, format_)
+        return
     with connect(config_path, timeout_s) as connection:
         check_known(connection, (node,))
         moves = _plan(connection, node, allow_fewer=allow_fewer)
         stuck = [m for m in moves if m.target is None]
         began, done = time.monotonic(), False
         if not dry_run and not stuck:
+            mark(connection.coordinator, node, wall_ms())
             wishes = _wish(connection, moves, copy_rate)
             if wait:
                 wait_for(connection, wishes, timeout_s)
@@ -70,6 +81,26 @@ def drain(
         raise click.exceptions.Exit(REFUSED_EXIT)
     if done:
         say(f"{node} hosts nothing now, after {ms} ms")
+    if not dry_run:
+        say(f"it gets no partitions that are added, if there are others enough; `halog drain {node} --undo` ends that")
+
+
+def _undo(node: str, others: Mapping[str, bool], config_path: Path, timeout_s: float, format_: str) -> None:
+    """It counts as drained no more. UsageError for what else is asked for."""
+    from halog.cli.connection import connect
+    from halog.runtime.drained import unmark
+
+    for other in (name for name, given in others.items() if given):
+        raise click.UsageError(f"--undo moves nothing: leave {other} away")
+    with connect(config_path, timeout_s) as connection:
+        check_known(connection, (node,))
+        was = bool(unmark(connection.coordinator, (node,)))
+    if format_ == "json":
+        emit_json({"node": node, "was_drained": was})
+    elif was:
+        say(f"{node} may get partitions again; what it had stays where it is: `halog plan create` spreads it")
+    else:
+        say(f"{node} was not drained, or has got a copy since; nothing was changed")
 
 
 def _wish(connection: Connection, moves: list[Move], copy_rate: int | None) -> list[tuple[PartitionTable, Target]]:
@@ -86,6 +117,7 @@ def _wish(connection: Connection, moves: list[Move], copy_rate: int | None) -> l
 def _plan(connection: Connection, node: str, *, allow_fewer: bool) -> list[Move]:
     from halog.cli.survey import CLIENT, DOWN, UP, survey
     from halog.core.draining import plan
+    from halog.runtime.drained import drained_nodes
 
     config = connection.config
     zones = {name: config.hosts_of(name) for name in config.policies}
@@ -97,7 +129,8 @@ def _plan(connection: Connection, node: str, *, allow_fewer: bool) -> list[Move]
     domains = {name: n.failure_domain for name, n in config.nodes.items()}
     return plan(
         connection.tables, node, zones, serve, registered,
-        unlogged=unlogged, backup=backup, domains=domains, allow_fewer=allow_fewer,
+        unlogged=unlogged, backup=backup, domains=domains,
+        drained=drained_nodes(connection.coordinator), allow_fewer=allow_fewer,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from halog.core import records
 from halog.core.chain import Verdict
 from halog.core.ids import EpochId
 from halog.core.table import PartitionTable
-from halog.events import ROLE, SITES_ASKED, TRANSFER, Event
+from halog.events import ROLE, SITES_ASKED, TRANSFER, UNLOGGED_LOST, Event
 from halog.runtime.verdicts import Judged
 
 Lineage = tuple[tuple[EpochId, int], ...]
@@ -60,7 +60,7 @@ class Epochs:
         self._sites: dict[int, str] = {}
         """Epoch number → the site that began it."""
         self._by_hand: list[Event] = []
-        """What operators said about sites."""
+        """What operators said about sites, and about those whose memory a partition waited for."""
 
     def _at(self, number: int) -> Epoch:
         return self._by_number.setdefault(number, Epoch(number))
@@ -98,7 +98,7 @@ class Epochs:
         """An event of this partition."""
         if event.epoch is None:
             return
-        if event.code == SITES_ASKED.code:
+        if event.code == SITES_ASKED.code or (event.code == UNLOGGED_LOST.code and event.more.get("given_up")):
             self._by_hand.append(event)
         elif event.code == TRANSFER.code:
             self._asked[event.epoch] = event.cause
@@ -121,10 +121,14 @@ class Epochs:
         """Of the epoch that began with it, that went on with it, or that ended by it."""
         number, more = event.epoch or 0, event.more
         its = {at.epoch: at for at in found}
-        if more.get("action") == "promote":  # the first one of that site since
+        said = f"{more.get('what')} {event.cause}"
+        if event.code == UNLOGGED_LOST.code:  # the first one since; the node that began it says what was given up
+            number = min((n for n, at in its.items() if n > number and at.opened), default=-1)
+            said = f"by {more.get('by')}" + (f": {more['reason']}" if more.get("reason") else "")
+        elif more.get("action") == "promote":  # the first one of that site since
             began = (n for n, at in its.items() if n > number and at.opened and self._sites.get(n) == more.get("to"))
             number = min(began, default=-1)
-        at, said = its.get(number), f"{more.get('what')} {event.cause}"
+        at = its.get(number)
         if at is not None and more.get("action") == "demote":
             at.ended = said if at.ended is None else f"{at.ended} ({said})"
         elif at is not None:

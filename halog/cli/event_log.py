@@ -11,7 +11,7 @@ import msgspec
 
 from halog.cli.talk import say
 from halog.errors import HalogError, RecordFormatError
-from halog.events import Event
+from halog.events import DISCARDED, Event
 from halog.ports import Entry, TopicPartition
 from halog.runtime.cluster import events_topic
 
@@ -76,6 +76,20 @@ def time_text(time_ms: int) -> str:
 
 
 def as_json(event: Event) -> dict[str, Any]:
-    """The event as plain values, with its time in words too."""
+    """The event as plain values, with its time in words too; without the records that HALOG-1014 carries, which
+    `halog history --discarded` shows decoded."""
     document: dict[str, Any] = {"time": time_text(event.time_ms), **msgspec.to_builtins(event)}
+    if event.code == DISCARDED.code:
+        document["more"] = _without_records(document["more"])
     return document
+
+
+def _without_records(more: dict[str, Any]) -> dict[str, Any]:
+    told = more.get("transactions")
+    if not isinstance(told, list):
+        return more
+    return {**more, "transactions": [_without_record(item) for item in told]}
+
+
+def _without_record(item: Any) -> Any:
+    return {k: v for k, v in item.items() if k != "record"} if isinstance(item, dict) else item

@@ -109,7 +109,12 @@ def as_json(table: PartitionTable) -> dict[str, object]:
     }
 
 
-def _until(for_ms: int | None) -> int:
+def _until(for_ms: int | None, takes_back: bool) -> int:
+    """When it ends by itself; 0: never. What is taken back ends at once."""
+    if takes_back and for_ms is not None:
+        raise click.UsageError(
+            "--for is of no use where an override is taken back: leave it out, or say what is to last so long"
+        )
     return 0 if for_ms is None else time.time_ns() // 1_000_000 + for_ms
 
 
@@ -161,11 +166,11 @@ def require_(
     \b
     Examples:
       halog partition require flights-3 2 --for 15m --reason "rack 4 is being moved"
-      halog partition require flights 0
+      halog partition require flights 0 --reason "rack 4 is there"
     """
     from halog.runtime.groups import required
 
-    change = required(nodes, until_ms=_until(for_ms), reason=reason, may_fork=may_fork)
+    change = required(nodes, until_ms=_until(for_ms, not nodes), reason=reason, may_fork=may_fork)
     _shown(_change(target, config_path, timeout_s, change), format_)
 
 
@@ -189,5 +194,6 @@ def designate_(
     """
     from halog.runtime.groups import designated
 
-    change = designated("" if node == "none" else node, until_ms=_until(for_ms), reason=reason)
+    back = node == "none"
+    change = designated("" if back else node, until_ms=_until(for_ms, back), reason=reason)
     _shown(_change(target, config_path, timeout_s, change), format_)

@@ -24,7 +24,7 @@ COLUMNS = ["epoch", "active", "since", "lsn", "until", "ended"]
 @click.command()
 @click.argument("partition")
 @click.option("--why", is_flag=True, help="Because of what each epoch began.")
-@click.option("--discarded", is_flag=True, help="Instead: the transactions whose records readers skipped.")
+@click.option("--discarded", is_flag=True, help="Instead: the transactions that were discarded.")
 @click.option(
     "--export",
     "target",
@@ -49,8 +49,10 @@ def history(
     where that is older than 30 days.
 
     --discarded lists the transactions whose records are in the log and count for nobody: they landed behind a higher
-    epoch, or did not continue their own. Each is shown with what became of it: a transaction that was tried again may
-    be committed by another record. What never reached the log is named by event HALOG-1014 only.
+    epoch, or did not continue their own. Then those that were in flight when an epoch ended and never reached the log,
+    as the nodes that had them told it (HALOG-1014, kept for 30 days): "unlogged", without an offset, and
+    "acknowledged" if a caller was told before that it happened. Each is shown with what became of it: a transaction
+    that was tried again may be committed by another record.
 
     \b
     Examples:
@@ -111,9 +113,11 @@ def _as_json(epoch: Epoch) -> dict[str, Any]:
 
 def _discarded(connection: Connection, partition: str, target: Path | None, format_: str) -> None:
     from halog.cli.discarded import discarded
+    from halog.cli.event_log import EventLog
     from halog.cli.partition_log import PartitionLog
 
-    found = discarded(PartitionLog(connection, connection.table(partition)).all())
+    log = PartitionLog(connection, connection.table(partition))
+    found = discarded(log.all(), (e for e in EventLog(connection).so_far() if e.partition == partition))
     if target is not None:
         count = _export(_documents(connection, found), target)
         emit(format_, {"file": str(target), "records": count}, ["file", "records"], [(target, count)])
@@ -126,7 +130,9 @@ def _discarded(connection: Connection, partition: str, target: Path | None, form
 def _documents(connection: Connection, found: Iterator[Left]) -> Iterator[dict[str, Any]]:
     from halog.cli.record_text import as_json
 
-    return ({"outcome": left.outcome, **as_json(left.judged, connection.definitions)} for left in found)
+    for left in found:
+        document = {"outcome": left.outcome, **as_json(left.judged, connection.definitions)}
+        yield document if left.told is None else {**document, **left.told.as_json()}
 
 
 def _export(documents: Iterator[dict[str, Any]], target: Path) -> int:
@@ -145,6 +151,14 @@ def _show_discarded(connection: Connection, found: list[Left]) -> None:
 
     for left in found:
         head, *changes = as_lines(left.judged, connection.definitions)
-        click.echo("\n".join([f"{head}  {left.outcome}", *changes]))
+        click.echo("\n".join([f"{head}  {_what(left)}", *changes]))
     if not found:
-        say("no record of this log was skipped")
+        say("no record of this log was skipped, and nothing that never reached it was told")
+
+
+def _what(left: Left) -> str:
+    told = left.told
+    if told is None:
+        return left.outcome
+    named = "" if left.judged.record is not None else f"e{told.epoch} lsn {told.lsn} tx {told.tx.hex()}  "
+    return f"{named}{left.outcome}{', acknowledged' if told.acknowledged else ''}, told by {told.by}"

@@ -15,7 +15,7 @@ from halog.core.directory import is_entry, unpacked
 from halog.core.ids import NO_TX
 from halog.errors import HalogError
 from halog.runtime.schemas import Definitions
-from halog.runtime.verdicts import Judged
+from halog.runtime.verdicts import NOWHERE, Judged
 from halog.schema.definition import ID_BYTES
 
 OPS = {records.CREATE: "create", records.UPDATE: "update", records.DELETE: "delete"}
@@ -24,7 +24,7 @@ OPS = {records.CREATE: "create", records.UPDATE: "update", records.DELETE: "dele
 def as_json(judged: Judged, definitions: Definitions) -> dict[str, Any]:
     """Everything about the record."""
     document: dict[str, Any] = {
-        "offset": judged.offset,
+        "offset": None if judged.offset == NOWHERE else judged.offset,
         "time": _time(judged.timestamp_ms),
         "verdict": judged.verdict,
     }
@@ -124,7 +124,7 @@ def as_lines(judged: Judged, definitions: Definitions) -> list[str]:
     """One line per record, one more per change."""
     document = as_json(judged, definitions)
     time = document["time"][11:23]
-    head = f"{judged.offset:>8}  {time}  {judged.verdict:<8}"
+    head = f"{'' if judged.offset == NOWHERE else judged.offset:>8}  {time}  {judged.verdict:<8}"
     if judged.record is None:
         return [f"{head}  {judged.why}"]
     line = f"{head}  e{document['epoch']:<3} {_lsn(judged.record):<9} {document['record']}{_summary(document)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,7 @@ def as_json(seen: Survey) -> dict[str, Any]:
         "zones": zones_of(seen),
         "config": {"version": seen.config or None, "behind": behind(seen)},
         "plan": plan_json(seen.plan),
+        "drained": list(seen.drained),
         "partitions": len(seen.partitions),
         "without_active": [p.partition for p in served_here(seen) if p.active is None],
         "mirrored": [p.partition for p in seen.partitions if is_mirrored(p)],
@@ -155,6 +157,7 @@ def show(seen: Survey) -> None:
             *[(f"zone {name}", state) for name, state in zones_of(seen).items() if state == "disabled"],
             *([("config", _config_text(seen))] if seen.config else []),
             *([("plan", _plan_text(seen.plan))] if seen.plan is not None else []),
+            *([("drained", _drained_text(seen.drained))] if seen.drained else []),
             ("partitions", f"{active} of {len(here)} with an active node"),
             *([("mirrored", f"{mirrored} partitions of other sites")] if mirrored else []),
             *((f"site {name}", _site_text(states)) for name, states in sync_sites(seen).items()),
@@ -190,6 +193,11 @@ def _plan_text(plan: PlanView) -> str:
     if plan.made_for:
         return said
     return f"{said}; nodes may hold back their own for it: `halog plan apply` or `halog plan cancel` it"
+
+
+def _drained_text(nodes: Sequence[str]) -> str:
+    last = nodes[-1]
+    return f"{', '.join(nodes)}: no partitions that are added; `halog drain {last} --undo` ends that"
 
 
 def _show_nodes(seen: Survey) -> None:

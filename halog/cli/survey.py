@@ -22,6 +22,7 @@ from halog.core.table import PartitionTable
 from halog.errors import HalogError
 from halog.runtime import frames
 from halog.runtime.clock import wall_ms
+from halog.runtime.drained import drained_nodes
 from halog.runtime.members import NodeInfo
 from halog.runtime.splits import Parted, parted
 from halog.runtime.versions import read
@@ -181,6 +182,8 @@ class Survey(msgspec.Struct, frozen=True):
     """The active version of the configuration; 0: none."""
     plan: PlanView | None = None
     """The plan that is not done; None: there is none."""
+    drained: tuple[str, ...] = ()
+    """Nodes that were emptied: they get no partitions that are added."""
 
     @property
     def degraded(self) -> list[PartitionView]:
@@ -200,6 +203,7 @@ def survey(connection: Connection) -> Survey:
         tuple(partition_view(t, connection.nodes, said, split) for t in connection.tables),
         read(connection.coordinator).number,
         plan_of(connection),
+        tuple(drained_nodes(connection.coordinator)),
     )
 
 

@@ -25,7 +25,7 @@ from halog.config.sites import (
 )
 from halog.config.static import Shape, name_problems, shapes, static_problems
 from halog.config.tuning import tuning_problems
-from halog.config.whole import at_site, is_whole, sites_of, whole_problems
+from halog.config.whole import at_site, is_whole, sites_named, sites_of, whole_problems
 from halog.config.zones import PATTERN, matching, quorum_problems, span_problems
 from halog.errors import ConfigError
 
@@ -116,7 +116,7 @@ def _whole(config: Config) -> Problems:
         for wrong in dict.fromkeys(_part(at_site(config, site))):
             where.setdefault(wrong, []).append(site)
     for (key, reason), sites in where.items():
-        yield key, f"{reason} (at site {' and '.join(sites)})"
+        yield key, f"{reason} (at {sites_named(sites)})"
 
 
 def _types(config: Config) -> Problems:

@@ -8,7 +8,7 @@ list that is in another order than sites take over.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -51,6 +51,11 @@ def at_site(config: Config, site: str) -> Config:
 def sites_of(config: Config, nodes: Iterable[str]) -> list[str]:
     """The sites these nodes are at, each once; nodes that there are not are passed over."""
     return list(dict.fromkeys(config.nodes[n].site for n in nodes if n in config.nodes))
+
+
+def sites_named(sites: Sequence[str]) -> str:
+    """For people: `site west`, or `sites west, east and moon`."""
+    return f"{'site' if len(sites) == 1 else 'sites'} {_and(sites)}"
 
 
 def is_at(config: Config, policy: str, site: str) -> bool:
@@ -162,7 +167,7 @@ def _all(config: Config) -> list[str]:
 def _home(config: Config, key: str, policy: PolicyConfig, sites: list[str]) -> Problems:
     if not policy.home:
         if len(sites) > 1:
-            yield f"{key}.home", f"is missing: its nodes are at sites {_and(sites)}; at which one does it begin?"
+            yield f"{key}.home", f"is missing: its nodes are at {sites_named(sites)}; at which one does it begin?"
         return
     for where, names in ((f"{key}.home", (policy.home,)), (f"{key}.sync_sites", policy.sync_sites)):
         for name in names:
@@ -198,5 +203,5 @@ def _everywhere(config: Config, key: str, sites: list[str], nodes: tuple[str, ..
             yield key, f"names no node of site {site}, where its policy has some: give it one, or a policy without them"
 
 
-def _and(names: list[str]) -> str:
-    return " and ".join(names) or "none"
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:]))) or "none"

@@ -79,7 +79,8 @@ class Campaign:
     def watch(self, table: PartitionTable) -> None:
         """The znode is about to become `table`."""
         self.causes.watch(table)
-        self.p.out += told_by(self.p.me, self.p.alive, self.p.table, table)
+        p = self.p
+        p.out += told_by(p.me, p.alive, p.table, table, p.overrides.passed())
 
     def pause(self) -> None:
         """This node just gave up an epoch: let others go first for a moment."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from halog.core.ids import NO_EPOCH, Member
+from halog.core.tail import holders
 
 if TYPE_CHECKING:
     from halog.core.partition import Partition
@@ -32,9 +33,12 @@ class Causes:
 
     def watch(self, table: PartitionTable) -> None:
         """The znode is about to become `table`: note who gave up, for whoever asks later why there was an election."""
-        was = self.p.table.active
-        if table.active is None and was is not None and table.epoch.number != self._gave_up[0]:
-            self._gave_up = (table.epoch.number, f"{was.node} gave up epoch {table.epoch.number}")
+        before, number = self.p.table, table.epoch.number
+        if self.p.unlogged and _given_up(before, table):
+            names = ", ".join(sorted(m.node for m in holders(before)))
+            self._gave_up = (number, f"an operator gave up what {names} may have in memory")
+        elif table.active is None and before.active is not None and number != self._gave_up[0]:
+            self._gave_up = (number, f"{before.active.node} gave up epoch {number}")
 
     def because(self, *, handed_over: bool) -> str:
         """Why now."""
@@ -50,3 +54,11 @@ class Causes:
             return self._lost[1]
         restarted = any(m.node == active.node for m in self.p.alive)
         return f"{active.node} {'was restarted' if restarted else 'is not up'}"
+
+
+def _given_up(before: PartitionTable, now: PartitionTable) -> bool:
+    """Did an operator give up those who may hold what the log lacks (E3)? Nobody else takes the role away and leaves
+    those whom commits waited for in the node list, none of them sync."""
+    listed = {r.member for r in now.replicas}
+    same_epoch = now.active is None and now.epoch == before.epoch
+    return same_epoch and bool(before.sync_set) and not now.sync_set and before.sync_set <= listed

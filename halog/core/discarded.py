@@ -3,7 +3,8 @@
 What was in flight when an epoch ended is unknown; so is a record that readers skip, for its id may have been tried
 again. Both are certain once a higher epoch has opened and a caller's repetitions have had their time: whatever has not
 happened by then did not. One that happens meanwhile is taken out at once, for the outcome table may forget it before.
-Bounded; tells, and decides nothing.
+A record that readers skip is in the log; one that was in flight may be nowhere else, so what is told of it carries its
+bytes, as the log was given them. Bounded in number and in bytes; tells, and decides nothing.
 """
 
 from __future__ import annotations
@@ -26,12 +27,35 @@ if TYPE_CHECKING:
 KEEP = 10_000
 """Ids waited for per partition: more than may be in flight. What comes beyond is in the log's own list only."""
 
+KEEP_BYTES = 8 << 20
+"""Of the records kept with them, the first ones first: those are the acknowledged. Of what comes beyond the id and the
+size are told."""
+
+RECORD_BYTES = 4 << 20
+"""A larger record is not kept either: in base64 no topic of halog's takes it."""
+
+EVENT_BYTES = 256 << 10
+"""So much goes into one event, or one record that is larger."""
+
 
 class _Left(msgspec.Struct, frozen=True, gc=False):
     epoch: int
     lsn: int
     since: int
     why: str
+    record: records.Commit | None = None
+    size: int = 0
+    """In bytes; 0: its record is in the log."""
+    answered: bool = False
+
+    def told(self, tx: bytes) -> dict[str, Any]:
+        """What an event says of it."""
+        more: dict[str, Any] = {"bytes": self.size} if self.size else {}
+        if self.answered:
+            more["acknowledged"] = True
+        if self.record is not None:
+            more["record"] = records.encode(self.record)
+        return {"tx": tx.hex(), "lsn": self.lsn, **more}
 
 
 class Discarded:
@@ -48,27 +72,52 @@ class Discarded:
 
     def in_flight(self, queue: Iterable[InFlight], epoch: int, now: int, why: str) -> None:
         """What the log has not acknowledged when an epoch ends may be discarded with it."""
+        room = KEEP_BYTES - sum(x.size for x in self._left.values() if x.record is not None)
         for item in queue:
-            if type(item.record) is records.Commit and item.record.changes:
-                self.left(item.tx, epoch, item.lsn, now, why)
+            record = item.record
+            if type(record) is records.Commit and record.changes:
+                kept = record if item.size <= min(room, RECORD_BYTES) else None
+                left = _Left(epoch, item.lsn, now, why, kept, item.size, item.answered)
+                if self._wait(item.tx, left) and kept is not None:
+                    room -= item.size
 
     def left(self, tx: bytes, epoch: int, lsn: int, now: int, why: str) -> None:
-        """`tx` was to be `lsn` of an epoch that ended, or that readers skipped it in."""
+        """`tx` was to be `lsn` of an epoch that ended, and readers skipped its record."""
+        self._wait(tx, _Left(epoch, lsn, now, why))
+
+    def _wait(self, tx: bytes, left: _Left) -> bool:
         known = self._outcomes.get(tx) is not None or self._outcomes.expired(tx)
-        if not known and len(self._left) < KEEP:
-            self._left.setdefault(tx, _Left(epoch, lsn, now, why))
+        if known or tx in self._left or len(self._left) >= KEEP:
+            return False
+        self._left[tx] = left
+        return True
 
     def certain(self, now: int, wait_ms: int, led: int) -> Iterator[Tell]:
         """Tell what is certain by now. `led`: number of the last epoch opened."""
         due = [(tx, x) for tx, x in self._left.items() if led > x.epoch and now - x.since >= wait_ms]
-        groups: dict[tuple[int, str], list[dict[str, Any]]] = {}
+        groups: dict[tuple[int, str], list[tuple[bytes, _Left]]] = {}
         for tx, x in due:
             del self._left[tx]
-            groups.setdefault((x.epoch, x.why), []).append({"tx": tx.hex(), "lsn": x.lsn})
+            groups.setdefault((x.epoch, x.why), []).append((tx, x))
         for (epoch, why), found in groups.items():
-            for i in range(0, len(found), ITEMS):
-                part = found[i : i + ITEMS]
-                yield Tell(DISCARDED, "", why, {"count": len(part), "of_epoch": epoch, "transactions": part})
+            for part in _parts(found):
+                told = [x.told(tx) for tx, x in part]
+                yield Tell(DISCARDED, "", why, {"count": len(told), "of_epoch": epoch, "transactions": told})
+
+
+def _parts(found: Iterable[tuple[bytes, _Left]]) -> Iterator[list[tuple[bytes, _Left]]]:
+    """What goes into an event each."""
+    part: list[tuple[bytes, _Left]] = []
+    room = EVENT_BYTES
+    for tx, x in found:
+        size = 0 if x.record is None else x.size
+        if part and (len(part) == ITEMS or size > room):
+            yield part
+            part, room = [], EVENT_BYTES
+        part.append((tx, x))
+        room -= size
+    if part:
+        yield part
 
 
 def passed_over(p: Partition, record: records.Record) -> None:

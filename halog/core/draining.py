@@ -2,7 +2,8 @@
 
 A node's place in a node list goes to another node of the zone that runs, has no copy and has not disabled the partition
 (P7): to one in a failure domain without a copy, if there is one (P5), and to the one with the fewest copies first, so
-that roles and load stay as evenly spread as they were. Where there is no such node the list may get shorter, if the
+that roles and load stay as evenly spread as they were; to one that was itself drained only if all others have a copy.
+Where there is no such node the list may get shorter, if the
 operator allows that; a partition is never left without a node. Arithmetic only.
 """
 
@@ -35,19 +36,20 @@ def plan(
     unlogged: Collection[str] = (),
     backup: Mapping[str, Collection[str]] = {},
     domains: Mapping[str, str] = {},
+    drained: Collection[str] = (),
     allow_fewer: bool = False,
 ) -> list[Move]:
     """What is to be done so that `node` hosts nothing. `zones`: policy → nodes that may host it, `backup`: those of
     them for replicas; `domains`: node → failure domain, a node without one is one of its own; `up`: who serves, and may
     get more; `registered`: who runs, and could move what it has; `unlogged`: policies whose commits do not wait for the
-    log."""
+    log; `drained`: nodes that were emptied before."""
     tables = list(tables)
     load = Counter(n for t in tables for n in _wanted(t).nodes)
     moves = []
     for t in tables:
         if node in t.hosts:
             able = [n for n in zones.get(t.policy, ()) if n in up and n != node]
-            room = _Room(able, load, backup.get(t.policy, ()), domains)
+            room = _Room(able, load, backup.get(t.policy, ()), domains, drained)
             move = _move(t, node, room, allow_fewer)
             if move.target is not None and not any(n in registered for n in t.configured):
                 move = _checked(t, move.target, move.why, why_not_assigned(t, unlogged=t.policy in unlogged))
@@ -68,15 +70,19 @@ class _Room(NamedTuple):
     load: Counter[str]
     backup: Collection[str]
     domains: Mapping[str, str]
+    drained: Collection[str]
 
     def best(self, free: Sequence[str], instead_of: str, rest: Sequence[str]) -> tuple[str, str]:
         """One of `free` to stand beside `rest`, and why."""
+        others = [n for n in free if n not in self.drained]
+        last = "" if others else ", and was drained, as all that have none"
+        free = others or free
         taken = {domain for n in rest if (domain := self.domains.get(n))}
         far = [n for n in free if self.domains.get(n) not in taken]
         to = min(far or free, key=lambda n: ((n in self.backup) != (instead_of in self.backup), self.load[n]))
         apart = ", is in a failure domain that has none," if far and len(far) < len(free) else ","
         kind = (" of the backup nodes" if to in self.backup else " of the primary nodes") if self.backup else " in all"
-        return to, f"{to} has no copy of it{apart} and the fewest copies{kind}"
+        return to, f"{to} has no copy of it{apart} and the fewest copies{kind}{last}"
 
 
 def _move(table: PartitionTable, node: str, room: _Room, allow_fewer: bool) -> Move:

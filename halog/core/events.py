@@ -90,9 +90,10 @@ class LogLost(msgspec.Struct, frozen=True):
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """A transaction asks to commit. `reads` are (index key, version read); `found` the store's version now of every
-    key read or changed (-1: absent). A repeated `tx` joins the first attempt or gets its result. `epoch`: the highest
-    the initiator knew of; a writer below it may not know what became of an earlier attempt, and must not judge it."""
+    """A transaction asks to commit. `reads` are (index key, version read); `found` the version now of each key read or
+    changed (-1: absent). A repeated `tx` joins the first attempt or gets its result. `epoch`: the highest the initiator
+    knew of; a writer below it may not know what became of an earlier attempt, and must not judge it, nor, if `exact`,
+    one above it: what is refused there stays so, whatever of it arrives late. `mapping`: what it was routed by (T8)."""
 
     token: int
     tx: bytes
@@ -103,7 +104,7 @@ class Submitted(msgspec.Struct, frozen=True):
     durability: Durability | None = None
     """What it asks for; None: what the policy says."""
     mapping: int = 0
-    """The version of the mapping it was routed by (T8)."""
+    exact: bool = False
 
 
 class BarrierAsked(msgspec.Struct, frozen=True):

@@ -219,29 +219,27 @@ class _Placed:
 
     def _steps(self, p: str) -> Iterator[Step]:
         """Those of the preferred node last: its move is a hand-over, too."""
-        now = self._asked.now[p]
+        now, free = self._asked.now[p], [n for n in self._asked.allowed[p] if n not in self.hosts[p]]
         for source in self.hosts[p]:
-            for target in self._asked.allowed[p]:
-                if self._may_move(p, source, target):
-                    cost = (target not in now) - (source not in now)
-                    yield Step(source, target, cost, p, last=now[:1] == (source,))
+            gone, last = source not in now, now[:1] == (source,)
+            for target in self._able(p, source, free):
+                yield Step(source, target, (target not in now) - gone, p, last)
 
-    def _may_move(self, p: str, source: str, target: str) -> bool:
-        hosts, anchor = self.hosts[p], self.anchors[p]
-        if target in hosts or source not in hosts:
-            return False
-        if target not in anchor and [n for n in hosts if n in anchor] == [source]:
-            return False
-        return not self._asked.apart or self._fits(p, target, without=source) or not self._fits(p, source)
-
-    def _fits(self, p: str, node: str, without: str = "") -> bool:
-        """Is it the only one of its domain?"""
-        domain = self._asked.domain
-        return not any(domain[n] == domain[node] for n in self.hosts[p] if n not in (node, without))
+    def _able(self, p: str, source: str, free: Sequence[str]) -> Sequence[str]:
+        """Those of `free` that its copy on `source` may go to: not away from the anchor, and where it is the only one
+        of its domain to none that has one."""
+        domain, rest, anchor = self._asked.domain, [n for n in self.hosts[p] if n != source], self.anchors[p]
+        if source in anchor and anchor.isdisjoint(rest):
+            free = [n for n in free if n in anchor]
+        taken = {domain[n] for n in rest}
+        if self._asked.apart and domain[source] not in taken:
+            free = [n for n in free if domain[n] not in taken]
+        return free
 
     def _move(self, step: Step) -> bool:
-        able = self._may_move(step.thing, step.source, step.target)
+        hosts = self.hosts[step.thing]
+        able = step.source in hosts and step.target not in hosts
+        able = able and bool(self._able(step.thing, step.source, [step.target]))
         if able:
-            hosts = self.hosts[step.thing]
             hosts[hosts.index(step.source)] = step.target
         return able

@@ -9,7 +9,8 @@ Nothing is better than what that comes to, if it begins with the fewest changes 
 a matroid: then loads and changes are an M-convex function, which is least where no single path makes it less.
 
 What may go from where to where depends on one thing alone, so only the steps of things that went are looked at again;
-between two nodes the cheapest is on top of a heap, and those that are out of date are dropped when they come up.
+between two nodes the cheapest is on top of a heap, and those that are out of date are dropped when they come up. The
+tops are kept until a thing goes that had, or has, a step from that node: each path goes over all of them.
 """
 
 from __future__ import annotations
@@ -97,27 +98,41 @@ class _Edges:
         self._turn = dict.fromkeys(things, 0)
         self._heaps: dict[str, dict[str, list[tuple[int, bool, int, int, Step]]]] = {}
         """By source and target; entries of an earlier turn of their thing are out of date."""
+        self._sources: dict[str, set[str]] = {}
+        """Of each thing, in this turn."""
+        self._cheapest: dict[str, list[tuple[str, int, Step]]] = {}
+        """By source, as long as nothing has changed there: a path is looked for over all nodes, and changes few."""
         for thing in things:
             self.renew(thing)
 
     def renew(self, thing: str) -> None:
         """It can go elsewhere than before."""
         self._turn[thing] += 1
+        before, self._sources[thing] = self._sources.get(thing, set()), set()
         for step in self._steps(thing):
+            self._sources[thing].add(step.source)
             heap = self._heaps.setdefault(step.source, {}).setdefault(step.target, [])
             heappush(heap, (step.cost, step.last, self._order[thing], self._turn[thing], step))
+        for source in before | self._sources[thing]:
+            self._cheapest.pop(source, None)
 
-    def cheapest(self, source: str) -> Iterator[Step]:
+    def cheapest(self, source: str) -> list[tuple[str, int, Step]]:
         """One to each node that can be reached at once."""
+        if source not in self._cheapest:
+            self._cheapest[source] = list(self._tops(source))
+        return self._cheapest[source]
+
+    def _tops(self, source: str) -> Iterator[tuple[str, int, Step]]:
         for heap in self._heaps.get(source, {}).values():
             while heap and heap[0][3] != self._turn[heap[0][4].thing]:
                 heappop(heap)
             if heap:
-                yield heap[0][4]
+                yield heap[0][4].target, heap[0][0], heap[0][4]
 
     def drop(self, step: Step) -> None:
         """This one, now the cheapest between its nodes, not again before its thing has gone elsewhere."""
         heappop(self._heaps[step.source][step.target])
+        self._cheapest.pop(step.source, None)
 
 
 def _all_taken(path: Sequence[Step], take: Callable[[Step], bool], edges: _Edges) -> bool:
@@ -151,14 +166,15 @@ def _gain(way: Way, load: dict[str, int], beside: Mapping[str, int]) -> tuple[in
 def _ways(load: dict[str, int], beside: Mapping[str, int], roots: Sequence[str], edges: _Edges) -> dict[str, Way]:
     """The best way to each node, from whichever root it is (Bellman and Ford: costs may be negative)."""
     best = {n: Way((-load[n], 0, -beside[n], 0), n, ()) for n in roots}
+    ranks = {n: way.rank for n, way in best.items()}
     todo = deque(roots)
     while todo:
-        rank, root, path = best[todo.popleft()]
+        (full, cost, more, length), root, path = best[node := todo.popleft()]
         passed = {root, *(s.target for s in path)}
-        for step in edges.cheapest(path[-1].target if path else root):
-            further = (rank[0], rank[1] + step.cost, rank[2], rank[3] + 1)
-            if step.target not in passed and (step.target not in best or further < best[step.target].rank):
-                best[step.target] = Way(further, root, (*path, step))
-                if step.target not in todo:
-                    todo.append(step.target)
+        for target, more_cost, step in edges.cheapest(node):
+            further = full, cost + more_cost, more, length + 1
+            if (target not in ranks or further < ranks[target]) and target not in passed:
+                best[target], ranks[target] = Way(further, root, (*path, step)), further
+                if target not in todo:
+                    todo.append(target)
     return best

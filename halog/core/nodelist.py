@@ -71,14 +71,17 @@ def _added(replica: Replica) -> Tell:
     return Tell(ADDED, replica.node, "it has caught up", {"kind": replica.kind})
 
 
-def told_by(me: Member, alive: frozenset[Member], before: PartitionTable, now: PartitionTable) -> Iterator[Tell]:
+def told_by(
+    me: Member, alive: frozenset[Member], before: PartitionTable, now: PartitionTable, over: Collection[int]
+) -> Iterator[Tell]:
     """An operator may have changed the group, or where the partition is to be: the active tells it, or if there is none
-    the first that is up. What his command has told of the group it tells its log file alone."""
+    the first that is up. What his command has told of the group it tells its log file alone. `over`: when overrides end
+    whose time is over."""
     if now.group != before.group or now.target != before.target:
         up = {m.node for m in alive}
         first = [*([now.active.node] if now.active else []), *now.configured]
         if next((n for n in first if n in up), None) == me.node:
-            yield from (msgspec.structs.replace(told, logged=True) for told in group_changes(before, now))
+            yield from (msgspec.structs.replace(told, logged=True) for told in group_changes(before, now, over))
             yield from migration_told(before, now)
 
 
@@ -105,13 +108,13 @@ def ended(table: PartitionTable, over: Collection[int]) -> Iterator[Tell]:
     out of the znode, so that others may never see them end: whoever sees it tells it, and it counts once."""
     for until in sorted(over):
         rest = msgspec.structs.replace(table, group=without(table.group, {until}))
-        for told in group_changes(table, rest):
+        for told in group_changes(table, rest, {until}):
             yield msgspec.structs.replace(told, once=f"{table.name}/{told.kind.code}/{until}")
         table = rest
 
 
-def group_changes(before: PartitionTable, now: PartitionTable) -> Iterator[Tell]:
-    """What is changed, with the reason given."""
+def group_changes(before: PartitionTable, now: PartitionTable, over: Collection[int] = ()) -> Iterator[Tell]:
+    """What an operator changed, with the reason given, or what has ended by itself, as `over` says."""
     was, group = before.group, now.group
     asked = "an operator's command"
     levels = {level: name for name, level in LEVELS.items()}
@@ -124,21 +127,29 @@ def group_changes(before: PartitionTable, now: PartitionTable) -> Iterator[Tell]
             more["may_fork"] = True
         if group.required_until_ms:
             more["until_ms"] = group.required_until_ms
-        cause = (group.required_reason or asked) if group.required else "the override has ended"
-        yield Tell(MINIMUM, "", cause, more)
+        ended = _ended("the override has ended", was.required_until_ms in over, group.required_reason)
+        yield Tell(MINIMUM, "", (group.required_reason or asked) if group.required else ended, more)
     if _designated(was) != _designated(group):
         alone: dict[str, object] = {"to": group.designated or "nobody"}
         if group.designated_until_ms:
             alone["until_ms"] = group.designated_until_ms
         no_more = f"{was.designated} is designated no more"
-        cause = (group.designated_reason or asked) if group.designated else no_more
+        ended = _ended(no_more, was.designated_until_ms in over, group.designated_reason)
+        cause = (group.designated_reason or asked) if group.designated else ended
         yield Tell(DESIGNATED, "", cause, alone)
 
 
 def _required(group: Group) -> tuple[object, ...]:
-    """All that an operator says of it."""
-    return group.required, group.required_until_ms, group.required_reason
+    """All that an operator says of it, if there is one."""
+    return (group.required, group.required_until_ms, group.required_reason) if group.required else ()
 
 
 def _designated(group: Group) -> tuple[object, ...]:
-    return group.designated, group.designated_until_ms, group.designated_reason
+    return (group.designated, group.designated_until_ms, group.designated_reason) if group.designated else ()
+
+
+def _ended(what: str, over: bool, reason: str) -> str:
+    """By itself, or by an operator, who alone gives a reason."""
+    if over and not reason:
+        return f"{what}: its time is over"
+    return f"{what}: an operator took it back" + (f": {reason}" if reason else "")

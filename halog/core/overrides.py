@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 FAR: Final = 1 << 63
 
+CLOCKS_MS: Final = 1_000
+"""Two nodes' clocks are no further apart, where they are kept: whoever finds an override gone from the znode so long
+before its end takes it that a node did it for which that is over, and not an operator."""
+
 
 class Overrides:
     """Of one copy. `ahead`: how far the wall's clock (ms since 1970) is ahead of the driver's."""
@@ -45,6 +49,11 @@ class Overrides:
         before = self._ends
         self._ends = {t: min(t - self._ahead, before.get(t, FAR)) for t in ends(table.group)}
         return self._left(table)
+
+    def passed(self) -> frozenset[int]:
+        """The ends, as the znode tells them, of those in this copy's table that are over for some node by now."""
+        now = self._p.now + self._ahead
+        return frozenset(until for until in ends(self._p.table.group) if until - now <= CLOCKS_MS)
 
     def look(self, ahead: int) -> None:
         """At the clock on the wall."""

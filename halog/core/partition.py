@@ -331,11 +331,12 @@ class Partition:
         return self.leading
 
     def _submitted(self, e: ev.Submitted) -> None:
-        serving = self.role is Role.ACTIVE or self.role is Role.VERIFYING
-        if serving and self.chain.state.epoch.number >= e.epoch:
+        serving, number = self.role is Role.ACTIVE or self.role is Role.VERIFYING, self.chain.state.epoch.number
+        if serving and (number == e.epoch or (number > e.epoch and not e.exact)):
             self._leader().submit(e)
         else:
-            self.out.append(ev.Reply(e.token, ev.NotServing(self._hint())))
+            later = number if serving and number > e.epoch else 0
+            self.out.append(ev.Reply(e.token, ev.NotServing(self._hint(), later)))
 
     def _vote_asked(self, e: ev.PrepareAsked | ev.DecideAsked | ev.MappingAsked) -> None:
         known = e.epoch if isinstance(e, ev.PrepareAsked) else 0

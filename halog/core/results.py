@@ -60,6 +60,8 @@ class NotServing(msgspec.Struct, frozen=True):
     """This copy is not active; `active` is who should be, as far as it knows. Nothing happened here."""
 
     active: str | None
+    epoch: int = 0
+    """It is, in this epoch, and the request was for an older one only."""
 
 
 class Busy(msgspec.Struct, frozen=True):

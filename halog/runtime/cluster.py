@@ -24,6 +24,7 @@ from halog.core.table import PartitionTable, Target
 from halog.errors import ConfigError, CoordinatorError, DuplicateNodeError
 from halog.ports import Coordinator, Log
 from halog.runtime import mappings
+from halog.runtime.drained import drained_nodes
 from halog.runtime.mapping import function_at, function_of, layout_of
 from halog.runtime.members import NodeInfo
 from halog.runtime.placement import placed, shape_of
@@ -75,12 +76,13 @@ def planned_tables(
     tables: Iterable[PartitionTable] = (),
     policies: Iterable[str] | None = None,
     up: Collection[str] | None = None,
+    drained: Collection[str] = (),
 ) -> Iterator[PartitionTable]:
     """Every partition of these policies (all) that is not among `tables`, as it is placed beside them and those before
-    it; log ids are drawn anew. `up`: as for `placed`."""
+    it; log ids are drawn anew. `up`, `drained`: as for `placed`."""
     there = {t.name: t for t in tables}
     for name in config.policies if policies is None else policies:
-        targets = placed(config, name, there.values(), up)
+        targets = placed(config, name, there.values(), up, drained)
         for i, partition in enumerate(config.partition_names(name)):
             if partition in targets:
                 there[partition] = _table(config, name, partition, i, targets[partition])
@@ -151,7 +153,8 @@ def _create(
     plan beside all that went before, and however many make them, they are as even as one plan."""
     names = config.partition_names(policy)
     while any(name not in tables for name in names):
-        for wanted in planned_tables(config, [t for _, t in tables.values()], [policy], up):
+        drained = drained_nodes(coordinator)
+        for wanted in planned_tables(config, [t for _, t in tables.values()], [policy], up, drained):
             if coordinator.create(f"partitions/{wanted.name}", originals(wanted).to_bytes()):
                 created(wanted.name)
             tables |= _read(coordinator, [wanted.name])

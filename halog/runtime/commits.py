@@ -12,8 +12,10 @@ from typing import Final, NoReturn
 
 from halog.backend import Work
 from halog.core import events as ev
+from halog.core.ids import ABSENT
 from halog.errors import (
     ClosedError,
+    DuplicateKeyError,
     HalogError,
     LockedError,
     NotActiveError,
@@ -22,6 +24,7 @@ from halog.errors import (
     PartitionUnavailableError,
     QuorumError,
     SwitchedError,
+    TransactionError,
     ZoneQuorumError,
 )
 from halog.runtime import frames
@@ -81,12 +84,16 @@ class Commits:
         until, locked = time.monotonic() + self._asker.call_of(partition), 0.0
         self._unsent.discard(tx)
         perhaps = not first  # begun before, by whoever did not wait: nobody has said here what became of it
+        out = False
+        """May a request of it still arrive, and be accepted?"""
         while True:
             try:
                 lsn = self._once(partition, tx, work, until)
             except (OverloadedError, QuorumError, LockedError) as e:
                 locked = locked or time.monotonic() + self._asker.locked_of(partition)
-                self._wait_out(partition, e, locked if isinstance(e, LockedError) else until, first=first)
+                out = out or "may_arrive" in e.evidence
+                limit = locked if isinstance(e, LockedError) else until
+                self._wait_out(partition, e, limit, doubtful=out or (isinstance(e, ZoneQuorumError) and not first))
                 continue
             except OutcomeUnknownError as e:
                 if first and e.evidence.get("expired") and "asked_before" not in e.evidence:
@@ -95,15 +102,21 @@ class Commits:
                 raise
             except (ClosedError, PartitionUnavailableError, NotActiveError, SwitchedError) as e:
                 _give_up(partition, e, perhaps=perhaps, first=first)
+            except HalogError as e:
+                out = out or "may_arrive" in e.evidence
+                if type(e) is HalogError or (out and not _for_good(e)):  # of the first kind: it has failed half-way
+                    raise perhaps_done(partition, e) from e
+                raise
             if lsn:
                 return lsn
             first, perhaps = False, perhaps or lsn is PERHAPS
 
-    def _wait_out(self, partition: str, error: HalogError, until: float, *, first: bool) -> None:
-        """A moment, if there may be another attempt; else raises what the last one met."""
+    def _wait_out(self, partition: str, error: HalogError, until: float, *, doubtful: bool) -> None:
+        """A moment, if there may be another attempt; else raises what the last one met, or that it says nothing: an
+        earlier one may still arrive, or it is said by one who does not know."""
         waits = isinstance(error, OverloadedError | LockedError) or self._waits(partition)
         if not waits or time.monotonic() >= until:
-            if isinstance(error, ZoneQuorumError) and not first:  # said by one who does not know
+            if doubtful:
                 raise perhaps_done(partition, error) from error
             raise error
         time.sleep(OVERLOADED_S)
@@ -163,6 +176,14 @@ class Commits:
         """See Backend."""
         if self.deliveries is not None:
             self.deliveries.turn()
+
+
+def _for_good(error: HalogError) -> bool:
+    """Will each request of the same commit be refused, whenever it arrives? Versions and mappings only grow; an object
+    that is in the way of a new one may go."""
+    if not isinstance(error, TransactionError) or isinstance(error, DuplicateKeyError):
+        return False
+    return bool(error.evidence.get("expected", 0) != ABSENT)
 
 
 def _give_up(partition: str, error: HalogError, *, perhaps: bool, first: bool) -> NoReturn:

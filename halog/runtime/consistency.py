@@ -57,40 +57,38 @@ class _Look:
     def __init__(self, consistency: Consistency, changes: Sequence[Change], replayed: bool) -> None:
         self._consistency, self._replayed = consistency, replayed
         objects = consistency.objects
-        found = objects.held({c.key for c in changes})
-        self._used = objects.keys_of({c.ref for c in changes if _brings(c, found[c.key])})
+        found = objects.held([c.key for c in changes])
+        self._used = objects.keys_of([c.ref for c in changes if c.op == CREATE or _brings(c, found[c.key])])
         found |= objects.held([key for key in self._used.values() if key not in found])
-        self._now = {key: None if f is None else (f.ref, f.version) for key, f in found.items()}
-        """Reference and version by key; absent: not looked at."""
+        self._now: dict[bytes, tuple[bytes, int] | tuple[()] | None] = {
+            key: None if f is None else (f.ref, f.version) for key, f in found.items()
+        }
+        """Reference and version by key; empty: not to be looked at."""
 
     def merged(self, record: MergedIn) -> None:
         for m in record.merged:
-            self._now.pop(m.key, None)
+            self._now[m.key] = ()
 
     def at(self, header: Header, c: Change) -> None:
         """One change: first what it contradicts, then what it leaves."""
-        lsn, had = header.lsn, ABSENT
-        if c.key in self._now:
-            now = self._now[c.key]
-            had = ABSENT if now is None else now[1]
-            self._version(header, c, had)
-        self._reference(header, c)
-        self._now[c.key] = None if c.value is None else (c.ref, max(lsn, had))
-
-    def _version(self, header: Header, c: Change, had: int) -> None:
-        if had == ABSENT:
+        lsn, key = header.lsn, c.key
+        now = self._now[key]
+        had = now[1] if now else ABSENT
+        if now is None:
             if c.op == DELETE and not self._replayed:
-                self._consistency.count(header, f"deletes {c.key.hex()}, which this copy does not have")
-        elif had not in (c.replaced, ABSENT) and had < header.lsn:
+                self._consistency.count(header, f"deletes {key.hex()}, which this copy does not have")
+        elif had not in (c.replaced, ABSENT) and had < lsn:
             said = "creates" if c.replaced == ABSENT else f"replaces version {c.replaced} of"
-            self._consistency.count(header, f"{said} {c.key.hex()}, of which this copy has version {had}")
+            self._consistency.count(header, f"{said} {key.hex()}, of which this copy has version {had}")
+        if c.ref in self._used:
+            self._reference(header, c, self._used[c.ref])
+        self._now[key] = None if c.value is None else (c.ref, lsn if lsn > had else had)
 
-    def _reference(self, header: Header, c: Change) -> None:
-        at = self._used.get(c.ref)
-        if c.value is None or at is None or at == c.key or is_entry(c.key):
+    def _reference(self, header: Header, c: Change, at: bytes) -> None:
+        if c.value is None or at == c.key or is_entry(c.key):
             return
-        now = self._now.get(at)
-        if now is None or now[0] != c.ref or now[1] >= header.lsn:
+        now = self._now[at]
+        if not now or now[0] != c.ref or now[1] >= header.lsn:
             return
         self._now[at] = None
         self._consistency.objects.discard(header, Change(DELETE, c.ref, at, None, now[1]))
@@ -99,5 +97,5 @@ class _Look:
 
 
 def _brings(c: Change, found: Found | None) -> bool:
-    """Can the reference be new under this key?"""
-    return c.value is not None and (c.op == CREATE or found is None or found.ref != c.ref)
+    """Can the reference be new under this key, though nothing is created?"""
+    return c.value is not None and (found is None or found.ref != c.ref)

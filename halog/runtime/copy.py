@@ -329,16 +329,16 @@ class Copy(Showing):
         """Is a commit that asks so answered by the replicas rather than by the log?"""
         return self.early or (durability is not None and durability.early)
 
-    def submit(self, tx: bytes, work: Work, answer: Answer, epoch: int = 0) -> int:
-        """Ask to commit, knowing of `epoch`; `answer` is called once, on any thread. Returns the tag of the append this
-        led to: the caller sees to its delivery report (`Deliveries.follow`). 0: there is none, or the replicas answer
-        it."""
+    def submit(self, tx: bytes, work: Work, answer: Answer, epoch: int = 0, *, exact: bool = False) -> int:
+        """Ask to commit, knowing of `epoch`, `exact`: only in that one; `answer` is called once, on any thread. Returns
+        the tag of the append, whose delivery report the caller sees to (`Deliveries.follow`). 0: there is none, or the
+        replicas answer it."""
         durability = work.durability
         with self.lock:
             changes, found = presented(work, self.objects, keeps_before=self.keeps_before)
-            served = not self.answers_early(durability)
-            asked = ev.Submitted(self._expect(answer), tx, work.reads, changes, found, epoch, durability, work.mapping)
-            tag = self._ask(asked, served=served)
+            token, mapping = self._expect(answer), work.mapping
+            asked = ev.Submitted(token, tx, work.reads, changes, found, epoch, durability, mapping, exact)
+            tag = self._ask(asked, served=not self.answers_early(durability))
             due = self._take_due()
         _tell(due)
         return tag

@@ -130,7 +130,8 @@ class Scan(_Frame):
 
 
 class Submit(_Frame):
-    """Commit `work` as transaction `tx`; `epoch` is the highest epoch number the sender knows of."""
+    """Commit `work` as transaction `tx`; `epoch` is the highest epoch number the sender knows of: in another one it is
+    not done, and a later one is told as NotActiveError, evidence `epoch`."""
 
     partition: str
     tx: bytes

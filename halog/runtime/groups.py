@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 import msgspec
 
 from halog.core.group import LEVELS, why_not_designated, why_not_priority, why_not_required, without
+from halog.core.ids import Member
 from halog.core.table import Group, PartitionTable
 from halog.core.tail import holders
 from halog.errors import ConfigError, HalogError, RefusedError, VersionError
@@ -42,24 +43,30 @@ def priority_of(node: str, level: str) -> Change:
 
 
 def required(nodes: int, *, until_ms: int = 0, reason: str = "", may_fork: bool = False) -> Change:
-    """So many nodes for commits and elections instead of the quorum (Q3); 0: the quorum again. Refused where two halves
-    could go on without each other and `may_fork` does not confirm it."""
+    """So many nodes for commits and elections instead of the quorum (Q3); 0: the quorum again, `reason` is why then.
+    Refused where two halves could go on without each other and `may_fork` does not confirm it."""
 
     def change(table: PartitionTable) -> Group:
         _refuse(table, why_not_required(table, nodes, may_fork=may_fork))
-        until, why = (until_ms, reason) if nodes else (0, "")
-        return msgspec.structs.replace(table.group, required=nodes, required_until_ms=until, required_reason=why)
+        if not nodes and not table.group.required:
+            return table.group
+        until = until_ms if nodes else 0
+        return msgspec.structs.replace(table.group, required=nodes, required_until_ms=until, required_reason=reason)
 
     return change
 
 
 def designated(node: str, *, until_ms: int = 0, reason: str = "") -> Change:
-    """In a group of two: `node` may go on alone (Q3); "" takes it back."""
+    """In a group of two: `node` may go on alone (Q3); "" takes it back, `reason` is why then."""
 
     def change(table: PartitionTable) -> Group:
         _refuse(table, why_not_designated(table, node))
-        until, why = (until_ms, reason) if node else (0, "")
-        return msgspec.structs.replace(table.group, designated=node, designated_until_ms=until, designated_reason=why)
+        if not node and not table.group.designated:
+            return table.group
+        until = until_ms if node else 0
+        return msgspec.structs.replace(
+            table.group, designated=node, designated_until_ms=until, designated_reason=reason
+        )
 
     return change
 
@@ -69,21 +76,33 @@ def _refuse(table: PartitionTable, why_not: str | None) -> None:
         raise RefusedError(why_not, partition=table.name)
 
 
-def give_up_unlogged(up: Mapping[str, int]) -> Callable[[PartitionTable], PartitionTable]:
+class GiveUpUnlogged:
     """What only nodes that do not come back have in memory is given up, so that others may be elected (E3). `up`: the
-    nodes there are, and their incarnations. Refused while one that may have it is among them."""
+    nodes there are, and their incarnations. Refused while one that may have it is among them. Asked again, it changes
+    nothing where none of those it has given up is a holder any more."""
 
-    def change(table: PartitionTable) -> PartitionTable:
+    def __init__(self, up: Mapping[str, int]) -> None:
+        self._up = up
+        self.given: frozenset[Member] = frozenset()
+        """Whom it has given up, once it was asked; of an epoch of number `epoch`."""
+        self.epoch = 0
+
+    def __call__(self, table: PartitionTable) -> PartitionTable:
         wanted = holders(table)
-        there = sorted(m.node for m in wanted if up.get(m.node) == m.incarnation)
+        if self.given and not self.given & wanted:
+            return table  # no answer had come, and perhaps somebody leads by now
+        there = sorted(m.node for m in wanted if self._up.get(m.node) == m.incarnation)
         if not wanted:
             _refuse(table, f"{table.name} waits for nobody's memory: its log has all that was acknowledged")
         if there:
             _refuse(table, f"{', '.join(there)} may have what was acknowledged in {table.name}, and is up: wait for it")
-        replicas = tuple(r.as_async for r in table.replicas)
-        return msgspec.structs.replace(table, active=None, replicas=replicas)
+        self.given, self.epoch = wanted, table.epoch.number
+        return msgspec.structs.replace(table, active=None, replicas=tuple(r.as_async for r in table.replicas))
 
-    return change
+    @property
+    def names(self) -> list[str]:
+        """The nodes it has given up."""
+        return sorted(m.node for m in self.given)
 
 
 def change_group(coordinator: Coordinator, partition: str, change: Change) -> PartitionTable:

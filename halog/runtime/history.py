@@ -13,9 +13,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
-from halog.events import LOST, At, Event, Kind, event
+from halog.events import LOST, At, Event, Kind, event, lean
 from halog.ports import LogJournal, Noted
 
 logger = logging.getLogger("halog.events")
@@ -24,6 +25,9 @@ MAX_WAITING = 1_000
 """Events kept while the log is away, those under way to it included, about 0.5 MB: two failovers of a hundred
 partitions, with the states of each."""
 
+MAX_WAITING_BYTES = 32 << 20
+"""Of what is kept, once some carry records: beyond that events go without the bytes they carry, and none is lost."""
+
 GATHER_S = 0.05
 """Events come in bursts, when nodes have something better to do than to write them one by one."""
 
@@ -31,6 +35,13 @@ AGAIN_S = 0.5
 """Pause after a write that came to nothing."""
 
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+class _Waiting(NamedTuple):
+    """An event, encoded; and without the records it carries, if any: so it is written where it is too large else."""
+
+    data: bytes
+    lean: bytes | None = None
 
 
 class History:
@@ -44,9 +55,11 @@ class History:
         self._open_journal = journal
         self._journal: LogJournal | None = None
         self._changed = threading.Condition()
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._under_way = 0
         """Events the thread has in hand."""
+        self._bytes = 0
+        """Of what waits and is under way."""
         self._count = 0
         self._gap = 0
         self._closing = threading.Event()
@@ -78,17 +91,26 @@ class History:
             with self._changed:
                 told = self._made(kind, at, node or self.node, cause, more, once)
                 if not logged:
-                    self._keep(told.to_bytes())
+                    self._keep(told)
             logger.log(_LEVELS[kind.severity], "%s %s", told.code, told.text)
         except Exception:  # the one who tells has better things to do than to fail over a text
             logger.exception("an event of code %s could not be told", kind.code)
 
-    def _keep(self, data: bytes) -> None:
+    def _keep(self, told: Event) -> None:
+        waits = self._encoded(told)
         if len(self._waiting) + self._under_way < MAX_WAITING and not self._closing.is_set():
-            self._waiting.append(data)
+            self._waiting.append(waits)
+            self._bytes += len(waits.data)
         else:
             self._lose(1)
         self._changed.notify()
+
+    def _encoded(self, told: Event) -> _Waiting:
+        data, without = told.to_bytes(), lean(told)
+        if without == told:
+            return _Waiting(data)
+        room = self._bytes + len(data) <= MAX_WAITING_BYTES
+        return _Waiting(data, without.to_bytes()) if room else _Waiting(without.to_bytes())
 
     def _lose(self, count: int) -> None:
         self.dropped += count
@@ -108,17 +130,17 @@ class History:
             with self._changed:
                 self._under_way = 0
                 self._lose(refused)
-                if left:
-                    self._waiting.extendleft(reversed(batch[len(batch) - left :]))
-                    if self._closing.is_set():
-                        self.dropped += len(self._waiting)
-                        return
+                self._waiting.extendleft(reversed(batch[len(batch) - left :]))
+                self._bytes = sum(len(waits.data) for waits in self._waiting)
+                if left and self._closing.is_set():
+                    self.dropped += len(self._waiting)
+                    return
             if left:
                 self._closing.wait(AGAIN_S)
             else:
                 self._tell_gap()
 
-    def _next(self) -> Sequence[bytes]:
+    def _next(self) -> Sequence[_Waiting]:
         """What is there; nothing: the node closes, and all is written."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing.is_set())
@@ -129,13 +151,27 @@ class History:
             self._under_way = len(batch)
             return batch
 
-    def _write(self, batch: Sequence[bytes]) -> Noted:
+    def _write(self, batch: Sequence[_Waiting]) -> Noted:
+        """What carries records alone, so that it is known which of them the log does not take."""
+        left, refused = len(batch), 0
+        for alone, group in groupby(batch, lambda waits: waits.lean is not None):
+            items = list(group)
+            for run in [[item] for item in items] if alone else [items]:
+                noted = self._note([waits.data for waits in run])
+                if noted.refused and run[0].lean is not None:
+                    noted = self._note([run[0].lean])
+                left, refused = left - len(run) + noted.left, refused + noted.refused
+                if noted.left:
+                    return Noted(left, refused)
+        return Noted(left, refused)
+
+    def _note(self, values: Sequence[bytes]) -> Noted:
         try:
             if self._journal is None:
                 self._journal = self._open_journal()
-            noted, why = self._journal.note(batch), "the log did not acknowledge"
+            noted, why = self._journal.note(values), "the log did not acknowledge"
         except Exception as error:
-            noted, why = Noted(len(batch)), str(error)
+            noted, why = Noted(len(values)), str(error)
         if noted.left and not self._away:
             logger.warning("the event history cannot be written, going on trying: %s", why)
         self._away = noted.left > 0

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from halog.config import Config
 from halog.config.mapper import LEAST_LOADED, callable_of, is_custom
-from halog.config.whole import sites_of
+from halog.config.whole import sites_named, sites_of
 from halog.core.mapping import BY_KEY, Layout, Place, PolicyMapping
 from halog.errors import ConfigError, MapperError, RecordFormatError, UnknownTypeError
 from halog.schema import Definition
@@ -280,9 +280,9 @@ class Places:
         if not policy:
             why = "no policy; add it to [bindings]"
             return UnknownTypeError(f"{self.config.source}: type {type_name} is bound to {why}", type=type_name)
-        sites = " and ".join(sites_of(tree, tree.hosts_of(policy))) if policy in tree.policies else ""
+        sites = sites_named(sites_of(tree, tree.hosts_of(policy)) if policy in tree.policies else ())
         return UnknownTypeError(
-            f"{self.config.source}: type {type_name} is bound to policy {policy}, whose nodes are at site {sites}: it "
+            f"{self.config.source}: type {type_name} is bound to policy {policy}, whose nodes are at {sites}: it "
             f"is used there, not at {self.config.site.name}",
             type=type_name,
             policy=policy,

@@ -19,6 +19,7 @@ from halog.core.migrating import assigned, left, moving, paced, why_not, why_not
 from halog.core.table import PartitionTable, Target
 from halog.errors import DeadlineError, RefusedError
 from halog.ports import Coordinator
+from halog.runtime.drained import unmark
 from halog.runtime.groups import change_table
 from halog.runtime.router import Router
 
@@ -40,7 +41,8 @@ def migrate(
     """Have `partition` move to `nodes`, the preferred one first (P12). `up`: the registered nodes. Without
     `sync_replicas` as many as now, if there are nodes enough. `copy_rate`: bytes a second that a node reads for a copy
     no redundancy waits for, 0 for no limit, without it as the policy says; asked for again with another rate, a
-    migration under way goes on with that. Returns the table as set, and what was asked for.
+    migration under way goes on with that. A node that was drained counts as one no more. Returns the table as set, and
+    what was asked for.
 
     RefusedError names what speaks against it, ConfigError a partition that does not exist; then nothing was changed.
     """
@@ -51,6 +53,7 @@ def migrate(
         return table if after is table else admitting(after, nodes, up)
 
     table = change_table(coordinator, partition, change)
+    unmark(coordinator, nodes)  # last: what is refused changes nothing
     return table, target_of(table, nodes, sync_replicas)
 
 

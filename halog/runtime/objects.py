@@ -140,8 +140,9 @@ class ObjectTable:
         self.show(made, meant.header.lsn)
 
     def held(self, keys: Iterable[bytes]) -> dict[bytes, Found | None]:
-        """As stored or about to be; what only the cache would know is no reason to fill it."""
-        found = {key: self.cache.get(key) for key in keys}
+        """As the log has them, stored or about to be; what only the cache would know is no reason to fill it."""
+        cached, early = self.cache.get, self._early
+        found = {key: None if key in early else cached(key) for key in keys}
         stored = self._stored([key for key, known in found.items() if known is None])
         found.update((key, unpack_object(key, data)) for key, data in stored.items() if data)
         return found

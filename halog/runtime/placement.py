@@ -1,11 +1,11 @@
 """Where partitions that have no table yet are placed: by the planner, beside those that have one (P2). Of a dynamic
-policy evenly, copies and preferred nodes, and where it is all one by what nodes have of other policies; of a static
-policy where the file has them (P3)."""
+policy evenly, copies and preferred nodes, and where it is all one by what nodes have of other policies; not on nodes
+that were drained, as long as there are others enough. Of a static policy where the file has them (P3)."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from halog.config import Config
 from halog.core.dealing import Elsewhere
@@ -46,11 +46,17 @@ def zone_of(
 
 
 def placed(
-    config: Config, policy: str, tables: Iterable[PartitionTable], up: Collection[str] | None = None
+    config: Config,
+    policy: str,
+    tables: Iterable[PartitionTable],
+    up: Collection[str] | None = None,
+    drained: Collection[str] = (),
 ) -> dict[str, Target]:
     """Where each partition of a policy goes that is not among `tables`; those stay as they are, and count. Pure:
     whoever knows the same comes to the same. `up`: nodes that are there; a node that is not, and has nothing, may be
-    gone, and gets nothing as long as there are others enough. Without it all nodes of the policy may get some."""
+    gone, and gets nothing as long as there are others enough. Without it all nodes of the policy may get some.
+    `drained`: nodes that an operator has emptied; as many of them get some as others are too few, and none of these is
+    preferred."""
     of, tables = config.policies[policy], list(tables)
     theirs = {t.name: going_to_be(t) for t in tables if t.policy == policy}
     names = config.partition_names(policy)
@@ -61,11 +67,18 @@ def placed(
         return {}
     copies, open_ = copies_of(config, policy), config.hosts_of(policy)
     if up is not None:
-        there = [n for n in open_ if n in up or any(n in hosts for hosts in theirs.values())]
-        open_ = tuple(there) if len(there) >= copies else open_
+        there = tuple(n for n in open_ if n in up or any(n in hosts for hosts in theirs.values()))
+        open_ = there if len(there) >= copies else open_
+    zone = zone_of(config, policy, _filled_up(open_, drained, copies), tables)
     now = {name: theirs.get(name, ()) for name in names} | theirs
-    then = spread(now, copies, zone_of(config, policy, open_, tables), theirs)
+    then = spread(now, copies, zone._replace(never=dict.fromkeys(new, drained)), theirs)
     return {name: Target(then[name], of.sync_replicas) for name in new}
+
+
+def _filled_up(nodes: Sequence[str], drained: Collection[str], copies: int) -> list[str]:
+    """Those that were not drained, and as many of the others as they are too few."""
+    rest = [n for n in nodes if n not in drained]
+    return rest + [n for n in nodes if n in drained][: max(0, copies - len(rest))]
 
 
 def shape_of(config: Config, policy: str) -> list[Target]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from halog.config import Config
 from halog.config.changes import MOVES, REFUSED, Change, KeyPath, differences
-from halog.config.whole import sites_of
+from halog.config.whole import sites_named, sites_of
 from halog.core.mapping import Layout, why_not
 from halog.core.table import PartitionTable
 from halog.core.zones import Sight, Zone, count
@@ -135,8 +135,8 @@ def _policy(new: Config, policy: str, values: Mapping[str, Any]) -> Refusals:
     config = new.policies.get(policy)
     if config is None:
         tree, why = new.all_sites, "it has partitions, and a partition is never removed"
-        away = " and ".join(sites_of(tree, tree.hosts_of(policy))) if policy in tree.policies else ""
-        yield ("policies", policy), why + (f"; by the file its nodes are at site {away} alone" if away else "")
+        away = sites_named(sites_of(tree, tree.hosts_of(policy))) if policy in tree.policies else ""
+        yield ("policies", policy), why + (f"; by the file its nodes are at {away} alone" if away else "")
         return
     if (names := list(values.get("names", ()))) != list(config.static):
         made_as = f"{', '.join(names) or 'a number of them'}, not {', '.join(config.static) or 'a number of them'}"

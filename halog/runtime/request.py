@@ -61,7 +61,11 @@ class Request:
         self._at = HERE
         self._hint: str | None = None
         self._unknown: HalogError | None = None
-        """Why an attempt may have been acted on."""
+        """Why an attempt may have been acted on, and"""
+        self._unknown_in = 0
+        """for which epoch the last such was."""
+        self._epoch = 0
+        """The one that an active node said to be in."""
         self._refused: float | None = None
         self._failing: tuple[float, int] | None = None
         """At another site: since when no node answers, and by which table."""
@@ -95,7 +99,7 @@ class Request:
         """Who knows about the site that serves it."""
         site = self._router.site_of(self._partition)
         if site != self._at:
-            self._at, self._hint, self._failing, self._refused = site, None, None, None
+            self._at, self._hint, self._failing, self._refused, self._epoch = site, None, None, None, 0
         if self._site is not None and site != self._site:
             raise self._switched(site)
         try:
@@ -130,7 +134,7 @@ class Request:
         try:
             reply = self._asked(where, target)
         except NotActiveError as e:
-            self._hint = _fresh_hint(e, target, where)
+            self._hint = target if self._is_later(e) else _fresh_hint(e, target, where)
             if target is None:
                 self._check_known(where)
         except OutcomeUnknownError as e:
@@ -149,17 +153,27 @@ class Request:
 
     def _asked(self, where: Known, target: str | None) -> frames.Reply:
         if isinstance(self._frame, frames.Submit | frames.Prepare):  # who was replaced must not judge a second attempt
-            self._frame.epoch = where.epoch(self._partition)
+            self._frame.epoch = max(where.epoch(self._partition), self._epoch)
         try:
             reply = self._router.once(where, target, frames.encode(self._frame), self._until)
         except HalogError as error:
             if self._unknown is not None:
                 error.evidence["asked_before"] = True
+                if isinstance(self._frame, frames.Submit) and self._unknown_in >= self._frame.epoch:
+                    error.evidence["may_arrive"] = True
             if target is not None and not isinstance(error, _SILENCE):
                 self._heard(where)
             raise
         self._heard(where)
         return reply
+
+    def _is_later(self, e: NotActiveError) -> bool:
+        """Was it refused only for the epoch it was for?"""
+        number = e.evidence.get("epoch")
+        if not isinstance(self._frame, frames.Submit) or not isinstance(number, int) or number <= self._frame.epoch:
+            return False
+        self._epoch = number
+        return True
 
     def _heard(self, where: Known) -> None:
         self._failing = None
@@ -184,6 +198,8 @@ class Request:
     def _perhaps(self, why: HalogError) -> None:
         """It may have been acted on, and another site may never hear of it."""
         self._unknown = why
+        if isinstance(self._frame, frames.Submit):
+            self._unknown_in = self._frame.epoch
         if isinstance(self._frame, _ACTS):
             self._site = self._at
 

@@ -24,8 +24,9 @@ def to_error(result: ev.Result, partition: str) -> errors.HalogError:
                 size=size,
                 limit=limit,
             )
-        case ev.NotServing(active=active):
-            return errors.NotActiveError(f"this node is not active for {partition}", partition=partition, active=active)
+        case ev.NotServing(active=active, epoch=epoch):
+            said = f"{partition} is in epoch {epoch} by now" if epoch else f"this node is not active for {partition}"
+            return errors.NotActiveError(said, partition=partition, active=active, epoch=epoch)
         case ev.Busy(limit=limit, of=of):
             setting = "limits.max_in_flight" + ("" if of == "commits" else f"_{of}")
             return errors.OverloadedError(

@@ -76,8 +76,9 @@ class Router(Known):
         """Send `frame` to the active node until one answers it; raises what the node answered, or when time is up.
         Raises LocalError as soon as `local()` says this very node is active; OutcomeUnknownError if an earlier attempt
         may have been acted on and there will be no other, because the node is closed. Where a refusal came behind an
-        attempt that may have been, or may still be acted on, its evidence says `asked_before`. `site`: not anywhere
-        else; as a rule what it rests on says so."""
+        attempt that may have been, or may still be acted on, its evidence says `asked_before`; of a commit `may_arrive`
+        if it is still to be reckoned with: it was for the epoch that refuses this one. `site`: not anywhere else; as a
+        rule what it rests on says so."""
         return Request(self, partition, frame, deadline_s, local, site).answer()
 
     def once(self, where: Known, target: str | None, data: bytes, until: float) -> frames.Reply:

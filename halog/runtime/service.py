@@ -221,8 +221,13 @@ class Service:
     def _submit(self, peer: Peer, r: object) -> None:
         assert isinstance(r, frames.Submit)
         copy = self._active(r.partition)
-        tag = copy.submit(r.tx, r.work, lambda result: _send(peer, _outcome(result, r.partition)), r.epoch)
-        self._follow(copy, tag)
+
+        def answer(result: ev.Result) -> None:
+            _send(peer, _outcome(result, r.partition))
+
+        self._follow(
+            copy, copy.submit(r.tx, r.work, answer, r.epoch, exact=True)
+        )  # it may have been under way for long
 
     def _prepare(self, peer: Peer, r: object) -> None:
         assert isinstance(r, frames.Prepare)

@@ -17,9 +17,13 @@ from halog.core.ids import digest
 from halog.errors import DivergedError, RecordFormatError
 from halog.ports import Entry
 
+NOWHERE = -1
+"""The offset of what is in no log."""
+
 
 class Judged(msgspec.Struct, frozen=True):
-    """One log entry: its record, and how it counts. `why` is set where the record or the history is broken."""
+    """One log entry: its record, and how it counts. `why` is set where the record or the history is broken. `offset`:
+    NOWHERE for a record that is shown like one of the log and is not there."""
 
     offset: int
     timestamp_ms: int

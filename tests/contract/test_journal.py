@@ -16,6 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from halog.adapters import kafka_conf
+from halog.core.discarded import RECORD_BYTES
 from halog.errors import RefusedError
 from halog.ports import Noted
 from tests.contract.rigs import KafkaRig, LogRig, new_topic
@@ -53,6 +54,18 @@ def test_a_log_that_is_away_gives_everything_back_in_time(logs: LogRig) -> None:
     found = [e.value for e in log.read(tp, *log.bounds(tp))]
     assert found[0] == b"before"
     assert found[-1] == b"after"
+    journal.close()
+
+
+@pytest.mark.feature("Q4", "X9")
+def test_the_largest_event_is_taken_and_read(logs: LogRig) -> None:
+    """One that carries a record (`halog.core.discarded.RECORD_BYTES`, in base64), among small ones."""
+    log = logs.log()
+    tp = new_topic(log)
+    journal = log.journal(tp)
+    values = [b"1", bytes(-(-RECORD_BYTES // 3) * 4 + 65_536), b"2"]
+    assert journal.note(values) == Noted(0)
+    assert [e.value for e in log.read(tp, *log.bounds(tp))] == values
     journal.close()
 
 

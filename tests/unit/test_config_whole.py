@@ -13,7 +13,7 @@ from halog.config import Config, NodeConfig, RemoteSiteConfig, SiteConfig, load_
 from halog.config.activated import disagreements, live, merged, waiting
 from halog.config.changes import AT_ONCE, OWN_FILE, RESTART, differences, tree
 from halog.config.read import problems_of
-from halog.config.whole import at_site, check_site
+from halog.config.whole import at_site, check_site, sites_named
 from halog.errors import ConfigError
 from halog.runtime.cluster import planned_tables
 from halog.runtime.versions import digest
@@ -188,7 +188,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"policies": policies(local={"zone": "west", "home": "west", "takeover": "always"})}, "policies.local.takeover",
      "'always' needs nodes at another site to take over: all are at west"),
     ({"policies": policies(fleet={**DR, "sync_replicas": 2})}, "policies.fleet.sync_replicas",
-     "an active and its replicas need 3 nodes, zone 'dr' has 2 (at site west and east)"),
+     "an active and its replicas need 3 nodes, zone 'dr' has 2 (at sites west and east)"),
     ({"policies": policies(fleet={**DR, "zones": ["west", "dr"], "zone": "", "sync_replicas": 2})},
      "policies.fleet.sync_replicas", "zone 'dr' has 2 (at site east)"),
     ({"zones": {**WHOLE["zones"], "dr": {"nodes": ["B", "C", "E"], "quorum": {"minimum_votes": 2}}}},
@@ -209,6 +209,13 @@ def test_what_is_wrong_anywhere_is_found_at_every_site(
     assert any(k == key and reason in why for k, why in found), found
     with pytest.raises(ConfigError):
         changed(site, **sections)
+
+
+def test_sites_are_named_as_people_name_them() -> None:
+    """One, two, and more."""
+    assert sites_named(["west"]) == "site west"
+    assert sites_named(["west", "east"]) == "sites west and east"
+    assert sites_named(["west", "east", "moon"]) == "sites west, east and moon"
 
 
 def test_a_site_without_a_node_is_a_mistake() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import string
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from halog.errors import RecordFormatError
-from halog.events import DISCARDED, ITEMS, KINDS, REMOVED, TEXT_CHARS, TOO_FEW, At, Event, event
+from halog.events import DISCARDED, ITEMS, KINDS, REMOVED, TEXT_CHARS, TOO_FEW, At, Event, event, lean
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "operations.md"
 AT = At("fleet", "A", "p-0", 3, 17)
@@ -79,3 +80,17 @@ def test_whatever_is_put_into_an_event_it_is_short_and_can_be_encoded() -> None:
     assert Event.from_bytes(made.to_bytes()) == made
     assert (made.node, len(made.cause), len(made.more["transactions"])) == ("?B", TEXT_CHARS, ITEMS)
     assert made.more["transactions"][0] == {"tx": "?" * TEXT_CHARS}
+
+
+@pytest.mark.feature("Q4", "X9")
+def test_records_in_an_event_are_whole_and_can_be_left_out() -> None:
+    """As base64, however long; without them everything else is still told."""
+    data = bytes(range(256)) * 40
+    told = {"tx": "00", "lsn": 9, "bytes": len(data)}
+    more = {"count": 1, "of_epoch": 2, "transactions": [{**told, "record": data}]}
+    made = event(DISCARDED, AT, name="A/1/1", time_ms=5, node="A", cause="fenced", more=more)
+    (found,) = Event.from_bytes(made.to_bytes()).more["transactions"]
+    assert base64.b64decode(found["record"]) == data
+    assert lean(made) == event(
+        DISCARDED, AT, name="A/1/1", time_ms=5, node="A", cause="fenced", more={**more, "transactions": [told]}
+    )

@@ -66,9 +66,19 @@ def test_with_all_that_had_it_in_memory_gone_nobody_goes_on_until_an_operator_sa
     node = unlogged.client()
     both, third = kill_both(unlogged)
     wait(lambda: not set(both) & set(unlogged.registered()), "ZooKeeper knows that they are gone")
-    halog(unlogged, "partition", "accept-loss", "p-0")
+    halog(unlogged, "partition", "accept-loss", "p-0", "--cluster", unlogged.name, "--reason", "both burnt down")
     goes_on(unlogged, tails(node, "accepted-")["p-0"][0])
     assert unlogged.table("p-0").node_list == (third,)
+    (told,) = (e for e in halog(unlogged, "events", "--partition", "p-0") if e["code"] == "HALOG-1019")
+    assert (told["more"]["given_up"], told["more"]["reason"]) == (sorted(both), "both burnt down")
+    assert (told["node"], told["text"].endswith(": both burnt down")) == (told["more"]["by"], True), told
+    why = f"an operator gave up what {', '.join(sorted(both))} may have in memory"
+    wait(lambda: why in _last_because(unlogged), "the history says why the third one leads")
+    assert _last_because(unlogged) == f"{why}; by {told['node']}: both burnt down"
+
+
+def _last_because(cluster: Cluster) -> str:
+    return str(halog(cluster, "history", "p-0", "--why")[-1]["because"])
 
 
 def test_those_that_had_it_in_memory_are_started_again_and_it_goes_on_and_says_what_may_be_lost(

@@ -55,6 +55,15 @@ def test_the_whole_file_is_activated_and_shown(shared: Cluster, halog: Run, tmp_
     assert [t.policy for t in shared.tables()] == ["p"] * 6, "nothing of the other site's policy is here"
 
 
+def test_of_several_other_sites_each_is_told_to_be_activated_at(shared: Cluster, halog: Run) -> None:
+    more = EAST.replace("east", "west").replace('"D"', '"E"').replace(":3", ":5").replace(":4", ":6")
+    written = TREE.replace("[zones.home]", f"{more}[zones.home]")
+    shared.path.write_text(written.replace("[timing]", '[nodes.E]\ndata_dir = "E"\nsite = "west"\n[timing]'))
+    ran = halog("config", "activate")
+    assert ran.code == 0, ran
+    assert "to have it at sites east and west, activate it with each site's own file, too" in ran.err
+
+
 def test_what_changes_at_the_other_site_takes_no_restart_here(shared: Cluster, halog: Run) -> None:
     assert halog("config", "activate").code == 0
     wait_until(lambda: versions(shared) == {(1, ())})

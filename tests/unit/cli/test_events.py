@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import threading
 import time
 from collections.abc import Callable
@@ -12,19 +11,16 @@ from typing import Any
 
 import pytest
 
-from halog.cli.discarded import discarded
 from halog.cli.epochs import epochs_of
 from halog.core import records
-from halog.core.chain import ChainState
-from halog.core.ids import NO_HASH, EpochId, Member, digest
+from halog.core.ids import Member
 from halog.core.table import PartitionTable
 from halog.events import REMOVED, ROLE, TRANSFER, At, Event, event
-from halog.ports import Entry, TopicPartition
-from halog.runtime.verdicts import Judge, Judged
+from halog.ports import TopicPartition
+from tests.unit.cli.handmade import LOG_ID, Log, epoch_id
 
 Run = Callable[..., Any]
 EVENTS = TopicPartition("ops.events", 0)
-LOG_ID = b"0123456789abcdef"
 
 
 def eventually(halog: Run, *args: object, holds: Callable[[list[Any]], object]) -> list[Any]:
@@ -173,42 +169,7 @@ def made(kind: Any, epoch: int, time_ms: int, *, node: str, cause: str, **more: 
     ).to_bytes()
 
 
-# --- a hand-made log ---
-
-
-def epoch_id(number: int) -> EpochId:
-    return EpochId(number, "home", number)
-
-
-class Log:
-    """Records one behind the other, with the verdict every reader comes to; offset n is appended at n ms."""
-
-    def __init__(self) -> None:
-        self.entries: list[Entry] = []
-        self.lsn, self.last = 0, NO_HASH
-
-    def add(self, record: records.Record, *, counts: bool = True) -> None:
-        data = records.encode(record)
-        self.entries.append(Entry(TopicPartition("t", 0), len(self.entries), data, len(self.entries)))
-        if counts and not isinstance(record, records.EpochStarted):
-            self.lsn, self.last = record.header.lsn, digest(data)
-
-    def header(self, number: int, tx: int = 0) -> records.Header:
-        return records.Header(LOG_ID, epoch_id(number), self.lsn + 1, self.last, tx.to_bytes(16, "big"))
-
-    def started(self, number: int) -> None:
-        self.add(records.EpochStarted(records.Header(LOG_ID, epoch_id(number)), epoch_id(0), 0))
-
-    def epoch(self, number: int) -> None:
-        self.started(number)
-        self.add(records.EpochOpened(self.header(number), ()))
-
-    def commit(self, number: int, tx: int, *, counts: bool = True) -> None:
-        self.add(records.Commit(self.header(number, tx), ()), counts=counts)
-
-    def judged(self) -> list[Judged]:
-        judge = Judge(ChainState(LOG_ID, "home"))
-        return [judge.judge(e) for e in self.entries]
+# --- hand-made logs ---
 
 
 def table(number: int, active: str | None) -> PartitionTable:
@@ -216,38 +177,6 @@ def table(number: int, active: str | None) -> PartitionTable:
         "p-0", LOG_ID.hex(), "t", 0, "p", ("A", "B"), 1, epoch=epoch_id(number),
         active=None if active is None else Member(active, 1),
     )  # fmt: skip
-
-
-@pytest.mark.feature("X9", "Q4")
-def test_skipped_transactions_are_listed_with_what_became_of_them() -> None:
-    """A late one of a dead epoch, one that was tried again, one of a voided rest; what counts is not listed."""
-    log = Log()
-    log.epoch(1)
-    log.commit(1, 11)
-    log.epoch(2)
-    log.commit(1, 12, counts=False)  # late: discarded
-    log.commit(1, 13, counts=False)  # late, and committed again below
-    log.commit(2, 13)
-    log.started(3)
-    log.commit(2, 14, counts=False)  # of a dead epoch, but epoch 3 has not opened yet
-    found = [(left.judged.offset, left.outcome) for left in discarded(log.judged())]
-    assert found == [(5, "discarded"), (6, "committed as lsn 4"), (9, "undecided")]
-    log.add(records.EpochOpened(log.header(3), ()))
-    assert [left.outcome for left in discarded(log.judged())] == ["discarded", "committed as lsn 4", "discarded"]
-
-
-@pytest.mark.feature("X9", "Q4")
-def test_what_a_hole_voided_is_discarded_too() -> None:
-    """The record behind the hole, and all of its epoch behind it."""
-    log = Log()
-    log.epoch(1)
-    log.lsn += 1
-    log.commit(1, 11, counts=False)
-    log.commit(1, 12, counts=False)
-    log.lsn -= 1
-    log.epoch(2)
-    found = [(left.judged.verdict, left.outcome) for left in discarded(log.judged())]
-    assert found == [("voided", "discarded"), ("skipped", "discarded")]
 
 
 @pytest.mark.feature("Q4", "O2")
@@ -288,36 +217,6 @@ def test_what_was_trimmed_is_known_from_the_lineage_and_the_events() -> None:
         (1, "A", 1, 500, "B left"),
         (2, "B", 9, None, None),
     ]
-
-
-@pytest.mark.feature("X9", "O1")
-def test_discarded_records_are_shown_decoded_and_exported(cluster: Any, halog: Run, tmp_path: Path) -> None:
-    """A record of a dead epoch that lands late: its values are those of the schemas topic; the file is its owner's."""
-    plane = cluster.Aircraft("N1", 7)
-    place = cluster.partition_of(plane)
-    cluster.create(plane)
-    nothing = halog("history", place, "--discarded")
-    assert (nothing.code, nothing.out) == (0, "")
-    assert nothing.err == "no record of this log was skipped\n"
-    tp = TopicPartition("ops.p.log", int(place[2:]))
-    log = cluster.nodes["A"].runtime.adapters.log
-    late = records.decode(list(log.read(tp, *log.bounds(tp)))[-1].value)
-    was = cluster.active(place)
-    assert halog("failover", place, "--to", next(n for n in "ABC" if n != was)).code == 0
-    header = records.Header(late.header.log_id, late.header.epoch, 99, NO_HASH, (7).to_bytes(16, "big"))
-    assert isinstance(late, records.Commit)
-    cluster.broker.overtake(tp, records.encode(records.Commit(header, late.changes)))
-    (left,) = halog("history", place, "--discarded", "--format", "json").json
-    assert (left["outcome"], left["verdict"], left["tx"]) == ("discarded", "skipped", header.tx.hex())
-    assert left["changes"][0]["fields"]["miles"] == 7
-    shown = halog("history", place, "--discarded").out
-    assert "skipped" in shown
-    assert "discarded" in shown
-    assert 'create Aircraft ["N1"]' in shown
-    file = tmp_path / "discarded.jsonl"
-    assert halog("history", place, "--discarded", "--export", file, "--format", "json").json["records"] == 1
-    assert [json.loads(line) for line in file.read_text().splitlines()] == [left]
-    assert file.stat().st_mode & 0o777 == 0o600
 
 
 def test_the_time_of_an_event_is_utc(cluster: Any, halog: Run) -> None:

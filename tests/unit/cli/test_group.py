@@ -13,6 +13,7 @@ from halog.cli import survey
 from halog.cli.partition import _needed
 from halog.core.ids import Member
 from halog.core.table import Group, PartitionTable
+from tests.unit.cli.test_events import count, eventually
 
 Run = Callable[..., Any]
 
@@ -49,6 +50,8 @@ def test_a_required_number_is_shown_with_its_reason_and_taken_back(cluster: Any,
         (("priority", "p-9", "A", "high"), 2, "there is no partition p-9"),
         (("priority", "p-0", "A", "highish"), 2, "'highish' is not one of"),
         (("require", "p-0", "2", "--for", "15"), 2, "'15' is no duration"),
+        (("require", "p-0", "0", "--for", "15m"), 2, "--for is of no use where an override is taken back"),
+        (("designate", "p-0", "none", "--for", "15m"), 2, "--for is of no use where an override is taken back"),
         (("require", "p-0", "many"), 2, "'many' is not a valid integer"),
         (("require", "p-0", "3", "--reason", os.fsdecode(b"r\xe4ck")), 2, r"'r\udce4ck' is no UTF-8"),
         (("designate", "p-0", "A", "--reason", os.fsdecode(b"\xff")), 2, r"'\udcff' is no UTF-8"),
@@ -60,6 +63,26 @@ def test_what_is_refused_is_one_line_and_changes_nothing(
     ran = halog("partition", *args)
     assert (ran.code, said in ran.err) == (code, True), ran
     assert halog("partition", "show", "p-0", "--format", "json").json["group"] == {}
+
+
+@pytest.mark.feature("Q3", "Q4", "O1")
+def test_why_an_override_is_taken_back_is_told_where_there_was_one(cluster: Any, halog: Run) -> None:
+    """With a policy's name, of those of its partitions that had one."""
+    assert halog("partition", "require", "p-1", "3", "--for", "15m", "--reason", "rack 4 moves").code == 0
+    eventually(halog, "events", "--partition", "p-1", holds=count("HALOG-1011"))
+    assert halog("partition", "require", "p", "0", "--reason", "rack 4 is there").code == 0
+    eventually(halog, "events", "--partition", "p-1", holds=lambda found: count("HALOG-1011")(found) == 2)
+    told = [(e["partition"], e["cause"]) for e in halog("events", "--format", "json").json if e["code"] == "HALOG-1011"]
+    assert told == [
+        ("p-1", "rack 4 moves"),
+        ("p-1", "the override has ended: an operator took it back: rack 4 is there"),
+    ]
+    shown = halog("partition", "show", "p-1")
+    assert "2 (quorum)" in shown.out or "nodes needed  1" in shown.out, shown
+    assert halog("partition", "show", "p-0", "--format", "json").json["group"] == {}, "nothing was to be taken back"
+    assert halog("partition", "require", "p-1", "0", "--reason", "again").code == 0
+    group = halog("partition", "show", "p-1", "--format", "json").json["group"]
+    assert group == {"required_reason": "rack 4 is there"}
 
 
 @pytest.mark.feature("Q2", "O1")

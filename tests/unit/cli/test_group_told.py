@@ -26,6 +26,8 @@ Run = Callable[..., Ran]
 EVENTS = TopicPartition("ops.events", 0)
 OF_GROUPS = {"HALOG-1011", "HALOG-1012", "HALOG-1013"}
 MINIMUM, ROLE, ADDED = "HALOG-1011", "HALOG-1010", "HALOG-1005"
+OVER = "the override has ended: its time is over"
+TAKEN_BACK = "the override has ended: an operator took it back"
 
 
 @pytest.fixture
@@ -103,7 +105,7 @@ def test_each_of_several_changes_is_told_however_close_they_are(quorate: Cluster
     for words in (
         ("require", "p-0", "3", "--reason", "one"),
         ("require", "p-0", "2", "--reason", "two"),
-        ("require", "p-0", "0"),
+        ("require", "p-0", "0", "--reason", "three"),
         ("priority", "p-0", "B", "highest"),
         ("priority", "p-0", "B", "highest"),
         ("priority", "p-0", "B", "normal"),
@@ -114,7 +116,7 @@ def test_each_of_several_changes_is_told_however_close_they_are(quorate: Cluster
     assert said == [
         (MINIMUM, "one", 3),
         (MINIMUM, "two", 2),
-        (MINIMUM, "the override has ended", 2),
+        (MINIMUM, f"{TAKEN_BACK}: three", 2),
         ("HALOG-1012", "an operator's command", "highest"),
         ("HALOG-1012", "an operator's command", "normal"),
     ]
@@ -181,8 +183,8 @@ def test_the_end_of_an_override_is_told_once_by_all_who_end_it(quorate: Cluster,
     assert halog("partition", "require", "p-0", "3", "--for", "1s", "--reason", "a moment").code == 0
     wait_until(lambda: len(minimums(halog)) == 2)
     wait_until(lambda: quorate.broker.shelf(EVENTS).end and len(records(quorate)) >= 3)
-    assert minimums(halog) == [(3, 2, "a moment"), (2, 3, "the override has ended")]
-    (ended,) = {e.id for e in records(quorate) if e.cause == "the override has ended"}
+    assert minimums(halog) == [(3, 2, "a moment"), (2, 3, OVER)]
+    (ended,) = {e.id for e in records(quorate) if e.cause == OVER}
     assert re.fullmatch(r"p-0/HALOG-1011/\d{13}", ended)
     wait_until(lambda: all(t.group == Group() for t in quorate.tables()))
 
@@ -198,7 +200,7 @@ def test_one_that_ended_while_no_node_was_up_is_told_by_those_that_find_it(quora
     all_stop(quorate)
     put(quorate, required=1, required_until_ms=wall_ms() - 1, required_reason="fire")
     start(quorate, halog, "A", "B")
-    assert minimums(halog) == [(2, 1, "the override has ended")]
+    assert minimums(halog) == [(2, 1, OVER)]
 
 
 def test_one_that_is_over_is_no_more_the_commands_to_end(quorate: Cluster, halog: Run) -> None:
@@ -207,10 +209,10 @@ def test_one_that_is_over_is_no_more_the_commands_to_end(quorate: Cluster, halog
     put(quorate, required=1, required_until_ms=wall_ms() - 1, required_reason="fire")
     assert halog("partition", "priority", "p-0", "B", "high").code == 0
     assert halog("partition", "require", "p-0", "3", "--reason", "rack 4").code == 0
-    assert minimums(halog) == [(2, 1, "the override has ended"), (3, 2, "rack 4")]
+    assert minimums(halog) == [(2, 1, OVER), (3, 2, "rack 4")]
     start(quorate, halog, "A", "B", "C")
     assert [(e["code"], e["cause"]) for e in events(halog, *OF_GROUPS)] == [
-        (MINIMUM, "the override has ended"),
+        (MINIMUM, OVER),
         ("HALOG-1012", "an operator's command"),
         (MINIMUM, "rack 4"),
     ]
@@ -221,4 +223,4 @@ def test_one_that_is_taken_back_before_its_end_is_told_as_that(quorate: Cluster,
     assert halog("partition", "require", "p-0", "3", "--for", "1s").code == 0
     assert halog("partition", "require", "p-0", "0").code == 0
     time.sleep(1.3)
-    assert minimums(halog) == [(3, 2, "an operator's command"), (2, 3, "the override has ended")]
+    assert minimums(halog) == [(3, 2, "an operator's command"), (2, 3, TAKEN_BACK)]

@@ -80,8 +80,13 @@ def test_it_is_shown_whose_log_commits_wait_for_and_a_site_is_let_go_of(
         fly(west, 1)
     let_go = halog("site", "let-go", "east", "--config", files["west"], "--format", "json")
     assert [(d["partition"], d["changed"]) for d in let_go.json] == [(f"test-{i}", True) for i in range(3)]
-    one = halog("partition", "show", "test-0", "--config", files["west"], "--format", "json").json
-    assert one["sites"][0]["state"] == "let go"
+
+    def state() -> object:
+        return halog("partition", "show", "test-0", "--config", files["west"], "--format", "json").json["sites"][0][
+            "state"
+        ]
+
+    wait_until(lambda: state() == "let go", "the active node says so")
     fly(west, 1)
     east.mend()
     wait_until(lambda: halog("status", "--config", files["west"]).code == 0, "the site is back")

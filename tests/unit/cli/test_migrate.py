@@ -119,6 +119,59 @@ def test_a_node_is_drained_as_the_dry_run_said(cluster: Any, halog: Run) -> None
     assert halog("drain", "A", "--format", "json").json["moves"] == []
 
 
+@pytest.mark.feature("P12", "P2")
+def test_a_drained_node_is_known_as_such_until_it_is_given_a_copy(cluster: Any, halog: Run) -> None:
+    """Nobody deals it new partitions meanwhile; what is tried only, or refused, leaves no mark."""
+    assert halog("drain", "A").code == 5, "everything has a copy everywhere"
+    assert halog("drain", "A", "--allow-fewer", "--dry-run").code == 0
+    assert cluster.tree.children("drained") == []
+    ran = halog("drain", "A", "--allow-fewer", "--timeout", 60)
+    assert ran.code == 0, ran
+    assert "gets no partitions that are added" in ran.err
+    assert "halog drain A --undo" in ran.err
+    assert cluster.tree.children("drained") == ["A"]
+    assert halog("status", "--format", "json").json["drained"] == ["A"]
+    assert "drained     A: " in halog("status").out
+    assert halog("partition", "migrate", "p-1", "--nodes", "B,C", "--timeout", 60).code == 0
+    assert cluster.tree.children("drained") == ["A"], "that is not about A"
+    assert halog("partition", "migrate", "p-1", "--nodes", "B,C,A", "--timeout", 60).code == 0
+    assert cluster.tree.children("drained") == []
+    assert halog("status", "--format", "json").json["drained"] == []
+
+
+@pytest.mark.feature("P12", "O1")
+def test_a_drain_is_undone_and_moves_nothing(cluster: Any, halog: Run) -> None:
+    assert halog("drain", "A", "--allow-fewer", "--timeout", 60).code == 0
+    before = [t.configured for t in cluster.tables()]
+    for other in ("--dry-run", "--allow-fewer"):
+        wrong = halog("drain", "A", "--undo", other)
+        assert (wrong.code, f"--undo moves nothing: leave {other} away" in wrong.err) == (2, True), wrong
+    assert halog("drain", "X", "--undo").code == 2
+    ran = halog("drain", "A", "--undo")
+    assert (ran.code, "A may get partitions again" in ran.err) == (0, True), ran
+    assert cluster.tree.children("drained") == []
+    assert [t.configured for t in cluster.tables()] == before
+    again = halog("drain", "A", "--undo", "--format", "json")
+    assert (again.code, again.json) == (0, {"node": "A", "was_drained": False}), again
+
+
+@pytest.mark.feature("X4", "P12")
+def test_what_leaves_a_node_does_not_go_to_one_that_was_drained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, halog: Run
+) -> None:
+    """C and D are empty."""
+    toml = TOML.replace('"C"]', '"C", "D"]').replace("partitions = 6", "partitions = 1")
+    toml = toml.replace("async_replicas = 1", "") + '[nodes.D]\ndata_dir = "D"\n'
+    with running(Cluster(tmp_path, toml), monkeypatch) as made:
+        made.start("D")
+        assert next(iter(made.tables())).configured == ("A", "B")
+        for drained, to in {"C": "D", "D": "C"}.items():
+            assert halog("drain", drained, "--timeout", 60).code == 0
+            ran = halog("drain", "A", "--dry-run", "--format", "json")
+            assert [m["to"] for m in ran.json["moves"]] == [[to, "B"]], ran
+            assert halog("drain", drained, "--undo").code == 0
+
+
 @pytest.mark.feature("X4", "O1")
 def test_one_node_of_three_may_stop_and_two_may_not(cluster: Any, halog: Run) -> None:
     """Each partition has an active node, a sync and an async replica."""

@@ -43,6 +43,15 @@ def test_a_list_gets_shorter_only_where_that_is_allowed() -> None:
     assert last == Move("a", ("A",), None, "no other node of its zone runs and is without a copy")
 
 
+def test_a_node_that_was_drained_gets_a_copy_only_where_no_other_can() -> None:
+    """D has none; B and C have more."""
+    tables = [on("a", "A", "B"), on("b", "B", "C"), on("c", "A", "B", "C")]
+    first, last = plan(tables, "A", ZONES, "ABCD", "ABCD", drained="D")
+    assert first.target == Target(("C", "B"), 1)
+    assert last.target == Target(("D", "B", "C"), 1)
+    assert "was drained" in last.why
+
+
 def test_what_moves_away_already_goes_on_and_what_is_overridden_stays() -> None:
     tables = [
         on("a", "A", "B", target=Target(("C", "B"), 1)),

@@ -12,6 +12,7 @@ from halog.core import events as ev
 from halog.core.chain import ChainState
 from halog.core.group import as_of, ends, without
 from halog.core.outcomes import Outcomes
+from halog.core.overrides import CLOCKS_MS
 from halog.core.partition import Partition
 from halog.core.roles import Role
 from halog.core.table import SYNC, Group, Replica
@@ -58,7 +59,7 @@ def test_from_its_end_on_new_commits_are_refused_by_name_though_the_znode_has_it
     core.step(ev.Ticked(), after_ms=LASTS_MS - 1)
     assert committed(core, 2)
     core.step(ev.Ticked(), after_ms=1)
-    assert told(core) == [("minimum size", "the override has ended"), ("no quorum", "no new commits")]
+    assert told(core) == [("minimum size", "the override has ended: its time is over"), ("no quorum", "no new commits")]
     core.submit(3)
     assert core.replies() == [ev.TooFew(1, 2)]
     assert not core.of(ev.Append)
@@ -102,7 +103,7 @@ def test_a_node_that_was_designated_needs_others_again() -> None:
     seen(core, Group(designated="A", designated_until_ms=core.now + LASTS_MS))
     assert committed(core, 1)
     core.step(ev.Ticked(), after_ms=LASTS_MS)
-    assert ("designated primary", "A is designated no more") in told(core)
+    assert ("designated primary", "A is designated no more: its time is over") in told(core)
     assert not committed(core, 2)
 
 
@@ -190,8 +191,8 @@ def test_every_copy_tells_the_end_by_one_id() -> None:
     until = 50_000
     group = Group(required=1, required_until_ms=until, designated="A", designated_until_ms=until)
     said = {
-        ("the override has ended", f"p/HALOG-1011/{until}"),
-        ("A is designated no more", f"p/HALOG-1013/{until}"),
+        ("the override has ended: its time is over", f"p/HALOG-1011/{until}"),
+        ("A is designated no more: its time is over", f"p/HALOG-1013/{until}"),
     }
     active, other = Core(quorum=2).with_sync_replica(), Core(active=B, quorum=2, group=group).loaded()
     seen(active, group)
@@ -208,7 +209,7 @@ def test_one_that_is_over_when_it_is_first_seen_is_told_to_have_ended() -> None:
     """It came and went while this node was stopped, and perhaps every other one was."""
     core = Core(active=B, quorum=2).loaded()
     seen(core, Group(required=1, required_until_ms=core.now - 1))
-    assert [cause for cause, _ in ids(core)] == ["the override has ended"]
+    assert [cause for cause, _ in ids(core)] == ["the override has ended: its time is over"]
     assert core.p.table.group == Group()
 
 
@@ -216,11 +217,54 @@ def test_one_that_is_gone_from_the_znode_before_its_end_was_taken_back_or_ended_
     core = alone()
     seen(core, Group())
     assert [(e.cause, e.logged) for e in core.of(ev.Tell)] == [
-        ("the override has ended", True),
+        ("the override has ended: its time is over", True),
         ("no new commits", False),
     ]
     core.step(ev.Ticked(), after_ms=2 * LASTS_MS)
     assert ids(core) == []
+
+
+# --- who ended it ---
+
+
+@pytest.mark.parametrize(("reason", "said"), [("", ""), ("the rack is back", ": the rack is back")])
+def test_an_override_that_an_operator_takes_back_says_that_and_why(reason: str, said: str) -> None:
+    core = alone(required_until_ms=99_999)
+    seen(core, Group(required_reason=reason))
+    assert ("minimum size", f"the override has ended: an operator took it back{said}") in told(core)
+    seen(core, Group(required_reason=reason), version=2)
+    assert told(core) == [], "the reason stays, and is told once"
+    core = alone(required=0, required_until_ms=0, required_reason="", designated="A", designated_until_ms=99_999)
+    seen(core, Group(designated_reason=reason))
+    assert ("designated primary", f"A is designated no more: an operator took it back{said}") in told(core)
+
+
+def test_a_reason_is_an_operators_however_near_the_end_was() -> None:
+    core = alone()
+    seen(core, Group(required_reason="the rack is back"))
+    assert ("minimum size", "the override has ended: an operator took it back: the rack is back") in told(core)
+
+
+@pytest.mark.parametrize(
+    ("left_ms", "why"), [(CLOCKS_MS, "its time is over"), (CLOCKS_MS + 1, "an operator took it back")]
+)
+def test_one_that_another_node_takes_out_whose_clock_is_ahead_is_over(left_ms: int, why: str) -> None:
+    """Nodes' clocks are some ms apart; the first one that finds it over takes it out of the znode."""
+    core = alone(required_until_ms=10_000 + LASTS_MS + 5_000)
+    core.step(ev.Ticked(), after_ms=10_000 + LASTS_MS + 5_000 - left_ms - core.now)
+    seen(core, Group())
+    assert ("minimum size", f"the override has ended: {why}") in told(core)
+
+
+def test_the_end_of_one_is_not_that_of_the_other() -> None:
+    """The designation is taken back shortly before the required number ends."""
+    core = Core(quorum=2).with_sync_replica()
+    ends_soon = Group(required=3, required_until_ms=core.now + LASTS_MS)
+    seen(core, msgspec.structs.replace(ends_soon, designated="A", designated_until_ms=core.now + 60_000))
+    seen(core, ends_soon)
+    assert told(core) == [("designated primary", "A is designated no more: an operator took it back")]
+    core.step(ev.Ticked(), after_ms=LASTS_MS)
+    assert told(core) == [("minimum size", "the override has ended: its time is over")]
 
 
 # --- clocks ---

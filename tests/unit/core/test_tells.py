@@ -158,7 +158,10 @@ def test_an_override_with_which_two_halves_could_go_on_says_so(required: int, ma
     assert (told.kind, told.cause) == (MINIMUM, "rack 4 moves")
     assert told.more == {"required": required, "was": 2, **may_fork}
     (ended,) = group_changes(overridden, plain)
-    assert ended.more == {"required": 2, "was": required}
+    assert (ended.cause, ended.more) == (
+        "the override has ended: an operator took it back",
+        {"required": 2, "was": required},
+    )
 
 
 @pytest.mark.feature("Q3", "Q4")

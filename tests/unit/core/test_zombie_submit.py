@@ -20,3 +20,16 @@ def test_a_zombie_does_not_answer_for_a_later_epoch() -> None:
     (known,) = core.step(ev.Submitted(8, tx(1), ((b"k", 3),), (create(),), {}, led))
     assert isinstance(known, ev.Reply)
     assert isinstance(known.result, ev.Conflicted)
+
+
+@pytest.mark.feature("R5")
+def test_what_is_late_is_not_done_in_a_later_epoch() -> None:
+    """Whoever asked again was answered in that one, and believed it."""
+    core = Core().active()
+    led = core.p.chain.state.epoch.number
+    late = core.step(ev.Submitted(7, tx(1), (), (create(),), {}, led - 1, exact=True))
+    assert late == [ev.Reply(7, ev.NotServing(None, led))]
+    early = core.step(ev.Submitted(8, tx(1), (), (create(),), {}, led + 1, exact=True))
+    assert early == [ev.Reply(8, ev.NotServing(None))]
+    its_own = core.step(ev.Submitted(9, tx(1), (), (create(),), {}, led, exact=True))
+    assert [type(e) for e in its_own] == [ev.Append]

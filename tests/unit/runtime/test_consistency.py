@@ -22,6 +22,7 @@ from halog.runtime.objects import ObjectTable
 
 pytestmark = pytest.mark.feature("R2", "R1")
 LOG_ID = bytes(range(16))
+OPENED = records.EpochOpened(Header(LOG_ID, EpochId(2, "home", 0), 2, b"h" * 32), ())
 
 
 class Rig:
@@ -235,6 +236,46 @@ def test_an_object_newer_than_the_record_keeps_its_reference(rig: Rig) -> None:
     assert rig.value(b"a") == b"a5"
 
 
+# --- what the log does not have yet (R6) ---
+
+
+LOST = pytest.mark.parametrize("lost_with_active", [False, True], ids=["for the successor", "lost with the active"])
+
+
+@LOST
+def test_what_was_shown_early_and_never_came_is_no_damage(rig: Rig, lost_with_active: bool) -> None:
+    """Of a copy that was active: the next epoch, and its records, come in one batch."""
+    early = change(UPDATE, b"a", b"a2", 1), change(DELETE, b"b", None, 1), change(CREATE, b"d", b"d2", ref=b"x")
+    rig.objects.show_early([Commit(header(2), early)], lost_with_active=lost_with_active)
+    now = change(UPDATE, b"a", b"a3", 1), change(DELETE, b"b", None, 1), change(CREATE, b"d", b"d3", ref=b"y")
+    rig.take_all(OPENED, Commit(header(3), now), Commit(header(4), (change(CREATE, b"e", b"e4", ref=b"x"),)))
+    assert rig.discarded == 0
+    assert [rig.value(key) for key in (b"a", b"b", b"d", b"e")] == [b"a3", None, b"d3", b"e4"]
+
+
+@LOST
+def test_what_was_shown_early_hides_no_damage(rig: Rig, lost_with_active: bool) -> None:
+    """Neither that of its key nor that of the reference that was there."""
+    early = Commit(header(2), (change(UPDATE, b"a", b"a2", 1), change(CREATE, b"b", b"b2", ref=b"x")))
+    rig.objects.show_early([early], lost_with_active=lost_with_active)
+    now = Commit(header(3), (change(UPDATE, b"a", b"a3", 7), change(CREATE, b"c", b"c3", ref=b"b")))
+    rig.take_all(OPENED, now)
+    assert rig.discarded == 2
+    assert [rig.value(key) for key in (b"a", b"b", b"c")] == [b"a3", None, b"c3"]
+
+
+@LOST
+def test_what_was_shown_early_and_came_is_no_damage(rig: Rig, lost_with_active: bool) -> None:
+    """It is followed by what was shown behind it, in the same batch and the next."""
+    changes = change(CREATE, b"d", b"d2"), change(UPDATE, b"d", b"d3", 2), change(DELETE, b"d", None, 3)
+    shown = [Commit(header(lsn), (c,)) for lsn, c in enumerate(changes, 2)]
+    rig.objects.show_early(shown, lost_with_active=lost_with_active)
+    rig.take_all(*shown[:2])
+    rig.take_all(shown[2], Commit(header(5), (change(CREATE, b"d", b"d5", ref=b"y"),)))
+    assert rig.discarded == 0
+    assert rig.value(b"d") == b"d5"
+
+
 # --- the protocol's records ---
 
 
@@ -250,6 +291,5 @@ def test_what_a_merge_has_put_there_is_no_damage(rig: Rig) -> None:
 
 
 def test_records_of_the_protocol_change_no_object(rig: Rig) -> None:
-    opened = records.EpochOpened(Header(LOG_ID, EpochId(2, "home", 0), 2, b"h" * 32), ())
-    rig.take_all(opened)
+    rig.take_all(OPENED)
     assert rig.discarded == 0

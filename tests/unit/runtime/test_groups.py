@@ -324,6 +324,23 @@ def test_each_override_has_its_own_end_and_reason() -> None:
     assert without(both, [100, 200]) == Group(required=2, required_until_ms=1 << 60)
 
 
+@pytest.mark.feature("Q3")
+def test_the_reason_of_a_taking_back_stays_until_there_is_another_override() -> None:
+    """Asked again, as where no answer came, it changes nothing."""
+    table = PartitionTable("p", "00", "t", 0, "q", ("A", "B"), 1, 2, group=Group(designated="A", required=2))
+    for change, left in (
+        (groups.designated("", reason="disk is in"), Group(required=2, designated_reason="disk is in")),
+        (groups.designated("", reason="again"), Group(required=2, designated_reason="disk is in")),
+        (groups.required(0, reason="rack"), Group(required_reason="rack", designated_reason="disk is in")),
+        (groups.required(0), Group(required_reason="rack", designated_reason="disk is in")),
+        (groups.required(2), Group(required=2, designated_reason="disk is in")),
+        (groups.designated("B", reason="fire"), Group(required=2, designated="B", designated_reason="fire")),
+        (groups.designated(""), Group(required=2)),
+    ):
+        table = msgspec.structs.replace(table, group=change(table))
+        assert table.group == left
+
+
 @pytest.mark.feature("Q2", "R7")
 def test_a_commit_does_not_wait_for_the_late_word_of_an_async_replica(cluster: Cluster) -> None:
     """The sync replica becomes a node that does not count: the one that counts is sync instead of it."""

@@ -15,7 +15,7 @@ from halog.adapters.memory import MemoryBroker, MemoryLog
 from halog.core.roles import Role
 from halog.core.table import Group, PartitionTable
 from halog.errors import UnreachableError
-from halog.events import INTRUDER, JOINED, KINDS, LOST, ROLE, TEXT_CHARS, TOO_FEW, Event
+from halog.events import DISCARDED, INTRUDER, JOINED, KINDS, LOST, ROLE, TEXT_CHARS, TOO_FEW, Event
 from halog.ports import Noted, TopicPartition
 from halog.runtime import history as history_module, telling as telling_module
 from halog.runtime.history import History
@@ -169,6 +169,71 @@ def test_an_event_no_log_takes_is_dropped_and_told_and_holds_up_none_behind_it(
     assert [e.cause for e in journal.taken[:2]] == ["before", "behind"]
     assert (journal.taken[2].code, journal.taken[2].more) == (LOST.code, {"count": 1})
     assert history.dropped == 1
+
+
+@pytest.mark.feature("Q4", "O2", "X9")
+def test_records_have_room_up_to_a_bound_and_beyond_it_events_go_without_them(
+    journal: Journal, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never is an event lost for what it carries; once the log has taken what waited, there is room again."""
+    monkeypatch.setattr(history_module, "MAX_WAITING_BYTES", 8_000)
+    for _ in range(3):
+        told_with_a_record(history)
+    journal.away.set()
+    history.begin()
+    wait(lambda: journal.attempts >= 2)
+    told_with_a_record(history)  # given back by the log, they still wait
+    journal.away.clear()
+    wait(lambda: len(journal.taken) == 4)
+    wait(lambda: history._bytes == 0)
+    told_with_a_record(history)
+    wait(lambda: len(journal.taken) == 5)
+    assert ["record" in e.more["transactions"][0] for e in journal.taken] == [True, False, False, False, True]
+    assert history.dropped == 0
+
+
+def told_with_a_record(history: History) -> None:
+    item = {"tx": "00", "lsn": 1, "bytes": 3_000, "record": bytes(3_000)}
+    history.tell(DISCARDED, "fenced", more={"count": 1, "of_epoch": 1, "transactions": [item]})
+
+
+@pytest.mark.feature("Q4", "O2", "X9")
+def test_an_event_no_log_takes_with_its_records_is_written_without_them(journal: Journal, history: History) -> None:
+    """An operator may have given the topic less than halog did; what else waits stays in order, and nothing is lost."""
+    journal.largest = 2_000
+    history.tell(JOINED, "before")
+    told_with_a_record(history)
+    told_with_a_record(history)
+    history.tell(JOINED, "behind")
+    history.tell(JOINED, "x" * 1_000)  # twice in it
+    history.tell(JOINED, "last")
+    history.begin()
+    wait(lambda: len(journal.taken) == 6)
+    assert [e.cause for e in journal.taken[:5]] == ["before", "fenced", "fenced", "behind", "last"]
+    assert journal.taken[1].more["transactions"] == [{"tx": "00", "lsn": 1, "bytes": 3_000}]
+    assert (journal.taken[5].code, journal.taken[5].more) == (LOST.code, {"count": 1})
+
+
+@pytest.mark.feature("Q4", "O2", "X9")
+def test_a_log_that_goes_away_between_two_runs_gets_the_rest_later(journal: Journal, history: History) -> None:
+    """What it took is not written again, and the order stays."""
+    takes = iter([2, 0, 1, 0])
+    note = journal.note
+
+    def noted(values: Sequence[bytes]) -> Noted:
+        journal.keeps = next(takes, 10_000)
+        return note(values)
+
+    journal.note = noted  # type: ignore[method-assign]
+    for cause in ("1", "2"):
+        history.tell(JOINED, cause)
+    told_with_a_record(history)
+    for cause in ("3", "4"):
+        history.tell(JOINED, cause)
+    history.begin()
+    wait(lambda: len(journal.taken) == 5)
+    assert [e.cause for e in journal.taken] == ["1", "2", "fenced", "3", "4"]
+    assert history.dropped == 0
 
 
 @pytest.mark.feature("Q4", "O2", "Q5")

@@ -18,7 +18,7 @@ from hypothesis import given, strategies as st
 from halog.adapters.memory import MemoryCoordinator, MemoryTree
 from halog.config import Config, PolicyConfig, parse_config
 from halog.core.table import PartitionTable
-from halog.runtime import plans
+from halog.runtime import drained, plans
 from halog.runtime.cluster import create_tables, planned_tables
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY
@@ -131,6 +131,47 @@ def test_a_node_that_is_gone_gets_no_partition_that_is_added() -> None:
     assert loads(config, [*left, *new], 2) == [0, 6, 6, 6], "n3 is down, and has copies"
     new = list(planned_tables(grown(config, 9), [], up=["n1"]))
     assert gap(loads(config, new, 2)) <= 1, "there are not enough"
+
+
+# --- beside nodes that were drained ---
+
+
+@given(SIZES.filter(lambda s: s[0] > s[2]), st.integers(1, 12), st.data())
+def test_a_drained_node_gets_nothing_that_is_added_and_the_others_are_even(
+    size: tuple[int, int, int], more: int, data: st.DataObject
+) -> None:
+    """An operator emptied it: it has the fewest copies of all, and would get most."""
+    config = config_of(*size)
+    empty = data.draw(st.sets(st.sampled_from(list(config.nodes)), min_size=1, max_size=size[0] - size[2]))
+    there = list(planned_tables(config, drained=empty))
+    tables = [*there, *planned_tables(grown(config, size[1] + more), there, up=config.nodes, drained=empty)]
+    assert len(tables) == size[1] + more
+    assert all(len(set(t.configured)) == size[2] for t in tables)
+    assert not empty.intersection(n for t in tables for n in t.configured)
+    for count in (1, size[2]):
+        assert gap([n for n, name in zip(loads(config, tables, count), config.nodes) if name not in empty]) <= 1
+
+
+def test_a_drained_node_gets_a_copy_where_there_are_not_others_enough_and_is_not_preferred() -> None:
+    """Of three that are drained one is needed, and the same one for all."""
+    config = config_of(5, 6, 3)
+    tables = list(planned_tables(config, drained=["n0", "n2", "n3"]))
+    assert loads(config, tables, 3) == [6, 6, 0, 0, 6]
+    assert loads(config, tables, 1) == [0, 3, 0, 0, 3]
+    everyone = list(planned_tables(config, drained=config.nodes))
+    assert all(len(t.configured) == 3 for t in everyone), "all are drained: it is created all the same"
+
+
+def test_a_drained_node_that_runs_is_rather_taken_than_one_that_is_gone() -> None:
+    config = config_of(4, 6, 2)
+    tables = list(planned_tables(config, up=["n1", "n2"], drained=["n2"]))
+    assert loads(config, tables, 2) == [0, 6, 6, 0]
+
+
+def test_others_of_its_rack_stand_in_for_a_drained_node() -> None:
+    config = config_of(4, 6, 2, domains=2)
+    tables = list(planned_tables(config, drained=["n0"]))
+    assert loads(config, tables, 2) == [0, 3, 6, 3], "n2 is in its rack"
 
 
 # --- beside other policies ---
@@ -250,6 +291,15 @@ def test_nodes_that_make_a_policy_at_the_same_time_and_plan_otherwise_make_it_as
     assert gap(loads(config, tables, 1)) <= 1
 
 
+def test_a_policy_that_is_new_begins_without_nodes_that_were_drained(coordinator: MemoryCoordinator) -> None:
+    config = config_of(4, 6, 2, policies=2)
+    create_tables(coordinator, replace(config, policies={"p1": config.policies["p1"]}, bindings={"*": "p1"}))
+    drained.mark(coordinator, "n3", 0)
+    tables = [t for _, t in create_tables(coordinator, config).values()]
+    assert loads(config, [t for t in tables if t.policy == "p0"], 2) == [4, 4, 4, 0]
+    assert loads(config, [t for t in tables if t.policy == "p1"], 2) == [3, 3, 3, 3], "nothing that is there moves"
+
+
 def test_a_real_cluster_is_even_and_stays_so_when_it_grows() -> None:
     cluster = Cluster(4, partitions=2, registry=REGISTRY, sync_replicas=1)
     policy: PolicyConfig = replace(cluster.config.policies["test"], async_replicas=0)
@@ -264,3 +314,19 @@ def test_a_real_cluster_is_even_and_stays_so_when_it_grows() -> None:
         assert {name: tables[name].configured for name in before} == {n: t.configured for n, t in before.items()}
         assert Counter(n for t in tables.values() for n in t.configured) == dict.fromkeys("ABCD", 3)
         assert max(Counter(t.configured[0] for t in tables.values()).values()) <= 2
+
+
+def test_what_a_running_cluster_adds_goes_to_no_drained_node() -> None:
+    """D is registered, and empty."""
+    cluster = Cluster(4, partitions=3, registry=REGISTRY, sync_replicas=1)
+    policy: PolicyConfig = replace(cluster.config.policies["test"], async_replicas=0, rebalance="manual")
+    cluster.config = replace(cluster.config, policies={"test": policy}).validate()
+    with cluster:
+        tree = cluster.node("A").runtime.adapters.coordinator
+        drained.mark(tree, "D", 0)
+        before = cluster.tables()
+        more = replace(cluster.config, policies={"test": replace(policy, partitions=9)}).validate()
+        cluster.node("A").runtime.operators.rebalance("test", more, wait_s=20)
+        added = [t for name, t in cluster.tables().items() if name not in before]
+        assert len(added) == 6
+        assert "D" not in {n for t in added for n in t.configured}

@@ -178,6 +178,15 @@ def test_a_policy_with_partitions_here_does_not_leave_for_another_site() -> None
     known = Facts("t", made={"p": {"home": ""}})
     why = refused(BASE, away, known)["policies.p"]
     assert why == "it has partitions, and a partition is never removed; by the file its nodes are at site west alone"
+    two = dataclasses.replace(
+        BASE,
+        nodes={**sited, **west, "E": NodeConfig(Path("E"), site="east")},
+        zones={**BASE.zones, "main": ZoneConfig(("W", "E"))},
+        policies={"p": dataclasses.replace(POLICY, sync_replicas=0, async_replicas=0, home="west")},
+        sites={**BASE.sites, "east": RemoteSiteConfig("e:1", "e:2")},
+    ).validate()
+    why = refused(BASE, two, known)["policies.p"]
+    assert why.endswith("; by the file its nodes are at sites west and east alone")
 
 
 @pytest.mark.feature("P11", "M5")

@@ -1,0 +1,53 @@
+"""Which nodes were drained: those get no partition that is new, though they have the fewest copies (P2, P12).
+
+drained/<node>    JSON: by, at_ms
+
+Made by `halog drain` before anything moves. It ends once somebody wishes a copy there, by hand or by a plan, or says
+that the drain is undone; not with the node's run: whoever is emptied to be repaired is started in between. Nothing that
+the node has, or is to have, depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from halog.errors import CoordinatorError
+from halog.ports import Coordinator, UnknownResult
+from halog.runtime.who import who
+from halog.runtime.znodes import ATTEMPTS, put
+
+PATH = "drained"
+
+
+def drained_nodes(coordinator: Coordinator) -> list[str]:
+    """Their names, sorted."""
+    return coordinator.children(PATH)
+
+
+def mark(coordinator: Coordinator, node: str, at_ms: int) -> None:
+    """It is one from now on. Repeating it is harmless."""
+    said = msgspec.json.encode({"by": who(), "at_ms": at_ms})
+    if not put(coordinator, f"{PATH}/{node}", lambda before: said if before is None else None):
+        raise CoordinatorError(f"znode {PATH}/{node} cannot be made, and nothing has moved: try again", node=node)
+
+
+def unmark(coordinator: Coordinator, nodes: Collection[str]) -> list[str]:
+    """None of these is one any more; those that were. Nothing is written for the others."""
+    found = [n for n in drained_nodes(coordinator) if n in nodes]
+    for node in found:
+        _delete(coordinator, node)
+    return found
+
+
+def _delete(coordinator: Coordinator, node: str) -> None:
+    for _ in range(ATTEMPTS):
+        try:
+            coordinator.delete(f"{PATH}/{node}")
+            return
+        except UnknownResult:  # perhaps it is gone; then that is found out
+            continue
+    raise CoordinatorError(
+        f"znode {PATH}/{node} does not go away: until `halog drain {node} --undo` it gets no new partitions", node=node
+    )

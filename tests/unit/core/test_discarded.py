@@ -1,0 +1,115 @@
+"""What is told of a discarded transaction carries its record where the log does not have it, within bounds (Q4, X9)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from halog.adapters.memory_log import MAX_BYTES
+from halog.core import events as ev, records
+from halog.core.discarded import EVENT_BYTES, KEEP_BYTES, RECORD_BYTES, Discarded
+from halog.core.ids import NO_HASH
+from halog.core.outcomes import Outcomes
+from halog.core.writer import InFlight
+from halog.events import DISCARDED, TEXT_CHARS, At, event
+from tests.unit.core.kit import SETTINGS, Core, Script, create, epoch, tx
+from tests.unit.core.test_tells import told_after
+
+
+@pytest.mark.feature("Q4", "X9")
+def test_what_is_told_of_one_in_flight_carries_the_record_as_the_log_was_given_it() -> None:
+    """It may be nowhere else: the log never had it."""
+    core = Core().with_sync_replica()
+    given = []
+    for n, key in ((1, b"one"), (2, b"two")):
+        core.submit(n, create(key))
+        given.append(core.one(ev.Append).data)
+    ended = core.p.chain.state.epoch.number
+    core.step(ev.AppendFailed(-1, "the broker is gone"))
+    script, higher = Script(core.p.chain.state.lsn, core.p.chain.state.hash), epoch(ended + 1)
+    at = core.p.next_offset
+    core.step(ev.EntriesRead([(at, script.started(higher)), (at + 1, script.opened(higher))]))
+    (told,) = told_after(core, SETTINGS.discarded_ms + 20)
+    assert [t["record"] for t in told.more["transactions"]] == given
+    assert [t["bytes"] for t in told.more["transactions"]] == [len(data) for data in given]
+    assert not any("acknowledged" in t for t in told.more["transactions"])
+
+
+@pytest.mark.feature("Q4", "X9")
+def test_what_readers_skipped_is_told_without_its_record_which_the_log_has() -> None:
+    kept = Discarded(Outcomes())
+    kept.left(tx(1), 1, 7, 0, "fenced")
+    (told,) = kept.certain(10, 10, 2)
+    assert told.more["transactions"] == [{"tx": tx(1).hex(), "lsn": 7}]
+
+
+def flying(n: int, size: int, *, answered: bool = False) -> InFlight:
+    """A commit said to be so large."""
+    header = records.Header(bytes(16), epoch(1), n, NO_HASH, tx(n))
+    record = records.Commit(header, (create(b"k"),))
+    return InFlight(n, record, NO_HASH, 0, [], size, n, tx(n), answered)
+
+
+def told_of(*queue: InFlight) -> list[list[dict[str, Any]]]:
+    """Event by event."""
+    kept = Discarded(Outcomes())
+    kept.in_flight(queue, 1, 0, "timed out")
+    return [e.more["transactions"] for e in kept.certain(10, 10, 2)]
+
+
+@pytest.mark.feature("Q4", "X9", "R6")
+def test_one_whose_caller_was_told_that_it_happened_says_so() -> None:
+    ((first, second),) = told_of(flying(1, 9, answered=True), flying(2, 9))
+    assert first["acknowledged"] is True
+    assert "acknowledged" not in second
+
+
+@pytest.mark.feature("Q4", "X9")
+def test_an_event_carries_so_many_bytes_or_one_record_that_is_larger() -> None:
+    sizes = [EVENT_BYTES // 2, EVENT_BYTES // 2, 1, EVENT_BYTES + 1, 2, 3]
+    told = told_of(*(flying(n, size) for n, size in enumerate(sizes, 1)))
+    assert [[t["bytes"] for t in part] for part in told] == [sizes[:2], sizes[2:3], sizes[3:4], sizes[4:]]
+    assert all("record" in t for part in told for t in part)
+
+
+@pytest.mark.feature("Q4", "X9", "R8")
+def test_what_is_kept_of_records_is_bounded_and_all_of_them_are_named() -> None:
+    """The first ones are kept, since those are the acknowledged ones; one that no event can carry takes no room."""
+    most = KEEP_BYTES // RECORD_BYTES
+    queue = [flying(1, RECORD_BYTES + 1), *(flying(n, RECORD_BYTES) for n in range(2, most + 2)), flying(most + 2, 1)]
+    told = [t for part in told_of(*queue) for t in part]
+    assert [(t["bytes"], "record" in t) for t in told] == [
+        (RECORD_BYTES + 1, False),
+        *[(RECORD_BYTES, True)] * most,
+        (1, False),
+    ]
+
+
+@pytest.mark.feature("Q4", "X9")
+def test_room_is_counted_over_all_epochs_that_left_some_and_is_there_again_once_they_are_told() -> None:
+    kept = Discarded(Outcomes())
+    kept.in_flight([flying(n, RECORD_BYTES) for n in range(KEEP_BYTES // RECORD_BYTES)], 1, 0, "timed out")
+    kept.in_flight([flying(100, 1)], 2, 0, "timed out again")
+    last = list(kept.certain(10, 10, 3))[-1]
+    assert "record" not in last.more["transactions"][0]
+    kept.in_flight([flying(101, 1)], 3, 0, "and again")
+    (told,) = kept.certain(10, 10, 4)
+    assert "record" in told.more["transactions"][0]
+
+
+@pytest.mark.feature("Q4", "X9")
+def test_the_largest_record_an_event_carries_fits_its_topic() -> None:
+    """In base64, and all else beside it."""
+    record = records.Commit(records.Header(bytes(16), epoch(1), 1, NO_HASH, tx(1)), (create(b"k", b""),))
+    empty = len(records.encode(record))
+    value = bytes(RECORD_BYTES - empty - 8)  # what a length takes
+    record = records.Commit(record.header, (create(b"k", value),))
+    size = len(records.encode(record))
+    ((told,),) = told_of(InFlight(1, record, NO_HASH, 0, [], size, 1, tx(1)))
+    at = At("c" * 64, "n" * 64, "p" * 249, 1 << 40, 1 << 40)
+    whole = event(
+        DISCARDED, at, name="n" * 99, time_ms=1 << 50, node="n" * 64, cause="\u20ac" * TEXT_CHARS,
+        more={"count": 1, "of_epoch": 1, "transactions": [told]},
+    )  # fmt: skip
+    assert MAX_BYTES - 65_536 > len(whole.to_bytes()) > RECORD_BYTES
