@@ -54,16 +54,27 @@ reason_option = click.option("--reason", type=Text(), default="", metavar="TEXT"
 
 
 def _change(target: str, config_path: Path, timeout_s: float, change: Change, node: str = "") -> list[PartitionTable]:
-    """Change one partition, or all of a policy that `node` is in the group of; if one would refuse, none is changed."""
+    """Change one partition, or all of a policy that `node` is in the group of; if one would refuse, none is changed.
+    What is changed is told, also where the next one fails."""
     from halog.cli.connection import connect
+    from halog.cli.group_told import Watched, tell
+    from halog.runtime.clock import wall_ms
     from halog.runtime.groups import change_group
 
+    asked_ms = wall_ms()  # before any `--for` can be over
     with connect(config_path, timeout_s) as connection:
         tables = [t for t in connection.tables if t.policy == target] or [connection.table(target)]
         chosen = [t for t in tables if not node or node in t.configured] or tables
         for table in chosen:
             change(table)
-        return [change_group(connection.coordinator, table.name, change) for table in chosen]
+        done: list[Watched] = []
+        try:
+            for table in chosen:
+                done.append(Watched(change, asked_ms))
+                done[-1].now = change_group(connection.coordinator, table.name, done[-1])
+        finally:
+            tell(connection, done)
+        return [one.now for one in done if one.now is not None]
 
 
 def _shown(tables: list[PartitionTable], format_: str) -> None:

@@ -8,7 +8,6 @@ monotonic clock, given to `Partition.step`; nothing in here reads a clock.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -46,7 +45,7 @@ from halog.core.results import (
 )
 from halog.core.site_events import AskVote as AskVote, SiteAck as SiteAck, VoteAnswered as VoteAnswered
 from halog.core.table import PartitionTable
-from halog.events import Kind
+from halog.core.tell import Tell as Tell
 
 # --- events ---------------------------------------------------------------------------------------------------------
 
@@ -382,15 +381,6 @@ class RoleChanged(msgspec.Struct, frozen=True):
 
     role: str
     why: str
-
-
-class Tell(msgspec.Struct, frozen=True):
-    """Something an operator should know (Q4): what kind, which node it is about ("": the one that tells), and why."""
-
-    kind: Kind
-    node: str
-    cause: str
-    more: Mapping[str, Any] = {}
 
 
 Effect = (

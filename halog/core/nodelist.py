@@ -1,18 +1,22 @@
 """What the active tells of its node list: who was added, who was removed and why, and that there are too few; and what
-operators changed about the group.
+changed about the group.
 
-Compares what the znode is known to hold with what was told of it before. Decides nothing: the sync set (`syncset.py`)
-and the wait set are what they are, whether or not anybody reads of it.
+Compares what the znode is known to hold with what was told of it before. What operators change about the group is told
+by their command, which saw both tables: nodes need not be up for it, and those that are may see two changes as one. So
+nodes tell the history only what nobody else does, that an override has ended; the rest stands in a node's log file.
+Decides nothing: the sync set (`syncset.py`) and the wait set are what they are, whether or not anybody reads of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from halog.core.events import Tell
-from halog.core.group import LEVELS, could_fork, priority
+import msgspec
+
+from halog.core.group import LEVELS, could_fork, priority, without
 from halog.core.ids import Member
-from halog.core.table import DISABLED, ENABLED, SYNC, PartitionTable, Replica
+from halog.core.table import DISABLED, ENABLED, SYNC, Group, PartitionTable, Replica
+from halog.core.tell import Tell
 from halog.events import ADDED, DESIGNATED, MIGRATED, MIGRATION, MINIMUM, PRIORITY, REMOVED, TOO_FEW
 
 _ASKS = {ENABLED: "enabled its definition", DISABLED: "disabled it"}
@@ -71,12 +75,13 @@ def told_by(
     me: Member, alive: frozenset[Member], before: PartitionTable, now: PartitionTable, over: Collection[int]
 ) -> Iterator[Tell]:
     """An operator may have changed the group, or where the partition is to be: the active tells it, or if there is none
-    the first that is up. `over`: when overrides end whose time is over."""
+    the first that is up. What his command has told of the group it tells its log file alone. `over`: when overrides end
+    whose time is over."""
     if now.group != before.group or now.target != before.target:
         up = {m.node for m in alive}
         first = [*([now.active.node] if now.active else []), *now.configured]
         if next((n for n in first if n in up), None) == me.node:
-            yield from group_changes(before, now, over)
+            yield from (msgspec.structs.replace(told, logged=True) for told in group_changes(before, now, over))
             yield from migration_told(before, now)
 
 
@@ -98,25 +103,49 @@ def _asked(before: PartitionTable, now: PartitionTable) -> str:
     return "an operator's command"
 
 
+def ended(table: PartitionTable, over: Collection[int]) -> Iterator[Tell]:
+    """The overrides of `table` that end then are over. Each copy ends them by itself, and whoever is first takes them
+    out of the znode, so that others may never see them end: whoever sees it tells it, and it counts once."""
+    for until in sorted(over):
+        rest = msgspec.structs.replace(table, group=without(table.group, {until}))
+        for told in group_changes(table, rest, {until}):
+            yield msgspec.structs.replace(told, once=f"{table.name}/{told.kind.code}/{until}")
+        table = rest
+
+
 def group_changes(before: PartitionTable, now: PartitionTable, over: Collection[int] = ()) -> Iterator[Tell]:
     """What an operator changed, with the reason given, or what has ended by itself, as `over` says."""
     was, group = before.group, now.group
     asked = "an operator's command"
     levels = {level: name for name, level in LEVELS.items()}
-    for node in now.configured:
+    for node in now.hosts:
         if priority(before, node) != priority(now, node):
             yield Tell(PRIORITY, node, asked, {"level": levels[priority(now, node)]})
-    if was.required != group.required:
+    if _required(was) != _required(group):
         more = {"required": group.required or now.quorum or 1, "was": was.required or before.quorum or 1}
         if could_fork(now, group.required):
             more["may_fork"] = True
+        if group.required_until_ms:
+            more["until_ms"] = group.required_until_ms
         ended = _ended("the override has ended", was.required_until_ms in over, group.required_reason)
         yield Tell(MINIMUM, "", (group.required_reason or asked) if group.required else ended, more)
-    if was.designated != group.designated:
+    if _designated(was) != _designated(group):
+        alone: dict[str, object] = {"to": group.designated or "nobody"}
+        if group.designated_until_ms:
+            alone["until_ms"] = group.designated_until_ms
         no_more = f"{was.designated} is designated no more"
         ended = _ended(no_more, was.designated_until_ms in over, group.designated_reason)
         cause = (group.designated_reason or asked) if group.designated else ended
-        yield Tell(DESIGNATED, "", cause, {"to": group.designated or "nobody"})
+        yield Tell(DESIGNATED, "", cause, alone)
+
+
+def _required(group: Group) -> tuple[object, ...]:
+    """All that an operator says of it, if there is one."""
+    return (group.required, group.required_until_ms, group.required_reason) if group.required else ()
+
+
+def _designated(group: Group) -> tuple[object, ...]:
+    return (group.designated, group.designated_until_ms, group.designated_reason) if group.designated else ()
 
 
 def _ended(what: str, over: bool, reason: str) -> str:

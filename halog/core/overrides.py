@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from halog.core.group import ends, without
-from halog.core.nodelist import told_by
+from halog.core.nodelist import ended
 from halog.core.table import PartitionTable
 
 if TYPE_CHECKING:
@@ -66,13 +66,13 @@ class Overrides:
 
     def end(self) -> None:
         """The time of at least one of them is over."""
-        p, before = self._p, self._p.table
-        p.table = self._left(before)
-        p.out += told_by(p.me, p.alive, before, p.table, self.over)
+        p = self._p
+        p.table = self._left(p.table)
         if p.leading is not None:
             p.leading.sites_changed()
 
     def _left(self, table: PartitionTable) -> PartitionTable:
-        self.over = frozenset(t for t, end in self._ends.items() if end <= self._p.now)
+        known, self.over = self.over, frozenset(t for t, end in self._ends.items() if end <= self._p.now)
+        self._p.out += ended(table, self.over - known)
         self.due = min((end for t, end in self._ends.items() if t not in self.over), default=FAR)
         return msgspec.structs.replace(table, group=without(table.group, self.over)) if self.over else table

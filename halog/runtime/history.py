@@ -81,24 +81,29 @@ class History:
         partition: str | None = None,
         epoch: int | None = None,
         lsn: int | None = None,
+        once: str = "",
+        logged: bool = False,
     ) -> None:
-        """Something happened to `node` (default: this one). Never blocks and never raises."""
+        """Something happened to `node` (default: this one). `once`: the id by which others tell it, too. `logged`: the
+        history has it from others, it is for the log file alone. Never blocks and never raises."""
         try:
-            self._tell(kind, At(self.cluster, self.node, partition, epoch, lsn), node or self.node, cause, more)
+            at = At(self.cluster, self.node, partition, epoch, lsn)
+            with self._changed:
+                told = self._made(kind, at, node or self.node, cause, more, once)
+                if not logged:
+                    self._keep(told)
+            logger.log(_LEVELS[kind.severity], "%s %s", told.code, told.text)
         except Exception:  # the one who tells has better things to do than to fail over a text
             logger.exception("an event of code %s could not be told", kind.code)
 
-    def _tell(self, kind: Kind, at: At, node: str, cause: str, more: Mapping[str, Any] | None) -> None:
-        with self._changed:
-            told = self._made(kind, at, node, cause, more)
-            waits = self._encoded(told)
-            if len(self._waiting) + self._under_way < MAX_WAITING and not self._closing.is_set():
-                self._waiting.append(waits)
-                self._bytes += len(waits.data)
-            else:
-                self._lose(1)
-            self._changed.notify()
-        logger.log(_LEVELS[kind.severity], "%s %s", told.code, told.text)
+    def _keep(self, told: Event) -> None:
+        waits = self._encoded(told)
+        if len(self._waiting) + self._under_way < MAX_WAITING and not self._closing.is_set():
+            self._waiting.append(waits)
+            self._bytes += len(waits.data)
+        else:
+            self._lose(1)
+        self._changed.notify()
 
     def _encoded(self, told: Event) -> _Waiting:
         data, without = told.to_bytes(), lean(told)
@@ -111,9 +116,9 @@ class History:
         self.dropped += count
         self._gap += count
 
-    def _made(self, kind: Kind, at: At, node: str, cause: str, more: Mapping[str, Any] | None) -> Event:
+    def _made(self, kind: Kind, at: At, node: str, cause: str, more: Mapping[str, Any] | None, once: str) -> Event:
         self._count += 1
-        name = f"{self.node}/{self.run}/{self._count}"
+        name = once or f"{self.node}/{self.run}/{self._count}"
         now = time.time_ns() // 1_000_000
         return event(kind, at, name=name, time_ms=now, node=node, cause=cause, more=more)
 

@@ -43,7 +43,8 @@ class Lanes:
                 self._lanes[partition] = lane
             elif len(lane.jobs) >= QUEUED:
                 raise OverloadedError(
-                    f"{QUEUED:,} requests wait for partition {partition}; nothing happened", partition=partition
+                    f"{QUEUED:,} requests wait for partition {partition}; nothing happened; try again later",
+                    partition=partition,
                 )
             lane.jobs.append((job, work))
         return job

@@ -29,7 +29,11 @@ def to_error(result: ev.Result, partition: str) -> errors.HalogError:
             return errors.NotActiveError(said, partition=partition, active=active, epoch=epoch)
         case ev.Busy(limit=limit, of=of):
             setting = "limits.max_in_flight" + ("" if of == "commits" else f"_{of}")
-            return errors.OverloadedError(f"{limit:,} {of} are in flight in {partition} ({setting})", limit=limit)
+            return errors.OverloadedError(
+                f"{limit:,} {of} are in flight in {partition} ({setting}); nothing happened; try again later, or raise "
+                "the limit",
+                limit=limit,
+            )
         case ev.TooFew():
             return _too_few(partition, result)
         case ev.Refused(why=why):

@@ -165,7 +165,8 @@ class Spanning:
         try:
             if not failed.is_set() and time.monotonic() >= gone:
                 raise OverloadedError(
-                    f"votes have waited too long for partition {r.partition}; nothing happened", partition=r.partition
+                    f"votes have waited too long for partition {r.partition}; nothing happened; try again later",
+                    partition=r.partition,
                 )
             while not failed.is_set():
                 lsn = self._vote_once(r, limit, until)

@@ -46,8 +46,9 @@ class Telling:
         """Something the core knows."""
         s = copy.core.chain.state
         self.history.tell(
-            e.kind, e.cause, node=e.node, more=e.more, partition=copy.name, epoch=s.epoch.number, lsn=s.lsn
-        )
+            e.kind, e.cause, node=e.node, more=e.more, partition=copy.name, epoch=s.epoch.number, lsn=s.lsn,
+            once=e.once, logged=e.logged,
+        )  # fmt: skip
 
     def role_changed(self, copy: Copy, role: str, why: str) -> None:
         """A copy's role, if operators know the difference."""

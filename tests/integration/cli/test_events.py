@@ -122,3 +122,27 @@ def test_a_history_that_cannot_be_written_slows_down_nobody_and_is_completed_lat
     assert not [e for e in found if e["code"] == "HALOG-1016"]
     for n in (0, 5, 11):
         assert prepared.halog("get", "Aircraft", f"N{n}", "--format", "json").json["fields"]["miles"] == n
+
+
+@pytest.mark.feature("Q3", "Q4", "O2")
+def test_an_override_that_is_given_while_every_node_is_dead_is_in_the_history_once(prepared: Any) -> None:
+    """With its reason; the node that goes by it then, and another one that comes later, tell it no more."""
+    prepared.start("A", "B", "C")
+    prepared.settle()
+    for name in "ABC":
+        prepared.stop(name, signal.SIGKILL)
+    ran = prepared.halog("partition", "require", "p-0", "1", "--may-fork", "--reason", "while nobody was up")
+    assert ran.code == 0, ran
+
+    def active(found: list[Any]) -> bool:
+        return any(e["code"] == "HALOG-1010" and e["more"].get("may_fork") for e in found)
+
+    prepared.start("A")
+    eventually(prepared, "events", "--partition", "p-0", holds=active)
+    prepared.start("B", "C")
+    prepared.settle()
+    found = prepared.halog("events", "--format", "json").json
+    ((cause, may_fork, by),) = [
+        (e["cause"], e["more"]["may_fork"], e["by"]) for e in found if e["code"] == "HALOG-1011"
+    ]
+    assert (cause, may_fork, by.startswith("halog-cli-")) == ("while nobody was up", True, True)

@@ -169,7 +169,7 @@ def test_an_override_is_effective_at_once_in_both_directions() -> None:
     regroup(core, required=1, required_reason="the others burnt down")
     assert core.replies() == [ev.Happened(2)]
     (event,) = (e for e in core.of(ev.Tell) if e.kind.name == "minimum size")
-    assert event.cause == "the others burnt down"
+    assert (event.cause, event.logged) == ("the others burnt down", True), "the history has it from the command"
     core.submit(2)
     assert core.of(ev.Append)
     regroup(core)

@@ -178,6 +178,52 @@ def test_a_new_one_that_looks_alike_lasts_until_its_own_end() -> None:
     assert not committed(core, 3)
 
 
+# --- who tells it ---
+
+
+def ids(core: Core) -> list[tuple[str, str]]:
+    return [(e.cause, e.once) for e in core.of(ev.Tell) if e.once]
+
+
+def test_every_copy_tells_the_end_by_one_id() -> None:
+    """Active or not, whoever takes it out of the znode, and whoever starts only later and finds it there still: none
+    knows who has told it. So it is in the history for certain, and once."""
+    until = 50_000
+    group = Group(required=1, required_until_ms=until, designated="A", designated_until_ms=until)
+    said = {
+        ("the override has ended: its time is over", f"p/HALOG-1011/{until}"),
+        ("A is designated no more: its time is over", f"p/HALOG-1013/{until}"),
+    }
+    active, other = Core(quorum=2).with_sync_replica(), Core(active=B, quorum=2, group=group).loaded()
+    seen(active, group)
+    late = Core(quorum=2, group=group)
+    for core in (active, other, late):
+        assert core.now < until
+        core.step(ev.LogEnd() if core is late else ev.Ticked(), after_ms=until - core.now)
+        assert set(ids(core)) == said
+        core.step(ev.Ticked(), after_ms=LASTS_MS)
+        assert ids(core) == []
+
+
+def test_one_that_is_over_when_it_is_first_seen_is_told_to_have_ended() -> None:
+    """It came and went while this node was stopped, and perhaps every other one was."""
+    core = Core(active=B, quorum=2).loaded()
+    seen(core, Group(required=1, required_until_ms=core.now - 1))
+    assert [cause for cause, _ in ids(core)] == ["the override has ended: its time is over"]
+    assert core.p.table.group == Group()
+
+
+def test_one_that_is_gone_from_the_znode_before_its_end_was_taken_back_or_ended_by_others_who_tell_it() -> None:
+    core = alone()
+    seen(core, Group())
+    assert [(e.cause, e.logged) for e in core.of(ev.Tell)] == [
+        ("the override has ended: its time is over", True),
+        ("no new commits", False),
+    ]
+    core.step(ev.Ticked(), after_ms=2 * LASTS_MS)
+    assert ids(core) == []
+
+
 # --- who ended it ---
 
 

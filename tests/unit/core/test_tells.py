@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from halog.core import events as ev
@@ -10,7 +13,18 @@ from halog.core.nodelist import NodeList, group_changes, migration_told
 from halog.core.outcomes import Outcomes
 from halog.core.roles import Role
 from halog.core.table import ASYNC, DEFINED, DISABLED, ENABLED, SYNC, Definition, Group, Replica, Target
-from halog.events import ADDED, DISCARDED, ITEMS, MIGRATION, MINIMUM, REMOVED, TOO_FEW, TRANSFER
+from halog.events import (
+    ADDED,
+    DESIGNATED,
+    DISCARDED,
+    ITEMS,
+    MIGRATION,
+    MINIMUM,
+    PRIORITY,
+    REMOVED,
+    TOO_FEW,
+    TRANSFER,
+)
 from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, create, epoch, table, tx
 
 
@@ -148,6 +162,27 @@ def test_an_override_with_which_two_halves_could_go_on_says_so(required: int, ma
         "the override has ended: an operator took it back",
         {"required": 2, "was": required},
     )
+
+
+@pytest.mark.feature("Q3", "Q4")
+@pytest.mark.parametrize("field", ["until_ms", "reason"])
+def test_an_override_that_is_given_anew_is_told_though_the_number_is_the_same(field: str) -> None:
+    """It lasts longer, or has another reason."""
+    given: dict[str, Any] = {"required_until_ms": 100, "required_reason": "fire"}
+    given |= {f"designated{name.removeprefix('required')}": value for name, value in given.items()}
+    before = table(group=Group(required=2, designated="A", **given))
+    given |= {f"{what}_{field}": 200 if field == "until_ms" else "flood" for what in ("required", "designated")}
+    told = list(group_changes(before, table(group=Group(required=2, designated="A", **given))))
+    until, why = given["required_until_ms"], given["required_reason"]
+    assert [(t.kind, t.cause, t.more["until_ms"]) for t in told] == [(MINIMUM, why, until), (DESIGNATED, why, until)]
+    assert not list(group_changes(before, before))
+
+
+@pytest.mark.feature("Q2", "P12")
+def test_the_priority_of_a_node_that_is_to_get_a_copy_is_told() -> None:
+    moving = table(target=Target(("A", "D"), 1))
+    (told,) = group_changes(moving, msgspec.structs.replace(moving, group=Group(priorities={"D": 0})))
+    assert (told.kind, told.node, told.more) == (PRIORITY, "D", {"level": "never"})
 
 
 # --- discarded transactions ---

@@ -105,6 +105,17 @@ def test_events_are_logged_at_their_severity(history: History, caplog: pytest.Lo
     ]
 
 
+@pytest.mark.feature("Q4", "O2")
+def test_what_others_tell_has_their_id_or_is_logged_only(journal: Journal, history: History, caplog: Any) -> None:
+    caplog.set_level(logging.INFO, "halog.events")
+    history.begin()
+    history.tell(JOINED, "one", logged=True)
+    history.tell(JOINED, "two", once="p/HALOG-1011/99"), history.tell(JOINED, "three")
+    wait(lambda: len(journal.taken) == 2)
+    assert [(e.cause, e.id) for e in journal.taken] == [("two", "p/HALOG-1011/99"), ("three", "A/7/3")]
+    assert [r.message.partition(": ")[2] for r in caplog.records] == ["one", "two", "three"]
+
+
 @pytest.mark.feature("O2")
 def test_telling_never_waits_for_a_log_that_is_away(journal: Journal, history: History) -> None:
     """The writing thread hangs in the log; whoever tells goes on at once, and memory stays bounded."""
