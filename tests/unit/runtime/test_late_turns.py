@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
+from halog.backend import Work
+from halog.cli.connection import Connection
 from halog.core import events as ev
 from halog.errors import (
     ClosedError,
+    ConflictError,
     DeadlineError,
+    FrameError,
     HalogError,
     LockedError,
     NotActiveError,
@@ -206,3 +210,61 @@ def _presented(client: Any, name: str, backend: Any) -> tuple[str, bytes, Any]:
     presented = commits.prepare(tx)
     assert presented is not None
     return presented.partition, backend.new_transaction_id(), presented.work
+
+
+def test_an_answer_that_cannot_be_read_is_none(cluster: Cluster) -> None:
+    """The node may be of a later version."""
+    (name,) = apart(cluster, 1)
+    create(cluster, [name])
+    client: Any = cluster.client()
+    channel = client.backend.router.channel
+    real = channel.request
+
+    def request(address: str, data: bytes, timeout: float) -> Any:
+        said = real(address, data, timeout)
+        return b"?" if isinstance(frames.decode_incoming(data), frames.Submit) else said
+
+    channel.request = request
+    with pytest.raises(OutcomeUnknownError), client.transaction() as tx:
+        tx.get(Counter, name).value += 1
+    assert tx.outcome == "unknown"
+    assert values(cluster, [name]) == [101]
+
+
+def test_a_request_that_is_too_large_for_a_frame_was_never_sent(cluster: Cluster) -> None:
+    (name,) = apart(cluster, 1)
+    create(cluster, [name])
+    client: Any = cluster.client()
+    channel = client.backend.router.channel
+    real = channel.request
+
+    def request(address: str, data: bytes, timeout: float) -> Any:
+        if isinstance(frames.decode_incoming(data), frames.Submit):
+            raise FrameError("a frame of 9 bytes exceeds the limit of 8", size=9, limit=8)
+        return real(address, data, timeout)
+
+    channel.request = request
+    with pytest.raises(FrameError), client.transaction() as tx:
+        tx.get(Counter, name).value += 1
+    assert tx.outcome == "rolled back"
+
+
+def test_a_tool_believes_no_refusal_that_its_first_request_may_overtake() -> None:
+    """Its commits are one request each, by the router alone."""
+    said: list[HalogError] = [
+        LockedError("an object is held", key=b"k"),
+        ConflictError("it was read as version 3", expected=3),
+        LockedError("an object is held", key=b"k"),
+    ]
+    for error in said[:2]:
+        error.evidence |= {"asked_before": True, "may_arrive": True}
+    connection: Any = Connection.__new__(Connection)
+    connection._stamp, connection.mapping_version = 0, lambda partition: 0
+
+    def ask(partition: str, frame: Any, expect: type[Any]) -> Any:
+        raise said.pop(0)
+
+    connection.ask = ask
+    for told in (OutcomeUnknownError, ConflictError, LockedError):
+        with pytest.raises(told):
+            connection.submit("test-0", Work((), ()), b"tool")
