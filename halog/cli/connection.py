@@ -27,11 +27,12 @@ from halog.ports import Coordinator, Entry, SessionState, TopicPartition
 from halog.runtime import bindings, cluster, frames, mappings
 from halog.runtime.asking import Asker
 from halog.runtime.ballots import Ballots
-from halog.runtime.commits import Commits
+from halog.runtime.commits import Commits, says_nothing
 from halog.runtime.configured import in_force, of_file
 from halog.runtime.mapping import Owner, Places
 from halog.runtime.members import NodeInfo
 from halog.runtime.outside import Adapters
+from halog.runtime.results import perhaps_done
 from halog.runtime.router import Router
 from halog.runtime.schemas import Definitions
 from halog.runtime.spanning import Spanning
@@ -157,9 +158,15 @@ class Connection:
             self._spanning.commit(self._stamped(ours), {p: self._mapped(p, w) for p, w in works.items()})
 
     def submit(self, partition: str, work: Work, ending: bytes) -> int:
-        """Commit in one partition, by an id with this end; its lsn."""
+        """Commit in one partition, by an id with this end; its lsn. A refusal that an earlier request may overtake is
+        none: OutcomeUnknownError."""
         frame = frames.Submit(partition, self._stamped(ending), self._mapped(partition, work))
-        return self.ask(partition, frame, frames.Committed).lsn
+        try:
+            return self.ask(partition, frame, frames.Committed).lsn
+        except HalogError as error:
+            if says_nothing(error):
+                raise perhaps_done(partition, error) from error
+            raise
 
     def _stamped(self, ending: bytes) -> bytes:
         self._stamp = max(self._stamp + 1, time.time_ns())

@@ -16,6 +16,7 @@ from halog.core.ids import ABSENT
 from halog.errors import (
     ClosedError,
     DuplicateKeyError,
+    FrameError,
     HalogError,
     LockedError,
     NotActiveError,
@@ -23,6 +24,7 @@ from halog.errors import (
     OverloadedError,
     PartitionUnavailableError,
     QuorumError,
+    RefusedError,
     SwitchedError,
     TransactionError,
     ZoneQuorumError,
@@ -92,6 +94,7 @@ class Commits:
             except (OverloadedError, QuorumError, LockedError) as e:
                 locked = locked or time.monotonic() + self._asker.locked_of(partition)
                 out = out or "may_arrive" in e.evidence
+                first, perhaps = first and not out, perhaps or out  # whatever ends the next turn
                 limit = locked if isinstance(e, LockedError) else until
                 self._wait_out(partition, e, limit, doubtful=out or (isinstance(e, ZoneQuorumError) and not first))
                 continue
@@ -103,8 +106,7 @@ class Commits:
             except (ClosedError, PartitionUnavailableError, NotActiveError, SwitchedError) as e:
                 _give_up(partition, e, perhaps=perhaps, first=first)
             except HalogError as e:
-                out = out or "may_arrive" in e.evidence
-                if type(e) is HalogError or (out and not _for_good(e)):  # of the first kind: it has failed half-way
+                if says_nothing(e, out=out, perhaps=perhaps):
                     raise perhaps_done(partition, e) from e
                 raise
             if lsn:
@@ -178,10 +180,24 @@ class Commits:
             self.deliveries.turn()
 
 
+def says_nothing(error: HalogError, *, out: bool = False, perhaps: bool = False) -> bool:
+    """Does this answer to a commit leave open what becomes of it? `out`: an earlier request may still arrive;
+    `perhaps`: one may have happened. Of requests of the same turn its evidence says so."""
+    if type(error) is HalogError or (isinstance(error, FrameError) and "limit" not in error.evidence):
+        return True  # it has failed half-way; the answer cannot be read
+    if (out or "may_arrive" in error.evidence) and not _for_good(error):
+        return True
+    return (perhaps or "asked_before" in error.evidence) and not isinstance(error, _JUDGED)
+
+
+_JUDGED: Final = (TransactionError, OverloadedError, QuorumError, RefusedError)
+"""Said by who has looked first whether it is known already."""
+
+
 def _for_good(error: HalogError) -> bool:
     """Will each request of the same commit be refused, whenever it arrives? Versions and mappings only grow; an object
-    that is in the way of a new one may go."""
-    if not isinstance(error, TransactionError) or isinstance(error, DuplicateKeyError):
+    that is in the way of a new one may go, and so does a lock."""
+    if not isinstance(error, TransactionError) or isinstance(error, DuplicateKeyError | LockedError):
         return False
     return bool(error.evidence.get("expected", 0) != ABSENT)
 

@@ -63,7 +63,7 @@ class Request:
         self._unknown: HalogError | None = None
         """Why an attempt may have been acted on, and"""
         self._unknown_in = 0
-        """for which epoch the last such was."""
+        """the highest epoch that such a one was for."""
         self._epoch = 0
         """The one that an active node said to be in."""
         self._refused: float | None = None
@@ -199,7 +199,7 @@ class Request:
         """It may have been acted on, and another site may never hear of it."""
         self._unknown = why
         if isinstance(self._frame, frames.Submit):
-            self._unknown_in = self._frame.epoch
+            self._unknown_in = max(self._unknown_in, self._frame.epoch)  # what is known of it may be older by now
         if isinstance(self._frame, _ACTS):
             self._site = self._at
 
