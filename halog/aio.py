@@ -184,10 +184,10 @@ class Transaction:
                 with suppress(HalogError):  # the cancellation is what the caller hears; `outcome` tells the rest
                     await self._settled(presented, answer.result())
             else:
-                commits.unanswered(tx)
+                commits.unanswered(tx, presented.partition)
             raise
         except OutcomeUnknownError as error:
-            raise commits.unanswered(tx) from error
+            raise commits.unanswered(tx, presented.partition) from error
         await self._settled(presented, lsn)
 
     def _commits_here(self) -> bool:

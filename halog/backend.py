@@ -124,6 +124,9 @@ class Backend(Protocol):
     def deadline_of(self, partition: str) -> float:
         """Longest wait for an answer of this partition, in seconds."""
 
+    def epoch_of(self, partition: str) -> int:
+        """The highest epoch of it that is known here; what was presented here was in no higher one."""
+
     def place_of(self, type_name: str, routing_key: bytes) -> Place:
         """Where this key belongs, and by which version of the mapping; UnknownTypeError if the type is bound to no
         policy. Requests that name it carry the version, and raise RemappedError where another is served (T8)."""

@@ -194,7 +194,11 @@ class DeadlineError(AvailabilityError):
 
 
 class OutcomeUnknownError(HalogError):
-    """It may or may not have happened. Asking again with the same transaction id settles it."""
+    """It may or may not have happened. Asking again with the same transaction id settles it.
+
+    Of a commit `evidence["epoch"]` is the highest epoch that a request of it was sent for: "did not happen" is true if
+    it is asked under that one (or a higher one), for under a lower one what is late may still be done.
+    """
 
     happened = None
 

@@ -165,7 +165,9 @@ class Connection:
             return self.ask(partition, frame, frames.Committed).lsn
         except HalogError as error:
             if says_nothing(error):
-                raise perhaps_done(partition, error) from error
+                unknown = perhaps_done(partition, error)
+                unknown.evidence["epoch"] = frame.epoch
+                raise unknown from error
             raise
 
     def _stamped(self, ending: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """One piece of work, one transaction, exactly once, whatever happens to the nodes meanwhile; each answer is noted.
 
-A conflict is run again by the decorated form; an unknown outcome is asked after by its id until it is known, and only
-what did not happen is run again.
+A conflict is run again by the decorated form; an unknown outcome is asked after by its id until it is known, under the
+highest epoch that a request of it was for, and only what did not happen is run again.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Exactly(abc.ABC, Generic[W]):
             if self._open.tx.id is None:  # a read or a call was not answered; nothing was committed
                 return False
             partition: str = error.evidence["partition"]
-            return self._settle(what, partition, epochs[partition])
+            return self._settle(what, partition, max(epochs[partition], error.evidence.get("epoch", 0)))
         except (ConflictError, AvailabilityError):
             if last:
                 raise

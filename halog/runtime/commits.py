@@ -46,6 +46,20 @@ OVERLOADED_S = 0.005
 """Pause while too many commits are in flight, or too few nodes there: some have been answered, or are back, by then."""
 
 
+class _Open:
+    """Of one commit: the highest epoch that a request of it was sent for, or that it was presented in here, without a
+    refusal that settles it. Whoever asks what became of it asks under that one: of what is asked under a lower one it
+    is said that it did not happen, and then it may."""
+
+    __slots__ = ("epoch",)
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def seen(self, epoch: int) -> None:
+        self.epoch = max(self.epoch, epoch)
+
+
 class Commits:
     """Transaction ids, and the two ways to commit: waiting, and being told. Thread-safe."""
 
@@ -79,6 +93,14 @@ class Commits:
 
     def commit(self, partition: str, tx: bytes, work: Work) -> int:
         """See Backend."""
+        open_ = _Open(0 if tx in self._unsent else self._asker.epoch(partition))
+        try:
+            return self._commit(partition, tx, work, open_)
+        except OutcomeUnknownError as error:
+            error.evidence["epoch"] = open_.epoch
+            raise
+
+    def _commit(self, partition: str, tx: bytes, work: Work, open_: _Open) -> int:
         first = tx in self._unsent
         if self._asker.closed and not first:
             raise OutcomeUnknownError("the node was closed while this commit was under way")
@@ -90,7 +112,7 @@ class Commits:
         """May a request of it still arrive, and be accepted?"""
         while True:
             try:
-                lsn = self._once(partition, tx, work, until)
+                lsn = self._once(partition, tx, work, until, open_)
             except (OverloadedError, QuorumError, LockedError) as e:
                 locked = locked or time.monotonic() + self._asker.locked_of(partition)
                 out = out or "may_arrive" in e.evidence
@@ -123,18 +145,22 @@ class Commits:
             raise error
         time.sleep(OVERLOADED_S)
 
-    def _once(self, partition: str, tx: bytes, work: Work, until: float) -> int | None:
+    def _once(self, partition: str, tx: bytes, work: Work, until: float, open_: _Open) -> int | None:
         """One attempt here or elsewhere. None: this node is active no more, and nothing happened, go round again;
         PERHAPS: the same, and the log may have it."""
         copy = self._asker.serving(partition)
         if copy is None:
-            reply = self._asker.ask(partition, frames.Submit(partition, tx, work), until)
+            frame = frames.Submit(partition, tx, work)
+            try:
+                reply = self._asker.ask(partition, frame, until)
+            finally:
+                open_.seen(frame.epoch)
             if reply is None:
                 return PERHAPS
             assert isinstance(reply, frames.Committed)
             return reply.lsn
         check_here(partition, work.site, self._asker.router)
-        result = self._here(copy, tx, work, until)
+        result = self._here(copy, tx, work, until, open_)
         if isinstance(result, ev.Happened):
             return result.lsn
         error = to_error(result or ev.Unknown("no answer in time"), partition)
@@ -144,12 +170,16 @@ class Commits:
         time.sleep(RETRY_S)
         return PERHAPS if isinstance(error, OutcomeUnknownError) else None
 
-    def _here(self, copy: Copy, tx: bytes, work: Work, until: float) -> ev.Result | None:
+    def _here(self, copy: Copy, tx: bytes, work: Work, until: float, open_: _Open) -> ev.Result | None:
         waiter = Waiter()
         tag = copy.submit(tx, work, waiter, self._asker.router.epoch(copy.name))
+        epoch = self._asker.epoch(copy.name)
         if self.deliveries is not None:
             self.deliveries.follow(copy, tag, waiter.settled, until)
-        return waiter.wait(until - time.monotonic())
+        result = waiter.wait(until - time.monotonic())
+        if not isinstance(result, ev.NotServing):
+            open_.seen(epoch)
+        return result
 
     def begin(self, partition: str, tx: bytes, work: Work, done: Callable[[int | None], bool]) -> bool:
         """See Backend."""

@@ -110,7 +110,7 @@ class Runtime:
         """Partitions whose tables are watched."""
         call_s, doubt_s = config.timing.call_deadline_ms / 1000, config.timing.doubt_timeout_ms / 1000
         self._asker = Asker(name, self.router, {}, call_s, 2 * doubt_s, limits_of(config))
-        self.deadline_of = self._asker.call_of
+        self.deadline_of, self.epoch_of = self._asker.call_of, self._asker.epoch
         self._commits = Commits(self._asker, self.location, self._waits_for_quorum)
         self.new_transaction_id = self._commits.new_id
         self.commit, self.begin_commit = self._commits.commit, self._commits.begin

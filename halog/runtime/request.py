@@ -37,6 +37,9 @@ HERE: Final = ""
 _ACTS: Final = (frames.Submit, frames.Prepare, frames.Decide)
 """What may have happened where no answer came."""
 
+_COUNTED: Final = (frames.Submit, frames.Prepare)
+"""What is for an epoch."""
+
 _SILENCE: Final = (UnreachableError, DeadlineError, ClosedError)
 
 _STAYS: Final = (frames.HandOver, frames.Votes, frames.Move, frames.CanMap, frames.Loads, frames.Status)
@@ -66,6 +69,8 @@ class Request:
         """the highest epoch that such a one was for."""
         self._epoch = 0
         """The one that an active node said to be in."""
+        self._open = frame.epoch if isinstance(frame, _COUNTED) else 0
+        """The highest that such a frame was sent for without a refusal that settles it."""
         self._refused: float | None = None
         self._failing: tuple[float, int] | None = None
         """At another site: since when no node answers, and by which table."""
@@ -74,6 +79,17 @@ class Request:
 
     def answer(self) -> frames.Reply:
         """See `Router.ask`."""
+        try:
+            return self._answer()
+        except OutcomeUnknownError as error:
+            if isinstance(self._frame, _COUNTED):
+                error.evidence["epoch"] = self._open
+            raise
+        finally:
+            if isinstance(self._frame, _COUNTED):
+                self._frame.epoch = self._open
+
+    def _answer(self) -> frames.Reply:
         while True:
             self._check_online()
             if self._local():
@@ -152,7 +168,7 @@ class Request:
         return None
 
     def _asked(self, where: Known, target: str | None) -> frames.Reply:
-        if isinstance(self._frame, frames.Submit | frames.Prepare):  # who was replaced must not judge a second attempt
+        if isinstance(self._frame, _COUNTED):  # who was replaced must not judge a second attempt
             self._frame.epoch = max(where.epoch(self._partition), self._epoch)
         try:
             reply = self._router.once(where, target, frames.encode(self._frame), self._until)
@@ -163,9 +179,16 @@ class Request:
                     error.evidence["may_arrive"] = True
             if target is not None and not isinstance(error, _SILENCE):
                 self._heard(where)
+            self._sent(error)
             raise
         self._heard(where)
         return reply
+
+    def _sent(self, error: HalogError) -> None:
+        """It met this. What was not sent, or was refused by who is not active, is not open."""
+        refused = isinstance(error, NotActiveError | ZoneQuorumError) or not error.evidence.get("sent", True)
+        if isinstance(self._frame, _COUNTED) and not refused:
+            self._open = max(self._open, self._frame.epoch)
 
     def _is_later(self, e: NotActiveError) -> bool:
         """Was it refused only for the epoch it was for?"""

@@ -78,7 +78,8 @@ class Router(Known):
         may have been acted on and there will be no other, because the node is closed. Where a refusal came behind an
         attempt that may have been, or may still be acted on, its evidence says `asked_before`; of a commit `may_arrive`
         if it is still to be reckoned with: it was for the epoch that refuses this one. `site`: not anywhere else; as a
-        rule what it rests on says so."""
+        rule what it rests on says so. Behind it `frame.epoch` of a commit, or a vote, is the highest that one was sent
+        for and may be done in; OutcomeUnknownError has it as evidence, `epoch`."""
         return Request(self, partition, frame, deadline_s, local, site).answer()
 
     def once(self, where: Known, target: str | None, data: bytes, until: float) -> frames.Reply:

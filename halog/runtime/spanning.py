@@ -262,6 +262,7 @@ class Spanning:
             f"partition {last.first} did not say what became of transaction {last.tx.hex()}; see `halog txn list`",
             partition=last.first,
             expired=outcome == EXPIRED,
+            epoch=last.epoch if last.work.site else max(last.epoch, self._asker.epoch(last.first)),
         ) from error
 
 

@@ -209,6 +209,10 @@ class MemoryBackend:
     def deadline_of(self, partition: str) -> float:
         return self.deadline_s
 
+    def epoch_of(self, partition: str) -> int:
+        """See Backend. There are none."""
+        return 0
+
     def place_of(self, type_name: str, routing_key: bytes) -> Place:
         """See Backend."""
         return Place(self.partition_of(type_name, routing_key), listed=LISTED if self.mapped.listed else BY_KEY)

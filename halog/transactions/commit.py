@@ -126,9 +126,13 @@ def happened(tx: Transaction, presented: Presented, lsn: int) -> None:
     tx.finish(COMMITTED)
 
 
-def unanswered(tx: Transaction) -> OutcomeUnknownError:
-    """Nobody said in time what became of it; the error to raise."""
-    error = OutcomeUnknownError("nobody answered in time; the transaction may have happened")
+def unanswered(tx: Transaction, partition: str) -> OutcomeUnknownError:
+    """Nobody said in time what became of it, presented here; the error to raise."""
+    error = OutcomeUnknownError(
+        "nobody answered in time; the transaction may have happened",
+        partition=partition,
+        epoch=tx.backend.epoch_of(partition),
+    )
     _end(tx, error)
     return error
 

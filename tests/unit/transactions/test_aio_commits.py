@@ -302,6 +302,7 @@ def test_a_commit_nobody_answers_is_unknown_when_its_time_is_up(cancelled: bool)
 
         sync.backend.begin_commit = never  # type: ignore[method-assign]
         sync.backend.deadline_s = 0.05
+        sync.backend.epoch_of = lambda partition: 7  # type: ignore[method-assign]
         tx = node.transaction()
 
         async def write() -> None:
@@ -317,6 +318,7 @@ def test_a_commit_nobody_answers_is_unknown_when_its_time_is_up(cancelled: bool)
         assert tx.outcome == "unknown"
         if isinstance(caught.value, OutcomeUnknownError):
             assert caught.value.evidence["tx"] == (tx.sync.id or b"").hex()
+            assert caught.value.evidence["epoch"] == 7
         assert late[0](7)
         assert tx.sync.lsn is None
 
