@@ -20,6 +20,7 @@ from rich.table import Table
 from tests.mutants import (  # noqa: F401 - they register themselves
     asked,
     first_traces,
+    late,
     leases,
     listing,
     lives,

@@ -12,6 +12,7 @@ from halog.core import events as ev
 from halog.core.durability import Durability
 from halog.core.ids import ABSENT
 from halog.core.records import CREATE, DELETE, UPDATE, Change
+from tests.sim import late
 
 if TYPE_CHECKING:
     from tests.sim.node import Process
@@ -45,6 +46,10 @@ class Transaction:
         """Lsns it was said to have happened at, before the log had it: it asked for that, and may be lost."""
         self.attempt = 0
         """The highest epoch it was sent to."""
+        self.first = 0
+        """The one that it was sent to first."""
+        self.out = 0
+        """The highest one that a request was sent for which may be late: whose answer nobody has heard."""
         self.token = -1
         """The latest request; answers to earlier ones are not believed."""
         self.happened: int | None = None
@@ -59,10 +64,10 @@ class Transaction:
 class Request:
     """One message about a transaction."""
 
-    __slots__ = ("asked", "client", "tx")
+    __slots__ = ("asked", "client", "epoch", "tx")
 
-    def __init__(self, client: Client, tx: Transaction, *, asked: bool) -> None:
-        self.client, self.tx, self.asked = client, tx, asked
+    def __init__(self, client: Client, tx: Transaction, *, asked: bool, epoch: int = 0) -> None:
+        self.client, self.tx, self.asked, self.epoch = client, tx, asked, epoch
 
 
 class Client:
@@ -72,6 +77,7 @@ class Client:
         self.world, self.name, self.quota = world, name, quota
         self.done: list[Transaction] = []
         self.current: Transaction | None = None
+        self.slow = late.chances(world.seed, name)
 
     @property
     def idle(self) -> bool:
@@ -102,7 +108,8 @@ class Client:
         rng = self.world.engine.rng
         few = KEYS[:2] if self.world.less else KEYS  # what is lost and what comes in its place are the same objects
         keys = rng.sample(few, rng.choice((1, 1, 2)))
-        changes = [self.change(k, source.version(k), delete=rng.random() < 0.15) for k in keys]
+        deletes = late.deletes(self.world.seed) or 0.15
+        changes = [self.change(k, source.version(k), delete=rng.random() < deletes) for k in keys]
         changes += [self.change(c.key, ABSENT) for c in changes if c.op == DELETE and rng.random() < 0.3]
         reads = [(k, source.version(k)) for k in keys]
         if rng.random() < 0.3:
@@ -139,7 +146,7 @@ class Client:
         if tx is None:
             return
         rng = self.world.engine.rng
-        if tx.attempt and (rng.random() < 0.25 or self._may_wait_in_vain(tx)):
+        if tx.attempt and (rng.random() < 0.25 or late.asks(self) or self._may_wait_in_vain(tx)):
             self._ask(tx)
             return
         target = self._target(tx.attempt)
@@ -155,11 +162,14 @@ class Client:
 
     def submit(self, tx: Transaction, target: Process) -> None:
         epoch = target.partition.chain.state.led
-        tx.attempt = max(tx.attempt, epoch)
-        tx.token = self.world.request(Request(self, tx, asked=False))
+        tx.attempt, tx.first = max(tx.attempt, epoch), tx.first or epoch
+        tx.token = self.world.request(Request(self, tx, asked=False, epoch=epoch))
         request = ev.Submitted(tx.token, tx.id, tx.reads, tx.changes, {}, durability=tx.durability)
-        self.world.to_server(self.name, target, request, epoch)
-        self.world.engine.at(PATIENCE_MS, self._impatient, tx.token)
+        request = late.exactly(request, self, epoch)
+        slow = late.sent(self, target, request, epoch)
+        if not slow:
+            self.world.to_server(self.name, target, request, epoch)
+        self.world.engine.at(late.IMPATIENT_MS if slow else PATIENCE_MS, self._impatient, tx.token)
 
     def _ask(self, tx: Transaction) -> None:
         """Anybody may know what became of it."""
@@ -168,11 +178,13 @@ class Client:
         self.world.engine.at(PATIENCE_MS, self._impatient, tx.token)
         if asked:
             target = self.world.engine.rng.choice(asked)
-            self.world.ask(self.name, target, ev.Asked(tx.token, tx.id, tx.attempt))
+            self.world.ask(self.name, target, ev.Asked(tx.token, tx.id, late.asks_under(tx)))
 
     def _impatient(self, token: int) -> None:
         if self.current is not None and self.current.token == token:
             self.world.cover.hit("client asked again")
+            if self.slow is not None:
+                self.current.out = max(self.current.out, self.world.requests[token].epoch)
             self._send()
 
     def _later(self, fn: object) -> None:
@@ -187,9 +199,14 @@ class Client:
             self._finished(tx)
         elif token != tx.token or tx.settled:
             return
-        elif isinstance(result, DENIALS) or (isinstance(result, ev.TooFew) and result.of != "nodes"):
+        elif isinstance(result, DENIALS) or (isinstance(result, ev.TooFew) and (result.of != "nodes" or tx.out)):
             of = f" of {result.of.split()[-1]}" if isinstance(result, ev.TooFew) else ""
             self.world.cover.hit(f"answer {type(result).__name__}{of}")
+            if late.may_be_overtaken(request, result):
+                self.world.cover.hit(f"answer {type(result).__name__} of what may still arrive")
+                tx.expired = True  # nobody will know more, for as long as this epoch lasts
+                self._finished(tx)
+                return
             tx.denied = type(result).__name__
             self.quota += 1
             self._finished(tx)
@@ -207,4 +224,7 @@ class Client:
         if self.current is tx:
             self.done.append(tx)
             self.current = None
-            self._later(self.begin)
+            if rest := late.rests(self, tx):
+                self.world.engine.at(rest, self.begin)
+            else:
+                self._later(self.begin)

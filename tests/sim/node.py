@@ -19,7 +19,7 @@ from halog.core.ids import ABSENT, Member
 from halog.core.ledger import Applied
 from halog.core.partition import Partition
 from halog.core.roles import CLAIMANT, Role
-from tests.sim import lasting, stopping
+from tests.sim import lasting, late, stopping
 from tests.sim.log import Reader, Session
 from tests.sim.store import Copy, Disk, one_by_one
 
@@ -188,7 +188,7 @@ class Process:
         """A client's request for the active of `epoch`; any other epoch is none of its business."""
         if self.paused:
             self.backlog.append((self.submit, (request, epoch)))
-        elif self.alive and self.partition.leading is not None and self.partition.chain.state.led != epoch:
+        elif self.alive and late.is_anothers(self, request, epoch):
             self.world.answer(self, request.token, ev.NotServing(None))
         elif self.alive:
             keys = [k for k, _ in request.reads] + [c.key for c in request.changes]

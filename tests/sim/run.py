@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.progress import Progress
 
-from tests.sim import ballots, bank, goods, lasting, leases, lives, market, moves, shop, stalls, stopping, zones
+from tests.sim import ballots, bank, goods, lasting, late, leases, lives, market, moves, shop, stalls, stopping, zones
 from tests.sim.abroad import pair, story
 from tests.sim.away import log_away
 from tests.sim.faults import FAULTS, regroup
@@ -32,6 +32,7 @@ OWN_RANGES = {
     "lives": lives.SEEDS,
     "markets": market.SEEDS,
     "sites": pair.SEEDS,
+    "late": late.SEEDS,
 }
 """Histories of other kinds than those that seeds from 0 on play."""
 
@@ -74,6 +75,7 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
         world.engine.at(60.0 + world.operator.random() * (length - 60.0), log_away, world)
     if world.leased:
         length += leases.prepare(world, length)
+    length += late.prepare(world, length)
     if lasting.given(seed):
         length += lasting.prepare(world, length)
     if zones.given(seed):

@@ -8,7 +8,7 @@ import pytest
 
 from halog.core import life, zones as core_zones
 from halog.core.roles import TRANSITIONS
-from tests.sim import bank, leases, lives, market, moves, reader, shop, stopping, zones
+from tests.sim import bank, late, leases, lives, market, moves, reader, shop, stopping, zones
 from tests.sim.abroad import pair, takeover, waiting
 from tests.sim.coverage import edge_name
 from tests.sim.run import run_seed
@@ -27,6 +27,9 @@ MOVED = 150
 
 LIVES = 100
 """Histories in which nodes define and disable it, and replicas are copied anew (P7, P12), as many with a quorum."""
+
+LATE = 100
+"""Histories in which requests are late (R5); likewise."""
 
 BANKS = 150
 """Histories over several partitions (D4, D5); they are histories of their own, too."""
@@ -132,6 +135,8 @@ INTERESTING = [
     "sites: sites that vote are one by themselves", "sites: sites that vote have parted",
     "sites: unfinished switch ended",
     "sites: promote done", "sites: promote failed: UnreachableError", "sites: demote done", "sites: undo done",
+    "a request arrived late", "handed over and back", "answer Conflicted of what may still arrive",
+    "answer Duplicated of what may still arrive", "answer TooFew of what may still arrive",
     "added", "removed", "too few replicas", "transfer requested", "discarded transactions",
 ]  # fmt: skip
 
@@ -159,9 +164,10 @@ def seen() -> Counter[str]:
     lived = [*lives.SEEDS[:LIVES], *[n for n in lives.SEEDS[: 11 * LIVES] if is_grouped(n)]]
     sites = [pair.SEEDS[n] for n in (*range(SITES), *RARE_SITES)]
     stopped = stopping.SEEDS[:STOPPED]
+    belated = late.SEEDS[:LATE]
     sites += [*waiting.SEEDS[:WAITING], *takeover.SEEDS[:VOTING]]
     for seed in dict.fromkeys(
-        [*range(SEEDS), *RARE_SEEDS, *grouped, *read, *zoned, *moved, *stopped, *banks, *lived, *sites]
+        [*range(SEEDS), *RARE_SEEDS, *grouped, *read, *zoned, *moved, *stopped, *belated, *banks, *lived, *sites]
     ):
         outcome = run_seed(seed)
         assert not outcome.failure, f"{outcome.failure}\n  python -m tests.sim.run --seed {seed} -v"
@@ -177,6 +183,11 @@ def test_no_promise_is_broken_in_any_seed(seen: Counter[str]) -> None:
 @pytest.mark.feature("P12")
 def test_partitions_move_through_every_fault(seen: Counter[str]) -> None:
     assert seen["migrated"] > MOVED
+
+
+@pytest.mark.feature("R4", "R5")
+def test_requests_that_are_late_are_done_in_their_epoch_or_not_at_all(seen: Counter[str]) -> None:
+    assert seen["a request arrived late"] > 3 * LATE
 
 
 @pytest.mark.feature("P7", "P8", "P12")
@@ -271,7 +282,7 @@ def test_seeds_that_once_failed_pass(seed: int) -> None:
     assert run_seed(seed).failure == ""
 
 
-@pytest.mark.parametrize("seed", [5, pair.SEEDS[6], waiting.SEEDS[6], takeover.SEEDS[6]])
+@pytest.mark.parametrize("seed", [5, late.SEEDS[6], pair.SEEDS[6], waiting.SEEDS[6], takeover.SEEDS[6]])
 def test_a_seed_replays_the_same_history(seed: int) -> None:
     first, again = run_seed(seed), run_seed(seed)
     assert (first.events, first.counts) == (again.events, again.counts)

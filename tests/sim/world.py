@@ -17,7 +17,7 @@ from halog.core.roles import Role
 from halog.core.settings import Settings, Sync
 from halog.core.table import SYNC, Group, PartitionTable
 from halog.core.tail import holders
-from tests.sim import faults, leases, lives, moves, stopping, trimmed, zones
+from tests.sim import faults, late, leases, lives, moves, stopping, trimmed, zones
 from tests.sim.checks import Checks
 from tests.sim.client import Client, Request, Transaction
 from tests.sim.coordinator import FakeCoordinator
@@ -70,7 +70,7 @@ UNLOGGED_SEEDS = range(5, 1 << 21, 7)
 
 
 def is_unlogged(seed: int) -> bool:
-    return seed in UNLOGGED_SEEDS or (lives.given(seed) and seed % 7 == 5)
+    return seed in UNLOGGED_SEEDS or ((lives.given(seed) or late.given(seed)) and seed % 7 == 5)
 
 
 def is_away(seed: int) -> bool:
