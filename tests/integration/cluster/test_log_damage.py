@@ -49,10 +49,11 @@ def write(cluster: Cluster, index: int, data: bytes) -> None:
 def poke(cluster: Cluster) -> None:
     """Makes the active nodes write: they notice then what stands in the log, and refuse."""
     node = cluster.client()
+    epoch = node.runtime.router.epoch("p-0")  # in another one nothing is done
     for name in cluster.running():
         tx = node.backend.new_transaction_id()
         with suppress(HalogError):
-            node.runtime.router.request(name, frames.Submit("p-0", tx, Work((), ())), 2.0)
+            node.runtime.router.request(name, frames.Submit("p-0", tx, Work((), ()), epoch), 2.0)
 
 
 def stopped(cluster: Cluster, says: str) -> Callable[[], bool]:
