@@ -11,7 +11,7 @@ from halog.core.records import Change
 
 class PrepareAsked(msgspec.Struct, frozen=True):
     """A transaction over `participants` asks this one to vote (T1): answered with `Happened` once everything is locked
-    and in the log. The rest is as in `Submitted`; `digest` is of the whole transaction."""
+    and in the log. The rest, `exact` too, is as in `Submitted`; `digest` is of the whole transaction."""
 
     token: int
     tx: bytes
@@ -26,6 +26,7 @@ class PrepareAsked(msgspec.Struct, frozen=True):
     last: bool = False
     """All others have voted: this is the first, and decides at once. Answered with `Happened` once it is committed,
     with `Otherwise` where it was aborted before."""
+    exact: bool = False
 
 
 class MappingAsked(msgspec.Struct, frozen=True):

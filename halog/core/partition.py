@@ -331,20 +331,23 @@ class Partition:
         return self.leading
 
     def _submitted(self, e: ev.Submitted) -> None:
-        serving, number = self.role is Role.ACTIVE or self.role is Role.VERIFYING, self.chain.state.epoch.number
-        if serving and (number == e.epoch or (number > e.epoch and not e.exact)):
+        if self._is_for_now(e):
             self._leader().submit(e)
-        else:
-            later = number if serving and number > e.epoch else 0
-            self.out.append(ev.Reply(e.token, ev.NotServing(self._hint(), later)))
+
+    def _is_for_now(self, e: ev.Submitted | ev.PrepareAsked) -> bool:
+        """Does it concern the epoch that goes on here? Says so, if not."""
+        number, serving = self.chain.state.epoch.number, self.serving
+        if serving and (number == e.epoch or (number > e.epoch and not e.exact)):
+            return True
+        self.out.append(ev.Reply(e.token, ev.NotServing(self._hint(), number if serving and number > e.epoch else 0)))
+        return False
 
     def _vote_asked(self, e: ev.PrepareAsked | ev.DecideAsked | ev.MappingAsked) -> None:
-        known = e.epoch if isinstance(e, ev.PrepareAsked) else 0
-        if self.serving and self.chain.state.epoch.number >= known:
+        if not isinstance(e, ev.PrepareAsked) and not self.serving:
+            self.out.append(ev.Reply(e.token, ev.NotServing(self._hint())))
+        elif not isinstance(e, ev.PrepareAsked) or self._is_for_now(e):
             self._leader().votes.asked(e, self.now, self.out)
             self.tag = self._leader().writer.tag
-        else:
-            self.out.append(ev.Reply(e.token, ev.NotServing(self._hint())))
 
     def _barrier_asked(self, e: ev.BarrierAsked) -> None:
         if self.serving:

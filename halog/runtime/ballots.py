@@ -26,14 +26,14 @@ R = TypeVar("R", bound=frames.Reply)
 COMMITTED, ABORTED, EXPIRED, UNKNOWN = "committed", "aborted", "expired", "unknown"
 
 
-def prepare(copy: Copy, r: frames.Prepare, answer: Answer) -> int:
-    """Ask the copy to vote; returns as `Copy.submit` does."""
+def prepare(copy: Copy, r: frames.Prepare, answer: Answer, *, exact: bool = False) -> int:
+    """Ask the copy to vote, in its epoch only if `exact`; returns as `Copy.submit` does."""
 
     def asked(token: int) -> ev.Event:
         changes, found = presented(r.work, copy.objects, keeps_before=copy.keeps_before)
         w = r.work
         return ev.PrepareAsked(
-            token, r.tx, r.first, r.participants, r.digest, w.reads, changes, found, r.epoch, w.mapping, r.last
+            token, r.tx, r.first, r.participants, r.digest, w.reads, changes, found, r.epoch, w.mapping, r.last, exact
         )
 
     return copy.question(answer, asked, served=True)

@@ -141,7 +141,7 @@ class Submit(_Frame):
 
 class Prepare(_Frame):
     """Vote on `work`, a part of transaction `tx` over `participants` (T1). Answered with Committed: the log has it; of
-    the `last` vote, that of the first partition behind all others: the log has the commit, too."""
+    the `last` vote, that of the first partition behind all others: the log has the commit. `epoch`: see Submit."""
 
     partition: str
     tx: bytes

@@ -193,7 +193,7 @@ class Request:
     def _is_later(self, e: NotActiveError) -> bool:
         """Was it refused only for the epoch it was for?"""
         number = e.evidence.get("epoch")
-        if not isinstance(self._frame, frames.Submit) or not isinstance(number, int) or number <= self._frame.epoch:
+        if not isinstance(self._frame, _COUNTED) or not isinstance(number, int) or number <= self._frame.epoch:
             return False
         self._epoch = number
         return True

@@ -232,7 +232,11 @@ class Service:
     def _prepare(self, peer: Peer, r: object) -> None:
         assert isinstance(r, frames.Prepare)
         copy = self._active(r.partition)
-        self._follow(copy, ballots.prepare(copy, r, lambda result: _send(peer, _outcome(result, r.partition))))
+
+        def answer(result: ev.Result) -> None:
+            _send(peer, _outcome(result, r.partition))
+
+        self._follow(copy, ballots.prepare(copy, r, answer, exact=True))
 
     def _decide(self, peer: Peer, r: object) -> None:
         assert isinstance(r, frames.Decide)

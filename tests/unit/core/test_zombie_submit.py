@@ -33,3 +33,17 @@ def test_what_is_late_is_not_done_in_a_later_epoch() -> None:
     assert early == [ev.Reply(8, ev.NotServing(None))]
     its_own = core.step(ev.Submitted(9, tx(1), (), (create(),), {}, led, exact=True))
     assert [type(e) for e in its_own] == [ev.Append]
+
+
+@pytest.mark.feature("R5", "D4")
+def test_a_vote_that_is_late_is_not_given_in_a_later_epoch() -> None:
+    """The last one decides: whoever asked by id in the later epoch was told that it did not happen."""
+    core = Core().active()
+    led = core.p.chain.state.epoch.number
+
+    def asked(epoch: int) -> ev.PrepareAsked:
+        return ev.PrepareAsked(7, tx(1), "p", ("p", "q"), b"d", (), (create(),), {}, epoch, last=True, exact=True)
+
+    assert core.step(asked(led - 1)) == [ev.Reply(7, ev.NotServing(None, led))]
+    assert core.step(asked(led + 1)) == [ev.Reply(7, ev.NotServing(None))]
+    assert ev.Append in [type(e) for e in core.step(asked(led))]

@@ -158,6 +158,42 @@ def test_a_refusal_in_a_later_epoch_is_believed(cluster: Cluster, back: bool) ->
     assert values(cluster, [name]) == [100]
 
 
+@pytest.mark.feature("R5", "D4")
+def test_a_last_vote_that_is_late_decides_nothing_in_a_later_epoch(cluster: Cluster) -> None:
+    names = apart(cluster, 2)
+    create(cluster, names)
+    client: Any = cluster.client()
+    channel, late = client.backend.router.channel, list[tuple[str, bytes]]()
+    real = channel.request
+    first = min(names, key=lambda n: cluster.partition_of(Counter, n))
+    partition, router = cluster.partition_of(Counter, first), client.backend.router
+
+    def elects_another() -> None:
+        was, before = cluster.active_for(Counter, first), router.epoch(partition)
+        for to in (next(n for n in cluster.names if n != was), was):
+            runtime: Any = cluster.node(cluster.active_for(Counter, first)).runtime
+            runtime.operators.hand_over(partition, to)
+            wait_until(partial(_is_active, cluster, first, to), f"{to} is not active")
+        wait_until(lambda: router.epoch(partition) >= before + 2, "the client does not hear of it")
+
+    def request(address: str, data: bytes, timeout: float) -> Any:
+        r = frames.decode_incoming(data)
+        if isinstance(r, frames.Prepare) and r.last and not late:
+            late.append((address, data))
+            in_a_thread(elects_another)
+            raise DeadlineError("did not reply in 1 s")
+        return real(address, data, timeout)
+
+    channel.request = request
+    with client.transaction() as tx:
+        for n in names:
+            tx.get(Counter, n).value += 1
+    assert tx.outcome == "committed"
+    said: Any = frames.decode_reply(real(*late[0], 2.0))
+    assert (said.error, said.evidence["epoch"] > 0) == ("NotActiveError", True)
+    assert values(cluster, names) == [101, 101]
+
+
 @pytest.mark.feature("R5")
 def test_who_knows_an_older_epoch_is_told_the_one_that_goes_on(cluster: Cluster) -> None:
     """Its coordinator may be away: what the active node says is enough."""
