@@ -18,7 +18,7 @@ from halog.core.record_types import Merged
 from halog.events import DISCARDED, At, Event, event
 from halog.ports import TopicPartition
 from halog.runtime.verdicts import Judged
-from tests.unit.cli.conftest import TOML, Cluster, running
+from tests.unit.cli.conftest import TOML, Cluster, running, wait_until
 from tests.unit.cli.handmade import LOG_ID, Log, epoch_id
 
 Run = Callable[..., Any]
@@ -260,14 +260,14 @@ def test_bytes_that_are_no_record_are_named_with_the_reason() -> None:
     assert found.judged.why.startswith("timed out; its record cannot be read: ")
 
 
-SHORT = TOML.replace("[timing]\n", "[timing]\ncall_deadline_ms = 1_500\nappend_deadline_ms = 500\n").replace(
+SHORT = TOML.replace("[timing]\n", "[timing]\ncall_deadline_ms = 2_000\nappend_deadline_ms = 1_000\n").replace(
     "doubt_timeout_ms = 60_000", "doubt_timeout_ms = 1_000"
 )
 
 
 @pytest.fixture
 def brief(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """What is discarded is certain after two seconds."""
+    """What is discarded is certain after three seconds."""
     with running(Cluster(tmp_path, SHORT), monkeypatch) as made:
         yield made
 
@@ -282,6 +282,12 @@ def test_what_a_living_node_acknowledged_and_lost_is_listed_and_exported_with_it
     brief.create(plane)
     tp = TopicPartition("ops.p.log", int(place[2:]))
     was, client = brief.active(place), brief.nodes["A"]
+
+    def is_backed() -> bool:
+        leading = brief.nodes[was].runtime.copies[place].core.leading
+        return leading is not None and leading.writer.backed and not leading.writer.queue
+
+    wait_until(is_backed)  # a replica is there to acknowledge it, and the log has all before it
     brief.broker.hold(tp)
     with client.transaction(durability=library.Durability(local="NO_SYNC")) as done:
         client.get(brief.Aircraft, "N1").miles = 99
@@ -294,7 +300,7 @@ def test_what_a_living_node_acknowledged_and_lost_is_listed_and_exported_with_it
 
     until = time.monotonic() + 20
     while not (found := listed()):
-        assert time.monotonic() < until, "it is told two seconds after its epoch ended"
+        assert time.monotonic() < until, "it is told three seconds after its epoch ended"
         time.sleep(0.1)
     (left,) = found
     assert (left["verdict"], left["outcome"], left["offset"]) == ("unlogged", "discarded", None)
