@@ -23,6 +23,7 @@ from halog.core.leading import Leading
 from halog.core.nodelist import NodeList, told_by
 from halog.core.opening import Opening
 from halog.core.roles import Role
+from halog.core.stowing import is_holder
 from halog.core.table import SYNC, PartitionTable, Replica, arrange
 from halog.core.tail import are_gone, holders, put_back, with_holders
 from halog.events import NO_QUORUM, UNLOGGED_AWAY, UNLOGGED_LOST
@@ -55,6 +56,8 @@ class Campaign:
         """It was said that too few are there."""
         self.tails: dict[str, Sequence[bytes]] = {}
         """What those who answered hold beyond the log."""
+        self.withheld: set[str] = set()
+        """Holders that answered without it."""
         self.waits_for: frozenset[Member] = frozenset()
         """It was said that these are needed."""
         self.gone: tuple[frozenset[Member], int] = frozenset(), 0
@@ -100,7 +103,7 @@ class Campaign:
     def _holds(self) -> bool:
         """Has this node what the log did not take? One that failed is asked by nobody; but what it leaves on its disk
         it brings along when it is started anew, which is waited for."""
-        return self.p.role is not Role.FAILED or bool(self.p.tail.run)
+        return self.p.role is not Role.FAILED or bool(self.p.tail.run) or self.p.me.incarnation in self.p.tail.stood
 
     def handed_over(self) -> None:
         """The current epoch ended in favour of a successor: its turn first, and at once."""
@@ -171,9 +174,9 @@ class Campaign:
         p.become("active gone")
         p.seal()
         self.round = p.next_round()
-        holder = p.unlogged and p.me in holders(p.table)
+        holder = p.unlogged and is_holder(p.me.node, (p.me.incarnation, *p.tail.stood), holders(p.table))
         self.told = {p.me.node: Candidate(p.me.node, p.position, priority(p.table, p.me.node), holder=holder)}
-        self.tails = {}
+        self.tails, self.withheld = {}, set()
         others = {m.node for m in p.alive if m.node in p.table.present and m != p.me}
         self.asked = frozenset(others)
         self.deadline = p.now + self.patience
@@ -186,7 +189,10 @@ class Campaign:
         if self.p.role is not Role.ELECTING or e.round != self.round or e.node not in self.asked:
             return
         p = self.p
-        holder = p.unlogged and e.tail is not None and Member(e.node, e.incarnation) in holders(p.table)
+        mine = is_holder(e.node, (e.incarnation, *e.stood), holders(p.table))
+        holder = p.unlogged and e.tail is not None and mine
+        if mine and not holder:
+            self.withheld.add(e.node)
         self.told[e.node] = Candidate(e.node, e.position, priority(self.p.table, e.node), e.eligible, holder)
         self.tails[e.node] = e.tail or ()
         self._decide_if_complete()
@@ -224,27 +230,36 @@ class Campaign:
             return True
         names = ", ".join(sorted(m.node for m in wanted))
         if are_gone(wanted, p.alive):
-            if self._unheard(wanted):
+            unheard = {m.node for m in wanted} - self.told.keys()
+            if unheard and self._is_young(wanted):
                 return False
-            self._adopt()
-            self.lossy = True
-            why = f"{names} had it in memory, and were started anew"
-            if p.tail.run:
-                why += f"; lsn {p.tail.run[0].header.lsn} to {p.tail.tip} a copy that stopped had left on its disk"
-            p.out.append(ev.Tell(UNLOGGED_LOST, "", why))
-            return True
+            if not (self.withheld or (p.settings.stows and unheard & set(p.table.present))):
+                self._give_up(names)
+                return True
         waits, self.waits_for = self.waits_for, wanted
         if waits != wanted:
-            p.out.append(ev.Tell(UNLOGGED_AWAY, "", f"{names} may have it in memory, and do not answer"))
+            where = "" if p.settings.stows else " in memory"
+            p.out.append(ev.Tell(UNLOGGED_AWAY, "", f"{names} may have it{where}, and do not answer"))
         return False
 
-    def _unheard(self, wanted: frozenset[Member]) -> bool:
-        """May the disk of one of these, which were started anew, have something? A node is up before its copies are
+    def _give_up(self, names: str) -> None:
+        """What the log lacks does not come back, but for what is on disks."""
+        p = self.p
+        self._adopt()
+        self.lossy = True
+        had = "had it, and were started anew without" if p.settings.stows else "had it in memory, and were started anew"
+        why = f"{names} {had}"
+        if p.tail.run:
+            why += f"; lsn {p.tail.run[0].header.lsn} to {p.tail.tip} a copy that stopped had left on its disk"
+        p.out.append(ev.Tell(UNLOGGED_LOST, "", why))
+
+    def _is_young(self, wanted: frozenset[Member]) -> bool:
+        """May the disk of one of these, which were started anew, have something yet? A node is up before its copies are
         opened; it is waited for as long as that takes, since it may host this partition no more."""
         now = self.p.now
         if self.gone[0] != wanted:
             self.gone = wanted, now
-        return any(m.node not in self.told for m in wanted) and now - self.gone[1] < self.p.settings.start_grace_ms
+        return now - self.gone[1] < self.p.settings.start_grace_ms
 
     def _adopt(self) -> None:
         """Take over what those who answered hold beyond the log (E3)."""
@@ -278,6 +293,7 @@ class Campaign:
         replicas = arrange(p.table.configured, p.me.node, usable, p.table.sync_replicas)
         if p.unlogged and not self._closed() and not self.lossy:
             replicas = with_holders(replicas, p.table, p.me)
+        p.following.stowing.claims(() if self._closed() else holders(p.table), lossy=self.lossy)
         self.lossy, self.waits_for, self.gone = False, frozenset(), (frozenset(), 0)
         self.claim = msgspec.structs.replace(p.table, epoch=self.epoch, active=p.me, replicas=replicas)
         self.unanswered = False
@@ -345,6 +361,7 @@ class Campaign:
 
     def _serve(self) -> None:
         p = self.p
+        p.following.stowing.withdraw()
         p.become("opened", self.why)
         p.out.append(ev.StopReading())
         lost = "" if self.by_hand_over else self.why  # who handed over is not removed for that

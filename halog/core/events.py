@@ -44,6 +44,7 @@ from halog.core.results import (
     Unknown as Unknown,
 )
 from halog.core.site_events import AskVote as AskVote, SiteAck as SiteAck, VoteAnswered as VoteAnswered
+from halog.core.stow_events import Stand as Stand, Stow as Stow, Stowed as Stowed
 from halog.core.table import PartitionTable
 from halog.core.tell import Tell as Tell
 
@@ -204,6 +205,8 @@ class PositionTold(msgspec.Struct, frozen=True):
     incarnation: int = 0
     tail: Sequence[bytes] | None = None
     """What it holds beyond the log, if commits do not wait for that; None: it leads, and may acknowledge more."""
+    stood: Sequence[int] = ()
+    """Earlier incarnations of its node whose word its store keeps."""
 
 
 class CasDone(msgspec.Struct, frozen=True):
@@ -233,7 +236,7 @@ Event = (
     TableSeen | AliveChanged | EntriesRead | LogEnd | Taken | Restored | LogLost | Submitted | BarrierAsked | Asked
     | Appended | AppendFailed | ReplicaAck | FlushAsked | Flushed | Pushed | PositionAsked | PositionTold | CasDone
     | Renewed | Died | SessionLost | HandOverAsked | PrepareAsked | DecideAsked | MappingAsked | Confirmed | Ticked
-    | MergeAsked | MergeMade | SiteAck | VoteAnswered
+    | MergeAsked | MergeMade | SiteAck | VoteAnswered | Stowed
 )  # fmt: skip
 
 
@@ -348,6 +351,7 @@ class TellPosition(msgspec.Struct, frozen=True):
     position: Position
     eligible: bool
     tail: tuple[bytes, ...] | None = None
+    stood: tuple[int, ...] = ()
 
 
 class SendAck(msgspec.Struct, frozen=True):
@@ -386,5 +390,5 @@ class RoleChanged(msgspec.Struct, frozen=True):
 Effect = (
     Append | EndSession | Read | StopReading | Apply | Show | Keep | Save | Flush | Reply | SetTable | Renew | Refresh
     | AskPositions | TellPosition | SendAck | AskFlush | Push | RoleChanged | Tell | Spread | AskDecision
-    | MergeDue | AskVote | KeepTail
+    | MergeDue | AskVote | KeepTail | Stow | Stand
 )  # fmt: skip

@@ -1,8 +1,8 @@
 """What a copy that follows takes from the active of its epoch, and what it tells it (R2, R6).
 
-It acknowledges what it has applied, once per batch read, and again in case that was lost; and what it merely holds, if
-that is what the policy asks for. Where a transaction asks for it, it flushes its store first, and says how far. Only
-the active of the very epoch this copy has read hears anything.
+It acknowledges what it has applied, once per batch read, and again in case that was lost; and what it merely holds, in
+memory or stowed, if that is what the policy asks for. Where a transaction asks for it, it flushes its store first, and
+says how far. Only the active of the very epoch this copy has read hears anything.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from halog.core import events as ev, records
 from halog.core.ids import EpochId, Member
 from halog.core.roles import OUT, Role
 from halog.core.settings import Sync
+from halog.core.stowing import Stowing
 from halog.core.table import ASYNC, Replica
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Following:
         self._told_at = self._asked_at = now - RECENTLY_MS
         """When it last told what it holds; when it was last asked for its disk, or read a vote nobody pushes."""
         self._left_at = now
+        self.stowing = Stowing(p)
         self._votes = 0
         self._vote_held_at = now - RECENTLY_MS
 
@@ -107,13 +109,22 @@ class Following:
                     self._vote_held_at = p.now
             self._tell_held()
 
+    def stowed(self, e: ev.Stowed) -> None:
+        """The disk has what was held: say so, and see whether more came meanwhile."""
+        self.stowing.stowed(e)
+        self._tell_held()
+
     def _tell_held(self) -> None:
-        """What is in memory only is told where that is what an acknowledgement promises (R6)."""
+        """What the log has not shown yet is told where that is what an acknowledgement promises (R6)."""
         p = self.p
-        if p.settings.remote_sync is not Sync.NO_SYNC:
+        if not p.settings.pushes:
             return
         active = self._listener() if p.held.run else None
-        if active is not None and (lsn := p.held.news(p.chain.state)):
+        if active is None:
+            return
+        if p.settings.stows:
+            self.stowing.stand()
+        if lsn := p.held.news(p.chain.state, self.stowing.stow() if p.settings.stows else None):
             self._told_at = p.now
             p.out.append(ev.SendAck(active.node, p.chain.state.epoch, lsn, applied=False))
 
@@ -124,6 +135,7 @@ class Following:
         s = p.chain.state
         if active is not None and (repeat or self._acked != (s.epoch, s.lsn)):
             self._acked, self._acked_at = (s.epoch, s.lsn), p.now
+            self.stowing.stand()
             flush = p.settings.remote_sync is Sync.SYNC
             if p.settings.remote_sync is not Sync.NO_SYNC:
                 p.out.append(ev.Save(flush))

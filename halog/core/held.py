@@ -10,6 +10,7 @@ published seals the epoch (E1): nothing more of it is held or told. This module 
 from __future__ import annotations
 
 from collections import deque
+from itertools import takewhile
 from typing import NamedTuple
 
 from halog.core import records
@@ -99,10 +100,15 @@ class Held:
         """Everything up to this lsn is in memory, accepted or held."""
         return self.run[-1].lsn if self.joined(state) else state.lsn
 
-    def news(self, state: ChainState) -> int:
-        """The tip, if it should be told: beyond the history and beyond what was told; else 0. A run whose hole the log
-        filled only after the epoch was sealed is not told either."""
-        tip = self.tip(state)
+    def beyond(self, lsn: int) -> tuple[bytes, ...]:
+        """The records behind `lsn`."""
+        found = list(takewhile(lambda held: held.lsn > lsn, reversed(self.run)))
+        return tuple(held.data for held in reversed(found))
+
+    def news(self, state: ChainState, upto: int | None = None) -> int:
+        """The tip, or `upto` if that is below, if it should be told: beyond the history and beyond what was told; else
+        0. A run whose hole the log filled only after the epoch was sealed is not told either."""
+        tip = self.tip(state) if upto is None else min(upto, self.tip(state))
         if tip <= max(state.lsn, self.told) or state.epoch.number <= self.sealed:
             return 0
         self.told = tip

@@ -24,7 +24,6 @@ from halog.core.nodelist import NodeList, migration_told
 from halog.core.pushing import Pushing
 from halog.core.returning import Returning
 from halog.core.roles import Role
-from halog.core.settings import Sync
 from halog.core.sync_sites import SITE, SyncSites
 from halog.core.syncset import SyncSet, usable
 from halog.core.table import SYNC, PartitionTable, Replica
@@ -205,7 +204,7 @@ class Leading:
         stale = self.p.table.resync is not None and self.migrating.anew.stale(e)
         if e.epoch != self.epoch or e.member not in self.p.alive or stale or not self._hosts(e.member):
             return
-        if not e.applied and self.p.settings.remote_sync is not Sync.NO_SYNC:
+        if not e.applied and not self.p.settings.pushes:
             return  # memory is not what this policy asks for (R6)
         acks = self.writer.acks
         known, flushed = acks.get(e.member), e.flushed and self.asking.flushed(e)

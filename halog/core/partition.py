@@ -99,6 +99,7 @@ class Partition:
             ev.FlushAsked: self.following.flush_asked,
             ev.Flushed: self.following.flushed,
             ev.Pushed: self.following.pushed,
+            ev.Stowed: self.following.stowed,
             ev.PositionAsked: lambda e: position_asked(self, e),
             ev.PositionTold: self.campaign.position_told,
             ev.CasDone: self._cas_done,

@@ -16,13 +16,14 @@ def position_asked(p: Partition, e: ev.PositionAsked) -> None:
     """Publishing a position seals the epochs known now."""
     p.seal()
     willing = p.eligible and p.now >= p.campaign.not_before
-    p.out.append(ev.TellPosition(e.node, e.round, p.position, willing, _tail_told(p)))
+    p.out.append(ev.TellPosition(e.node, e.round, p.position, willing, _tail_told(p), p.tail.stood))
 
 
 def _tail_told(p: Partition) -> tuple[bytes, ...] | None:
     """What goes with a position. None from one that may acknowledge more, or has more than a frame takes; from one
-    that has yet to read the log, unless it brought something along: nobody else may have that."""
-    brought = p.role is Role.LOADING and p.unlogged and p.tail.run
+    that has yet to read the log, unless it brought something along, or the word of a holder: nobody else may have
+    that."""
+    brought = p.role is Role.LOADING and p.unlogged and (p.tail.run or p.tail.stood)
     if p.role is not Role.FOLLOWING and p.role is not Role.ELECTING and not brought:
         return None
     if not p.unlogged:

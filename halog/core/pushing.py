@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from halog.core import events as ev
-from halog.core.settings import Sync
 
 if TYPE_CHECKING:
     from halog.core.leading import Leading
@@ -31,7 +30,7 @@ class Pushing:
     def sent(self, out: list[ev.Effect]) -> None:
         """The record whose `Append` is the last effect goes to those it waits for, too, if they follow closely."""
         writer, p = self._leading.writer, self._leading.p
-        if not writer.wait_set or p.settings.remote_sync is not Sync.NO_SYNC:
+        if not writer.wait_set or not p.settings.pushes:
             return
         acks, alive = writer.acks, p.alive
         near = writer.last_lsn - p.settings.ready_lag

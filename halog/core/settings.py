@@ -120,3 +120,13 @@ class Settings(msgspec.Struct, frozen=True):
     def lease_margin_ms(self) -> int:
         """The drift, and the ms in which times are counted."""
         return self.lease_ms * self.lease_drift_percent // 100 + 2
+
+    @property
+    def pushes(self) -> bool:
+        """Are replicas pushed what they acknowledge? Else they have it from the log, and somebody waits for that."""
+        return self.remote_sync is Sync.NO_SYNC or self.local_sync is Sync.NO_SYNC
+
+    @property
+    def stows(self) -> bool:
+        """Does a replica store what it is pushed before it acknowledges it, since nobody waits for the log?"""
+        return self.local_sync is Sync.NO_SYNC and self.remote_sync is not Sync.NO_SYNC

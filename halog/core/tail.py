@@ -22,10 +22,12 @@ from halog.events import UNLOGGED_LOST
 class Tail:
     """Commits of one epoch, one lsn behind the other."""
 
-    __slots__ = ("run",)
+    __slots__ = ("run", "stood")
 
-    def __init__(self) -> None:
+    def __init__(self, stood: tuple[int, ...] = ()) -> None:
         self.run: list[records.Commit] = []
+        self.stood = stood
+        """The incarnations of this node for which the copy's store stands (`halog.core.stowing`)."""
 
     @property
     def tip(self) -> int:

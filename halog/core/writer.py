@@ -24,7 +24,7 @@ from halog.core.early import EARLY, as_logged
 from halog.core.ids import ABSENT, NO_TX, Member, barrier_id, digest
 from halog.core.ledger import Applied, Locks
 from halog.core.outcomes import Outcomes
-from halog.core.settings import Settings, Sync
+from halog.core.settings import Settings
 
 if TYPE_CHECKING:
     from halog.core.voting import Voting
@@ -78,8 +78,6 @@ class Writer:
         """Is a commit acknowledged once those it waits for have it, in the log or not?"""
         self.backed = False
         """Does every sync set the znode may hold name somebody?"""
-        self.pushes = settings.remote_sync is Sync.NO_SYNC
-        """Are replicas pushed what they acknowledge? Else they have it from the log, and somebody waits for that."""
         self.demands = Demands()
         self.asked = False
         """Is there a demand that was not met yet?"""
@@ -120,7 +118,7 @@ class Writer:
             out.append(ev.Reply(e.token, ev.TooLarge(len(data), self.settings.max_record_bytes)))
             return
         asked = e.durability
-        patient = (self.early if asked is None else self.backed and asked.early) and self.pushes
+        patient = (self.early if asked is None else self.backed and asked.early) and self.settings.pushes
         self._append(record, data, now, [e.token], out, patience_ms=BACKED_MS if patient else 0)
         for c in e.changes:
             self.overlay[c.key] = ABSENT if c.op == records.DELETE else header.lsn

@@ -51,4 +51,4 @@ class Control:
 
 
 def _told(member: Member, f: frames.Told) -> ev.PositionTold:
-    return ev.PositionTold(member.node, f.round, f.position, f.eligible, member.incarnation, f.tail)
+    return ev.PositionTold(member.node, f.round, f.position, f.eligible, member.incarnation, f.tail, f.stood)

@@ -11,7 +11,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -36,6 +35,7 @@ from halog.runtime.counting import Tally
 from halog.runtime.deliveries import Reporting
 from halog.runtime.failures import ours
 from halog.runtime.objects import ObjectTable
+from halog.runtime.on_disk import OnDisk
 from halog.runtime.presented import presented
 from halog.runtime.reports import Report, events_of
 from halog.runtime.showing import Showing
@@ -76,6 +76,7 @@ class Copy(Showing):
         self._due: list[tuple[Answer, ev.Result]] = []
         self._afters: list[tuple[Answer, ev.Result]] = []
         self._end = 0
+        on_disk = OnDisk(self)
         self._performers: dict[type[Any], Callable[[Any], None]] = {
             ev.Append: self._append,
             ev.EndSession: self._end_session,
@@ -86,7 +87,9 @@ class Copy(Showing):
             ev.Keep: lambda e: self.objects.keep(e.state, e.next_offset),
             ev.KeepTail: lambda e: left.leave(self.objects, self.name, e.records),
             ev.Save: lambda e: self.objects.save(flush=e.flush),
-            ev.Flush: self._flush,
+            ev.Flush: on_disk.flush,
+            ev.Stow: on_disk.stow,
+            ev.Stand: self.objects.stowed.stand,
             ev.Reply: self._reply,
             ev.SetTable: lambda e: node.set_table(self, e),
             ev.Renew: lambda e: node.renew_lease(self, e),
@@ -117,7 +120,8 @@ class Copy(Showing):
         )
         with self.lock:
             self._end, self.began_at = end, next_offset
-            ledger, tail, now = self.objects.load_ledger(), left.found(self.objects, state), monotonic_ms()
+            ledger, now = self.objects.load_ledger(), monotonic_ms()
+            tail = left.found(self.objects, state, flushed=settings.remote_sync is Sync.SYNC)
             self.objects.begin(outcomes, last_offset, ledger)
             self.core = Partition(
                 self.node.me, *self._table, state, next_offset, outcomes, settings, now, ledger, wall_ahead_ms(), tail
@@ -284,19 +288,6 @@ class Copy(Showing):
         if serving is not None:
             self.node.states[self.name] = object()
         self.progress.notify_all()
-
-    def _flush(self, e: ev.Flush) -> None:
-        """Handed to the operating system now; the disk may take its time, outside of all locks."""
-        self.objects.save()
-        self.node.run_on_disk(partial(self._flushed, e.lsn))
-
-    def _flushed(self, lsn: int) -> None:
-        try:
-            self.objects.store.write([], flush=True)
-        except Exception as error:
-            self.fail(ours(error, "the store's flush"))
-        else:
-            self.post(ev.Flushed(lsn))
 
     def _reply(self, e: ev.Reply) -> None:
         answer = self.answers.pop(e.token, None)

@@ -86,6 +86,8 @@ class Told(_Frame):
     eligible: bool
     tail: tuple[bytes, ...] | None = None
     """Commits I hold that the log may lack; None: I still acknowledge."""
+    stood: tuple[int, ...] = ()
+    """Earlier incarnations of mine whose acknowledgements my store keeps."""
 
 
 class Goodbye(_Frame):

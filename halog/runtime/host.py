@@ -310,7 +310,7 @@ class Host:
             self.members.send(node, frame)
 
     def tell_position(self, partition: str, effect: ev.TellPosition) -> None:
-        frame = frames.Told(partition, effect.round, effect.position, effect.eligible, effect.tail)
+        frame = frames.Told(partition, effect.round, effect.position, effect.eligible, effect.tail, effect.stood)
         self.members.send(effect.node, frames.encode(frame))
 
     def push(self, partition: str, effect: ev.Push) -> None:

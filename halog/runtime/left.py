@@ -34,11 +34,19 @@ def leave(objects: ObjectTable, partition: str, datas: Sequence[bytes]) -> None:
         logger.exception("partition %s: %d commits that the log never had cannot be stored", partition, len(datas))
 
 
-def found(objects: ObjectTable, state: ChainState) -> Tail:
-    """What was left, as far as it may still come behind `state`; what may not is deleted."""
-    tail, data = Tail(), objects.store.get(_key(objects))
+def found(objects: ObjectTable, state: ChainState, *, flushed: bool) -> Tail:
+    """What was left, and what was stowed, as far as it may still come behind `state`, with the incarnations for which
+    the store stands; what was left and may not come is deleted. `flushed`: what was stowed always was."""
+    tail = Tail(objects.stowed.stood(flushed=flushed))
+    tail.adopt(objects.stowed.load(), state)
+    _adopt_left(tail, objects, state)
+    return tail
+
+
+def _adopt_left(tail: Tail, objects: ObjectTable, state: ChainState) -> None:
+    data = objects.store.get(_key(objects))
     if data is None:
-        return tail
+        return
     try:
         datas = _RECORDS.decode(data)
         for record in datas:
@@ -48,7 +56,6 @@ def found(objects: ObjectTable, state: ChainState) -> Tail:
     tail.adopt(datas, state)
     if not tail.run:
         objects.store.write([(_key(objects), None)])
-    return tail
 
 
 def _key(objects: ObjectTable) -> bytes:

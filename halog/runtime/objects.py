@@ -14,6 +14,7 @@ Keys, all behind the 8 first bytes of the log id, so that another history's left
     q, o                 transactions over several partitions: see `halog.runtime.ledgers`
     r <reference>        index key, on a copy that was an async replica: see `halog.runtime.references`
     u                    what the log never had: see `halog.runtime.left`
+    h <lsn>, w           what was acknowledged before the log brought it: see `halog.runtime.stowed`
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from halog.runtime.stored import (
     unpack_object as unpack_object,
     unpack_position,
 )
+from halog.runtime.stowed import Stowed
 
 PREFIX_BYTES = 8
 CACHE_OBJECTS = 200_000
@@ -89,6 +91,7 @@ class ObjectTable:
         """What the next `save` stores."""
         self._last_offset = -1
         self.references = References(store, self.prefix)
+        self.stowed = Stowed(store, self.prefix)
         self.dirty: set[bytes] | None = None
         """Index keys changed since the last snapshot of this copy; None: unknown (nobody is counting)."""
 
@@ -191,6 +194,7 @@ class ObjectTable:
                 (state, at), ledger = self._position, self.ledger
                 settled = self._outcomes.horizon, ledger.horizon, ledger.mapping
                 self._unsaved[self._p] = msgspec.msgpack.encode(StoredPosition(state, at, self._last_offset, *settled))
+                self._unsaved.update(self.stowed.passed(state.lsn))
                 if self._happened:
                     self._unsaved[self._t + self._happened[0][: _LSN.size]] = b"".join(self._happened)
             elif self._flushed or not flush:
@@ -385,4 +389,5 @@ class ObjectTable:
             self.cache.clear()
             self._early.clear()
             self._forget_unsaved()
+            self.stowed.dropped()
             self.store.drop(self.prefix)

@@ -19,7 +19,7 @@ from halog.core.ids import ABSENT, Member
 from halog.core.ledger import Applied
 from halog.core.partition import Partition
 from halog.core.roles import CLAIMANT, Role
-from tests.sim import lasting, late, stopping
+from tests.sim import lasting, late, stopping, stowed
 from tests.sim.log import Reader, Session
 from tests.sim.store import Copy, Disk, one_by_one
 
@@ -290,7 +290,7 @@ class Process:
                     self.world.send(self.name, n, ev.PositionAsked(self.name, e.round))
             case ev.TellPosition():
                 self.world.checks.published(self)
-                told = ev.PositionTold(self.name, e.round, e.position, e.eligible, self.me.incarnation, e.tail)
+                told = ev.PositionTold(self.name, e.round, e.position, e.eligible, self.me.incarnation, e.tail, e.stood)
                 self.world.send(self.name, e.node, told)
             case ev.EndSession():
                 self._end_session(e.why)
@@ -301,12 +301,14 @@ class Process:
         if isinstance(e, ev.RoleChanged):
             self._role_changed(e.role)
         elif isinstance(e, ev.Save):
-            self.copy.flush()
+            stowed.saved(self, flush=e.flush)
             self.world.checks.stored(self, e)
             self.world.cover.hit("stored, then acknowledged")
         elif isinstance(e, ev.Flush):
             self.copy.flush()
-            self.world.engine.at(self.world.nature.delay(self.world.nature.ack), self._flushed, e.lsn)
+            stowed.then(self, ev.Flushed(e.lsn))
+        elif isinstance(e, ev.Stow | ev.Stand):
+            stowed.perform(self, e)
         elif isinstance(e, ev.AskFlush):
             for n in e.to:
                 self.world.send(self.name, n, ev.FlushAsked(self.me, e.epoch, e.lsn))
@@ -315,12 +317,6 @@ class Process:
         elif isinstance(e, ev.Tell):
             self.world.checks.told_of(e)
             self.world.cover.hit("silent replica left" if "acknowledged nothing" in e.cause else e.kind.name)
-
-    def _flushed(self, lsn: int) -> None:
-        """What the disk was given is on it."""
-        if self.alive:
-            self.world.checks.flushed[self.me] = lsn
-            self.deliver(ev.Flushed(lsn))
 
     def _append(self, e: ev.Append) -> None:
         assert self.session is not None, "W1: an epoch appends under the session it began with"

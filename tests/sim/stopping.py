@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from halog.core import events as ev
 from halog.core.tail import Tail
-from tests.sim import faults
+from tests.sim import faults, stowed
 
 if TYPE_CHECKING:
     from tests.sim.node import Node, Process
@@ -51,7 +51,7 @@ def stop(w: World, p: Process) -> None:
 
 def brought_along(node: Node) -> Tail:
     """As `halog.runtime.left.found`."""
-    tail, disk = Tail(), node.disk
+    tail, disk = stowed.brought_along(node), node.disk
     tail.adopt(disk.left, disk.chain)
     if tail.run:
         node.world.cover.hit("tail brought along")

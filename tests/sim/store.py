@@ -6,6 +6,7 @@ computes it anew from what its disk held.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -47,9 +48,11 @@ class Disk:
 
     def __init__(self, chain: ChainState, keep: int) -> None:
         self.empty = (chain, keep)
+        self.wipes = -1
         self.wipe()
 
     def wipe(self) -> None:
+        self.wipes += 1
         chain, keep = self.empty
         self.objects: Objects = {}
         self.chain = chain
@@ -61,6 +64,27 @@ class Disk:
         self.mapping = 0
         self.left: tuple[bytes, ...] = ()
         """What the log never had, when a copy here stopped last."""
+        self.stowed: dict[int, bytes] = {}
+        """By lsn, what was told as held."""
+        self.stood: tuple[int, ...] = ()
+        """For whom it stands."""
+        self.images = 0
+        self.safe: Disk | None = None
+        """What of it was flushed."""
+
+    def image(self) -> Disk:
+        """As it is now."""
+        self.images += 1
+        made = copy.copy(self)
+        for name in ("objects", "undecided", "decided", "stowed"):
+            setattr(made, name, dict(getattr(self, name)))
+        made.outcomes = Outcomes(self.outcomes.items(), self.outcomes.horizon, self.outcomes.keep)
+        return made
+
+    def flushed(self, image: Disk) -> None:
+        """All that it had then is on the disk, unless something newer is."""
+        if self.safe is None or image.images > self.safe.images:
+            self.safe = image
 
     @property
     def ledger(self) -> Ledger:
@@ -76,6 +100,7 @@ class Disk:
             if commit is not None and commit.header.tx != NO_TX:
                 self.outcomes.add(commit.header.tx, commit.header.lsn)
         self.chain, self.next_offset = chain, next_offset
+        self.stowed = {lsn: data for lsn, data in self.stowed.items() if lsn > chain.lsn}
 
     def _note(self, record: Applied) -> None:
         if isinstance(record, Prepared):

@@ -17,7 +17,7 @@ from halog.core.roles import Role
 from halog.core.settings import Settings, Sync
 from halog.core.table import SYNC, Group, PartitionTable
 from halog.core.tail import holders
-from tests.sim import faults, late, leases, lives, moves, stopping, trimmed, zones
+from tests.sim import faults, late, leases, lives, moves, stopping, stowed, trimmed, zones
 from tests.sim.checks import Checks
 from tests.sim.client import Client, Request, Transaction
 from tests.sim.coordinator import FakeCoordinator
@@ -163,7 +163,7 @@ class World:
         """As this history has them."""
         given: dict[str, Any] = {"min_stay_ms": 150} if grouped else {}
         if self.unlogged:
-            given["local_sync"] = Sync.NO_SYNC
+            given |= {"local_sync": Sync.NO_SYNC, "remote_sync": stowed.remote_sync(self.seed, settings)}
         if self.leased:
             given |= leases.SETTINGS
         return msgspec.structs.replace(settings, **given)
@@ -209,6 +209,8 @@ class World:
         if process is not None and stopping.given(self.seed):
             stopping.stop(self, process)
         self.nodes[name].crash()
+        if process is not None:
+            stowed.lose_power(self, self.nodes[name], process)
         self.members.changed(name)
         if self.leased and process is not None:
             leases.witness(self, process)

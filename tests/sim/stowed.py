@@ -1,0 +1,108 @@
+"""What replicas store of what they are pushed, where commits do not wait for the log and `remote_sync` asks for more
+than memory (R6, decision 38). No process takes with it what it told as held: all of them may die at once. In half of
+these histories what was not flushed goes with it, as if its machine had lost its power.
+
+What was acknowledged may be given up only where a disk was lost, a node for good, or what the znode says of holders.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from halog.core import events as ev
+from halog.core.ids import digest
+from halog.core.settings import Settings, Sync
+from halog.core.stowing import last_run
+from halog.core.tail import Tail
+from tests.sim.violation import demand
+
+if TYPE_CHECKING:
+    from tests.sim.node import Node, Process
+    from tests.sim.store import Disk
+    from tests.sim.world import World
+
+
+def remote_sync(seed: int, settings: Settings) -> Sync:
+    """What replicas are asked for in a history that does not wait for the log."""
+    stored = settings.remote_sync is not Sync.NO_SYNC
+    return Sync.SYNC if stored and seed % 8 >= 4 else settings.remote_sync
+
+
+def perform(p: Process, e: ev.Stow | ev.Stand) -> None:
+    """As `halog.runtime.stowed` does."""
+    disk = p.node.disk
+    if isinstance(e, ev.Stand):
+        disk.stood = e.incarnations
+        p.world.cover.hit("stands for itself" if p.me.incarnation in e.incarnations else "stands for itself no more")
+        if e.flush:
+            disk.flushed(disk.image())
+        return
+    if e.anew:
+        disk.stowed = {}
+    first = e.upto + 1 - len(e.records)
+    disk.stowed |= {first + i: data for i, data in enumerate(e.records)}
+    p.world.cover.hit("stowed")
+    if e.flush:
+        then(p, ev.Stowed(e.epoch, e.upto))
+
+
+def saved(p: Process, *, flush: bool) -> None:
+    """The copy's disk was given all that the copy has."""
+    p.copy.flush()
+    if flush:
+        p.node.disk.flushed(p.node.disk.image())
+
+
+def then(p: Process, done: ev.Stowed | ev.Flushed) -> None:
+    """It is told of that once what its disk has been given is on it."""
+    p.world.engine.at(p.world.nature.delay(p.world.nature.ack), _flushed, p, p.node.disk.image(), done)
+
+
+def _flushed(p: Process, image: Disk, done: ev.Stowed | ev.Flushed) -> None:
+    if p.alive:
+        p.node.disk.flushed(image)
+        if isinstance(done, ev.Flushed):
+            p.world.checks.flushed[p.me] = done.lsn
+        p.deliver(done)
+
+
+def lose_power(w: World, node: Node, p: Process) -> None:
+    """Its process is no more, nor is what its disk did not have."""
+    safe = node.disk.safe
+    if w.settings.stows and safe is not None and random.Random(f"{w.seed}/power/{p.me}").random() < 0.5:
+        w.cover.hit("power lost")
+        node.disk = safe.image()
+        node.disk.safe = safe
+        if w.settings.remote_sync is not Sync.SYNC:  # not all that was told was flushed, and another run of it knows
+            node.disk.stood = ()
+            node.disk.wipes += 1
+
+
+def brought_along(node: Node) -> Tail:
+    """As `halog.runtime.left.found`, of what was stowed."""
+    disk = node.disk
+    tail = Tail(disk.stood)
+    tail.adopt(last_run(data for _, data in sorted(disk.stowed.items())), disk.chain)
+    if disk.stood:
+        node.world.cover.hit("stands for one before")
+    return tail
+
+
+def is_stored(p: Process, lsn: int) -> None:
+    """R6: what is told as held up to there is on the disk, and so is that this incarnation said so."""
+    disk = p.node.disk if p.world.settings.remote_sync is not Sync.SYNC else p.node.disk.safe
+    assert disk is not None, "nothing was ever flushed"
+    told = [r for r in p.partition.held.run if disk.chain.lsn < r.lsn <= lsn]
+    for r in told:
+        has = r.lsn in disk.stowed and digest(disk.stowed[r.lsn]) == r.digest
+        demand(has, f"R6: {p.me.node} said it holds lsn {r.lsn}, its disk does not")
+    demand(p.me.incarnation in disk.stood, f"R6: the disk of {p.me.node} does not keep the word of this incarnation")
+
+
+def has_it(w: World) -> bool:
+    """Is what was acknowledged on some disk, even where it is said that it may be lost?"""
+    lost = any(n.disk.wipes for n in w.nodes.values()) or bool(w.gone) or w.checks.put_back
+    if w.settings.stows and not lost:
+        w.cover.hit("given up, and on a disk")
+    return w.settings.stows and not lost
