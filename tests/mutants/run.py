@@ -32,6 +32,7 @@ from tests.mutants import (  # noqa: F401 - they register themselves
     remaps,
     sites,
     stopping,
+    stowed,
     sync_sites,
     takeovers,
     traces,

@@ -6,6 +6,7 @@ from halog.core import events as ev
 from halog.core.durability import Durability
 from halog.core.ids import ABSENT
 from halog.core.roles import Role
+from halog.core.settings import Sync
 from tests.sim import leases, moves
 from tests.sim.client import KEYS, Client, Request, Transaction
 from tests.sim.node import Process
@@ -27,6 +28,9 @@ def _moving_seed() -> int:
 
 MOVING = _moving_seed()
 
+UNLOGGED = {Sync.NO_SYNC: UNLOGGED_SEEDS[0], Sync.WRITE_NO_SYNC: 19, Sync.SYNC: 103}
+"""By what replicas are asked for, where commits do not wait for the log."""
+
 
 class Talk(Request):
     """A scripted request: keeps what was said, in order."""
@@ -46,7 +50,7 @@ class Narrator(Client):
 
 class Cluster:
     """Verbs to tell a story with. `A` is active and `B` its sync replica once `started`; `moving`: C has no copy then,
-    and nodes make and drop theirs as the table says."""
+    and nodes make and drop theirs as the table says; `remote`: of one that is `unlogged`."""
 
     def __init__(
         self,
@@ -54,10 +58,11 @@ class Cluster:
         *,
         sync: int = 1,
         unlogged: bool = False,
+        remote: Sync = Sync.NO_SYNC,
         leased: bool = False,
         moving: bool = False,
     ) -> None:
-        seed = UNLOGGED_SEEDS[0] if unlogged else leases.SEEDS[0] if leased else MOVING if moving else 1
+        seed = UNLOGGED[remote] if unlogged else leases.SEEDS[0] if leased else MOVING if moving else 1
         self.world = World(seed, names=tuple(names), sync_replicas=sync, calm=True, clients=0)
         self.world.nature.abandoned_lost = 0.0
         self.teller = Narrator(self.world, "teller", quota=0)

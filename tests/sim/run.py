@@ -19,7 +19,22 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.progress import Progress
 
-from tests.sim import ballots, bank, goods, lasting, late, leases, lives, market, moves, shop, stalls, stopping, zones
+from tests.sim import (
+    ballots,
+    bank,
+    goods,
+    lasting,
+    late,
+    leases,
+    lives,
+    market,
+    moves,
+    shop,
+    stalls,
+    stopping,
+    stowed,
+    zones,
+)
 from tests.sim.abroad import pair, story
 from tests.sim.away import log_away
 from tests.sim.faults import FAULTS, regroup
@@ -33,8 +48,9 @@ OWN_RANGES = {
     "markets": market.SEEDS,
     "sites": pair.SEEDS,
     "late": late.SEEDS,
+    "stowed": stowed.SEEDS,
 }
-"""Histories of other kinds than those that seeds from 0 on play."""
+"""Histories of other kinds than those that seeds from 0 on play, and those of which there are few among these."""
 
 FAULT_PHASE_MS = (200.0, 900.0)
 LIVENESS_MS = 3_000.0

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 
+SEEDS = range(19, 1 << 21, 28)
+"""Of the histories that do not wait for the log, every fourth; in every second of these replicas flush."""
+
+
 def remote_sync(seed: int, settings: Settings) -> Sync:
     """What replicas are asked for in a history that does not wait for the log."""
     stored = settings.remote_sync is not Sync.NO_SYNC

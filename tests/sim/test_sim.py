@@ -8,7 +8,7 @@ import pytest
 
 from halog.core import life, zones as core_zones
 from halog.core.roles import TRANSITIONS
-from tests.sim import bank, late, leases, lives, market, moves, reader, shop, stopping, zones
+from tests.sim import bank, late, leases, lives, market, moves, reader, shop, stopping, stowed, zones
 from tests.sim.abroad import pair, takeover, waiting
 from tests.sim.coverage import edge_name
 from tests.sim.run import run_seed
@@ -21,6 +21,9 @@ SEEDS = 330
 
 STOPPED = 40
 """Histories in which copies stop and are opened again (R6)."""
+
+STOWED = 60
+"""Histories in which replicas store what they are pushed (R6)."""
 
 MOVED = 150
 """Histories in which operators move the partition (P12); they are histories of their own."""
@@ -101,6 +104,7 @@ INTERESTING = [
     "answer Refused", "answer TooFew of replicas",
     "shown before logged", "appended again", "log away", "heir killed", "waits for holders", "unlogged lost",
     "tail left on the disk", "tail brought along",
+    "stowed", "stands for itself", "stands for itself no more", "stands for one before", "power lost",
     "stored, then acknowledged", "held before read", "push refused", "held forgotten", "a dead epoch's push arrived",
     "restarts warm", "restarts empty", "died for good", "client asked again",
     "answer TooFew", "acknowledged by a quorum", "group changed", "no quorum",
@@ -164,7 +168,7 @@ def seen() -> Counter[str]:
     lived = [*lives.SEEDS[:LIVES], *[n for n in lives.SEEDS[: 11 * LIVES] if is_grouped(n)]]
     sites = [pair.SEEDS[n] for n in (*range(SITES), *RARE_SITES)]
     stopped = stopping.SEEDS[:STOPPED]
-    belated = late.SEEDS[:LATE]
+    belated = [*late.SEEDS[:LATE], *stowed.SEEDS[:STOWED]]
     sites += [*waiting.SEEDS[:WAITING], *takeover.SEEDS[:VOTING]]
     for seed in dict.fromkeys(
         [*range(SEEDS), *RARE_SEEDS, *grouped, *read, *zoned, *moved, *stopped, *belated, *banks, *lived, *sites]
@@ -178,6 +182,13 @@ def seen() -> Counter[str]:
 @pytest.mark.feature("P1", "P10", "R1")
 def test_no_promise_is_broken_in_any_seed(seen: Counter[str]) -> None:
     assert seen["elections"] > SEEDS
+
+
+@pytest.mark.feature("R6", "P1")
+def test_what_replicas_stored_outlives_all_processes(seen: Counter[str]) -> None:
+    """Nothing that was acknowledged may be lost in these, unless a disk was, or a node for good."""
+    assert seen["stands for one before"] > STOWED // 3
+    assert seen["power lost"] > STOWED // 10
 
 
 @pytest.mark.feature("P12")

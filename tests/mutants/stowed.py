@@ -1,0 +1,124 @@
+"""Mutants of what replicas store of what they are pushed (R6, decision 38). Only the histories that play it can notice.
+
+Some rules only tell in stories too long for chance: `tests/scenarios/test_stowed_traces.py` tells them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from halog.core import events as ev
+from halog.core.candidate import Campaign
+from halog.core.chain import ChainState
+from halog.core.held import Held
+from halog.core.ids import Member
+from halog.core.settings import Sync
+from halog.core.stowing import Stowing
+from halog.core.tail import Tail
+from tests.mutants.first_traces import ONCE
+from tests.mutants.registry import mutant, patch
+from tests.mutants.traces import failure
+from tests.scenarios import test_stowed_traces
+from tests.sim.stowed import SEEDS as ALL
+
+SEEDS = ALL[:2_000]
+
+
+def told(seed: int) -> str:
+    """By its stories."""
+    return failure(test_stowed_traces)
+
+
+@mutant("E2", ONCE, told)
+def a_claimant_that_is_a_holder_by_its_store_is_none() -> None:
+    """It dies before it has appended that again, and nobody takes its next incarnation's word."""
+
+    def claims(self: Stowing, holders: Collection[Member], *, lossy: bool) -> None:
+        self.withdraw()
+
+    patch(Stowing, "claims", claims)
+
+
+@mutant("R6", SEEDS)
+def told_before_it_is_stored() -> None:
+    """A replica acknowledges what is in its memory."""
+
+    def stow(self: Stowing) -> int:
+        real(self)
+        self._p.out[:] = [e for e in self._p.out if not isinstance(e, ev.Stow)]
+        return self._p.held.tip(self._p.chain.state)
+
+    real = patch(Stowing, "stow", stow)
+
+
+@mutant("R6", SEEDS)
+def told_before_it_is_flushed() -> None:
+    """The operating system has it, where SYNC is asked for."""
+
+    def stow(self: Stowing) -> int:
+        flushed = real(self)
+        return self._stowed if self._p.settings.remote_sync is Sync.SYNC and self._flushing else flushed
+
+    real = patch(Stowing, "stow", stow)
+
+
+@mutant("R6", SEEDS)
+def one_flush_for_what_came_since() -> None:
+    """What is stored while a flush is under way counts as flushed with it."""
+
+    def stowed(self: Stowing, e: ev.Stowed) -> None:
+        real(self, e)
+        self._flushed = self._p.held.tip(self._p.chain.state)
+
+    real = patch(Stowing, "stowed", stowed)
+
+
+@mutant("E2", SEEDS)
+def who_serves_stands_by_its_store() -> None:
+    """It acknowledges what is in its memory only, and its next incarnation says that it has all of it."""
+
+    def serve(self: Campaign) -> None:
+        stowing = self.p.following.stowing
+        stowing.withdraw = lambda: None  # type: ignore[method-assign]
+        real(self)
+        del stowing.withdraw
+
+    real = patch(Campaign, "_serve", serve)
+
+
+@mutant("E2", ONCE, told)
+def who_claims_without_being_a_holder_stands() -> None:
+    """The tails of the holders are in its memory only."""
+
+    def claims(self: Stowing, holders: Collection[Member], *, lossy: bool) -> None:
+        self.stand()
+
+    patch(Stowing, "claims", claims)
+
+
+@mutant("E2", ONCE, told)
+def given_up_while_a_holder_withholds_it() -> None:
+    """A node that was started anew claims, and another one hears no tail from it."""
+
+    def whole(self: Campaign) -> bool:
+        self.withheld.clear()
+        return bool(real(self))
+
+    real = patch(Campaign, "_whole", whole)
+
+
+@mutant("E3", SEEDS)
+def what_was_stowed_is_not_brought_along() -> None:
+    """The store stands for it, and nobody reads what it has."""
+
+    def adopt(self: Tail, datas: Sequence[bytes], state: ChainState) -> None:
+        if self.run or not self.stood:
+            real(self, datas, state)
+
+    real = patch(Tail, "adopt", adopt)
+
+
+@mutant("R6", SEEDS)
+def stowed_without_what_came_before() -> None:
+    """Of what is held only the last record is stored."""
+    real = patch(Held, "beyond", lambda self, lsn: real(self, lsn)[-1:])
