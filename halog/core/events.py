@@ -158,11 +158,13 @@ class FlushAsked(msgspec.Struct, frozen=True):
 
 
 class Pushed(msgspec.Struct, frozen=True):
-    """`member` sent records of its `epoch`, in order, while it gave them to the log."""
+    """`member` sent records of its `epoch`, in order, while it gave them to the log; or none, to say what it shows."""
 
     member: Member
     epoch: EpochId
     records: Sequence[bytes]
+    shown: int = 0
+    """The last lsn that it shows (W7), where commits do not wait for the log."""
 
 
 class Flushed(msgspec.Struct, frozen=True):
@@ -373,11 +375,13 @@ class AskFlush(msgspec.Struct, frozen=True):
 
 
 class Push(msgspec.Struct, frozen=True):
-    """Send `data`, just appended, to these nodes too, in order; what cannot be sent is dropped."""
+    """Send `data`, just appended, to these nodes too, in order; what cannot be sent is dropped. Empty: there is nothing
+    to send but `shown`, see `Pushed`."""
 
     to: tuple[str, ...]
     epoch: EpochId
     data: bytes
+    shown: int = 0
 
 
 class RoleChanged(msgspec.Struct, frozen=True):

@@ -45,6 +45,8 @@ class Following:
         """When it last told what it holds; when it was last asked for its disk, or read a vote nobody pushes."""
         self._left_at = now
         self.stowing = Stowing(p)
+        self.shown = 0
+        """The last lsn that is visible here before the log has it, until an epoch opens; 0: none is."""
         self._votes = 0
         self._vote_held_at = now - RECENTLY_MS
 
@@ -94,6 +96,7 @@ class Following:
             if not self._holds_votes:  # others are expected behind, and they are acknowledged when they are read
                 self._asked_at = p.now
         self._tell_held()
+        self._show()
         self._flush()
         waited_for = not self.is_async and p.chain.state.lsn > p.held.told
         if waited_for or p.now - self._acked_at >= p.settings.async_ack_ms:
@@ -107,7 +110,16 @@ class Following:
                 held = p.held.offer(data, p.chain.state)
                 if held is not None and type(held) is not records.Commit:
                     self._vote_held_at = p.now
+            p.held.declared = max(p.held.declared, e.shown)
             self._tell_held()
+            self._show()
+
+    def _show(self) -> None:
+        """What the active shows, and this copy holds, is visible here before the log has it (W7): behind its
+        acknowledgement, which commits wait for."""
+        if due := self.p.held.due(self.p.visible, self.p.chain.state):
+            self.shown = due[-1].header.lsn
+            self.p.out.append(ev.Show(due))
 
     def stowed(self, e: ev.Stowed) -> None:
         """The disk has what was held: say so, and see whether more came meanwhile."""

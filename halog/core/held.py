@@ -1,16 +1,19 @@
 """What a replica holds beyond its accepted history: records the active pushed and the log has not shown it yet.
 
-Law: the log is the only arbiter. Held records are applied, shown or counted in an election by nobody; they only prove
-to the active that this incarnation's memory has them, and spare a second decoding when the log brings the same bytes.
+Law: the log is the only arbiter. Held records are applied or counted in an election by nobody; they only prove to the
+active that this incarnation's memory has them, and spare a second decoding when the log brings the same bytes.
 The run is gap-free, of one epoch; `tip` is told only where it continues the accepted history without a hole. What was
 told is kept until the log brings it or the epoch is over: never displaced by what comes later. A position that was
 published seals the epoch (E1): nothing more of it is held or told. This module knows no roles and no members.
+
+What the active says that it shows is `declared`, where commits do not wait for the log (W7). That much of the run is
+due to be visible here, sealed or not: it promises nothing, and stays true whoever is elected.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from halog.core import records
@@ -43,13 +46,15 @@ class HeldRecord(NamedTuple):
 class Held:
     """The run of one copy. `state` is always that of the copy's chain."""
 
-    __slots__ = ("_bytes", "run", "sealed", "told")
+    __slots__ = ("_bytes", "declared", "run", "sealed", "told")
 
     def __init__(self) -> None:
         self.run: deque[HeldRecord] = deque()
         self._bytes = 0
         self.told = 0
         """The lsn acknowledged as held, in the chain's epoch; 0: none."""
+        self.declared = 0
+        """The last lsn that the active of the chain's epoch shows, as far as it said so."""
         self.sealed = 0
         """Epoch numbers up to this one are refused (E1)."""
 
@@ -114,6 +119,12 @@ class Held:
         self.told = tip
         return tip
 
+    def due(self, shown: int, state: ChainState) -> list[records.Record]:
+        """What the active shows beyond `shown`, of what is held without a hole."""
+        if self.declared <= shown or not self.joined(state):
+            return []
+        return [held.record for held in islice(self.run, shown - state.lsn, self.declared - state.lsn)]
+
     def find(self, data: bytes) -> HeldRecord | None:
         """The log shows `data`: the held record of these very bytes, if it is the next one."""
         return self.run[0] if self.run and self.run[0].data == data else None
@@ -130,4 +141,4 @@ class Held:
     def clear(self) -> None:
         """The epoch is over, or this copy is: forget."""
         self.run.clear()
-        self._bytes = self.told = 0
+        self._bytes = self.told = self.declared = 0

@@ -387,6 +387,7 @@ class Leading:
             self.reconcile()
             self.asking.ticked()
             self.lease.ticked()
+            self.pushing.ticked()
             self.p.merging.progress()
             self.votes.ticked(now, self.p.out, serving=self.p.serving)
             self.p.tag = self.writer.tag

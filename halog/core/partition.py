@@ -55,14 +55,12 @@ class Partition:
     ) -> None:
         self.me, self.settings, self.outcomes = me, settings, outcomes
         self.ledger = ledger or Ledger()
-        self.version, self.table = table_version, table
-        self.chain = Chain(chain)
+        self.version, self.table, self.chain = table_version, table, Chain(chain)
         self.next_offset = next_offset
         self.dropped = -1
         """The first entry not taken since `next_offset`; see `_unasked`."""
         self.alive: frozenset[Member] = frozenset({me})
-        self.role = Role.LOADING
-        self.now = now
+        self.role, self.now = Role.LOADING, now
         self.out: list[ev.Effect] = []
         self.overrides = Overrides(self, wall_ahead_ms)
         self.tag = 0
@@ -150,7 +148,7 @@ class Partition:
     @property
     def visible(self) -> int:
         """The last lsn this copy shows."""
-        return self.chain.state.lsn if self.leading is None else self.leading.visible
+        return max(self.chain.state.lsn, self.following.shown) if self.leading is None else self.leading.visible
 
     @property
     def serving(self) -> bool:
@@ -186,6 +184,7 @@ class Partition:
         if self.leading is not None:
             self.discarded.in_flight(self.leading.writer.queue, self.leading.epoch.number, self.now, why)
             if self.unlogged:
+                self.following.shown = self.visible
                 self.tail.keep((item.record for item in self.leading.writer.queue), self.chain.state)
             self.leading.abandon(why)
             self.leading = None
@@ -265,6 +264,7 @@ class Partition:
             self._accepted(record, hash_)
         elif verdict is Verdict.OPENED:
             self.tail.opened(record.header.epoch)
+            self.following.shown = 0
             self._apply(self.merging.read(record))
         elif verdict is Verdict.SKIPPED:
             passed_over(self, record)

@@ -24,7 +24,7 @@ class Control:
             case frames.Flush(partition=partition):
                 self._post(partition, ev.FlushAsked(member, frame.epoch, frame.lsn))
             case frames.Push(partition=partition):
-                self._post(partition, ev.Pushed(member, frame.epoch, frame.records))
+                self._post(partition, ev.Pushed(member, frame.epoch, frame.records, frame.shown))
             case frames.AskPosition(partition=partition, round=round_):
                 self._post(partition, ev.PositionAsked(member.node, round_))
             case frames.Told(partition=partition):

@@ -63,11 +63,13 @@ class Flush(_Frame):
 
 
 class Push(_Frame):
-    """Records of my epoch, in order, that I have just given to the log."""
+    """Records of my epoch, in order, that I have just given to the log; perhaps none."""
 
     partition: str
     epoch: EpochId
     records: list[bytes]
+    shown: int = 0
+    """The last lsn that I show, where commits do not wait for the log."""
 
 
 class AskPosition(_Frame):

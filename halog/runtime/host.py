@@ -222,6 +222,7 @@ class Host:
                 except Exception:  # of this copy only
                     logger.exception("partition %s goes on after an error", copy.name)
             self.flush_acks()
+            self._pushes.flush()  # what no record goes with
 
     # --- what copies ask ---
 

@@ -30,6 +30,7 @@ from tests.mutants import (  # noqa: F401 - they register themselves
     policies,
     reads,
     remaps,
+    shown,
     sites,
     stopping,
     stowed,

@@ -144,6 +144,7 @@ class Checks:
             missing = self.sync_set - leading.writer.wait_set
             if missing:
                 raise Violation(f"S1: {p.me.node} does not wait for {missing} which the znode holds")
+        self.world.shown.stepped(p)
         if lives.are_kept(self.world):
             lives.looked(self.world, p)
         if p.partition.role is Role.FAILED:
@@ -314,6 +315,7 @@ class Checks:
         for id_, lsn in self.told.items():
             demand(by_tx.get(id_) == lsn, f"P1: {id_.hex()} was said to be lsn {lsn}, the log has {by_tx.get(id_)}")
         self._serialisable(accepted)
+        self.world.shown.finish(accepted)
         for a in accepted:
             h = a.record.header
             told = self.discarded.get(h.tx, 0)

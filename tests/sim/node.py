@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from halog.core import events as ev, records
-from halog.core.early import early_version
 from halog.core.ids import ABSENT, Member
-from halog.core.ledger import Applied
 from halog.core.partition import Partition
 from halog.core.roles import CLAIMANT, Role
 from tests.sim import lasting, late, stopping, stowed
 from tests.sim.log import Reader, Session
+from tests.sim.shown import Overlay
 from tests.sim.store import Copy, Disk, one_by_one
 
 if TYPE_CHECKING:
@@ -79,8 +78,8 @@ class Process:
         self.woke_leading = self.fresh = False
         self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.copy = Copy(node.disk)
-        self.shown: dict[bytes, tuple[int, int, bytes | None]] = {}
-        """key → (version, lsn, value) of what is visible, and not yet applied."""
+        self.shown = Overlay()
+        """What is visible, and not yet applied."""
         self.session: Session | None = None
         self.reader = Reader(self.world.log, self.entries)
         self.coordinator = self.world.coordinator.connect(self)
@@ -226,7 +225,7 @@ class Process:
             case ev.Append():
                 self._append(e)
             case ev.Show():
-                self._show(e)
+                self.world.shown.show(self, e)
             case ev.Reply():
                 self.world.checks.replied(self, e)
                 self.world.answer(self, e.token, e.result)
@@ -235,6 +234,8 @@ class Process:
                     self.world.checks.said_to_hold(self, e)
                 self.world.checks.said_to_have(self, e)
                 self.world.send(self.name, e.to, ev.ReplicaAck(self.me, e.epoch, e.lsn, e.applied, e.flushed))
+            case ev.Push(data=b""):
+                self.world.shown.tell(self, e)
             case ev.Push():
                 self.pushes.append(e)
                 self._push_soon()
@@ -245,23 +246,6 @@ class Process:
             case _:
                 self._perform_rarely(e)
 
-    def _show(self, e: ev.Show) -> None:
-        for record in e.records:
-            assert isinstance(record, records.Commit)
-            lsn = record.header.lsn
-            version = lsn if self.world.unlogged else early_version(record.header.epoch.number, lsn)
-            for c in record.changes:
-                self.shown[c.key] = (ABSENT if c.op == records.DELETE else version, lsn, c.value)
-            self.world.cover.hit("shown before logged")
-
-    def _shown_is(self, record: Applied) -> None:
-        """Applied now, or, where an epoch opened without it, not to come."""
-        lsn, opened = record.header.lsn, isinstance(record, records.EpochOpened)
-        if self.shown:
-            self.shown = {k: s for k, s in self.shown.items() if s[1] > lsn and not opened}
-        if isinstance(record, records.Commit) and record.origin is not None:
-            self.world.cover.hit("appended again")
-
     def _apply(self, e: ev.Apply) -> None:
         if len(e.records) > 1:
             self.world.cover.hit(
@@ -269,8 +253,10 @@ class Process:
             )
         for record, state, next_offset in one_by_one(e):
             self.copy.apply(record, state, next_offset)
-            self._shown_is(record)
+            self.world.shown.applied(self, record)
             self.world.checks.applied(self, record, state)
+            if isinstance(record, records.Commit) and record.origin is not None:
+                self.world.cover.hit("appended again")
         self._flush_soon()
 
     def _perform_rarely(self, e: ev.Effect) -> None:
@@ -355,10 +341,12 @@ class Process:
         self.pushing = False
         while self.alive and not self.paused and self.pushes:
             to, epoch = self.pushes[0].to, self.pushes[0].epoch
-            datas = []
+            datas, shown = [], 0
             while self.pushes and (self.pushes[0].to, self.pushes[0].epoch) == (to, epoch):
-                datas.append(self.pushes.popleft().data)
-            frame = ev.Pushed(self.me, epoch, tuple(datas))
+                push = self.pushes.popleft()
+                datas.append(push.data)
+                shown = push.shown
+            frame = ev.Pushed(self.me, epoch, tuple(datas), shown)
             self.world.pushed.append(frame)
             for n in to:
                 self.world.send(self.name, n, frame)
@@ -378,7 +366,7 @@ class Process:
 
     def _saw_held(self, event: ev.Event, before: int) -> None:
         cover, now = self.world.cover, len(self.partition.held.run)
-        if isinstance(event, ev.Pushed):
+        if isinstance(event, ev.Pushed) and event.records:
             cover.hit("push held" if now > before else "push refused")
         elif now < before - 1:
             cover.hit("held forgotten")

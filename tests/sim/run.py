@@ -97,6 +97,7 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
     if zones.given(seed):
         zones.prepare(world, length)
     lives.prepare(world, length)
+    world.shown.prepare()
     world.engine.at(length, _end_faults, world)
     world.fault_phase_ms = length
     return world

@@ -103,6 +103,8 @@ INTERESTING = [
     "answered before the log, as asked", "answered early and lost", "flushed as asked",
     "answer Refused", "answer TooFew of replicas",
     "shown before logged", "appended again", "log away", "heir killed", "waits for holders", "unlogged lost",
+    "shown by a replica before its log had it", "told what is shown without a record",
+    "read at a replica before its log had it", "a session need not wait for the log", "a session waits for a copy",
     "tail left on the disk", "tail brought along",
     "stowed", "stands for itself", "stands for itself no more", "stands for one before", "power lost",
     "stored, then acknowledged", "held before read", "push refused", "held forgotten", "a dead epoch's push arrived",

@@ -28,6 +28,7 @@ from tests.sim.members import Members
 from tests.sim.nature import Nature
 from tests.sim.node import Node, Process
 from tests.sim.reader import Reader
+from tests.sim.shown import Shown
 from tests.sim.store import Disk
 from tests.sim.story import short
 from tests.sim.violation import Violation
@@ -156,7 +157,7 @@ class World:
         self._hand_overs: set[int] = set()
         self._arrives: dict[tuple[str, str], float] = {}
         self.nodes = {n: Node(self, n, Disk(table.beginning(site), keep)) for n in names}
-        self.reader = Reader(self)
+        self.reader, self.shown = Reader(self), Shown(self)
         self.clients = [Client(self, f"client{i}", quota=quota) for i in range(clients)]
 
     def _settings(self, settings: Settings, *, grouped: bool) -> Settings:

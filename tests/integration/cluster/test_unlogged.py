@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.load import Load, tails
-from tests.integration.cluster.processes import wait
+from tests.integration.cluster.processes import passes, wait
 from tests.integration.cluster.test_durability import Landings
 from tests.integration.cluster.test_quorum import halog
 
@@ -108,3 +110,45 @@ def test_commits_go_on_while_the_log_stands_still_and_are_in_it_afterwards(unlog
         told = landings.told[partition]
         assert [history.ids[tx] for tx, _ in told] == [[lsn] for _, lsn in told]
     assert landings.landed() == {p: len(told) for p, told in landings.told.items()}
+
+
+def versions(cluster: Cluster, at: str, partition: str, tail: str) -> list[int]:
+    """Of an aircraft, as a node's own copy shows it."""
+    key = cluster.client().space.route(Aircraft, (tail,)).key
+    return [found.version for found in cluster.stored(at, partition) if found.key == key]
+
+
+@pytest.mark.feature("R1", "R5")
+def test_a_replica_shows_an_acknowledged_commit_while_the_log_stands_still(unlogged: Cluster) -> None:
+    """One commit in each partition, and none behind it. As above, not each of them must be answered."""
+    node = unlogged.client()
+    mine = {p: tail for p, (tail,) in tails(node, "shown-").items()}
+    replicas = {p: next(r.node for r in unlogged.table(p).replicas if r.kind == "sync") for p in mine}
+    told: dict[str, int] = {}
+
+    def create(partition: str) -> None:
+        with node.transaction() as tx:
+            tx.create(Aircraft(tail=mine[partition]))
+        assert tx.lsn is not None
+        told[partition] = tx.lsn
+
+    threads = [threading.Thread(target=create, args=(p,), daemon=True) for p in mine]
+    unlogged.site.pause("kafka")
+    try:
+        passes(0.3)  # what the log had acknowledged before it stopped is told by then
+        for thread in threads:
+            thread.start()
+        wait(lambda: bool(told), "one of them is answered", 5.0)
+        partition, lsn = next(iter(told.items()))
+        replica, tail = replicas[partition], mine[partition]
+        wait(lambda: versions(unlogged, replica, partition, tail) == [lsn], f"{replica} shows it", 2.0)
+        assert unlogged.copies(replica)[partition]["lsn"] < lsn, "its log has it not"
+    finally:
+        unlogged.site.resume("kafka")
+    for thread in threads:
+        thread.join(30)
+    unlogged.whole()
+    histories = check(unlogged)
+    for partition, tail in mine.items():
+        key = node.space.route(Aircraft, (tail,)).key
+        assert histories[partition].objects[key][1] == told[partition]
