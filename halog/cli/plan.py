@@ -191,14 +191,16 @@ def carry_out(
     connection: Connection, stored: Plan, at_once: int, copy_rate: int | None, timeout_s: float
 ) -> dict[str, str]:
     """Move what waits, under a bar that counts partitions; how far each one is."""
+    from halog.cli.moves_told import Moves
     from halog.runtime import plans
 
-    with progress() as bar:
+    with Moves(connection) as told, progress() as bar:
         task = bar.add_task("partitions moved", total=len(stored.moves), note="")
         said = ""
 
         def tell(states: dict[str, str]) -> None:
             nonlocal said
+            told.tell()
             moving = [p for p, s in states.items() if s == plans.MOVING]
             finished = sum(s not in (plans.MOVING, plans.WAITING) for s in states.values())
             note = f"moving: {', '.join(f'{p}{_pace(connection, p)}' for p in moving)}" if moving else ""
@@ -209,7 +211,7 @@ def carry_out(
 
         return plans.apply(
             connection.coordinator, connection.config, connection.router, stored, at_once, timeout_s, tell,
-            copy_rate=copy_rate,
+            told=told, copy_rate=copy_rate,
         )  # fmt: skip
 
 

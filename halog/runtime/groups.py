@@ -31,6 +31,9 @@ LOOK_S = 0.5
 Change = Callable[[PartitionTable], Group]
 """What becomes of a table's group; RefusedError says why not."""
 
+Told = Callable[[PartitionTable, PartitionTable], None]
+"""Is told of a change once it is set: what it was made of, and what it came to."""
+
 
 def priority_of(node: str, level: str) -> Change:
     """How much `node` is to be active: never, normal, high or highest (Q2)."""
@@ -110,12 +113,20 @@ def change_group(coordinator: Coordinator, partition: str, change: Change) -> Pa
     return change_table(coordinator, partition, lambda table: msgspec.structs.replace(table, group=change(table)))
 
 
+def untold(before: PartitionTable, now: PartitionTable) -> None:
+    """Nobody is to hear of it, or nodes tell it."""
+
+
 def change_table(
-    coordinator: Coordinator, partition: str, change: Callable[[PartitionTable], PartitionTable]
+    coordinator: Coordinator,
+    partition: str,
+    change: Callable[[PartitionTable], PartitionTable],
+    told: Told = untold,
 ) -> PartitionTable:
     """Set what `change` makes of the table as it is now; returns the new table. It is asked again where no answer came,
-    and changes nothing then of what it has done already."""
+    and changes nothing then of what it has done already; `told` hears of that, too."""
     path = f"partitions/{partition}"
+    unanswered: tuple[PartitionTable, PartitionTable] | None = None
     for _ in range(ATTEMPTS):
         found = coordinator.get(path)
         if found is None:
@@ -123,14 +134,19 @@ def change_table(
         table = PartitionTable.from_bytes(found.data)
         changed = change(table)
         if changed == table:
+            if unanswered is not None:
+                told(*unanswered)
             return table
         try:
             coordinator.set(path, changed.to_bytes(), found.version)
-            return changed
         except VersionError:
             coordinator.sync(path)
         except UnknownResult:
+            unanswered = table, changed
             coordinator.sync(path)  # if it landed, the next turn finds nothing to change
+        else:
+            told(table, changed)
+            return changed
     raise RefusedError(f"the table of {partition} changes too often to be changed; try again", partition=partition)
 
 

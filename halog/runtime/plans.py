@@ -25,6 +25,7 @@ from halog.errors import ConfigError, CoordinatorError, DeadlineError, HalogErro
 from halog.ports import Coordinator, UnknownResult
 from halog.runtime.cluster import by_hand
 from halog.runtime.defining import check_lists
+from halog.runtime.groups import Told
 from halog.runtime.migration import is_there, migrate
 from halog.runtime.placement import copies_of, zone_of
 from halog.runtime.router import Router
@@ -269,11 +270,12 @@ def apply(
     timeout_s: float,
     progress: Progress = lambda states: None,
     *,
+    told: Told,
     copy_rate: int | None = None,
 ) -> dict[str, str]:
     """Move what waits, `at_once` partitions at a time, until nothing waits or moves; returns how far each one is.
-    `progress` is told that whenever it looks; `copy_rate` as for `migrate`. Partitions that somebody else moved since
-    are left alone.
+    `progress` is told that whenever it looks; `told` and `copy_rate` as for `migrate`. Partitions that somebody else
+    moved since are left alone.
 
     RefusedError if the plan was cancelled or replaced meanwhile, DeadlineError (exit code 6) after `timeout_s` seconds:
     moves that were begun go on by themselves, and the next `apply` goes on with the rest.
@@ -291,7 +293,7 @@ def apply(
                 f"plan {plan.id}: {counts[MOVING]} partitions are still moving and {counts[WAITING]} wait after "
                 f"{timeout_s:g} s; what was begun goes on by itself, `halog plan apply` goes on with the rest"
             )
-        refused |= begin_some(coordinator, config, router, plan, states, at_once, copy_rate=copy_rate)
+        refused |= begin_some(coordinator, config, router, plan, states, at_once, told=told, copy_rate=copy_rate)
         with router.changed:
             router.changed.wait(min(LOOK_S, max(0.0, until - time.monotonic())))
 
@@ -304,6 +306,7 @@ def begin_some(
     states: dict[str, str],
     at_once: int,
     *,
+    told: Told,
     copy_rate: int | None = None,
 ) -> dict[str, str]:
     """Begin as many of the moves that wait that `at_once` are under way; returns those that were refused, and why.
@@ -314,7 +317,7 @@ def begin_some(
     for move in waiting[: max(0, at_once - moving)]:
         _check_current(coordinator, plan)
         try:
-            _begin(coordinator, config, router, move, copy_rate)
+            _begin(coordinator, config, router, move, told, copy_rate)
         except HalogError as e:
             refused[move.partition] = f"{REFUSED}: {e}"
     return refused
@@ -327,12 +330,14 @@ def _check_current(coordinator: Coordinator, plan: Plan) -> None:
         raise RefusedError(f"plan {plan.id} {what}: partitions that are moving go on by themselves, no other is begun")
 
 
-def _begin(coordinator: Coordinator, config: Config, router: Router, move: Planned, copy_rate: int | None) -> None:
+def _begin(
+    coordinator: Coordinator, config: Config, router: Router, move: Planned, told: Told, copy_rate: int | None
+) -> None:
     running = [n.name for n in router.nodes.values() if n.hosts]
     version, table = router.tables[move.partition]
     set_, _ = migrate(
         coordinator, config, running, move.partition, move.target.nodes, move.target.sync_replicas,
-        replace=move.given_up is not None, copy_rate=copy_rate,
+        told=told, replace=move.given_up is not None, copy_rate=copy_rate,
     )  # fmt: skip
     if set_.config_version > table.config_version:
         router.table_seen(move.partition, version, set_)

@@ -34,6 +34,7 @@ from halog.runtime.configured import Configured
 from halog.runtime.history import History
 from halog.runtime.members import Membership
 from halog.runtime.router import Router
+from halog.runtime.telling import migration_told
 
 logger = logging.getLogger("halog.rebalancing")
 
@@ -306,7 +307,9 @@ class Rebalancing:
         if plans.WAITING not in states.values():
             self._refused.clear()  # perhaps not any more
             return
-        refused = plans.begin_some(self._coordinator, self._configured(), self._router, plan, states, AT_ONCE)
+        told = partial(migration_told, self._history, cause=f"plan {plan.id}, of a node for policy {plan.made_for}")
+        c, r = self._coordinator, self._router
+        refused = plans.begin_some(c, self._configured(), r, plan, states, AT_ONCE, told=told)
         self._refused.setdefault(plan.id, {}).update(refused)
         for partition, why in refused.items():
             self._say(f"plan {plan.id}: partition {partition} does not move", why)
