@@ -13,7 +13,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -25,8 +25,9 @@ from halog.errors import ConfigError, CoordinatorError, DeadlineError, HalogErro
 from halog.ports import Coordinator, UnknownResult
 from halog.runtime.cluster import by_hand
 from halog.runtime.defining import check_lists
+from halog.runtime.drained import drained_at
 from halog.runtime.groups import Told
-from halog.runtime.migration import is_there, migrate
+from halog.runtime.migration import brought, is_there, migrate
 from halog.runtime.placement import copies_of, zone_of
 from halog.runtime.router import Router
 
@@ -67,7 +68,8 @@ class Planned(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """What the znode holds. `made_ms`: since 1970, by the clock of who made it; `stay`: partitions that cannot move.
     `made_for`: the policy for which a node made it by itself, and carries it out; `why`: what it was that moved it to.
-    Both are empty for an operator's. `undoes`: the plan that this one rolls back."""
+    Both are empty for an operator's. `undoes`: the plan that this one rolls back. `drained`: the nodes that were
+    drained by then, and when: copies that it brings them are meant."""
 
     id: str
     made_ms: int
@@ -77,6 +79,7 @@ class Plan(msgspec.Struct, frozen=True):
     made_for: str = ""
     why: str = ""
     undoes: str = ""
+    drained: dict[str, int] = {}
 
     def to_bytes(self) -> bytes:
         """The znode's content."""
@@ -99,10 +102,12 @@ def make(
     policies: Iterable[str] = (),
     *,
     replaced: Collection[str] = (),
+    drained: Mapping[str, int] = {},
 ) -> Plan:
     """A plan for these policies (without any: all but static ones, which move only when they are named).
     `serving`: nodes that may get copies; `running`: nodes that could move theirs. A node that is down keeps what it
-    has, unless it is to be `replaced`; nobody takes the place of one that a static policy names. A partition of which a
+    has, unless it is to be `replaced`; nobody takes the place of one that a static policy names. `drained`: as the
+    plan's. A partition of which a
     running node's definition says otherwise than the cluster stays (P10). ConfigError for a policy that does not
     exist."""
     wanted = tuple(policies) or tuple(name for name, policy in config.policies.items() if not policy.static)
@@ -124,7 +129,8 @@ def make(
         moves += made
     by_name = {t.name: t for t in tables}
     planned = tuple(planned_from(by_name[m.partition], m.before, m.target, m.why) for m in moves if m.target)
-    return new(planned, {m.partition: m.why for m in moves if m.target is None})
+    stay = {m.partition: m.why for m in moves if m.target is None}
+    return msgspec.structs.replace(new(planned, stay), drained=dict(drained))
 
 
 def planned_from(table: PartitionTable, before: tuple[str, ...], target: Target, why: str) -> Planned:
@@ -277,11 +283,13 @@ def apply(
     `progress` is told that whenever it looks; `told` and `copy_rate` as for `migrate`. Partitions that somebody else
     moved since are left alone.
 
-    RefusedError if the plan was cancelled or replaced meanwhile, DeadlineError (exit code 6) after `timeout_s` seconds:
-    moves that were begun go on by themselves, and the next `apply` goes on with the rest.
+    RefusedError if the plan was cancelled or replaced meanwhile, or, before anything of it is begun, if it would bring
+    copies to a node that was drained since it was made; DeadlineError (exit code 6) after `timeout_s` seconds: moves
+    that were begun go on by themselves, and the next `apply` goes on with the rest.
     """
     until = time.monotonic() + timeout_s
     refused: dict[str, str] = {}
+    check_drained(coordinator, plan, router)
     while True:
         states = states_of(plan, (t for _, t in router.tables.values())) | refused
         progress(states)
@@ -317,6 +325,7 @@ def begin_some(
     for move in waiting[: max(0, at_once - moving)]:
         _check_current(coordinator, plan)
         try:
+            check_drained(coordinator, plan, router, move.partition)
             _begin(coordinator, config, router, move, told, copy_rate)
         except HalogError as e:
             refused[move.partition] = f"{REFUSED}: {e}"
@@ -328,6 +337,27 @@ def _check_current(coordinator: Coordinator, plan: Plan) -> None:
     if now is None or now.id != plan.id or now.cancelled:
         what = "was cancelled" if now is not None and now.id == plan.id else "was replaced by another one"
         raise RefusedError(f"plan {plan.id} {what}: partitions that are moving go on by themselves, no other is begun")
+
+
+def check_drained(coordinator: Coordinator, plan: Plan, router: Router, only: str = "") -> None:
+    """RefusedError if what waits of the plan, or of this partition of it, brings copies to nodes that were drained
+    since it was made: whoever made it did not know."""
+    tables = {name: table for name, (_, table) in router.tables.items()}
+    waiting = {p for p, s in states_of(plan, tables.values()).items() if s == WAITING and only in ("", p)}
+    since = {node for node, at_ms in drained_at(coordinator).items() if plan.drained.get(node) != at_ms}
+    comes = {
+        m.partition: since.intersection(brought(tables[m.partition], m.target.nodes))
+        for m in plan.moves
+        if m.partition in waiting
+    }
+    for node in sorted(since):
+        if partitions := [p for p, nodes in comes.items() if node in nodes]:
+            raise RefusedError(
+                f"plan {plan.id} would bring {node} copies of {', '.join(partitions)}, and {node} was drained after it "
+                "was made: make the plan again (`halog plan create`, after `halog plan cancel` if some of it is done), "
+                f"or have {node} take copies again (`halog drain {node} --undo`)",
+                node=node,
+            )
 
 
 def _begin(

@@ -31,6 +31,7 @@ from halog.runtime import plans
 from halog.runtime.clock import monotonic_ms
 from halog.runtime.cluster import by_hand
 from halog.runtime.configured import Configured
+from halog.runtime.drained import drained_at
 from halog.runtime.history import History
 from halog.runtime.members import Membership
 from halog.runtime.router import Router
@@ -256,10 +257,11 @@ class Rebalancing:
     def _made(self, policy: str, up: set[str], absent: set[str], last: plans.Plan | None) -> plans.Plan:
         """Without moves to fewer copies than are asked for, and without those that would give up what an operator
         wished: these stay."""
+        drained = drained_at(self._coordinator)  # first: who is drained meanwhile is not meant
         config, ours, copies = self._configured(), _targets(last, policy), self._copies(policy)
         tables = [table for _, table in self._router.tables.values()]
         running = {n.name for n in self._router.nodes.values() if n.hosts}
-        made = plans.make(config, tables, up, running, [policy], replaced=absent)
+        made = plans.make(config, tables, up, running, [policy], replaced=absent, drained=drained)
         self._tell_lists(policy, [d for t in tables if t.policy == policy for d in differing(t, running)])
         moves, stay = [], dict(made.stay)
         for m in made.moves:
