@@ -219,10 +219,10 @@ def carry_out(
 
 
 def exit_if_refused(states: dict[str, str]) -> None:
-    """Exit code 5 if a move was refused."""
-    from halog.runtime.plans import REFUSED
+    """Exit code 5 if a move was refused, or something was in its way that somebody is to look at."""
+    from halog.runtime.plans import CHANGED, DONE
 
-    if any(s.startswith(REFUSED) for s in states.values()):
+    if any(s not in (DONE, CHANGED) for s in states.values()):
         raise click.exceptions.Exit(REFUSED_EXIT)
 
 

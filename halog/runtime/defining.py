@@ -27,7 +27,7 @@ from halog.core.migrating import no_list
 from halog.core.table import PartitionTable, Target
 from halog.errors import ConfigError, DeadlineError, NodeListsError, RefusedError
 from halog.ports import Coordinator
-from halog.runtime.drained import unmark
+from halog.runtime.drained import unmark_behind
 from halog.runtime.groups import Told, change_table
 from halog.runtime.migration import LOOK_S, brought, going, refuse, target_of, why_not_nodes
 from halog.runtime.router import Router
@@ -103,7 +103,7 @@ def enable(
         return going(config, after, targets[0], up, replace=replace, stood=table)
 
     asked = Asked(change_table(coordinator, partition, change, told), targets[0])
-    unmark(coordinator, new)
+    unmark_behind(coordinator, partition, new)
     return asked
 
 

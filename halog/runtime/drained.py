@@ -22,6 +22,10 @@ from halog.runtime.znodes import ATTEMPTS, put
 PATH = "drained"
 
 
+class MarkError(CoordinatorError):
+    """A mark does not go away, or perhaps it has: no answer came. What brought the node a copy stands."""
+
+
 class Mark(msgspec.Struct, frozen=True):
     """What the znode holds. `at_ms`: since 1970, by the clock of who drained it."""
 
@@ -56,6 +60,14 @@ def unmark(coordinator: Coordinator, nodes: Collection[str]) -> list[str]:
     for node in found:
         _delete(coordinator, node)
     return found
+
+
+def unmark_behind(coordinator: Coordinator, partition: str, nodes: Collection[str]) -> None:
+    """The same of nodes that get a copy of `partition` by what was set just now. MarkError says that this stands."""
+    try:
+        unmark(coordinator, nodes)
+    except CoordinatorError as e:
+        raise MarkError(f"{partition} goes there as asked for, but {e.message}", partition=partition) from e
 
 
 def _delete(coordinator: Coordinator, node: str) -> None:

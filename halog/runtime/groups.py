@@ -16,7 +16,7 @@ from halog.core.group import LEVELS, why_not_designated, why_not_priority, why_n
 from halog.core.ids import Member
 from halog.core.table import Group, PartitionTable
 from halog.core.tail import holders
-from halog.errors import ConfigError, HalogError, RefusedError, VersionError
+from halog.errors import ConfigError, HalogError, OutcomeUnknownError, RefusedError, VersionError
 from halog.ports import Coordinator, UnknownResult
 from halog.runtime.copy import Copy
 
@@ -124,9 +124,29 @@ def change_table(
     told: Told = untold,
 ) -> PartitionTable:
     """Set what `change` makes of the table as it is now; returns the new table. It is asked again where no answer came,
-    and changes nothing then of what it has done already; `told` hears of that, too."""
+    and changes nothing then of what it has done already; `told` hears of that, too. OutcomeUnknownError where it ends
+    in another error behind that: it may have changed, or not."""
+    unanswered: list[tuple[PartitionTable, PartitionTable]] = []
+    try:
+        return _changed(coordinator, partition, change, told, unanswered)
+    except HalogError as e:
+        if not unanswered:
+            raise
+        raise OutcomeUnknownError(
+            f"it is not known whether the table of {partition} was changed: no answer came, and then: {e.message}; "
+            f"look at it with `halog partition show {partition}`, and ask again if it was not",
+            partition=partition,
+        ) from e
+
+
+def _changed(
+    coordinator: Coordinator,
+    partition: str,
+    change: Callable[[PartitionTable], PartitionTable],
+    told: Told,
+    unanswered: list[tuple[PartitionTable, PartitionTable]],
+) -> PartitionTable:
     path = f"partitions/{partition}"
-    unanswered: tuple[PartitionTable, PartitionTable] | None = None
     for _ in range(ATTEMPTS):
         found = coordinator.get(path)
         if found is None:
@@ -134,15 +154,15 @@ def change_table(
         table = PartitionTable.from_bytes(found.data)
         changed = change(table)
         if changed == table:
-            if unanswered is not None:
-                told(*unanswered)
+            if unanswered:
+                told(*unanswered[-1])
             return table
         try:
             coordinator.set(path, changed.to_bytes(), found.version)
         except VersionError:
             coordinator.sync(path)
         except UnknownResult:
-            unanswered = table, changed
+            unanswered.append((table, changed))
             coordinator.sync(path)  # if it landed, the next turn finds nothing to change
         else:
             told(table, changed)

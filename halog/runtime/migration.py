@@ -19,7 +19,7 @@ from halog.core.migrating import assigned, left, moving, paced, why_not, why_not
 from halog.core.table import PartitionTable, Target
 from halog.errors import DeadlineError, RefusedError
 from halog.ports import Coordinator
-from halog.runtime.drained import unmark
+from halog.runtime.drained import unmark_behind
 from halog.runtime.groups import Told, change_table
 from halog.runtime.placement import going_to_be
 from halog.runtime.router import Router
@@ -47,6 +47,7 @@ def migrate(
     tells the event history of the wish: nodes tell only its end. Returns the table as set, and what was asked for.
 
     RefusedError names what speaks against it, ConfigError a partition that does not exist; then nothing was changed.
+    MarkError if the node still counts as drained: the partition moves nevertheless.
     """
 
     new: set[str] = set()
@@ -58,7 +59,7 @@ def migrate(
         return table if after is table else admitting(after, nodes, up)
 
     table = change_table(coordinator, partition, change, told)
-    unmark(coordinator, new)  # last: what is refused changes nothing
+    unmark_behind(coordinator, partition, new)  # last: what is refused changes nothing
     return table, target_of(table, nodes, sync_replicas)
 
 

@@ -14,6 +14,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,11 +22,19 @@ from halog.config import Config
 from halog.core.draining import Move
 from halog.core.rebalancing import Shape, place_by_hand, rebalance
 from halog.core.table import PartitionTable, Target
-from halog.errors import ConfigError, CoordinatorError, DeadlineError, HalogError, RefusedError, VersionError
+from halog.errors import (
+    ConfigError,
+    CoordinatorError,
+    DeadlineError,
+    HalogError,
+    OutcomeUnknownError,
+    RefusedError,
+    VersionError,
+)
 from halog.ports import Coordinator, UnknownResult
 from halog.runtime.cluster import by_hand
 from halog.runtime.defining import check_lists
-from halog.runtime.drained import drained_at
+from halog.runtime.drained import MarkError, drained_at
 from halog.runtime.groups import Told
 from halog.runtime.migration import brought, is_there, migrate
 from halog.runtime.placement import copies_of, zone_of
@@ -41,7 +50,8 @@ KEPT = 10
 LOOK_S = 0.2
 """How often whoever applies a plan looks for progress, if nothing tells of a change."""
 
-WAITING, MOVING, DONE, CHANGED, REFUSED = "waiting", "moving", "done", "changed since", "refused"
+WAITING, MOVING, DONE, CHANGED = "waiting", "moving", "done", "changed since"
+REFUSED, UNKNOWN = "refused", "not known"
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -288,22 +298,36 @@ def apply(
     that were begun go on by themselves, and the next `apply` goes on with the rest.
     """
     until = time.monotonic() + timeout_s
-    refused: dict[str, str] = {}
+    met = Begun({}, {})
     check_drained(coordinator, plan, router)
     while True:
-        states = states_of(plan, (t for _, t in router.tables.values())) | refused
+        states = unless_begun(states_of(plan, (t for _, t in router.tables.values())), met.refused)
         progress(states)
         counts = Counter(states.values())
         if not counts[WAITING] and not counts[MOVING]:
-            return states
+            return {p: f"{s}: {met.marked[p]}" if p in met.marked else s for p, s in states.items()}
         if time.monotonic() >= until:
             raise DeadlineError(
                 f"plan {plan.id}: {counts[MOVING]} partitions are still moving and {counts[WAITING]} wait after "
                 f"{timeout_s:g} s; what was begun goes on by itself, `halog plan apply` goes on with the rest"
             )
-        refused |= begin_some(coordinator, config, router, plan, states, at_once, told=told, copy_rate=copy_rate)
+        begun = begin_some(coordinator, config, router, plan, states, at_once, told=told, copy_rate=copy_rate)
+        met = Begun(met.refused | begun.refused, met.marked | begun.marked)
         with router.changed:
             router.changed.wait(min(LOOK_S, max(0.0, until - time.monotonic())))
+
+
+class Begun(NamedTuple):
+    """What came of beginning some, by partition, and what to do about it. `refused`: it was not begun, or nobody knows;
+    `marked`: it was, and a node that gets a copy by it still counts as drained."""
+
+    refused: dict[str, str]
+    marked: dict[str, str]
+
+
+def unless_begun(states: dict[str, str], refused: Mapping[str, str]) -> dict[str, str]:
+    """How far each partition is, with what was refused as long as its table has not begun to move nevertheless."""
+    return {p: refused.get(p, s) if s == WAITING else s for p, s in states.items()}
 
 
 def begin_some(
@@ -316,10 +340,10 @@ def begin_some(
     *,
     told: Told,
     copy_rate: int | None = None,
-) -> dict[str, str]:
-    """Begin as many of the moves that wait that `at_once` are under way; returns those that were refused, and why.
+) -> Begun:
+    """Begin as many of the moves that wait that `at_once` are under way; returns what was in the way of which.
     RefusedError if the plan was cancelled or replaced meanwhile."""
-    refused = {}
+    met = Begun({}, {})
     moving = sum(s == MOVING for s in states.values())
     waiting = [m for m in plan.moves if states[m.partition] == WAITING]
     for move in waiting[: max(0, at_once - moving)]:
@@ -327,9 +351,13 @@ def begin_some(
         try:
             check_drained(coordinator, plan, router, move.partition)
             _begin(coordinator, config, router, move, told, copy_rate)
+        except MarkError as e:
+            met.marked[move.partition] = e.message
+        except OutcomeUnknownError as e:
+            met.refused[move.partition] = f"{UNKNOWN}: {e}"
         except HalogError as e:
-            refused[move.partition] = f"{REFUSED}: {e}"
-    return refused
+            met.refused[move.partition] = f"{REFUSED}: {e}"
+    return met
 
 
 def _check_current(coordinator: Coordinator, plan: Plan) -> None:
@@ -345,11 +373,7 @@ def check_drained(coordinator: Coordinator, plan: Plan, router: Router, only: st
     tables = {name: table for name, (_, table) in router.tables.items()}
     waiting = {p for p, s in states_of(plan, tables.values()).items() if s == WAITING and only in ("", p)}
     since = {node for node, at_ms in drained_at(coordinator).items() if plan.drained.get(node) != at_ms}
-    comes = {
-        m.partition: since.intersection(brought(tables[m.partition], m.target.nodes))
-        for m in plan.moves
-        if m.partition in waiting
-    }
+    comes = {m.partition: brought(tables[m.partition], m.target.nodes) for m in plan.moves if m.partition in waiting}
     for node in sorted(since):
         if partitions := [p for p, nodes in comes.items() if node in nodes]:
             raise RefusedError(

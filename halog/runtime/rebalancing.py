@@ -311,14 +311,14 @@ class Rebalancing:
             return
         told = partial(migration_told, self._history, cause=f"plan {plan.id}, of a node for policy {plan.made_for}")
         c, r = self._coordinator, self._router
-        refused = plans.begin_some(c, self._configured(), r, plan, states, AT_ONCE, told=told)
-        self._refused.setdefault(plan.id, {}).update(refused)
-        for partition, why in refused.items():
-            self._say(f"plan {plan.id}: partition {partition} does not move", why)
+        met = plans.begin_some(c, self._configured(), r, plan, states, AT_ONCE, told=told)
+        self._refused.setdefault(plan.id, {}).update(met.refused)
+        for partition, why in (met.refused | met.marked).items():
+            self._say(f"plan {plan.id}: beginning with partition {partition}", why)
 
     def _states(self, plan: plans.Plan) -> dict[str, str]:
         refused = self._refused.get(plan.id, {})
-        return plans.states_of(plan, (t for _, t in self._router.tables.values())) | refused
+        return plans.unless_begun(plans.states_of(plan, (t for _, t in self._router.tables.values())), refused)
 
 
 def _targets(plan: plans.Plan | None, policy: str) -> dict[str, Target]:
