@@ -14,6 +14,7 @@ from tests.unit.cli import conftest
 from tests.unit.cli.conftest import Cluster, wait_until
 
 Run = Callable[..., Any]
+CONFIRMED = ("--cluster", "ops")
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def test_a_node_without_a_quorum_is_shown_everywhere(guarded: Cluster, halog: Ru
 @pytest.mark.feature("Q1", "O1")
 def test_a_quorum_is_switched_off_and_on(guarded: Cluster, halog: Run) -> None:
     alone(guarded)
-    ran = halog("zone", "quorum", "home", "--off", "--reason", "two racks burnt", "--format", "json")
+    ran = halog("zone", "quorum", "home", "--off", *CONFIRMED, "--reason", "two racks burnt", "--format", "json")
     assert (ran.code, ran.json["off"], ran.json["reason"]) == (0, True, "two racks burnt"), ran
     assert ran.json["since_ms"] > 0
     wait_until(lambda: not guarded.nodes["C"].runtime.members.offline)
@@ -100,6 +101,22 @@ def test_a_quorum_is_switched_off_and_on(guarded: Cluster, halog: Run) -> None:
     assert halog("zone", "quorum", "home", "--on").code == 0
     wait_until(lambda: guarded.nodes["C"].runtime.members.offline)
     assert halog("zone", "quorum", "home").out.splitlines()[1].endswith("2 of 3 votes")
+
+
+@pytest.mark.feature("Q1", "O1")
+@pytest.mark.parametrize("said", [(), ("--cluster", "prod")], ids=["not confirmed", "of another cluster"])
+def test_a_quorum_is_switched_off_only_with_the_name_of_the_cluster(
+    guarded: Cluster, halog: Run, said: tuple[str, ...]
+) -> None:
+    """Switched on it is without."""
+    ran = halog("zone", "quorum", "home", "--off", *said)
+    assert (ran.code, ran.out) == (5, "")
+    assert ran.err == (
+        "halog: zone home would have no quorum, and each side of a network that is cut in two would go on with what it "
+        "reaches; nothing was changed. If that may be, confirm it with the name of this cluster: --cluster ops\n"
+    )
+    assert guarded.tree.children("zones") == []
+    assert halog("zone", "quorum", "home", "--on").code == 0
 
 
 @pytest.mark.feature("Q1", "O1")
@@ -150,7 +167,7 @@ def test_no_node_may_stop_whose_zone_would_have_too_few(guarded: Cluster, halog:
     assert ran.code == 5, ran
     lost = {p["why"] for p in ran.json["partitions"] if not p["safe"]}
     assert all("C would be offline, zone home has 1 votes, 2 needed then" in why for why in lost), lost
-    assert halog("zone", "quorum", "home", "--off").code == 0
+    assert halog("zone", "quorum", "home", "--off", *CONFIRMED).code == 0
     assert halog("safe-to-stop", "A").code == 0, "switched off, nobody goes offline"
 
 
