@@ -77,11 +77,14 @@ def enable_(name: str, node: str, replace: bool, wait: bool, timeout_s: float, c
       halog partition enable eu --node C --no-wait
     """
     from halog.cli.connection import connect
+    from halog.cli.moves_told import Moves
     from halog.runtime.defining import enable
 
     with connect(config_path, timeout_s) as connection:
         _check_up(connection, node)
-        asked = enable(connection.coordinator, connection.config, ask_up(connection), name, node, replace=replace)
+        c, up = connection.coordinator, ask_up(connection)
+        with Moves(connection) as told:
+            asked = enable(c, connection.config, up, name, node, told=told, replace=replace)
         table = _waited(connection, asked, wait, timeout_s)
     _show(table, asked, node, "enabled", format_)
 
@@ -104,10 +107,13 @@ def disable_(name: str, node: str, wait: bool, timeout_s: float, config_path: Pa
       halog partition disable eu --node A
     """
     from halog.cli.connection import connect
+    from halog.cli.moves_told import Moves
     from halog.runtime.defining import disable
 
     with connect(config_path, timeout_s) as connection:
-        asked = disable(connection.coordinator, connection.config, ask_up(connection), name, node)
+        c, up = connection.coordinator, ask_up(connection)
+        with Moves(connection) as told:
+            asked = disable(c, connection.config, up, name, node, told=told)
         table = _waited(connection, asked, wait, timeout_s)
     _show(table, asked, node, "disabled", format_)
 

@@ -109,12 +109,16 @@ def _undo(node: str, others: Mapping[str, bool], config_path: Path, timeout_s: f
 
 def _wish(connection: Connection, moves: list[Move], copy_rate: int | None) -> list[tuple[PartitionTable, Target]]:
     """Set them one after the other: each is a compare-and-set, and a node may host hundreds."""
+    from halog.cli.moves_told import Moves
+
     wishes = []
-    with progress() as bar:
+    with Moves(connection) as told, progress() as bar:
         for move in bar.track(moves, description="moves asked for"):
             if move.target is not None:
                 to = move.target
-                wishes.append(ask(connection, move.partition, to.nodes, to.sync_replicas, copy_rate=copy_rate))
+                wishes.append(
+                    ask(connection, move.partition, to.nodes, to.sync_replicas, told=told, copy_rate=copy_rate)
+                )
     return wishes
 
 

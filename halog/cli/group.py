@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.confirming import check_confirmed, cluster_option
 from halog.cli.options import config_option, timeout_option
 from halog.cli.output import emit_json, emit_table, format_option
 from halog.cli.partition import partition
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from halog.core.table import PartitionTable
     from halog.runtime.groups import Change
 
@@ -53,9 +56,19 @@ for_option = click.option("--for", "for_ms", type=Duration(), default=None, help
 reason_option = click.option("--reason", type=Text(), default="", metavar="TEXT", help="Stands in the event history.")
 
 
-def _change(target: str, config_path: Path, timeout_s: float, change: Change, node: str = "") -> list[PartitionTable]:
+def _change(
+    target: str,
+    config_path: Path,
+    timeout_s: float,
+    change: Change,
+    node: str = "",
+    *,
+    gives_up: Callable[[PartitionTable], str] = lambda table: "",
+    confirmed: str = "",
+) -> list[PartitionTable]:
     """Change one partition, or all of a policy that `node` is in the group of; if one would refuse, none is changed.
-    What is changed is told, also where the next one fails."""
+    What is changed is told, also where the next one fails. `gives_up`: what nobody promises any more by it, to be
+    confirmed; empty: nothing."""
     from halog.cli.connection import connect
     from halog.cli.group_told import Watched, tell
     from halog.runtime.clock import wall_ms
@@ -67,6 +80,8 @@ def _change(target: str, config_path: Path, timeout_s: float, change: Change, no
         chosen = [t for t in tables if not node or node in t.configured] or tables
         for table in chosen:
             change(table)
+        for given_up in filter(None, map(gives_up, chosen)):
+            check_confirmed(connection, confirmed, given_up, "If that may be", partition=target)
         done: list[Watched] = []
         try:
             for table in chosen:
@@ -146,6 +161,7 @@ def priority_(target: str, node: str, level: str, config_path: Path, format_: st
 @for_option
 @reason_option
 @click.option("--may-fork", is_flag=True, help="Also so few that two halves could go on without each other.")
+@cluster_option
 @config_option
 @format_option
 @timeout_option
@@ -155,23 +171,30 @@ def require_(
     for_ms: int | None,
     reason: str,
     may_fork: bool,
+    confirmed: str,
     config_path: Path,
     format_: str,
     timeout_s: float,
 ) -> None:
     """Set how many nodes commits and elections need, instead of the quorum; 0 takes it back.
 
-    Effective at once. Refused with exit code 5 where both halves of a group could go on alone.
+    Effective at once. Refused with exit code 5 where both halves of a group could go on alone, unless --may-fork says
+    that they may, and --cluster confirms it with the name of the cluster.
 
     \b
     Examples:
       halog partition require flights-3 2 --for 15m --reason "rack 4 is being moved"
       halog partition require flights 0 --reason "rack 4 is there"
+      halog partition require flights 1 --may-fork --cluster fleet --for 1h --reason "B and C burnt down"
     """
+    from halog.core.group import forks
     from halog.runtime.groups import required
 
     change = required(nodes, until_ms=_until(for_ms, not nodes), reason=reason, may_fork=may_fork)
-    _shown(_change(target, config_path, timeout_s, change), format_)
+    tables = _change(
+        target, config_path, timeout_s, change, gives_up=lambda table: forks(table, nodes), confirmed=confirmed
+    )
+    _shown(tables, format_)
 
 
 @partition.command("designate")

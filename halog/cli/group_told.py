@@ -52,12 +52,13 @@ class Watched:
 
 def tell(connection: Connection, done: Iterable[Watched]) -> None:
     """It is done, whether or not the history takes it."""
-    told = [_event(connection, one.now, each) for one in done if one.now is not None for each in one.tells()]
+    told = [as_event(connection, one.now, each) for one in done if one.now is not None for each in one.tells()]
     if told and not note(connection, *told):
         say("the event history does not have it: its log does not answer")
 
 
-def _event(connection: Connection, table: PartitionTable, told: Tell) -> Event:
+def as_event(connection: Connection, table: PartitionTable, told: Tell) -> Event:
+    """As told by the command, about who called it unless it is about a node."""
     by, now_ns = who(), time.time_ns()
     return event(
         told.kind,

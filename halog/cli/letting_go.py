@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.confirming import check_confirmed, cluster_option
 from halog.cli.group import reason_option
 from halog.cli.options import config_option, timeout_option
 from halog.cli.output import emit, format_option
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 @click.argument("name", metavar="SITE")
 @partition_option
 @click.option("--may-fork", is_flag=True, help="Also where that site may have the votes to go on by itself.")
+@cluster_option
 @reason_option
 @config_option
 @format_option
@@ -30,6 +32,7 @@ def let_go(
     name: str,
     names: tuple[str, ...],
     may_fork: bool,
+    confirmed: str,
     reason: str,
     config_path: Path,
     format_: str,
@@ -41,13 +44,13 @@ def let_go(
     To be asked for at the site that serves, while the other one is away. What is acknowledged from now on is lost with
     this site. Once the other one has everything, commits wait for it again by themselves. Where sites vote on who goes
     on, the other one may have done so: that is refused with exit code 5, unless --may-fork says that it has not, or
-    that two histories are better than none.
+    that two histories are better than none, and --cluster confirms it with the name of the cluster.
 
     \b
     Examples:
       halog site let-go east
       halog site let-go east --partition flights-0
-      halog site let-go east --may-fork --reason "its building burns"
+      halog site let-go east --may-fork --cluster fleet --reason "its building burns"
     """
     from halog.cli.connection import connect
     from halog.cli.site_told import Asked, tell
@@ -55,7 +58,7 @@ def let_go(
 
     with connect(config_path, timeout_s) as connection:
         tables = _awaiting(connection, names, name)
-        _check_votes(connection, name, tables, may_fork)
+        _check_votes(connection, name, tables, may_fork, confirmed)
         here, reach = connection.config.site.name, connection.adapters.reach
         policies, by_name, changed = connection.config.policies, {t.name: t for t in tables}, list[str]()
         asked: list[Asked] = []
@@ -100,15 +103,17 @@ def _awaiting(connection: Connection, names: Iterable[str], site: str) -> list[P
     return found if names else [t for t in found if not t.owner] or found
 
 
-def _check_votes(connection: Connection, site: str, tables: Iterable[PartitionTable], may_fork: bool) -> None:
+def _check_votes(
+    connection: Connection, site: str, tables: Iterable[PartitionTable], may_fork: bool, confirmed: str
+) -> None:
     """RefusedError where that site may serve by its votes, and nobody says that it may (F6)."""
     from halog.errors import RefusedError
 
     voted = next((t for t in tables if connection.config.policies[t.policy].votes_bind), None)
-    if voted is not None and not may_fork:
-        raise RefusedError(
-            f"partition {voted.name}: sites vote on which of them goes on, and site {site} may have done so; nothing "
-            "was changed. If it has not, or may be overruled later, say --may-fork",
-            partition=voted.name,
-            site=site,
-        )
+    if voted is None:
+        return
+    forks = f"partition {voted.name}: sites vote on which of them goes on, and site {site} may have done so"
+    unless = "If it has not, or may be overruled later"
+    if not may_fork:
+        raise RefusedError(f"{forks}; nothing was changed. {unless}, say --may-fork", partition=voted.name, site=site)
+    check_confirmed(connection, confirmed, forks, unless, partition=voted.name, site=site)

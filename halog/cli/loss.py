@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.confirming import check_confirmed, cluster_option
 from halog.cli.group import reason_option
 from halog.cli.options import config_option, timeout_option
 from halog.cli.output import emit_json, emit_table, format_option
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @partition.command("accept-loss")
 @click.argument("name", metavar="PARTITION")
-@click.option("--cluster", "confirmed", default="", metavar="NAME", help="Confirm it with the cluster's name.")
+@cluster_option
 @reason_option
 @config_option
 @format_option
@@ -59,19 +60,12 @@ def accept_loss(name: str, confirmed: str, reason: str, config_path: Path, forma
 
 def _check_confirmed(connection: Connection, name: str, confirmed: str, up: dict[str, int]) -> None:
     """RefusedError where nothing would be given up, or nobody says that it may be, in this cluster."""
-    from halog.errors import RefusedError
     from halog.runtime.groups import GiveUpUnlogged
 
     would = GiveUpUnlogged(up)
     would(connection.table(name))
-    cluster = connection.config.cluster.name
-    if confirmed != cluster:
-        raise RefusedError(
-            f"what {', '.join(would.names)} may have of {name} in memory would be lost for good; nothing was changed. "
-            f"If they do not come back, confirm it with the name of this cluster: --cluster {cluster}",
-            partition=name,
-            cluster=cluster,
-        )
+    lost = f"what {', '.join(would.names)} may have of {name} in memory would be lost for good"
+    check_confirmed(connection, confirmed, lost, "If they do not come back", partition=name)
 
 
 def _tell(connection: Connection, name: str, giving_up: GiveUpUnlogged, reason: str) -> None:

@@ -16,6 +16,7 @@ from halog.cli.talk import progress, say
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
+    from halog.cli.moves_told import Moves
     from halog.core.table import PartitionTable, Target
 
 TIMEOUT_S = 120.0
@@ -82,10 +83,12 @@ def migrate_(
       halog partition migrate flights-3 --nodes C,B --copy-rate 5000000
     """
     from halog.cli.connection import connect
+    from halog.cli.moves_told import Moves
 
     with connect(config_path, timeout_s) as connection:
         was, began = connection.table(name), time.monotonic()
-        wished, target = ask(connection, name, nodes, sync, replace=replace, copy_rate=copy_rate)
+        with Moves(connection) as told:
+            wished, target = ask(connection, name, nodes, sync, told=told, replace=replace, copy_rate=copy_rate)
         table = wait_for(connection, [(wished, target)], timeout_s)[0] if wait else wished
         ms = round((time.monotonic() - began) * 1000)
     _show(was, table, target, ms, format_)
@@ -97,6 +100,7 @@ def ask(
     nodes: tuple[str, ...],
     sync: int | None = None,
     *,
+    told: Moves,
     replace: bool = False,
     copy_rate: int | None = None,
 ) -> tuple[PartitionTable, Target]:
@@ -105,7 +109,7 @@ def ask(
 
     return migrate(
         connection.coordinator, connection.config, ask_up(connection), name, nodes, sync,
-        replace=replace, copy_rate=copy_rate,
+        told=told, replace=replace, copy_rate=copy_rate,
     )  # fmt: skip
 
 

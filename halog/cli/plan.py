@@ -83,9 +83,11 @@ def create(
     """
     from halog.cli.connection import connect
     from halog.cli.survey import CLIENT, DOWN, UP, survey
+    from halog.runtime.drained import drained_at
     from halog.runtime.plans import check, make, store
 
     with connect(config_path, timeout_s) as connection:
+        drained = drained_at(connection.coordinator)  # first: who is drained meanwhile is not meant
         if ignored := connection.activated.ignored(connection.name):
             say(f"the plan goes by version {connection.activated.number}, not by {config_path} in {ignored}")
         seen = survey(connection).nodes
@@ -94,11 +96,12 @@ def create(
         down = [n.node for n in seen if n.state == DOWN] if replace_down else []
         if not skip_inconsistent:
             check(connection.config, connection.tables, running, policies)
-        made = make(connection.config, connection.tables, serving, running, policies, replaced=down)
+        made = make(connection.config, connection.tables, serving, running, policies, replaced=down, drained=drained)
         if not dry_run:
             store(connection.coordinator, made, connection.tables)
         show_plan(connection, made, format_)
         _tell_static(connection, policies)
+        _tell_drained(made)
     if made.moves and not dry_run:
         say(f"plan {made.id}: {len(made.moves)} partitions are to move; `halog plan apply` moves them")
 
@@ -168,7 +171,7 @@ def apply(at_once: int, copy_rate: int | None, config_path: Path, format_: str, 
 
     Under traffic, as `halog partition migrate` does. May be interrupted: the nodes finish what was begun, and the next
     `apply` goes on with the rest. Partitions that somebody else moved since the plan was made are left alone. Exit code
-    5 if a move was refused.
+    5 if a move was refused; or if a node that is to get copies was drained since the plan was made, before any is.
 
     \b
     Examples:
@@ -191,14 +194,16 @@ def carry_out(
     connection: Connection, stored: Plan, at_once: int, copy_rate: int | None, timeout_s: float
 ) -> dict[str, str]:
     """Move what waits, under a bar that counts partitions; how far each one is."""
+    from halog.cli.moves_told import Moves
     from halog.runtime import plans
 
-    with progress() as bar:
+    with Moves(connection) as told, progress() as bar:
         task = bar.add_task("partitions moved", total=len(stored.moves), note="")
         said = ""
 
         def tell(states: dict[str, str]) -> None:
             nonlocal said
+            told.tell()
             moving = [p for p, s in states.items() if s == plans.MOVING]
             finished = sum(s not in (plans.MOVING, plans.WAITING) for s in states.values())
             note = f"moving: {', '.join(f'{p}{_pace(connection, p)}' for p in moving)}" if moving else ""
@@ -209,15 +214,15 @@ def carry_out(
 
         return plans.apply(
             connection.coordinator, connection.config, connection.router, stored, at_once, timeout_s, tell,
-            copy_rate=copy_rate,
+            told=told, copy_rate=copy_rate,
         )  # fmt: skip
 
 
 def exit_if_refused(states: dict[str, str]) -> None:
-    """Exit code 5 if a move was refused."""
-    from halog.runtime.plans import REFUSED
+    """Exit code 5 if a move was refused, or something was in its way that somebody is to look at."""
+    from halog.runtime.plans import CHANGED, DONE
 
-    if any(s.startswith(REFUSED) for s in states.values()):
+    if any(s not in (DONE, CHANGED) for s in states.values()):
         raise click.exceptions.Exit(REFUSED_EXIT)
 
 
@@ -248,6 +253,13 @@ def _pace(connection: Connection, partition: str) -> str:
     wanted = () if known is None or known[1].target is None else known[1].target.nodes
     rate = max((copy_rate(known[1], n) for n in wanted), default=0) if known is not None else 0
     return f" (its copy at {rate:,} bytes a second at most)" if rate else ""
+
+
+def _tell_drained(made: Plan) -> None:
+    """Nodes that were drained, and to which the plan brings copies again: these are spread as over any other."""
+    for node in sorted(made.drained):
+        if comes := [m.partition for m in made.moves if node in m.target.nodes and node not in m.before]:
+            say(f"{node} was drained, and is to have {', '.join(comes)}: carried out, it counts as drained no more")
 
 
 def _tell_static(connection: Connection, named: tuple[str, ...]) -> None:

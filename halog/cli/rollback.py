@@ -92,13 +92,15 @@ def rollback(
 def _made(connection: Connection, name: str, only: tuple[str, ...]) -> Plan:
     from halog.cli.survey import CLIENT, DOWN, UP, survey
     from halog.runtime import rollback as back
+    from halog.runtime.drained import drained_nodes
 
     undone, known = back.chosen(connection.coordinator, connection.tables, name)
     seen = survey(connection).nodes
     serving = [n.node for n in seen if n.state == UP]
     running = [n.node for n in seen if n.state not in (DOWN, CLIENT)]
     tables = {t.name: t for t in connection.tables}
-    now = back.Situation(connection.config, tables, serving, running, known, _Told(connection))
+    drained = drained_nodes(connection.coordinator)
+    now = back.Situation(connection.config, tables, serving, running, known, _Told(connection), drained)
     return back.roll_back(undone, now, only)
 
 

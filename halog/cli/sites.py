@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from halog.cli.confirming import check_confirmed, cluster_option
 from halog.cli.group import reason_option
 from halog.cli.letting_go import let_go
 from halog.cli.options import config_option, timeout_after, timeout_option
@@ -127,24 +128,32 @@ def lag(names: tuple[str, ...], config_path: Path, format_: str, timeout_s: floa
 @site.command("promote")
 @partition_option
 @click.option("--may-fork", is_flag=True, help="Also where nobody knows whether the other site goes on.")
+@cluster_option
 @reason_option
 @config_option
 @format_option
 @timeout_after(SWITCH_S, "Give up after this long; what is not taken over by then stays where it is.")
 def promote(
-    names: tuple[str, ...], may_fork: bool, reason: str, config_path: Path, format_: str, timeout_s: float
+    names: tuple[str, ...],
+    may_fork: bool,
+    confirmed: str,
+    reason: str,
+    config_path: Path,
+    format_: str,
+    timeout_s: float,
 ) -> None:
     """Make this configuration's site serve partitions that another one serves.
 
     The other site's nodes end their epochs with everything logged, this one mirrors the rest, and takes over: nothing
     is lost. If the other site cannot be reached it is refused with exit code 5, unless --may-fork says that two
-    histories are better than none; they can be told apart later, and never mix.
+    histories are better than none, and --cluster confirms it with the name of the cluster; they can be told apart
+    later, and never mix.
 
     \b
     Examples:
       halog site promote
       halog site promote --partition flights-0 --partition flights-1
-      halog site promote --may-fork --reason "west burns"
+      halog site promote --may-fork --cluster fleet --reason "west burns"
     """
     from halog.cli.connection import connect
     from halog.cli.site_told import Asked, tell
@@ -154,6 +163,7 @@ def promote(
         here, reach = connection.config.site.name, connection.adapters.reach
         tables = with_home(connection, names)
         if may_fork:
+            _check_may_fork(connection, tables, confirmed)
             warn_of_directories(connection.config, tables)
         epochs = {t.name: t.epoch.number for t in tables}
         asked: list[Asked] = []
@@ -178,6 +188,13 @@ def promote(
         for d in documents
     ]
     emit(format_, documents, ["partition", "taken over from", "forked", "may lack"], rows)
+
+
+def _check_may_fork(connection: Connection, tables: Iterable[PartitionTable], confirmed: str) -> None:
+    """Nothing is given up where this site serves already."""
+    if others := sorted({t.owner for t in tables if t.owner}):
+        given_up = f"what site {', '.join(others)} serves would be served here, too, and the history may split"
+        check_confirmed(connection, confirmed, given_up, "If that may be", site=others[0])
 
 
 def warn_of_directories(config: Config, tables: Iterable[PartitionTable]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from halog.cli.confirming import check_confirmed, cluster_option
 from halog.cli.group import reason_option
 from halog.cli.options import config_option, timeout_option
 from halog.cli.output import emit, emit_json, emit_table, format_option
@@ -28,7 +29,7 @@ def zone() -> None:
     Examples:
       halog zone list
       halog zone show west
-      halog zone quorum west --off --reason "the other rack is being moved"
+      halog zone quorum west --off --cluster fleet --reason "the other rack is being moved"
     """
 
 
@@ -90,22 +91,26 @@ def show(name: str, config_path: Path, format_: str, timeout_s: float) -> None:
 @zone.command("quorum")
 @click.argument("name", metavar="ZONE")
 @click.option("--off/--on", "off", default=None, help="Switch it off: no node goes offline for this zone; or on again.")
+@cluster_option
 @reason_option
 @config_option
 @format_option
 @timeout_option
-def quorum(name: str, off: bool | None, reason: str, config_path: Path, format_: str, timeout_s: float) -> None:
+def quorum(
+    name: str, off: bool | None, confirmed: str, reason: str, config_path: Path, format_: str, timeout_s: float
+) -> None:
     """Show whether a zone's quorum is on; switch it off, or on again.
 
     Effective at once, and until it is switched back; no node need be up. Nodes that are offline for want of it come
     back. With it off, each side of a network that is cut in two goes on with what it reaches; at one site the log
     still lets only one of them commit. Of a zone over several sites it is the quorum of this site's nodes. Refused with
-    exit code 5 where the configuration gives the zone no quorum, or no node at this site.
+    exit code 5 where the configuration gives the zone no quorum, or no node at this site; and --off unless --cluster
+    confirms it with the name of the cluster.
 
     \b
     Examples:
       halog zone quorum west
-      halog zone quorum west --off --reason "two machines burnt down"
+      halog zone quorum west --off --cluster fleet --reason "two machines burnt down"
       halog zone quorum west --on
     """
     import msgspec
@@ -122,6 +127,8 @@ def quorum(name: str, off: bool | None, reason: str, config_path: Path, format_:
         elif not demand:
             raise RefusedError(f"zone {name} has no quorum: give it one in [zones.{name}.quorum] first", zone=name)
         else:
+            if off and not read_switch(connection.coordinator, name).off:
+                _check_given_up(connection, name, confirmed)
             wanted = ZoneSwitch(off, reason, time.time_ns() // 1_000_000)
             switch = set_switch(connection.coordinator, name, wanted)
     if format_ == "json":
@@ -129,6 +136,12 @@ def quorum(name: str, off: bool | None, reason: str, config_path: Path, format_:
     else:
         how = _switched(switch.reason, switch.since_ms) if switch.off else ""
         echo_facts([("zone", name), ("quorum", f"{demand or 'none'}{how}")])
+
+
+def _check_given_up(connection: Connection, name: str, confirmed: str) -> None:
+    apart = "each side of a network that is cut in two would go on with what it reaches"
+    given_up = f"zone {name} would have no quorum, and {apart}"
+    check_confirmed(connection, confirmed, given_up, "If that may be", zone=name)
 
 
 def _views(connection: Connection, names: list[str]) -> list[ZoneView]:

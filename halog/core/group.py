@@ -70,16 +70,21 @@ def could_fork(table: PartitionTable, required: int) -> bool:
     return 0 < 2 * required <= len(table.configured)
 
 
+def forks(table: PartitionTable, required: int) -> str:
+    """That they could, in words; empty: they could not."""
+    if not could_fork(table, required):
+        return ""
+    of = f"{required} of {len(table.configured)} nodes"
+    return f"with {of} required both halves of {table.name} could go on without each other"
+
+
 def why_not_required(table: PartitionTable, nodes: int, *, may_fork: bool) -> str | None:
     """What speaks against so many nodes instead of the quorum (Q3, F6), or None. 0 takes an override back."""
     size = len(table.configured)
     if not 0 <= nodes <= size:
         return f"{table.name} has {size} nodes: the required number must be from 1 to {size} (0: the quorum again)"
-    if could_fork(table, nodes) and not may_fork:
-        return (
-            f"with {nodes} of {size} nodes required both halves of {table.name} could go on without each other; "
-            "confirm with --may-fork, or in a group of two designate one node"
-        )
+    if (forked := forks(table, nodes)) and not may_fork:
+        return f"{forked}; confirm with --may-fork, or in a group of two designate one node"
     if nodes > len(counted(table)):
         return (
             f"only {', '.join(counted(table))} of {table.name} count: with {nodes} required nothing could be committed"

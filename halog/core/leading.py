@@ -20,7 +20,7 @@ from halog.core.handover import HandOver
 from halog.core.ids import EpochId, Member
 from halog.core.lease import Lease
 from halog.core.migrating import Migrating
-from halog.core.nodelist import NodeList, migration_told
+from halog.core.nodelist import NodeList, migration_over
 from halog.core.pushing import Pushing
 from halog.core.returning import Returning
 from halog.core.roles import Role
@@ -317,7 +317,7 @@ class Leading:
         p = self.p
         if e.result is ev.Cas.OK:
             if e.version > p.version:
-                p.out += migration_told(p.table, self.proposal)
+                p.out += migration_over(p.table, self.proposal)
                 p.version, p.table = e.version, p.overrides.of(self.proposal)
             self._settled()
         else:

@@ -1,9 +1,10 @@
 """What the active tells of its node list: who was added, who was removed and why, and that there are too few; and what
-changed about the group.
+changed about the group, or about where the partition is to be.
 
-Compares what the znode is known to hold with what was told of it before. What operators change about the group is told
-by their command, which saw both tables: nodes need not be up for it, and those that are may see two changes as one. So
-nodes tell the history only what nobody else does, that an override has ended; the rest stands in a node's log file.
+Compares what the znode is known to hold with what was told of it before. What operators change about the group, and
+where anybody wishes the partition to be, is told by whoever did it and saw both tables: nodes need not be up for it,
+and those that are may see two changes as one. So nodes tell the history only what nobody else does, that an override
+has ended and that a migration has; the rest stands in a node's log file.
 Decides nothing: the sync set (`syncset.py`) and the wait set are what they are, whether or not anybody reads of it.
 """
 
@@ -15,7 +16,7 @@ import msgspec
 
 from halog.core.group import LEVELS, could_fork, priority, without
 from halog.core.ids import Member
-from halog.core.table import DISABLED, ENABLED, SYNC, Group, PartitionTable, Replica
+from halog.core.table import DISABLED, ENABLED, SYNC, Group, PartitionTable, Replica, Target
 from halog.core.tell import Tell
 from halog.events import ADDED, DESIGNATED, MIGRATED, MIGRATION, MINIMUM, PRIORITY, REMOVED, TOO_FEW
 
@@ -75,22 +76,39 @@ def told_by(
     me: Member, alive: frozenset[Member], before: PartitionTable, now: PartitionTable, over: Collection[int]
 ) -> Iterator[Tell]:
     """An operator may have changed the group, or where the partition is to be: the active tells it, or if there is none
-    the first that is up. What his command has told of the group it tells its log file alone. `over`: when overrides end
-    whose time is over."""
+    the first that is up. What he has told himself it tells its log file alone. `over`: when overrides end whose time is
+    over."""
     if now.group != before.group or now.target != before.target:
         up = {m.node for m in alive}
         first = [*([now.active.node] if now.active else []), *now.configured]
         if next((n for n in first if n in up), None) == me.node:
-            yield from (msgspec.structs.replace(told, logged=True) for told in group_changes(before, now, over))
-            yield from migration_told(before, now)
+            known = [*group_changes(before, now, over), *migration_asked(before, now)]
+            yield from (msgspec.structs.replace(told, logged=True) for told in known)
+            if not now.owner:
+                yield from migration_over(before, now)
 
 
-def migration_told(before: PartitionTable, now: PartitionTable) -> Iterator[Tell]:
-    """A migration began, is to go elsewhere, or is over."""
-    if now.target is not None and now.target != before.target:
-        nodes = ", ".join(now.target.nodes)
-        yield Tell(MIGRATION, "", _asked(before, now), {"to": nodes, "sync": now.target.sync_replicas})
-    elif now.target is None and before.target is not None:
+def migration_asked(before: PartitionTable, now: PartitionTable) -> Iterator[Tell]:
+    """What whoever made `now` of `before` tells of where the partition is to be: a migration begins, or is to go
+    elsewhere. Where another site serves it, it is over with that."""
+    moved = before.target is not None or _place(before) != _place(now)
+    at_once = bool(now.owner) and now.target is None and moved
+    to = _place(now) if at_once else now.target
+    if to is not None and to != before.target:
+        more = {"to": ", ".join(to.nodes), "sync": to.sync_replicas}
+        yield Tell(MIGRATION, "", _asked(before, now), more)
+    if at_once:
+        cause = "another site serves it: new copies are made of the log"
+        yield Tell(MIGRATED, "", cause, {"to": ", ".join(now.configured)})
+
+
+def _place(table: PartitionTable) -> Target:
+    return Target(table.configured, table.sync_replicas)
+
+
+def migration_over(before: PartitionTable, now: PartitionTable) -> Iterator[Tell]:
+    """A migration is over, as whoever made the last step tells it."""
+    if now.target is None and before.target is not None:
         yield Tell(MIGRATED, "", "every copy is where it is to be", {"to": ", ".join(now.configured)})
 
 

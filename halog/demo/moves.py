@@ -103,7 +103,10 @@ class Moves:
             raise HalogError(f"node {name} cannot be drained: {stuck[0].partition} cannot leave it, {stuck[0].why}")
         for move in moves:
             assert move.target is not None
-            migrate(stage.coordinator, stage.config, up, move.partition, move.target.nodes, move.target.sync_replicas)
+            migrate(
+                stage.coordinator, stage.config, up, move.partition, move.target.nodes, move.target.sync_replicas,
+                told=stage.node.runtime.operators.told,
+            )  # fmt: skip
 
     # --- measured, told ---
 

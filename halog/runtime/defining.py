@@ -27,8 +27,8 @@ from halog.core.migrating import no_list
 from halog.core.table import PartitionTable, Target
 from halog.errors import ConfigError, DeadlineError, NodeListsError, RefusedError
 from halog.ports import Coordinator
-from halog.runtime.drained import unmark
-from halog.runtime.groups import change_table
+from halog.runtime.drained import unmark_behind
+from halog.runtime.groups import Told, change_table
 from halog.runtime.migration import LOOK_S, brought, going, refuse, target_of, why_not_nodes
 from halog.runtime.router import Router
 
@@ -78,12 +78,19 @@ def _why_not_there(config: Config, node: str) -> str | None:
 
 
 def enable(
-    coordinator: Coordinator, config: Config, up: Collection[str], partition: str, node: str, *, replace: bool = False
+    coordinator: Coordinator,
+    config: Config,
+    up: Collection[str],
+    partition: str,
+    node: str,
+    *,
+    told: Told,
+    replace: bool = False,
 ) -> Asked:
     """Put the definition of `node` into effect (P7): the partition goes where it says. `up`: the registered nodes;
-    `replace`: give up a migration under way for it. A node that was drained and gets a copy by it counts as one no
-    more. Nothing happens where the partition is there already. RefusedError names what speaks against it, ConfigError a
-    partition that does not exist; then nothing was changed."""
+    `replace`: give up a migration under way for it; `told` as for `migrate`. A node that was drained and gets a copy by
+    it counts as one no more. Nothing happens where the partition is there already. RefusedError names what speaks
+    against it, ConfigError a partition that does not exist; then nothing was changed."""
     targets: list[Target | None] = [None]
     new: set[str] = set()
 
@@ -95,15 +102,17 @@ def enable(
         new.update(brought(table, targets[0].nodes))
         return going(config, after, targets[0], up, replace=replace, stood=table)
 
-    asked = Asked(change_table(coordinator, partition, change), targets[0])
-    unmark(coordinator, new)
+    asked = Asked(change_table(coordinator, partition, change, told), targets[0])
+    unmark_behind(coordinator, partition, new)
     return asked
 
 
-def disable(coordinator: Coordinator, config: Config, up: Collection[str], partition: str, node: str) -> Asked:
+def disable(
+    coordinator: Coordinator, config: Config, up: Collection[str], partition: str, node: str, *, told: Told
+) -> Asked:
     """`node` hosts `partition` no more (P7): it leaves the node list, hands over if it is active, and deletes its copy.
-    The only node keeps it: it can be read there, and takes nothing new. RefusedError names what speaks against it,
-    ConfigError a partition that does not exist; then nothing was changed."""
+    The only node keeps it: it can be read there, and takes nothing new. `told` as for `migrate`. RefusedError names
+    what speaks against it, ConfigError a partition that does not exist; then nothing was changed."""
     targets: list[Target | None] = [None]
 
     def change(table: PartitionTable) -> PartitionTable:
@@ -115,12 +124,12 @@ def disable(coordinator: Coordinator, config: Config, up: Collection[str], parti
         refuse(table, why_nobody_is_left(table, node, target, up))
         return going(config, after, target, up, replace=True, stood=table)
 
-    return Asked(change_table(coordinator, partition, change), targets[0])
+    return Asked(change_table(coordinator, partition, change, told), targets[0])
 
 
 def replicate(coordinator: Coordinator, partition: str, nodes: Sequence[str] = ()) -> PartitionTable:
     """Have these replicas (without any: all of them) copied anew, one after the other (P12). RefusedError names what
-    speaks against it, ConfigError a partition that does not exist; then nothing was changed."""
+    what speaks against it, ConfigError a partition that does not exist; then nothing was changed."""
 
     def change(table: PartitionTable) -> PartitionTable:
         wanted = tuple(dict.fromkeys(nodes)) or resync.replicas(table)

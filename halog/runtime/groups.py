@@ -16,7 +16,7 @@ from halog.core.group import LEVELS, why_not_designated, why_not_priority, why_n
 from halog.core.ids import Member
 from halog.core.table import Group, PartitionTable
 from halog.core.tail import holders
-from halog.errors import ConfigError, HalogError, RefusedError, VersionError
+from halog.errors import ConfigError, HalogError, OutcomeUnknownError, RefusedError, VersionError
 from halog.ports import Coordinator, UnknownResult
 from halog.runtime.copy import Copy
 
@@ -30,6 +30,9 @@ LOOK_S = 0.5
 
 Change = Callable[[PartitionTable], Group]
 """What becomes of a table's group; RefusedError says why not."""
+
+Told = Callable[[PartitionTable, PartitionTable], None]
+"""Is told of a change once it is set: what it was made of, and what it came to."""
 
 
 def priority_of(node: str, level: str) -> Change:
@@ -110,11 +113,39 @@ def change_group(coordinator: Coordinator, partition: str, change: Change) -> Pa
     return change_table(coordinator, partition, lambda table: msgspec.structs.replace(table, group=change(table)))
 
 
+def untold(before: PartitionTable, now: PartitionTable) -> None:
+    """Nobody is to hear of it, or nodes tell it."""
+
+
 def change_table(
-    coordinator: Coordinator, partition: str, change: Callable[[PartitionTable], PartitionTable]
+    coordinator: Coordinator,
+    partition: str,
+    change: Callable[[PartitionTable], PartitionTable],
+    told: Told = untold,
 ) -> PartitionTable:
     """Set what `change` makes of the table as it is now; returns the new table. It is asked again where no answer came,
-    and changes nothing then of what it has done already."""
+    and changes nothing then of what it has done already; `told` hears of that, too. OutcomeUnknownError where it ends
+    in another error behind that: it may have changed, or not."""
+    unanswered: list[tuple[PartitionTable, PartitionTable]] = []
+    try:
+        return _changed(coordinator, partition, change, told, unanswered)
+    except HalogError as e:
+        if not unanswered:
+            raise
+        raise OutcomeUnknownError(
+            f"it is not known whether the table of {partition} was changed: no answer came, and then: {e.message}; "
+            f"look at it with `halog partition show {partition}`, and ask again if it was not",
+            partition=partition,
+        ) from e
+
+
+def _changed(
+    coordinator: Coordinator,
+    partition: str,
+    change: Callable[[PartitionTable], PartitionTable],
+    told: Told,
+    unanswered: list[tuple[PartitionTable, PartitionTable]],
+) -> PartitionTable:
     path = f"partitions/{partition}"
     for _ in range(ATTEMPTS):
         found = coordinator.get(path)
@@ -123,14 +154,19 @@ def change_table(
         table = PartitionTable.from_bytes(found.data)
         changed = change(table)
         if changed == table:
+            if unanswered:
+                told(*unanswered[-1])
             return table
         try:
             coordinator.set(path, changed.to_bytes(), found.version)
-            return changed
         except VersionError:
             coordinator.sync(path)
         except UnknownResult:
+            unanswered.append((table, changed))
             coordinator.sync(path)  # if it landed, the next turn finds nothing to change
+        else:
+            told(table, changed)
+            return changed
     raise RefusedError(f"the table of {partition} changes too often to be changed; try again", partition=partition)
 
 

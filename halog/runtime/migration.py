@@ -19,8 +19,8 @@ from halog.core.migrating import assigned, left, moving, paced, why_not, why_not
 from halog.core.table import PartitionTable, Target
 from halog.errors import DeadlineError, RefusedError
 from halog.ports import Coordinator
-from halog.runtime.drained import unmark
-from halog.runtime.groups import change_table
+from halog.runtime.drained import unmark_behind
+from halog.runtime.groups import Told, change_table
 from halog.runtime.placement import going_to_be
 from halog.runtime.router import Router
 
@@ -36,16 +36,18 @@ def migrate(
     nodes: Sequence[str],
     sync_replicas: int | None = None,
     *,
+    told: Told,
     replace: bool = False,
     copy_rate: int | None = None,
 ) -> tuple[PartitionTable, Target]:
     """Have `partition` move to `nodes`, the preferred one first (P12). `up`: the registered nodes. Without
     `sync_replicas` as many as now, if there are nodes enough. `copy_rate`: bytes a second that a node reads for a copy
     no redundancy waits for, 0 for no limit, without it as the policy says; asked for again with another rate, a
-    migration under way goes on with that. A node that was drained and gets a copy by it counts as one no more. Returns
-    the table as set, and what was asked for.
+    migration under way goes on with that. A node that was drained and gets a copy by it counts as one no more. `told`
+    tells the event history of the wish: nodes tell only its end. Returns the table as set, and what was asked for.
 
     RefusedError names what speaks against it, ConfigError a partition that does not exist; then nothing was changed.
+    MarkError if the node still counts as drained: the partition moves nevertheless.
     """
 
     new: set[str] = set()
@@ -56,8 +58,8 @@ def migrate(
         after = going(config, table, target, up, replace=replace, stood=table, copy_rate=copy_rate)
         return table if after is table else admitting(after, nodes, up)
 
-    table = change_table(coordinator, partition, change)
-    unmark(coordinator, new)  # last: what is refused changes nothing
+    table = change_table(coordinator, partition, change, told)
+    unmark_behind(coordinator, partition, new)  # last: what is refused changes nothing
     return table, target_of(table, nodes, sync_replicas)
 
 

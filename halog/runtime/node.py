@@ -126,7 +126,7 @@ class Runtime:
         self.scan, self.scan_local = reads.scan, reads.scan_local
         self.mover = Mover(self._asker, routing, reads.fetch, self.commit_over, self.new_transaction_id)
         self.gather = self.mover.gather
-        self.operators = Operators(self._asker, config, adapters.coordinator, reads, places)
+        self.operators = Operators(self._asker, config, adapters.coordinator, reads, places, self.telling.history)
         self.validate, self.invoke = reads.validate, reads.invoke
 
     def _waits_for_quorum(self, partition: str) -> bool:

@@ -7,24 +7,29 @@ from functools import partial
 
 from halog.config import Config
 from halog.core import events as ev
+from halog.core.table import PartitionTable
 from halog.errors import ConfigError, RefusedError
 from halog.ports import Coordinator
 from halog.runtime import frames, wishes
 from halog.runtime.asking import Asker
 from halog.runtime.cluster import read_nodes
+from halog.runtime.history import History
 from halog.runtime.mapping import Places
 from halog.runtime.migration import migrate, wait_until_there
 from halog.runtime.reads import Reads
 from halog.runtime.results import to_error
 from halog.runtime.service import settled
+from halog.runtime.telling import migration_told
 
 
 class Operators:
     """Part of a running node."""
 
-    def __init__(self, asker: Asker, config: Config, coordinator: Coordinator, reads: Reads, places: Places) -> None:
+    def __init__(
+        self, asker: Asker, config: Config, coordinator: Coordinator, reads: Reads, places: Places, history: History
+    ) -> None:
         self._asker, self.config, self._coordinator = asker, config, coordinator
-        self._reads, self._places = reads, places
+        self._reads, self._places, self._history = reads, places, history
 
     def check_open(self) -> None:
         """ClosedError if the node is closed."""
@@ -36,6 +41,10 @@ class Operators:
         others yet, and applications enable partitions then."""
         names = self._coordinator.children("nodes")
         return [info.name for info in read_nodes(self._coordinator, names).values() if info.hosts]
+
+    def told(self, before: PartitionTable, now: PartitionTable) -> None:
+        """Tell the event history where this process has wished a partition."""
+        migration_told(self._history, before, now)
 
     def outcome(self, partition: str, tx: bytes, attempt: int) -> str:
         """What became of a transaction attempted under epoch number `attempt`: "happened", "did not happen",
@@ -107,7 +116,7 @@ class Operators:
         self._asker.check_open()
         wished, target = migrate(
             self._coordinator, self.config, self.up, partition, nodes, sync_replicas,
-            replace=replace, copy_rate=copy_rate,
+            told=self.told, replace=replace, copy_rate=copy_rate,
         )  # fmt: skip
         if wait_s > 0:
             wait_until_there(self._asker.router, wished, target, wait_s)

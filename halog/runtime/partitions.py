@@ -91,7 +91,8 @@ class Partition:
         DeadlineError if it is not by then. RefusedError names what speaks against it, and nothing was changed."""
         r = self._runtime
         r.operators.check_open()
-        asked = defining.enable(r.adapters.coordinator, r.config, r.operators.up, self.name, r.name, replace=replace)
+        c, o = r.adapters.coordinator, r.operators
+        asked = defining.enable(c, r.config, o.up, self.name, r.name, told=o.told, replace=replace)
         self._wait(asked, wait_s)
 
     def disable(self, *, wait_s: float = 0.0) -> None:
@@ -100,7 +101,8 @@ class Partition:
         errors as for `enable`."""
         r = self._runtime
         r.operators.check_open()
-        self._wait(defining.disable(r.adapters.coordinator, r.config, r.operators.up, self.name, r.name), wait_s)
+        c, o = r.adapters.coordinator, r.operators
+        self._wait(defining.disable(c, r.config, o.up, self.name, r.name, told=o.told), wait_s)
 
     def replicate(self, nodes: Sequence[str] = (), *, wait_s: float = 0.0) -> None:
         """Have these replicas, or all, copied anew from the log, one after the other; commits go on (P12). `wait_s` and

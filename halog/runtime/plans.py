@@ -13,7 +13,8 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,11 +22,21 @@ from halog.config import Config
 from halog.core.draining import Move
 from halog.core.rebalancing import Shape, place_by_hand, rebalance
 from halog.core.table import PartitionTable, Target
-from halog.errors import ConfigError, CoordinatorError, DeadlineError, HalogError, RefusedError, VersionError
+from halog.errors import (
+    ConfigError,
+    CoordinatorError,
+    DeadlineError,
+    HalogError,
+    OutcomeUnknownError,
+    RefusedError,
+    VersionError,
+)
 from halog.ports import Coordinator, UnknownResult
 from halog.runtime.cluster import by_hand
 from halog.runtime.defining import check_lists
-from halog.runtime.migration import is_there, migrate
+from halog.runtime.drained import MarkError, drained_at
+from halog.runtime.groups import Told
+from halog.runtime.migration import brought, is_there, migrate
 from halog.runtime.placement import copies_of, zone_of
 from halog.runtime.router import Router
 
@@ -39,7 +50,8 @@ KEPT = 10
 LOOK_S = 0.2
 """How often whoever applies a plan looks for progress, if nothing tells of a change."""
 
-WAITING, MOVING, DONE, CHANGED, REFUSED = "waiting", "moving", "done", "changed since", "refused"
+WAITING, MOVING, DONE, CHANGED = "waiting", "moving", "done", "changed since"
+REFUSED, UNKNOWN = "refused", "not known"
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -66,7 +78,8 @@ class Planned(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """What the znode holds. `made_ms`: since 1970, by the clock of who made it; `stay`: partitions that cannot move.
     `made_for`: the policy for which a node made it by itself, and carries it out; `why`: what it was that moved it to.
-    Both are empty for an operator's. `undoes`: the plan that this one rolls back."""
+    Both are empty for an operator's. `undoes`: the plan that this one rolls back. `drained`: the nodes that were
+    drained by then, and when: copies that it brings them are meant."""
 
     id: str
     made_ms: int
@@ -76,6 +89,7 @@ class Plan(msgspec.Struct, frozen=True):
     made_for: str = ""
     why: str = ""
     undoes: str = ""
+    drained: dict[str, int] = {}
 
     def to_bytes(self) -> bytes:
         """The znode's content."""
@@ -98,10 +112,12 @@ def make(
     policies: Iterable[str] = (),
     *,
     replaced: Collection[str] = (),
+    drained: Mapping[str, int] = {},
 ) -> Plan:
     """A plan for these policies (without any: all but static ones, which move only when they are named).
     `serving`: nodes that may get copies; `running`: nodes that could move theirs. A node that is down keeps what it
-    has, unless it is to be `replaced`; nobody takes the place of one that a static policy names. A partition of which a
+    has, unless it is to be `replaced`; nobody takes the place of one that a static policy names. `drained`: as the
+    plan's. A partition of which a
     running node's definition says otherwise than the cluster stays (P10). ConfigError for a policy that does not
     exist."""
     wanted = tuple(policies) or tuple(name for name, policy in config.policies.items() if not policy.static)
@@ -123,7 +139,8 @@ def make(
         moves += made
     by_name = {t.name: t for t in tables}
     planned = tuple(planned_from(by_name[m.partition], m.before, m.target, m.why) for m in moves if m.target)
-    return new(planned, {m.partition: m.why for m in moves if m.target is None})
+    stay = {m.partition: m.why for m in moves if m.target is None}
+    return msgspec.structs.replace(new(planned, stay), drained=dict(drained))
 
 
 def planned_from(table: PartitionTable, before: tuple[str, ...], target: Target, why: str) -> Planned:
@@ -269,31 +286,48 @@ def apply(
     timeout_s: float,
     progress: Progress = lambda states: None,
     *,
+    told: Told,
     copy_rate: int | None = None,
 ) -> dict[str, str]:
     """Move what waits, `at_once` partitions at a time, until nothing waits or moves; returns how far each one is.
-    `progress` is told that whenever it looks; `copy_rate` as for `migrate`. Partitions that somebody else moved since
-    are left alone.
+    `progress` is told that whenever it looks; `told` and `copy_rate` as for `migrate`. Partitions that somebody else
+    moved since are left alone.
 
-    RefusedError if the plan was cancelled or replaced meanwhile, DeadlineError (exit code 6) after `timeout_s` seconds:
-    moves that were begun go on by themselves, and the next `apply` goes on with the rest.
+    RefusedError if the plan was cancelled or replaced meanwhile, or, before anything of it is begun, if it would bring
+    copies to a node that was drained since it was made; DeadlineError (exit code 6) after `timeout_s` seconds: moves
+    that were begun go on by themselves, and the next `apply` goes on with the rest.
     """
     until = time.monotonic() + timeout_s
-    refused: dict[str, str] = {}
+    met = Begun({}, {})
+    check_drained(coordinator, plan, router)
     while True:
-        states = states_of(plan, (t for _, t in router.tables.values())) | refused
+        states = unless_begun(states_of(plan, (t for _, t in router.tables.values())), met.refused)
         progress(states)
         counts = Counter(states.values())
         if not counts[WAITING] and not counts[MOVING]:
-            return states
+            return {p: f"{s}: {met.marked[p]}" if p in met.marked else s for p, s in states.items()}
         if time.monotonic() >= until:
             raise DeadlineError(
                 f"plan {plan.id}: {counts[MOVING]} partitions are still moving and {counts[WAITING]} wait after "
                 f"{timeout_s:g} s; what was begun goes on by itself, `halog plan apply` goes on with the rest"
             )
-        refused |= begin_some(coordinator, config, router, plan, states, at_once, copy_rate=copy_rate)
+        begun = begin_some(coordinator, config, router, plan, states, at_once, told=told, copy_rate=copy_rate)
+        met = Begun(met.refused | begun.refused, met.marked | begun.marked)
         with router.changed:
             router.changed.wait(min(LOOK_S, max(0.0, until - time.monotonic())))
+
+
+class Begun(NamedTuple):
+    """What came of beginning some, by partition, and what to do about it. `refused`: it was not begun, or nobody knows;
+    `marked`: it was, and a node that gets a copy by it still counts as drained."""
+
+    refused: dict[str, str]
+    marked: dict[str, str]
+
+
+def unless_begun(states: dict[str, str], refused: Mapping[str, str]) -> dict[str, str]:
+    """How far each partition is, with what was refused as long as its table has not begun to move nevertheless."""
+    return {p: refused.get(p, s) if s == WAITING else s for p, s in states.items()}
 
 
 def begin_some(
@@ -304,20 +338,26 @@ def begin_some(
     states: dict[str, str],
     at_once: int,
     *,
+    told: Told,
     copy_rate: int | None = None,
-) -> dict[str, str]:
-    """Begin as many of the moves that wait that `at_once` are under way; returns those that were refused, and why.
+) -> Begun:
+    """Begin as many of the moves that wait that `at_once` are under way; returns what was in the way of which.
     RefusedError if the plan was cancelled or replaced meanwhile."""
-    refused = {}
+    met = Begun({}, {})
     moving = sum(s == MOVING for s in states.values())
     waiting = [m for m in plan.moves if states[m.partition] == WAITING]
     for move in waiting[: max(0, at_once - moving)]:
         _check_current(coordinator, plan)
         try:
-            _begin(coordinator, config, router, move, copy_rate)
+            check_drained(coordinator, plan, router, move.partition)
+            _begin(coordinator, config, router, move, told, copy_rate)
+        except MarkError as e:
+            met.marked[move.partition] = e.message
+        except OutcomeUnknownError as e:
+            met.refused[move.partition] = f"{UNKNOWN}: {e}"
         except HalogError as e:
-            refused[move.partition] = f"{REFUSED}: {e}"
-    return refused
+            met.refused[move.partition] = f"{REFUSED}: {e}"
+    return met
 
 
 def _check_current(coordinator: Coordinator, plan: Plan) -> None:
@@ -327,12 +367,31 @@ def _check_current(coordinator: Coordinator, plan: Plan) -> None:
         raise RefusedError(f"plan {plan.id} {what}: partitions that are moving go on by themselves, no other is begun")
 
 
-def _begin(coordinator: Coordinator, config: Config, router: Router, move: Planned, copy_rate: int | None) -> None:
+def check_drained(coordinator: Coordinator, plan: Plan, router: Router, only: str = "") -> None:
+    """RefusedError if what waits of the plan, or of this partition of it, brings copies to nodes that were drained
+    since it was made: whoever made it did not know."""
+    tables = {name: table for name, (_, table) in router.tables.items()}
+    waiting = {p for p, s in states_of(plan, tables.values()).items() if s == WAITING and only in ("", p)}
+    since = {node for node, at_ms in drained_at(coordinator).items() if plan.drained.get(node) != at_ms}
+    comes = {m.partition: brought(tables[m.partition], m.target.nodes) for m in plan.moves if m.partition in waiting}
+    for node in sorted(since):
+        if partitions := [p for p, nodes in comes.items() if node in nodes]:
+            raise RefusedError(
+                f"plan {plan.id} would bring {node} copies of {', '.join(partitions)}, and {node} was drained after it "
+                "was made: make the plan again (`halog plan create`, after `halog plan cancel` if some of it is done), "
+                f"or have {node} take copies again (`halog drain {node} --undo`)",
+                node=node,
+            )
+
+
+def _begin(
+    coordinator: Coordinator, config: Config, router: Router, move: Planned, told: Told, copy_rate: int | None
+) -> None:
     running = [n.name for n in router.nodes.values() if n.hosts]
     version, table = router.tables[move.partition]
     set_, _ = migrate(
         coordinator, config, running, move.partition, move.target.nodes, move.target.sync_replicas,
-        replace=move.given_up is not None, copy_rate=copy_rate,
+        told=told, replace=move.given_up is not None, copy_rate=copy_rate,
     )  # fmt: skip
     if set_.config_version > table.config_version:
         router.table_seen(move.partition, version, set_)

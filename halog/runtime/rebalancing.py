@@ -31,9 +31,11 @@ from halog.runtime import plans
 from halog.runtime.clock import monotonic_ms
 from halog.runtime.cluster import by_hand
 from halog.runtime.configured import Configured
+from halog.runtime.drained import drained_at
 from halog.runtime.history import History
 from halog.runtime.members import Membership
 from halog.runtime.router import Router
+from halog.runtime.telling import migration_told
 
 logger = logging.getLogger("halog.rebalancing")
 
@@ -255,10 +257,11 @@ class Rebalancing:
     def _made(self, policy: str, up: set[str], absent: set[str], last: plans.Plan | None) -> plans.Plan:
         """Without moves to fewer copies than are asked for, and without those that would give up what an operator
         wished: these stay."""
+        drained = drained_at(self._coordinator)  # first: who is drained meanwhile is not meant
         config, ours, copies = self._configured(), _targets(last, policy), self._copies(policy)
         tables = [table for _, table in self._router.tables.values()]
         running = {n.name for n in self._router.nodes.values() if n.hosts}
-        made = plans.make(config, tables, up, running, [policy], replaced=absent)
+        made = plans.make(config, tables, up, running, [policy], replaced=absent, drained=drained)
         self._tell_lists(policy, [d for t in tables if t.policy == policy for d in differing(t, running)])
         moves, stay = [], dict(made.stay)
         for m in made.moves:
@@ -306,14 +309,16 @@ class Rebalancing:
         if plans.WAITING not in states.values():
             self._refused.clear()  # perhaps not any more
             return
-        refused = plans.begin_some(self._coordinator, self._configured(), self._router, plan, states, AT_ONCE)
-        self._refused.setdefault(plan.id, {}).update(refused)
-        for partition, why in refused.items():
-            self._say(f"plan {plan.id}: partition {partition} does not move", why)
+        told = partial(migration_told, self._history, cause=f"plan {plan.id}, of a node for policy {plan.made_for}")
+        c, r = self._coordinator, self._router
+        met = plans.begin_some(c, self._configured(), r, plan, states, AT_ONCE, told=told)
+        self._refused.setdefault(plan.id, {}).update(met.refused)
+        for partition, why in (met.refused | met.marked).items():
+            self._say(f"plan {plan.id}: beginning with partition {partition}", why)
 
     def _states(self, plan: plans.Plan) -> dict[str, str]:
         refused = self._refused.get(plan.id, {})
-        return plans.states_of(plan, (t for _, t in self._router.tables.values())) | refused
+        return plans.unless_begun(plans.states_of(plan, (t for _, t in self._router.tables.values())), refused)
 
 
 def _targets(plan: plans.Plan | None, policy: str) -> dict[str, Target]:

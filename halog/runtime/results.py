@@ -77,9 +77,12 @@ def no_quorum(node: str, why: str) -> errors.ZoneQuorumError:
 
 
 def perhaps_done(partition: str, error: errors.HalogError) -> errors.OutcomeUnknownError:
-    """An earlier attempt went out, and the node that is asked now does nothing."""
+    """An earlier attempt went out, and the node that is asked now does nothing. Of `error` what was met: behind that
+    it says that nothing was done, and to do it again, which is true of the last request alone."""
+    met, *_ = error.message.split("; ")
     return errors.OutcomeUnknownError(
-        f"commit in {partition} unsettled: it was under way before, and now {error.message}",
+        f"commit in {partition} unsettled: it was under way before, and may have happened or may yet; the last request "
+        f"of it met: {met}",
         partition=partition,
     )
 

@@ -17,13 +17,14 @@ from halog.core.table import PartitionTable, Target
 from halog.errors import RefusedError
 from halog.ports import Coordinator
 from halog.runtime import plans
-from halog.runtime.migration import going
+from halog.runtime.migration import brought, going
 from halog.runtime.plans import Plan, Planned
 
 
 class Situation(NamedTuple):
     """What a way back is made from. `serving`: nodes that may get copies; `running`: nodes that could move theirs;
-    `others`: the plans that are known; `told`: what the event history says of who moved a partition to these nodes."""
+    `others`: the plans that are known; `told`: what the event history says of who moved a partition to these nodes;
+    `drained`: nodes that are."""
 
     config: Config
     tables: Mapping[str, PartitionTable]
@@ -31,6 +32,7 @@ class Situation(NamedTuple):
     running: Collection[str]
     others: Sequence[Plan]
     told: Callable[[str, tuple[str, ...]], str] = lambda partition, nodes: ""
+    drained: Collection[str] = ()
 
 
 def chosen(coordinator: Coordinator, tables: Sequence[PartitionTable], name: str = "") -> tuple[Plan, list[Plan]]:
@@ -126,6 +128,9 @@ def _why_it_stays(plan: Plan, move: Planned, now: Situation) -> str:
         return e.message
     if absent := [n for n in back.nodes if n not in table.configured and n not in now.serving]:
         return f"{', '.join(absent)} was to have it again, and cannot get a copy now: start it first"
+    if drained := [n for n in brought(table, back.nodes) if n in now.drained]:
+        undo = ", ".join(f"`halog drain {n} --undo`" for n in drained)
+        return f"{', '.join(drained)} was to have it again, and was drained since: say {undo} first"
     return ""
 
 

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 from halog.core import events as ev
 from halog.core.group import could_fork
+from halog.core.nodelist import migration_asked
 from halog.core.roles import LEADING, Role
-from halog.events import CREATED, INTRUDER, JOINED, LEFT, ROLE
+from halog.events import CREATED, INTRUDER, JOINED, LEFT, MIGRATION, ROLE
 from halog.runtime.history import History
 
 if TYPE_CHECKING:
+    from halog.core.table import PartitionTable
     from halog.runtime.copy import Copy
 
 INTRUDER_S = 60.0
@@ -28,6 +30,13 @@ INTRUDERS = 20
 _LEADS = {role.value for role in LEADING}
 _SHOWN = {**dict.fromkeys(_LEADS, "active"), Role.FAILED.value: "failed", Role.OFFLINE.value: "offline"}
 REPLICA = "replica"
+
+
+def migration_told(history: History, before: PartitionTable, now: PartitionTable, cause: str = "") -> None:
+    """This node, or its application, has wished a partition elsewhere; `cause`: why, if the tables do not say it."""
+    for told in migration_asked(before, now):
+        why = cause if cause and told.kind is MIGRATION else told.cause
+        history.tell(told.kind, why, more=told.more, partition=now.name, epoch=now.epoch.number)
 
 
 class Telling:

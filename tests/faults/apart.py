@@ -140,7 +140,7 @@ class Apart:
         cut()
         self.clients[WEST].go_on(TOGETHER + ALONE)
         self.clients[EAST].go_on(ALONE)
-        self.command(EAST, "site", "promote", "--may-fork")
+        self.command(EAST, "site", "promote", "--may-fork", "--cluster", self.two_sites.name)
         for site, steps in ((WEST, TOGETHER + ALONE), (EAST, ALONE)):
             self.clients[site].has_done(steps)
 

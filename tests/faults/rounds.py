@@ -31,7 +31,7 @@ SHARED = "S"
 
 
 def alone(cluster: Cluster) -> None:
-    command(cluster, "promote", "--may-fork")
+    command(cluster, "promote", "--may-fork", "--cluster", cluster.name)
 
 
 class Rounds:

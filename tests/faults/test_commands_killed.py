@@ -222,7 +222,7 @@ def test_a_site_goes_on_alone_wherever_its_command_is_killed(two_sites: TwoSites
     """The other one cannot be reached, and serves, too. Asked again it goes on with what is left; then both have gone
     on, in each partition once, and are made one."""
     rounds = Rounds(two_sites)
-    words = ("site", "promote", "--may-fork")
+    words = ("site", "promote", "--may-fork", "--cluster", two_sites.name)
 
     def goes_on(east: Cluster) -> None:
         of = [path for p in east.partitions() for path in (f"holders/{p}/site-west", f"partitions/{p}")]

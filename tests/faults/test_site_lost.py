@@ -53,7 +53,7 @@ def kill_all(two_sites: TwoSites, site: str) -> None:
 
 def asked(two_sites: TwoSites) -> None:
     """By an operator, who is told that nothing is missing."""
-    told = command(two_sites.east, "promote", "--may-fork")
+    told = command(two_sites.east, "promote", "--may-fork", "--cluster", two_sites.east.name)
     assert {(d["from"], d["may_fork"], d["lacks"]) for d in told} == {(WEST, True, "")}
 
 

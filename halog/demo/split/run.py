@@ -68,7 +68,7 @@ class Play:
         self.scene.phase = "east takes over, west goes on"
         for site in NAMES:  # the last tenth is for later
             self.stage.allow(site, len(self.steps[site]) * 9 // 10)
-        self.stage.must(EAST, "site", "promote", "--may-fork")
+        self.stage.must(EAST, "site", "promote", "--may-fork", "--cluster", self.stage.run_dir.name)
         self.stage.wait("the first write at east", lambda: self.stage.reports[EAST].first is not None, STEPS_S)
         self.cut_to_serve = (self.stage.reports[EAST].first or began) - began
         self.scene.tell(f"`halog site promote --may-fork`: east serves after {self.cut_to_serve:.1f} s; so does west")

@@ -131,7 +131,9 @@ def test_an_override_that_is_given_while_every_node_is_dead_is_in_the_history_on
     prepared.settle()
     for name in "ABC":
         prepared.stop(name, signal.SIGKILL)
-    ran = prepared.halog("partition", "require", "p-0", "1", "--may-fork", "--reason", "while nobody was up")
+    ran = prepared.halog(
+        "partition", "require", "p-0", "1", "--may-fork", "--cluster", prepared.name, "--reason", "while nobody was up"
+    )
     assert ran.code == 0, ran
 
     def active(found: list[Any]) -> bool:

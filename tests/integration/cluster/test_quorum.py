@@ -59,7 +59,20 @@ def test_two_of_three_killed_nothing_weaker_is_acknowledged_and_an_operator_lets
     wait(lambda: not cluster.table(P).replicas, "the replicas have left the node list")
     with pytest.raises(QuorumError, match="a commit needs 2"):
         land(node, "N1")
-    halog(cluster, "partition", "require", P, "1", "--may-fork", "--for", "4s", "--reason", "two machines burnt down")
+    halog(
+        cluster,
+        "partition",
+        "require",
+        P,
+        "1",
+        "--may-fork",
+        "--cluster",
+        cluster.name,
+        "--for",
+        "4s",
+        "--reason",
+        "two machines burnt down",
+    )
     wait(lambda: cluster.table(P).group.required == 1, "the override stands")
     _until_it_lands(node)
     wait(lambda: cluster.table(P).group.required == 0, "the override has ended by itself")
@@ -92,7 +105,20 @@ def test_an_override_is_over_in_time_at_a_node_that_was_frozen_then_and_reaches_
     for name in others:
         cluster.kill(name)
     wait(lambda: not cluster.table(P).replicas, "the replicas have left the node list")
-    halog(cluster, "partition", "require", P, "1", "--may-fork", "--for", "6s", "--reason", "two machines burnt down")
+    halog(
+        cluster,
+        "partition",
+        "require",
+        P,
+        "1",
+        "--may-fork",
+        "--cluster",
+        cluster.name,
+        "--for",
+        "6s",
+        "--reason",
+        "two machines burnt down",
+    )
     _until_it_lands(node)
     until = cluster.table(P).group.required_until_ms / 1000
     cluster.site.pause("zookeeper")

@@ -121,7 +121,10 @@ def test_an_operator_switches_the_quorum_off_and_the_last_one_goes_on(make: Make
         cluster.kill(other)
     wait(lambda: standing(cluster, last) == "disabled", "the last one has no quorum", SOON_S)
     reason = "two machines burnt down"
-    assert halog(cluster, "zone", "quorum", "home", "--off", "--reason", reason)[1]["off"] is True
+    assert (
+        halog(cluster, "zone", "quorum", "home", "--off", "--cluster", cluster.name, "--reason", reason)[1]["off"]
+        is True
+    )
     wait(lambda: standing(cluster, last) == "partial", "it goes on", SOON_S)
     assert _landed(node) == 1
     assert halog(cluster, "zone", "quorum", "home", "--on")[1]["off"] is False

@@ -116,7 +116,7 @@ def test_a_zone_spans_both_centres_and_either_takes_over(sharing: tuple[Sharing,
         "One": "unknown", "Two": "unknown", "Three": "active", "Four": "active",
     }  # fmt: skip
     assert (told["state"], told["sites"][1]["why"].startswith("cannot be reached")) == ("partial", True), told
-    command(south, "promote", "--may-fork")
+    command(south, "promote", "--may-fork", "--cluster", south.name)
     serves(south, A="Four", B="Three")
     assert kept(south, Aircraft) == {"a1"}
     put(south, Aircraft, "a2")

@@ -117,7 +117,7 @@ def test_a_site_that_went_on_alone_and_gave_up_is_followed_to_the_one_that_serve
     wait(served, "the west reads what the east serves")
     land(open_sites.west.client(), "R3")
     assert landings(open_sites.east, "R3") == landings(open_sites.west, "R3") == 10
-    command(open_sites.west, "promote", "--may-fork")
+    command(open_sites.west, "promote", "--may-fork", "--cluster", open_sites.west.name)
     wait(partial(_is, open_sites, 8), "the west has its own history again")
     assert landings(open_sites.east, "R3") == 10
 

@@ -52,7 +52,7 @@ def parted(two_sites: TwoSites) -> None:
         land(west, tail)
     level(two_sites)
     two_sites.between.cut()
-    command(two_sites.east, "promote", "--may-fork")
+    command(two_sites.east, "promote", "--may-fork", "--cluster", two_sites.east.name)
     two_sites.east.whole()
     east = two_sites.east.client("east")
     for client, own, times in ((west, "W", 2), (east, "E", 4)):

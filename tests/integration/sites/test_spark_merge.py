@@ -71,7 +71,7 @@ def parted(two_sites: TwoSites) -> TwoSites:
     west.load([Aircraft(f"N{i}", miles=i) for i in range(COMMON)], batch=5)
     level(two_sites)
     two_sites.between.cut()
-    command(two_sites.east, "promote", "--may-fork")
+    command(two_sites.east, "promote", "--may-fork", "--cluster", two_sites.east.name)
     two_sites.east.whole()
     write(west, WEST)
     write(two_sites.east.client(), EAST)

@@ -96,7 +96,7 @@ def lost(two_sites: TwoSites) -> set[str]:
     acknowledged = set(traffic.acknowledged)
     refused = command(two_sites.east, "promote", code=5)
     assert "What it acknowledged is here" in refused
-    told = command(two_sites.east, "promote", "--may-fork")
+    told = command(two_sites.east, "promote", "--may-fork", "--cluster", two_sites.east.name)
     assert {(d["may_fork"], d["lacks"]) for d in told} == {(True, "")}
     two_sites.east.whole()
     node = two_sites.east.client("reader")

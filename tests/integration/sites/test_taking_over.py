@@ -73,7 +73,7 @@ def gone_on(two_sites: TwoSites, tail: str) -> None:
     land(west, tail, 5)
     level(two_sites)
     two_sites.between.cut()
-    command(two_sites.east, "promote", "--may-fork")
+    command(two_sites.east, "promote", "--may-fork", "--cluster", two_sites.east.name)
     two_sites.east.whole()
     land(west, tail, 3)
     land(east, tail, 4)
@@ -157,7 +157,7 @@ def test_a_lost_site_is_taken_over_from_and_mirrors_when_it_is_back(two_sites: T
         west.site.kill(server)
     refused = command(two_sites.east, "promote", code=5)
     assert "--may-fork" in refused
-    told = command(two_sites.east, "promote", "--may-fork")
+    told = command(two_sites.east, "promote", "--may-fork", "--cluster", two_sites.east.name)
     assert all(d["may_fork"] for d in told)
     two_sites.east.whole()
     assert landings(two_sites.east, "N2") == 30
@@ -180,6 +180,6 @@ def test_sites_that_both_went_on_are_told_and_keep_what_they_have(two_sites: Two
     wait(compared, "the split is found")
     assert "HALOG-1041" in two_sites.west.log_of("west-1") + two_sites.west.log_of("west-2")
     assert landings(two_sites.east, "N3") == 9
-    command(two_sites.west, "promote", "--may-fork")
+    command(two_sites.west, "promote", "--may-fork", "--cluster", two_sites.west.name)
     two_sites.west.whole()
     assert landings(two_sites.west, "N3") == 8

@@ -156,7 +156,7 @@ def test_either_centre_takes_over_what_the_other_one_has_lost(centres: tuple[Cen
     level(north, south)
 
     north.lost()
-    command(south, "promote", "--may-fork")
+    command(south, "promote", "--may-fork", "--cluster", south.name)
     serves(south, A="Four", B="Three", C="Five")
     assert kept(south, Aircraft) == {"a1"}
     put(south, Aircraft, "a2"), put(south, Flight, "b2")
@@ -166,7 +166,7 @@ def test_either_centre_takes_over_what_the_other_one_has_lost(centres: tuple[Cen
     serves(north, A="One", C="One"), serves(south, B="Three", C="Five")
 
     south.lost()
-    command(north, "promote", "--may-fork")
+    command(north, "promote", "--may-fork", "--cluster", north.name)
     serves(north, A="One", B="Two", C="One")
     assert kept(north, Flight) == {"b1", "b2"}
     put(north, Aircraft, "a3"), put(north, Flight, "b3")
@@ -185,7 +185,10 @@ def test_what_both_centres_have_done_while_the_line_was_down_becomes_one(
     north, south = centres
     begin(north, south)
     between.cut()
-    command(north, "promote", "--may-fork"), command(south, "promote", "--may-fork")
+    (
+        command(north, "promote", "--may-fork", "--cluster", north.name),
+        command(south, "promote", "--may-fork", "--cluster", south.name),
+    )
     serves(north, A="One", B="Two", C="One"), serves(south, A="Four", B="Three", C="Five")
     for centre, name in ((north, "n"), (south, "s")):
         put(centre, Aircraft, name, "both"), put(centre, Flight, name, "both")

@@ -35,7 +35,7 @@ def parted(west: Cluster, east: Cluster, files: dict[str, Path], halog: Halog) -
     fly(west, *range(1, 7))
     level(west, east)
     east.cut()
-    assert halog("site", "promote", "--may-fork", "--config", files["east"]).code == 0
+    assert halog("site", "promote", "--may-fork", "--cluster", "test", "--config", files["east"]).code == 0
     east.settle()
     note(west, 1, "west")
     note(east, 1, "east")

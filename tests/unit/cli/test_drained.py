@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from halog.core.table import Target
 from halog.errors import RefusedError
+from halog.runtime import plans
+from halog.runtime.drained import mark
 from tests.unit.cli.conftest import TOML, Cluster, running
 
 Run = Callable[..., Any]
@@ -87,3 +90,98 @@ def test_what_an_undo_does_nothing_with_is_refused(cluster: Any, halog: Run, oth
     ran = halog("drain", "A", "--undo", *other)
     assert (ran.code, f"leave {other[0]} away" in ran.err) == (2, True), ran
     assert cluster.tree.children("drained") == ["A"]
+
+
+# --- plans that were made before ---
+
+
+def planned(cluster: Any, halog: Run) -> str:
+    """C is to have p-0 and p-1, which it has not."""
+    for p in ("p-0", "p-1"):
+        assert halog("partition", "migrate", p, "--nodes", "A,B", "--timeout", 30).code == 0
+    ran = halog("plan", "create", "--format", "json")
+    assert {m["partition"] for m in ran.json["moves"]} == {"p-0", "p-1"}, ran
+    assert "was drained" not in ran.err
+    plan: str = ran.json["plan"]
+    return plan
+
+
+def on_c(cluster: Any) -> set[str]:
+    return {t.name for t in cluster.tables() if "C" in (*t.configured, *(t.target.nodes if t.target else ()))}
+
+
+@pytest.mark.feature("P13")
+def test_a_plan_that_was_made_before_brings_a_drained_node_nothing(cluster: Any, halog: Run) -> None:
+    """Until the drain is taken back."""
+    plan = planned(cluster, halog)
+    drain(halog, "C")
+    assert on_c(cluster) == set()
+    ran = halog("plan", "apply", "--timeout", 60)
+    assert ran.code == 5, ran
+    assert f"plan {plan} would bring C copies of p-0, p-1, and C was drained after it was made" in ran.err
+    assert "`halog plan create`" in ran.err
+    assert "`halog drain C --undo`" in ran.err
+    assert (on_c(cluster), cluster.tree.children("drained")) == (set(), ["C"])
+    assert halog("drain", "C", "--undo").code == 0
+    assert halog("plan", "apply", "--timeout", 60).code == 0
+    assert on_c(cluster) == {"p-0", "p-1"}
+
+
+@pytest.mark.feature("P13")
+def test_a_plan_that_is_made_when_a_node_is_drained_means_it_until_it_is_drained_again(
+    cluster: Any, halog: Run
+) -> None:
+    planned(cluster, halog)
+    drain(halog, "C")
+    made = halog("plan", "create")
+    assert (made.code, "C was drained, and is to have p-0" in made.err) == (0, True), made
+    drain(halog, "C")
+    assert halog("plan", "apply", "--timeout", 60).code == 5
+    assert on_c(cluster) == set()
+    assert halog("plan", "create").code == 0
+    assert halog("plan", "apply", "--timeout", 60).code == 0
+    assert on_c(cluster) == {f"p-{i}" for i in range(6)}
+    assert cluster.tree.children("drained") == []
+
+
+@pytest.mark.feature("P13")
+def test_what_a_plan_has_not_begun_when_a_node_is_drained_is_refused(
+    cluster: Any, halog: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What moves there already is the drain's to wait for."""
+    planned(cluster, halog)
+    real, calls = plans.begin_some, list[Any]()
+
+    def drained_behind_the_first(*args: Any, **more: Any) -> Any:
+        if calls:
+            mark(args[0], "C", 1)
+        calls.append(real(*args, **more))
+        return calls[-1]
+
+    monkeypatch.setattr(plans, "begin_some", drained_behind_the_first)
+    ran = halog("plan", "apply", "--at-once", 1, "--timeout", 60, "--format", "json")
+    assert ran.code == 5, ran
+    states = {m["partition"]: m["state"] for m in ran.json["moves"]}
+    assert states["p-0"] == "done"
+    assert states["p-1"].startswith("refused: plan "), states
+    assert "would bring C copies of p-1, and C was drained after" in states["p-1"]
+    assert "p-1" not in on_c(cluster)
+
+
+@pytest.mark.feature("X10")
+def test_a_plan_is_not_rolled_back_to_a_node_that_was_drained_since(cluster: Any, halog: Run) -> None:
+    """The plan takes C's copies of two partitions, then C is drained of the others."""
+    for p in ("p-0", "p-1"):
+        assert halog("partition", "migrate", p, "--nodes", "A,B,C", "--timeout", 30).code == 0
+    tables = {t.name: t for t in cluster.tables()}
+    moves = [plans.planned_from(tables[p], tables[p].configured, Target(("A", "B"), 1), "") for p in ("p-0", "p-1")]
+    plan = plans.new(tuple(moves), {})
+    cluster.tree.create("plan", plan.to_bytes(), 0)
+    assert halog("plan", "apply", "--timeout", 60).code == 0
+    drain(halog, "C")
+    ran = halog("plan", "rollback", "--timeout", 60)
+    assert ran.code == 5, ran
+    assert "C was to have it again, and was drained since: say `halog drain C --undo` first" in " ".join(
+        ran.out.split()
+    )
+    assert on_c(cluster) == set()

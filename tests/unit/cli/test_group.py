@@ -105,8 +105,24 @@ def test_a_partition_below_its_number_is_shown_as_such(cluster: Any, halog: Run)
 
 
 @pytest.mark.feature("Q3")
+@pytest.mark.parametrize("said", [(), ("--cluster", "prod")], ids=["not confirmed", "of another cluster"])
+def test_so_few_that_it_may_fork_are_confirmed_with_the_name_of_the_cluster(
+    cluster: Any, halog: Run, said: tuple[str, ...]
+) -> None:
+    before = [t.group for t in cluster.tables()]
+    ran = halog("partition", "require", "p", "1", "--may-fork", *said)
+    assert (ran.code, ran.out) == (5, "")
+    assert ran.err == (
+        "halog: with 1 of 3 nodes required both halves of p-0 could go on without each other; nothing was changed. If "
+        "that may be, confirm it with the name of this cluster: --cluster ops\n"
+    )
+    assert [t.group for t in cluster.tables()] == before
+    assert halog("partition", "require", "p-0", "2", "--may-fork").code == 0, "nothing is given up by that"
+
+
+@pytest.mark.feature("Q3")
 def test_a_few_may_be_required_where_somebody_confirms_it(cluster: Any, halog: Run) -> None:
-    ran = halog("partition", "require", "p-0", "1", "--may-fork", "--format", "json")
+    ran = halog("partition", "require", "p-0", "1", "--may-fork", "--cluster", "ops", "--format", "json")
     assert ran.code == 0, ran
     assert ran.json[0]["required"] == 1
 

@@ -78,7 +78,7 @@ def put(cluster: Cluster, **group: Any) -> None:
 def test_an_override_that_is_given_while_no_node_is_up_is_told_by_the_command(quorate: Cluster, halog: Run) -> None:
     """With its reason, that the history may split by it, and who gave it; nodes that go by it then tell it no more."""
     all_stop(quorate)
-    ran = halog("partition", "require", "p-0", "1", "--may-fork", "--reason", "while nobody was up")
+    ran = halog("partition", "require", "p-0", "1", "--may-fork", "--cluster", "ops", "--reason", "while nobody was up")
     assert (ran.code, ran.err) == (0, ""), ran
     (one,) = events(halog, *OF_GROUPS)
     assert (one["code"], one["cause"], one["node"]) == (MINIMUM, "while nobody was up", who())

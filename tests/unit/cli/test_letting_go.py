@@ -154,7 +154,9 @@ def test_it_is_shown_whose_the_votes_are_and_a_site_is_overruled(
     assert ("no quorum of sites" in shown.out, "east's 2: not known" in shown.out) == (True, True)
     refused = halog("site", "let-go", "east", "--config", files["west"])
     assert (refused.code, "site east may have done so" in refused.err) == (5, True), refused.err
-    because = ("--may-fork", "--reason", "its building burns")
+    unconfirmed = halog("site", "let-go", "east", "--may-fork", "--config", files["west"])
+    assert (unconfirmed.code, unconfirmed.err.endswith("the name of this cluster: --cluster test\n")) == (5, True)
+    because = ("--may-fork", "--cluster", "test", "--reason", "its building burns")
     let_go = halog("site", "let-go", "east", *because, "--config", files["west"], "--format", "json")
     assert all(d["changed"] for d in let_go.json)
     told = {(e["partition"], e["more"]["site"], e["more"]["may_fork"]) for e in asked(halog, files["west"])}

@@ -50,7 +50,7 @@ def test_who_lets_both_sites_go_on_is_warned_of_what_cannot_be_merged(
     east.cut()
     refused = halog("site", "promote", "--config", files["east"])
     assert (refused.code, "--may-fork" in refused.err, WARNING in refused.err) == (5, True, False), refused.err
-    ran = halog("site", "promote", "--may-fork", "--config", files["east"], "--format", "json")
+    ran = halog("site", "promote", "--may-fork", "--cluster", "test", "--config", files["east"], "--format", "json")
     assert ran.code == 0, ran.err
     assert ran.err.splitlines()[0] == WARNING
     assert ran.err.count("policy test keeps a directory") == 1
@@ -65,7 +65,7 @@ def test_it_is_as_the_warning_says(sites: tuple[Cluster, Cluster, dict[str, Path
     fly(west, *range(6))
     level(west, east)
     east.cut()
-    assert halog("site", "promote", "--may-fork", "--config", files["east"]).code == 0
+    assert halog("site", "promote", "--may-fork", "--cluster", "test", "--config", files["east"]).code == 0
     east.settle()
     fly(west, *range(10, 16))
     fly(east, *range(20, 26))
@@ -88,5 +88,5 @@ def test_of_a_policy_that_can_be_merged_nothing_is_said(
     ):
         files = configured(west, east, tmp_path, monkeypatch)
         east.cut()
-        ran = halog("site", "promote", "--may-fork", "--config", files["east"])
+        ran = halog("site", "promote", "--may-fork", "--cluster", "test", "--config", files["east"])
         assert (ran.code, "directory" in ran.err) == (0, False), ran.err

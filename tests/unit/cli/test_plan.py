@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from halog.adapters.memory import MemoryCoordinator
+from halog.errors import CoordinatorError
+from halog.ports import UnknownResult
+
 pytestmark = pytest.mark.feature("P13", "O1")
 
 Run = Callable[..., Any]
@@ -131,3 +135,79 @@ def test_node_lists_that_differ_are_an_error_and_nothing_is_planned(cluster: Any
 def test_what_cannot_be_is_said(cluster: Any, halog: Run, args: tuple[str, ...], code: int, said: str) -> None:
     ran = halog("plan", *args)
     assert (ran.code, said in ran.err) == (code, True), ran
+
+
+# --- what was begun, and what is in its way ---
+
+
+def planned(cluster: Any, halog: Run, *partitions: str) -> None:
+    """C is to have these, which it has not."""
+    for p in partitions:
+        assert halog("partition", "migrate", p, "--nodes", "A,B", "--timeout", 30).code == 0
+    assert halog("plan", "create").code == 0
+
+
+def applied(halog: Run) -> tuple[int, dict[str, str]]:
+    ran = halog("plan", "apply", "--timeout", 60, "--format", "json")
+    return ran.code, {m["partition"]: m["state"] for m in ran.json["moves"]}
+
+
+def test_a_move_that_was_set_is_not_refused_though_the_mark_of_its_node_stays(
+    cluster: Any, halog: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is waited for like any other, and what is left to do is said."""
+    planned(cluster, halog, "p-0")
+    assert halog("drain", "C", "--allow-fewer", "--timeout", 60).code == 0
+    assert halog("plan", "create").code == 0
+
+    real = cluster.tree.delete
+
+    def unanswered(path: str, version: int) -> bool:
+        if path == "drained/C":
+            raise UnknownResult("no answer")
+        return bool(real(path, version))
+
+    monkeypatch.setattr(cluster.tree, "delete", unanswered)
+    code, states = applied(halog)
+    assert code == 5
+    assert len(states) == 6
+    for partition, state in states.items():
+        said = f"done: {partition} goes there as asked for, but znode drained/C does not go away: until "
+        assert state.startswith(f"{said}`halog drain C --undo`"), state
+    assert hosts(cluster)["C"] == 6
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_move_of_which_no_answer_came_is_not_known_until_it_is_seen(
+    cluster: Any, halog: Run, monkeypatch: pytest.MonkeyPatch, landed: bool
+) -> None:
+    """And then the coordinator cannot be asked for a while."""
+    planned(cluster, halog, "p-0")
+    real_set, real_sync, lost = cluster.tree.set, MemoryCoordinator.sync, list[str]()
+
+    def unanswered(path: str, data: bytes, version: int) -> int:
+        if path != "partitions/p-0" or lost:
+            return int(real_set(path, data, version))
+        lost.append(path)
+        if landed:
+            real_set(path, data, version)
+        raise UnknownResult("no answer")
+
+    def away(self: MemoryCoordinator, path: str) -> None:
+        if lost == [path]:
+            lost.append("asked")
+            raise CoordinatorError("ZooKeeper is away")
+        real_sync(self, path)
+
+    monkeypatch.setattr(cluster.tree, "set", unanswered)
+    monkeypatch.setattr(MemoryCoordinator, "sync", away)
+    code, states = applied(halog)
+    assert lost == ["partitions/p-0", "asked"]
+    if landed:
+        assert (code, states) == (0, {"p-0": "done"})
+        return
+    assert code == 5
+    assert "not known: " in states["p-0"]
+    assert "it is not known whether the table of p-0 was changed: no answer came, and then: ZooKeeper" in states["p-0"]
+    assert "look at it with `halog partition show p-0`, and ask again if it was not" in states["p-0"]
+    assert applied(halog) == (0, {"p-0": "done"}), "the next one goes on with it"

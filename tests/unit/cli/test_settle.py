@@ -327,7 +327,7 @@ def test_a_conflict_is_open_in_the_last_merge_that_left_it(
     west.see(east)
     level(west, east)
     east.cut()
-    assert halog("site", "promote", "--may-fork", "--config", merged["west"]).code == 0
+    assert halog("site", "promote", "--may-fork", "--cluster", "test", "--config", merged["west"]).code == 0
     west.settle()
     note(west, 1, "west again"), note(east, 1, "east again"), note(west, 2, "west again")
     east.mend()

@@ -24,7 +24,9 @@ def test_it_is_told_who_let_the_history_split_when_and_why(
     fly(west, *range(10))
     level(west, east)
     east.cut(), west.cut()
-    ran = halog("site", "promote", "--may-fork", "--reason", "west burns", "--config", files["east"])
+    ran = halog(
+        "site", "promote", "--may-fork", "--cluster", "test", "--reason", "west burns", "--config", files["east"]
+    )
     assert ran.code == 0, ran.err
     east.settle()
     fly(east, 50), fly(west, 60)

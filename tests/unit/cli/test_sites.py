@@ -101,7 +101,14 @@ def test_a_site_that_cannot_be_reached_is_refused_with_what_to_say(
     east.cut()
     ran = halog("site", "promote", "--config", files["east"])
     assert (ran.code, "--may-fork" in ran.err) == (5, True)
-    forked = halog("site", "promote", "--may-fork", "--config", files["east"])
+    for said in ((), ("--cluster", "prod")):
+        ran = halog("site", "promote", "--may-fork", *said, "--config", files["east"])
+        assert (ran.code, ran.out) == (5, "")
+        assert ran.err == (
+            "halog: what site west serves would be served here, too, and the history may split; nothing was changed. "
+            "If that may be, confirm it with the name of this cluster: --cluster test\n"
+        )
+    forked = halog("site", "promote", "--may-fork", "--cluster", "test", "--config", files["east"])
     assert (forked.code, forked.out.count("perhaps")) == (0, 3)
 
 
@@ -140,7 +147,7 @@ def test_what_was_given_up_before_a_failure_is_told(
     fly(west, *range(10))
     level(west, east)
     east.cut()
-    assert halog("site", "promote", "--may-fork", "--config", files["east"]).code == 0
+    assert halog("site", "promote", "--may-fork", "--cluster", "test", "--config", files["east"]).code == 0
     east.settle()
     east.mend()
     refusing(monkeypatch, "test-1")
@@ -173,7 +180,7 @@ def test_parted_histories_are_shown_and_fail_the_command(
     fly(west, *range(10))
     level(west, east)
     east.cut()
-    halog("site", "promote", "--may-fork", "--config", files["east"])
+    halog("site", "promote", "--may-fork", "--cluster", "test", "--config", files["east"])
     east.settle()
     fly(west, *range(10, 30))
     fly(east, *range(100, 130))

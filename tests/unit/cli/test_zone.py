@@ -14,6 +14,7 @@ from tests.unit.cli import conftest
 from tests.unit.cli.conftest import Cluster, wait_until
 
 Run = Callable[..., Any]
+CONFIRMED = ("--cluster", "ops")
 
 
 @pytest.fixture
@@ -21,7 +22,16 @@ def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
     """Three nodes; two votes are needed in zone home, none in zone pair."""
     more = "[zones.home.quorum]\nminimum_votes = 2\n[zones.pair]\nnodes = ['[AB]']\n[policies.p]"
     monkeypatch.setattr(conftest, "TOML", conftest.TOML.replace("[policies.p]", more))
-    yield from conftest.cluster.__wrapped__(tmp_path, monkeypatch)  # type: ignore[attr-defined]
+    for made in conftest.cluster.__wrapped__(tmp_path, monkeypatch):  # type: ignore[attr-defined]
+        wait_until(lambda made=made: all_are_up(made))
+        yield made
+
+
+def all_are_up(cluster: Cluster) -> bool:
+    """As each node knows it of every other one: tables are whole before two replicas have heard each other, or have
+    heard that the other one has its quorum."""
+    zones = [zone for node in cluster.nodes.values() for zone in node.runtime.zoning.view()]
+    return all(zone["state"] == "active" for zone in zones)
 
 
 def alone(cluster: Cluster) -> None:
@@ -79,7 +89,7 @@ def test_a_node_without_a_quorum_is_shown_everywhere(guarded: Cluster, halog: Ru
 @pytest.mark.feature("Q1", "O1")
 def test_a_quorum_is_switched_off_and_on(guarded: Cluster, halog: Run) -> None:
     alone(guarded)
-    ran = halog("zone", "quorum", "home", "--off", "--reason", "two racks burnt", "--format", "json")
+    ran = halog("zone", "quorum", "home", "--off", *CONFIRMED, "--reason", "two racks burnt", "--format", "json")
     assert (ran.code, ran.json["off"], ran.json["reason"]) == (0, True, "two racks burnt"), ran
     assert ran.json["since_ms"] > 0
     wait_until(lambda: not guarded.nodes["C"].runtime.members.offline)
@@ -91,6 +101,22 @@ def test_a_quorum_is_switched_off_and_on(guarded: Cluster, halog: Run) -> None:
     assert halog("zone", "quorum", "home", "--on").code == 0
     wait_until(lambda: guarded.nodes["C"].runtime.members.offline)
     assert halog("zone", "quorum", "home").out.splitlines()[1].endswith("2 of 3 votes")
+
+
+@pytest.mark.feature("Q1", "O1")
+@pytest.mark.parametrize("said", [(), ("--cluster", "prod")], ids=["not confirmed", "of another cluster"])
+def test_a_quorum_is_switched_off_only_with_the_name_of_the_cluster(
+    guarded: Cluster, halog: Run, said: tuple[str, ...]
+) -> None:
+    """Switched on it is without."""
+    ran = halog("zone", "quorum", "home", "--off", *said)
+    assert (ran.code, ran.out) == (5, "")
+    assert ran.err == (
+        "halog: zone home would have no quorum, and each side of a network that is cut in two would go on with what it "
+        "reaches; nothing was changed. If that may be, confirm it with the name of this cluster: --cluster ops\n"
+    )
+    assert guarded.tree.children("zones") == []
+    assert halog("zone", "quorum", "home", "--on").code == 0
 
 
 @pytest.mark.feature("Q1", "O1")
@@ -134,14 +160,14 @@ def test_a_zone_of_which_nobody_tells_is_unknown_and_exits_4(cluster: Cluster, h
 @pytest.mark.feature("X4", "Q1")
 def test_no_node_may_stop_whose_zone_would_have_too_few(guarded: Cluster, halog: Run) -> None:
     """One of three may; once another is down, the third would be alone in its zone, and offline."""
-    wait_until(lambda: halog("safe-to-stop", "A").code == 0)  # once B and C have heard each other
+    assert halog("safe-to-stop", "A").code == 0
     guarded.stop("B")
     wait_until(lambda: all(len(t.replicas) == 1 for t in guarded.tables()))
     ran = halog("safe-to-stop", "A", "--format", "json")
     assert ran.code == 5, ran
     lost = {p["why"] for p in ran.json["partitions"] if not p["safe"]}
     assert all("C would be offline, zone home has 1 votes, 2 needed then" in why for why in lost), lost
-    assert halog("zone", "quorum", "home", "--off").code == 0
+    assert halog("zone", "quorum", "home", "--off", *CONFIRMED).code == 0
     assert halog("safe-to-stop", "A").code == 0, "switched off, nobody goes offline"
 
 
@@ -182,7 +208,7 @@ def test_a_node_that_does_not_answer_gives_nobody_a_quorum(
     guarded: Cluster, halog: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """B is registered, was heard a moment ago, and has just frozen."""
-    wait_until(lambda: reaches(halog) == {"A": ["B", "C"], "B": ["A", "C"], "C": ["A", "B"]})
+    assert reaches(halog) == {"A": ["B", "C"], "B": ["A", "C"], "C": ["A", "B"]}
     monkeypatch.setattr("halog.cli.survey.NODE_ANSWER_S", 0.5)
     thawed = threading.Event()
     monkeypatch.setattr(guarded.nodes["B"].runtime.service, "status", lambda: {"waited": thawed.wait(5)})

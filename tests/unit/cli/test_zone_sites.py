@@ -112,7 +112,7 @@ def test_nodes_that_are_not_to_be_asked_are_silent(halog: Halog, files: dict[str
 def test_a_quorum_is_switched_off_at_one_site(
     halog: Halog, files: dict[str, Path], sites: tuple[Cluster, Cluster]
 ) -> None:
-    ran = halog("zone", "quorum", "test", "--off", "--reason", "moving", "--config", files["east"])
+    ran = halog("zone", "quorum", "test", "--off", "--cluster", "test", "--reason", "moving", "--config", files["east"])
     assert ran.code == 0, ran
     west, east = zone(halog, files["west"])["sites"]
     assert (west["off"], east["off"], east["reason"]) == (False, True, "moving")

@@ -188,7 +188,7 @@ def test_the_active_node_moves_the_partition_step_by_step() -> None:
     core = Core(configured=("A", "B"), settings=Settings(min_stay_ms=0)).with_sync_replica()
     moved(core, target=TO_CB)
     (told,) = core.of(ev.Tell)
-    assert (told.kind, told.more) == (MIGRATION, {"to": "C, B", "sync": 1})
+    assert (told.kind, told.more, told.logged) == (MIGRATION, {"to": "C, B", "sync": 1}, True)
     assert core.one(ev.SetTable).table.configured == ("B", "A")
     core.cas_ok()
     assert core.of(ev.SetTable) == [], "C has not said anything"

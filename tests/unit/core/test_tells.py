@@ -9,7 +9,7 @@ import pytest
 
 from halog.core import events as ev
 from halog.core.discarded import KEEP, Discarded
-from halog.core.nodelist import NodeList, group_changes, migration_told
+from halog.core.nodelist import NodeList, group_changes, migration_asked, told_by
 from halog.core.outcomes import Outcomes
 from halog.core.roles import Role
 from halog.core.table import ASYNC, DEFINED, DISABLED, ENABLED, SYNC, Definition, Group, Replica, Target
@@ -18,12 +18,14 @@ from halog.events import (
     DESIGNATED,
     DISCARDED,
     ITEMS,
+    MIGRATED,
     MIGRATION,
     MINIMUM,
     PRIORITY,
     REMOVED,
     TOO_FEW,
     TRANSFER,
+    Kind,
 )
 from tests.unit.core.kit import SETTINGS, A, B, C, Core, Script, create, epoch, table, tx
 
@@ -309,5 +311,30 @@ def test_a_move_says_which_node_has_asked_for_it_by_a_definition(before: str, no
         return {"B": Definition(("B", "A"), 1, what)} if what else {}
 
     moving = table(definitions=said(now), target=Target(("B", "A"), 1))
-    (told,) = migration_told(table(definitions=said(before)), moving)
+    (told,) = migration_asked(table(definitions=said(before)), moving)
     assert (told.kind, told.cause) == (MIGRATION, cause)
+
+
+@pytest.mark.feature("P12", "O2")
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [
+        ({}, [MIGRATION, MIGRATED]),
+        ({"target": Target(("C",), 0)}, [MIGRATION, MIGRATED]),
+        ({"target": Target(("B", "A"), 1)}, [MIGRATED]),
+        ({"configured": ("B", "A")}, []),
+    ],
+)
+def test_where_another_site_serves_it_a_move_is_over_with_the_wish(before: dict[str, Any], told: list[Kind]) -> None:
+    """No node of this site does a step of it, so whoever asks tells the end, too, and nodes do not."""
+    was = table(**{"configured": ("A", "B"), "sync_replicas": 1, "owner": "west", **before})
+    now = table(configured=("B", "A"), sync_replicas=1, owner="west")
+    assert [t.kind for t in migration_asked(was, now)] == told
+    assert all(t.logged for t in told_by(A, frozenset({A, B}), was, now, ()))
+
+
+@pytest.mark.feature("P12", "O2")
+def test_nodes_tell_their_log_files_of_a_wish_and_the_history_of_its_end() -> None:
+    moves, is_there = table(target=Target(("B", "A"), 1)), table(configured=("B", "A"))
+    told = [*told_by(A, frozenset({A, B}), table(), moves, ()), *told_by(B, frozenset({B}), moves, is_there, ())]
+    assert [(t.kind, t.logged) for t in told] == [(MIGRATION, True), (MIGRATED, False)]

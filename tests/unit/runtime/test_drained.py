@@ -9,7 +9,7 @@ import pytest
 from halog.adapters.memory_coordinator import MemoryCoordinator, MemoryTree
 from halog.errors import CoordinatorError
 from halog.ports import UnknownResult
-from halog.runtime.drained import drained_nodes, mark, unmark
+from halog.runtime.drained import drained_at, drained_nodes, mark, unmark
 from halog.runtime.znodes import ATTEMPTS
 
 pytestmark = pytest.mark.feature("P12", "P2")
@@ -48,6 +48,17 @@ def test_only_those_that_are_named_lose_it(coordinator: MemoryCoordinator) -> No
     assert unmark(coordinator, ("A", "C", "X")) == ["A", "C"]
     assert unmark(coordinator, ("A", "C", "X")) == []
     assert drained_nodes(coordinator) == ["B"]
+
+
+def test_one_that_is_drained_again_is_so_since_then(coordinator: MemoryCoordinator) -> None:
+    """A plan that was made in between did not know of that."""
+    mark(coordinator, "A", 1)
+    mark(coordinator, "B", 2)
+    mark(coordinator, "A", 3)
+    assert drained_at(coordinator) == {"A": 3, "B": 2}
+    coordinator.set("drained/B", b"none", 0)
+    with pytest.raises(CoordinatorError, match="holds no mark of a drained node"):
+        drained_at(coordinator)
 
 
 def test_nothing_is_written_where_there_is_no_mark(

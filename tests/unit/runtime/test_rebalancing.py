@@ -17,7 +17,7 @@ from halog.config import Config, TimingConfig
 from halog.core.defining import Differing
 from halog.core.table import Target
 from halog.errors import RefusedError
-from halog.events import DIFFERING, REBALANCE, Event, Kind
+from halog.events import DIFFERING, MIGRATION, REBALANCE, Event, Kind
 from halog.ports import TopicPartition
 from halog.runtime import plans, rebalancing, rollback, versions
 from halog.testing.cluster import Cluster, wait_until
@@ -106,6 +106,10 @@ def test_who_has_been_gone_for_long_is_replaced_and_gets_its_share_when_it_is_ba
     cluster.settle()
     assert total(cluster.client()) == sum(range(40))
     assert told(cluster) == ["D has been gone for long", "D came"]
+    moved, last = events(cluster, MIGRATION), plans.read(cluster.node("A").runtime.adapters.coordinator)
+    assert last is not None
+    said = [e.partition for e in moved if e.cause == f"plan {last.id}, of a node for policy test"]
+    assert sorted(said, key=str) == sorted(m.partition for m in last.moves), "each once, whoever is up"
 
 
 @pytest.mark.feature("X10")
@@ -126,7 +130,8 @@ def test_what_is_rolled_back_of_a_plan_of_nodes_stays_back_while_nobody_comes_or
     now = rollback.Situation(cluster.config, cluster.tables(), "ABCD", "ABCD", known)
     back = rollback.roll_back(undone, now)
     plans.store(coordinator, back, tables)
-    assert set(plans.apply(coordinator, cluster.config, runtime.router, back, 4, 30).values()) == {plans.DONE}
+    states = plans.apply(coordinator, cluster.config, runtime.router, back, 4, 30, told=runtime.operators.told)
+    assert set(states.values()) == {plans.DONE}
     assert {name: t.configured for name, t in cluster.tables().items()} == before
     assert total(cluster.client()) == sum(range(40))
     for _ in range(20):  # looks of the first node
@@ -239,7 +244,8 @@ def test_what_was_drained_stays_empty(make: Make) -> None:
     for name, table in cluster.tables().items():
         if "D" in table.configured:
             keeps = [n for n in table.configured if n != "D"]
-            plans.migrate(tree, config, list("ABCD"), name, (*keeps, next(n for n in "ABC" if n not in keeps)), 1)
+            to = (*keeps, next(n for n in "ABC" if n not in keeps))
+            plans.migrate(tree, config, list("ABCD"), name, to, 1, told=cluster.node("A").runtime.operators.told)
     wait_until(lambda: hosts(cluster) and hosts(cluster)["D"] == 0, "D is not empty", 30)
     cluster.kill("D")
     cluster.restart("D")

@@ -16,6 +16,7 @@ from halog.config.static import StaticPartition
 from halog.core.ids import Member
 from halog.core.table import DISABLED, Definition, PartitionTable, Target
 from halog.errors import RefusedError
+from halog.events import REBALANCE, Kind
 from halog.runtime import plans, rebalancing
 from halog.testing.cluster import Cluster
 from tests.unit.core import kit
@@ -43,9 +44,13 @@ class Alone:
             me=SimpleNamespace(name="B"), offline="", coordinated=lambda: True, registered={}, alive=frozenset()
         )
         router: Any = SimpleNamespace(tables=self.tables, nodes=self.nodes, table_seen=self.seen)
-        history: Any = SimpleNamespace(tell=lambda kind, cause, more: self.causes.append(cause))
+        history: Any = SimpleNamespace(tell=self.told)
         self.versions: Any = SimpleNamespace(active=0)
         self.it = rebalancing.Rebalancing(lambda: self.config, self.versions, self.tree, router, self.members, history)
+
+    def told(self, kind: Kind, cause: str, **more: object) -> None:
+        if kind is REBALANCE:
+            self.causes.append(cause)
 
     def seen(self, name: str, version: int, table: PartitionTable) -> None:
         self.tables[name] = (version, table)
