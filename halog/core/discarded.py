@@ -93,9 +93,12 @@ class Discarded:
         self._wait(tx, _Left(epoch, lsn, now, why))
 
     def _wait(self, tx: bytes, left: _Left) -> bool:
-        known = self._outcomes.get(tx) is not None or self._outcomes.expired(tx)
-        if known or tx in self._left or len(self._left) >= KEEP:
+        """Of several attempts the one of the last epoch: until that is over another may count."""
+        known, was = self._outcomes.get(tx) is not None or self._outcomes.expired(tx), self._left.get(tx)
+        if known or (len(self._left) >= KEEP if was is None else left.epoch <= was.epoch):
             return False
+        if was is not None and was.answered:
+            left = msgspec.structs.replace(left, answered=True)
         self._left[tx] = left
         return True
 

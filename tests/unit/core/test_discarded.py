@@ -209,6 +209,21 @@ def test_room_is_counted_over_all_epochs_that_left_some_and_is_there_again_once_
 
 
 @pytest.mark.feature("Q4", "X9")
+def test_one_that_was_tried_again_and_left_again_is_as_old_as_its_last_attempt() -> None:
+    """That one may be in the log until a higher epoch than its own has opened."""
+    kept = Discarded(Outcomes(), Ledger())
+    kept.in_flight([flying(1, 9, answered=True)], 1, 0, "timed out")
+    kept.in_flight([flying(1, 9)], 2, 15, "and again")
+    kept.left(tx(1), 1, 1, 16, "its first record came late")
+    assert not list(kept.certain(30, 10, 2))
+    (told,) = kept.certain(30, 10, 3)
+    assert (told.more["of_epoch"], told.cause) == (2, "and again")
+    (its,) = told.more["transactions"]
+    assert its["acknowledged"] is True, "of the first one somebody was told that it happened"
+    assert not kept
+
+
+@pytest.mark.feature("Q4", "X9")
 def test_the_largest_record_an_event_carries_fits_its_topic() -> None:
     """In base64, and all else beside it."""
     record = records.Commit(records.Header(bytes(16), epoch(1), 1, NO_HASH, tx(1)), (create(b"k", b""),))
