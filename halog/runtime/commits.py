@@ -33,7 +33,7 @@ from halog.runtime import frames
 from halog.runtime.asking import Asker, Waiter
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
-from halog.runtime.request import check_here
+from halog.runtime.request import Open, check_here
 from halog.runtime.results import clock_behind, closed_meanwhile, perhaps_done, to_error
 
 PERHAPS: Final = 0
@@ -44,20 +44,6 @@ RETRY_S = 0.002
 
 OVERLOADED_S = 0.005
 """Pause while too many commits are in flight, or too few nodes there: some have been answered, or are back, by then."""
-
-
-class _Open:
-    """Of one commit: the highest epoch that a request of it was sent for, or that it was presented in here, without a
-    refusal that settles it. Whoever asks what became of it asks under that one: of what is asked under a lower one it
-    is said that it did not happen, and then it may."""
-
-    __slots__ = ("epoch",)
-
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def seen(self, epoch: int) -> None:
-        self.epoch = max(self.epoch, epoch)
 
 
 class Commits:
@@ -93,14 +79,14 @@ class Commits:
 
     def commit(self, partition: str, tx: bytes, work: Work) -> int:
         """See Backend."""
-        open_ = _Open(0 if tx in self._unsent else self._asker.epoch(partition))
+        open_ = Open(0 if tx in self._unsent else self._asker.epoch(partition))
         try:
             return self._commit(partition, tx, work, open_)
         except OutcomeUnknownError as error:
             error.evidence["epoch"] = open_.epoch
             raise
 
-    def _commit(self, partition: str, tx: bytes, work: Work, open_: _Open) -> int:
+    def _commit(self, partition: str, tx: bytes, work: Work, open_: Open) -> int:
         first = tx in self._unsent
         if self._asker.closed and not first:
             raise OutcomeUnknownError("the node was closed while this commit was under way")
@@ -145,16 +131,13 @@ class Commits:
             raise error
         time.sleep(OVERLOADED_S)
 
-    def _once(self, partition: str, tx: bytes, work: Work, until: float, open_: _Open) -> int | None:
+    def _once(self, partition: str, tx: bytes, work: Work, until: float, open_: Open) -> int | None:
         """One attempt here or elsewhere. None: this node is active no more, and nothing happened, go round again;
         PERHAPS: the same, and the log may have it."""
         copy = self._asker.serving(partition)
         if copy is None:
             frame = frames.Submit(partition, tx, work)
-            try:
-                reply = self._asker.ask(partition, frame, until)
-            finally:
-                open_.seen(frame.epoch)
+            reply = self._asker.ask(partition, frame, until, open_=open_)
             if reply is None:
                 return PERHAPS
             assert isinstance(reply, frames.Committed)
@@ -170,7 +153,7 @@ class Commits:
         time.sleep(RETRY_S)
         return PERHAPS if isinstance(error, OutcomeUnknownError) else None
 
-    def _here(self, copy: Copy, tx: bytes, work: Work, until: float, open_: _Open) -> ev.Result | None:
+    def _here(self, copy: Copy, tx: bytes, work: Work, until: float, open_: Open) -> ev.Result | None:
         waiter = Waiter()
         tag = copy.submit(tx, work, waiter, self._asker.router.epoch(copy.name))
         epoch = self._asker.epoch(copy.name)

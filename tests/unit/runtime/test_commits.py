@@ -12,6 +12,7 @@ from halog.core import events as ev
 from halog.errors import HalogError, NotActiveError, OutcomeUnknownError, PartitionUnavailableError
 from halog.runtime.commits import Commits
 from halog.runtime.deliveries import Deliveries
+from halog.runtime.request import Open
 
 pytestmark = pytest.mark.feature("R5", "D1")
 
@@ -48,7 +49,7 @@ class Node:
         answer(self.rounds.pop(0))
         return 0
 
-    def ask(self, partition: str, frame: object, until: float) -> None:
+    def ask(self, partition: str, frame: object, until: float, open_: Open) -> None:
         raise PartitionUnavailableError("no node is active", partition=partition)
 
 

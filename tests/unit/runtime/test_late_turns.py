@@ -28,6 +28,7 @@ from halog.errors import (
 from halog.runtime import frames
 from halog.runtime.commits import PERHAPS
 from halog.runtime.failures import to_frame
+from halog.runtime.request import Open
 from halog.runtime.results import to_error
 from halog.testing.cluster import Cluster
 from tests.unit.counting import Counter
@@ -261,7 +262,7 @@ def test_a_tool_believes_no_refusal_that_its_first_request_may_overtake() -> Non
     connection: Any = Connection.__new__(Connection)
     connection._stamp, connection.mapping_version = 0, lambda partition: 0
 
-    def ask(partition: str, frame: Any, expect: type[Any]) -> Any:
+    def ask(partition: str, frame: Any, expect: type[Any], open_: Open) -> Any:
         raise said.pop(0)
 
     connection.ask = ask

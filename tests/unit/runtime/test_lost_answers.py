@@ -91,8 +91,8 @@ def test_an_error_that_says_nothing_of_the_decision_is_no_answer(cluster: Cluste
     ballots = client.backend._ballots
     real = ballots.prepare
 
-    def prepare(r: frames.Prepare, until: float) -> Any:
-        said = real(r, until)
+    def prepare(r: frames.Prepare, until: float, *args: Any) -> Any:
+        said = real(r, until, *args)
         if r.last:
             raise HalogError("KeyError on the active node")
         return said
@@ -110,14 +110,14 @@ def lose(client: Any, then: HalogError, *, arrives: bool) -> None:
     ballots = client.backend._ballots
     real, asked = ballots.prepare, list[frames.Prepare]()
 
-    def prepare(r: frames.Prepare, until: float) -> Any:
+    def prepare(r: frames.Prepare, until: float, *args: Any) -> Any:
         if not r.last:
-            return real(r, until)
+            return real(r, until, *args)
         asked.append(r)
         if len(asked) == 2:
             raise then
         if arrives:
-            real(r, until)
+            real(r, until, *args)
         raise OutcomeUnknownError("the connection broke")
 
     ballots.prepare = prepare

@@ -57,8 +57,8 @@ class Unserved:
         self._prepare, self._decide = ballots.prepare, ballots.decide
         ballots.prepare, ballots.decide = self.prepare, self.decide
 
-    def prepare(self, r: frames.Prepare, until: float) -> Any:
-        return self._nobody(until) if r.partition == self.partition else self._prepare(r, until)
+    def prepare(self, r: frames.Prepare, until: float, *args: Any) -> Any:
+        return self._nobody(until) if r.partition == self.partition else self._prepare(r, until, *args)
 
     def decide(self, r: frames.Decide, until: float, site: str) -> Any:
         return self._nobody(until) if r.partition == self.partition else self._decide(r, until)
