@@ -33,7 +33,7 @@ from halog.runtime import frames
 from halog.runtime.asking import Asker, Waiter
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
-from halog.runtime.request import Open, check_here
+from halog.runtime.request import HERE, Open, check_here
 from halog.runtime.results import clock_behind, closed_meanwhile, perhaps_done, to_error
 
 PERHAPS: Final = 0
@@ -94,14 +94,12 @@ class Commits:
         until, locked = time.monotonic() + self._asker.call_of(partition), 0.0
         self._unsent.discard(tx)
         perhaps = not first  # begun before, by whoever did not wait: nobody has said here what became of it
-        out = False
-        """May a request of it still arrive, and be accepted?"""
         while True:
             try:
                 lsn = self._once(partition, tx, work, until, open_)
             except (OverloadedError, QuorumError, LockedError) as e:
                 locked = locked or time.monotonic() + self._asker.locked_of(partition)
-                out = out or "may_arrive" in e.evidence
+                out = "may_arrive" in e.evidence
                 first, perhaps = first and not out, perhaps or out  # whatever ends the next turn
                 limit = locked if isinstance(e, LockedError) else until
                 self._wait_out(partition, e, limit, doubtful=out or (isinstance(e, ZoneQuorumError) and not first))
@@ -114,7 +112,7 @@ class Commits:
             except (ClosedError, PartitionUnavailableError, NotActiveError, SwitchedError) as e:
                 _give_up(partition, e, perhaps=perhaps, first=first)
             except HalogError as e:
-                if says_nothing(e, out=out, perhaps=perhaps):
+                if says_nothing(e, perhaps=perhaps):
                     raise perhaps_done(partition, e) from e
                 raise
             if lsn:
@@ -143,10 +141,13 @@ class Commits:
             assert isinstance(reply, frames.Committed)
             return reply.lsn
         check_here(partition, work.site, self._asker.router)
+        led = copy.core.chain.state.epoch.number  # its own, and looked at before: it answers in that one or a later one
         result = self._here(copy, tx, work, until, open_)
         if isinstance(result, ev.Happened):
             return result.lsn
         error = to_error(result or ev.Unknown("no answer in time"), partition)
+        if open_.may_arrive(HERE, led):
+            error.evidence["may_arrive"] = True
         again = isinstance(error, NotActiveError | OutcomeUnknownError) and not error.evidence.get("expired")
         if not again or time.monotonic() >= until or self._asker.closed:
             raise error
@@ -193,12 +194,12 @@ class Commits:
             self.deliveries.turn()
 
 
-def says_nothing(error: HalogError, *, out: bool = False, perhaps: bool = False) -> bool:
-    """Does this answer to a commit leave open what becomes of it? `out`: an earlier request may still arrive;
-    `perhaps`: one may have happened. Of requests of the same turn its evidence says so."""
+def says_nothing(error: HalogError, *, perhaps: bool = False) -> bool:
+    """Does this answer to a commit leave open what becomes of it? Its evidence says whether an earlier request may
+    still arrive, or one of the same turn may have happened; `perhaps`: one of another turn may."""
     if type(error) is HalogError or (isinstance(error, FrameError) and "limit" not in error.evidence):
         return True  # it has failed half-way; the answer cannot be read
-    if (out or "may_arrive" in error.evidence) and not _for_good(error):
+    if "may_arrive" in error.evidence and not _for_good(error):
         return True
     return (perhaps or "asked_before" in error.evidence) and not isinstance(error, _JUDGED)
 
