@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,15 +19,8 @@ from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
 from tests.unit.runtime.test_late_requests import in_a_thread
 from tests.unit.runtime.test_spanning import apart, create, values
-from tests.unit.runtime.test_spanning_bounds import started
 
 pytestmark = pytest.mark.feature("R4", "R5")
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with started(300) as made:
-        yield made
 
 
 Late = list[tuple[str, bytes]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -35,15 +35,8 @@ from tests.unit.counting import Counter
 from tests.unit.runtime.test_asked_by_id import elect_another
 from tests.unit.runtime.test_late_requests import in_a_thread
 from tests.unit.runtime.test_spanning import apart, create, values
-from tests.unit.runtime.test_spanning_bounds import started
 
 pytestmark = pytest.mark.feature("R5")
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with started(300) as made:
-        yield made
 
 
 def turns(client: Any, *then: Callable[[frames.Submit], Any]) -> tuple[list[frames.Submit], Callable[[], Any]]:

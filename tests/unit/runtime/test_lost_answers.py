@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,22 +23,9 @@ from halog.runtime.results import to_error
 from halog.testing.cluster import Cluster
 from tests.unit.counting import Counter
 from tests.unit.runtime.test_spanning import apart, create, half_done, nothing_in_doubt, values
-from tests.unit.runtime.test_spanning_bounds import settled, started
+from tests.unit.runtime.test_spanning_bounds import settled
 
 pytestmark = pytest.mark.feature("D4")
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with started(300) as made:
-        yield made
-
-
-@pytest.fixture
-def patient() -> Iterator[Cluster]:
-    """Nobody is in doubt before the test ends."""
-    with started(60_000) as made:
-        yield made
 
 
 def loses_answer(client: Any, wanted: type[Any], then: Any) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -26,26 +25,6 @@ from tests.unit.runtime.test_spanning import active_copy, apart, bump, create, h
 pytestmark = pytest.mark.feature("D4")
 PATIENCE_S = 4.0
 """Of who asks a partition that nobody serves; others take a few ms, or a second on a busy machine."""
-
-
-def started(doubt_ms: int) -> Cluster:
-    made = Cluster(3, partitions=4, registry=REGISTRY)
-    timing = replace(made.config.timing, doubt_timeout_ms=doubt_ms)
-    made.config = replace(made.config, timing=timing).validate()
-    return made.start()
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with started(300) as made:
-        yield made
-
-
-@pytest.fixture
-def patient() -> Iterator[Cluster]:
-    """Nobody is in doubt before the test ends."""
-    with started(60_000) as made:
-        yield made
 
 
 class Unserved:

@@ -1,0 +1,36 @@
+"""Clusters that commit over several partitions. Who wants another one makes his own, under the same name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from halog.testing.cluster import Cluster
+from tests.unit.counting import REGISTRY
+
+
+def started(doubt_ms: int) -> Cluster:
+    made = Cluster(3, partitions=4, registry=REGISTRY)
+    timing = replace(made.config.timing, doubt_timeout_ms=doubt_ms)
+    made.config = replace(made.config, timing=timing).validate()
+    return made.start()
+
+
+@pytest.fixture
+def doubt_ms() -> int:
+    return 300
+
+
+@pytest.fixture
+def cluster(doubt_ms: int) -> Iterator[Cluster]:
+    with started(doubt_ms) as made:
+        yield made
+
+
+@pytest.fixture
+def patient() -> Iterator[Cluster]:
+    """Nobody is in doubt before the test ends."""
+    with started(60_000) as made:
+        yield made
