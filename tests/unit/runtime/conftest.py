@@ -1,4 +1,4 @@
-"""Clusters that commit over several partitions. Who wants another one makes his own, under the same name."""
+"""A coordinator, and clusters that commit over several partitions. Who wants another one makes his own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from halog.adapters.memory import MemoryCoordinator, MemoryTree
 from halog.testing.cluster import Cluster
 from tests.unit.counting import REGISTRY
 
@@ -16,6 +17,14 @@ def started(doubt_ms: int) -> Cluster:
     timing = replace(made.config.timing, doubt_timeout_ms=doubt_ms)
     made.config = replace(made.config, timing=timing).validate()
     return made.start()
+
+
+@pytest.fixture
+def coordinator() -> Iterator[MemoryCoordinator]:
+    made = MemoryCoordinator(MemoryTree())
+    made.connect(lambda state: None)
+    yield made
+    made.close()
 
 
 @pytest.fixture
