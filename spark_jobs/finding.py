@@ -18,13 +18,12 @@ import pyarrow.compute as pc
 from halog.core.directory import DIRECTORY, is_entry
 from halog.errors import LogError
 from halog.ports import Entry, TopicPartition
-from halog.runtime.schemas import Definitions
 from halog.schema import Definition
 from spark_jobs.history import Carried, History, Step
 from spark_jobs.mover import Misplaced
 from spark_jobs.packing import HEAD_BYTES, OBJECT, TYPE_AT, Heads, heads_of, pack, unpacked
 from spark_jobs.placing import LONGEST, Mapping, Placer
-from spark_jobs.site import ReadOnlyLog
+from spark_jobs.site import stored_as
 from spark_jobs.snapshot import Place
 
 FOUND, GONE, TOPIC, CARRIED, ROWS = range(5)
@@ -66,14 +65,7 @@ class Task(msgspec.Struct, frozen=True):
 
     def stored_as(self, type_id: bytes) -> Definition:
         """What wrote an object; looked up in the schemas topic if it is newer than the job."""
-        text = self.stored.get(type_id)
-        if text is not None:
-            return Definition.parse(text)
-        log = ReadOnlyLog(self.bootstrap)
-        try:
-            return Definitions(log, self.schemas).find(type_id)
-        finally:
-            log.close()
+        return stored_as(type_id, self.stored, self.bootstrap, self.schemas)
 
 
 class FindInState:

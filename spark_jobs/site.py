@@ -161,15 +161,19 @@ class Family(msgspec.Struct, frozen=True):
 
     def stored_as(self, value: bytes) -> Definition:
         """What wrote a value; looked up in the schemas topic if it is newer than the query."""
-        type_id = value[:ID_BYTES]
-        text = self.stored.get(type_id)
-        if text is not None:
-            return Definition.parse(text)
-        log = ReadOnlyLog(self.bootstrap)
-        try:
-            return Definitions(log, self.schemas).find(type_id)
-        finally:
-            log.close()
+        return stored_as(value[:ID_BYTES], self.stored, self.bootstrap, self.schemas)
+
+
+def stored_as(type_id: bytes, known: Mapping[bytes, str], bootstrap: str, schemas: str) -> Definition:
+    """What wrote an object of this type; looked up in the schemas topic if it is not known."""
+    text = known.get(type_id)
+    if text is not None:
+        return Definition.parse(text)
+    log = ReadOnlyLog(bootstrap)
+    try:
+        return Definitions(log, schemas).find(type_id)
+    finally:
+        log.close()
 
 
 def check_sites(site: Site, policy: str, source: str, places: Mapping[int, Place]) -> None:

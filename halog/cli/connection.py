@@ -32,6 +32,7 @@ from halog.runtime.configured import in_force, of_file
 from halog.runtime.mapping import Owner, Places
 from halog.runtime.members import NodeInfo
 from halog.runtime.outside import Adapters
+from halog.runtime.request import Open
 from halog.runtime.results import perhaps_done
 from halog.runtime.router import Router
 from halog.runtime.schemas import Definitions
@@ -118,9 +119,9 @@ class Connection:
 
     # --- asking ---
 
-    def ask(self, partition: str, frame: frames.Request, expect: type[R]) -> R:
-        """Ask the active node, whoever it is by then."""
-        reply = self.router.ask(partition, frame, self.timeout_s, lambda: False)
+    def ask(self, partition: str, frame: frames.Request, expect: type[R], open_: Open | None = None) -> R:
+        """Ask the active node, whoever it is by then. `open_`: see `Router.ask`."""
+        reply = self.router.ask(partition, frame, self.timeout_s, lambda: False, open_=open_)
         if not isinstance(reply, expect):
             raise HalogError(f"the active node of {partition} answered {type(reply).__name__}")
         return reply
@@ -160,13 +161,13 @@ class Connection:
     def submit(self, partition: str, work: Work, ending: bytes) -> int:
         """Commit in one partition, by an id with this end; its lsn. A refusal that an earlier request may overtake is
         none: OutcomeUnknownError."""
-        frame = frames.Submit(partition, self._stamped(ending), self._mapped(partition, work))
+        frame, open_ = frames.Submit(partition, self._stamped(ending), self._mapped(partition, work)), Open()
         try:
-            return self.ask(partition, frame, frames.Committed).lsn
+            return self.ask(partition, frame, frames.Committed, open_).lsn
         except HalogError as error:
             if says_nothing(error):
                 unknown = perhaps_done(partition, error)
-                unknown.evidence["epoch"] = frame.epoch
+                unknown.evidence["epoch"] = open_.epoch
                 raise unknown from error
             raise
 

@@ -3,6 +3,8 @@
 What was in flight when an epoch ended is unknown; so is a record that readers skip, for its id may have been tried
 again. Both are certain once a higher epoch has opened and a caller's repetitions have had their time: whatever has not
 happened by then did not. One that happens meanwhile is taken out at once, for the outcome table may forget it before.
+A vote of a transaction over several partitions, too: none of them commits without the votes of all in their logs (T1,
+T2). Where it is given after all the log has it, and what became of it: then it was not lost, and is told by nobody.
 A record that readers skip is in the log; one that was in flight may be nowhere else, so what is told of it carries its
 bytes, as the log was given them. Bounded in number and in bytes; tells, and decides nothing.
 """
@@ -16,6 +18,7 @@ import msgspec
 
 from halog.core import records
 from halog.core.events import Tell
+from halog.core.ledger import Ledger
 from halog.core.outcomes import Outcomes
 from halog.core.roles import Role
 from halog.core.writer import InFlight
@@ -38,12 +41,15 @@ EVENT_BYTES = 256 << 10
 """So much goes into one event, or one record that is larger."""
 
 
+_Attempt = records.Commit | records.Prepare
+
+
 class _Left(msgspec.Struct, frozen=True, gc=False):
     epoch: int
     lsn: int
     since: int
     why: str
-    record: records.Commit | None = None
+    record: _Attempt | None = None
     size: int = 0
     """In bytes; 0: its record is in the log."""
     answered: bool = False
@@ -63,9 +69,10 @@ class Discarded:
 
     __slots__ = ("_left", "_outcomes")
 
-    def __init__(self, outcomes: Outcomes) -> None:
+    def __init__(self, outcomes: Outcomes, ledger: Ledger) -> None:
         self._outcomes = outcomes
         self._left: dict[bytes, _Left] = outcomes.awaited
+        ledger.awaited = self._left
 
     def __bool__(self) -> bool:
         return bool(self._left)
@@ -75,7 +82,7 @@ class Discarded:
         room = KEEP_BYTES - sum(x.size for x in self._left.values() if x.record is not None)
         for item in queue:
             record = item.record
-            if type(record) is records.Commit and record.changes:
+            if isinstance(record, _Attempt) and record.changes:
                 kept = record if item.size <= min(room, RECORD_BYTES) else None
                 left = _Left(epoch, item.lsn, now, why, kept, item.size, item.answered)
                 if self._wait(item.tx, left) and kept is not None:
@@ -86,9 +93,12 @@ class Discarded:
         self._wait(tx, _Left(epoch, lsn, now, why))
 
     def _wait(self, tx: bytes, left: _Left) -> bool:
-        known = self._outcomes.get(tx) is not None or self._outcomes.expired(tx)
-        if known or tx in self._left or len(self._left) >= KEEP:
+        """Of several attempts the one of the last epoch: until that is over another may count."""
+        known, was = self._outcomes.get(tx) is not None or self._outcomes.expired(tx), self._left.get(tx)
+        if known or (len(self._left) >= KEEP if was is None else left.epoch <= was.epoch):
             return False
+        if was is not None and was.answered:
+            left = msgspec.structs.replace(left, answered=True)
         self._left[tx] = left
         return True
 
@@ -122,7 +132,9 @@ def _parts(found: Iterable[tuple[bytes, _Left]]) -> Iterator[list[tuple[bytes, _
 
 def passed_over(p: Partition, record: records.Record) -> None:
     """A record that counts for nobody. One copy tells: all read it. Of what is mirrored the home site tells."""
-    if type(record) is not records.Commit or not record.changes or p.role is Role.LOADING or p.chain.state.owner:
+    if not isinstance(record, _Attempt) or not record.changes or p.role is Role.LOADING or p.chain.state.owner:
+        return
+    if type(record) is records.Prepare and p.ledger.voted(record.header.tx):
         return
     teller = p.table.replicas[0].member if p.table.replicas else p.table.active
     if teller == p.me:

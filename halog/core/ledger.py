@@ -11,6 +11,7 @@ served from there on; it never falls. This module knows no roles and no other pa
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -113,7 +114,7 @@ _NONE: dict[bytes, bool] = {}
 class Ledger:
     """Of one copy."""
 
-    __slots__ = ("decided", "horizon", "locks", "mapping", "undecided")
+    __slots__ = ("awaited", "decided", "horizon", "locks", "mapping", "undecided")
 
     def __init__(
         self,
@@ -131,6 +132,8 @@ class Ledger:
         self.locks = Locks()
         for u in undecided:
             self.locks.take(u.prepare)
+        self.awaited: dict[bytes, Any] = {}
+        """As of `Outcomes`: one that is voted on here, or committed, is taken out."""
 
     def older(self, version: int) -> int:
         """How many in doubt were routed by a mapping before `version`: they may still change what it has passed."""
@@ -139,6 +142,11 @@ class Ledger:
     def expired(self, tx: bytes) -> bool:
         """Is it at or below the horizon?"""
         return tx[:STAMP_BYTES] <= self.horizon
+
+    def voted(self, tx: bytes) -> bool:
+        """Does a vote on it count here, or may one have? An abort without one says nothing of that."""
+        d = self.decided.get(tx)
+        return tx in self.undecided or self.expired(tx) or (d is not None and (d.commit or bool(d.participants)))
 
     def accepted(self, record: records.Record, offset: int) -> Applied:
         """The next record of the history: what it means. Commits need not be asked about."""
@@ -158,6 +166,7 @@ class Ledger:
             return record
         undecided = self.undecided[tx] = Undecided(record, offset)
         self.locks.take(record)
+        self.awaited.pop(tx, None)
         return Prepared(record.header, undecided)
 
     def _decided(self, record: records.Outcome, offset: int) -> Applied:
@@ -190,4 +199,7 @@ class Ledger:
         self.horizon = m.horizon.to_bytes(STAMP_BYTES, "big") if m.horizon else b""
         self.mapping = m.mapper_version
         self.decided = {tx: Decision(commit, m.header.lsn, offset) for tx, commit in m.decided}
+        for tx, commit in m.decided:
+            if commit:
+                self.awaited.pop(tx, None)
         return msgspec.structs.replace(m, offset=offset, forgotten=tuple(tx for tx in gone if tx not in self.decided))

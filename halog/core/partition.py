@@ -68,7 +68,7 @@ class Partition:
         self.round = 0
         self.held = Held()
         self.tail = tail or Tail()
-        self.discarded = Discarded(outcomes)
+        self.discarded = Discarded(outcomes, self.ledger)
         self.following = Following(self, now)
         self.predecessor = Predecessor(self)
         self.campaign = Campaign(self, now)

@@ -13,7 +13,7 @@ from halog.core.roles import INCOMPLETE
 from halog.errors import ClosedError, LockedError
 from halog.runtime import frames
 from halog.runtime.copy import Copy
-from halog.runtime.request import LocalError
+from halog.runtime.request import LocalError, Open
 from halog.runtime.router import Router
 
 T = TypeVar("T")
@@ -101,13 +101,18 @@ class Asker:
         return copy
 
     def ask(
-        self, partition: str, frame: frames.Request, until: float | None = None, site: str | None = None
+        self,
+        partition: str,
+        frame: frames.Request,
+        until: float | None = None,
+        site: str | None = None,
+        open_: Open | None = None,
     ) -> frames.Reply | None:
-        """Ask the active node; None if that is this very node by now. `site`: see `Router.ask`."""
+        """Ask the active node; None if that is this very node by now. `site`, `open_`: see `Router.ask`."""
         self.check_open()
         deadline = self.call_of(partition) if until is None else max(0.0, until - time.monotonic())
         try:
-            return self.router.ask(partition, frame, deadline, lambda: self.serving(partition) is not None, site)
+            return self.router.ask(partition, frame, deadline, lambda: self.serving(partition) is not None, site, open_)
         except LocalError:
             return None
 

@@ -19,7 +19,7 @@ from halog.runtime.asking import Asker, Waiter
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
 from halog.runtime.presented import presented
-from halog.runtime.request import HERE, check_here
+from halog.runtime.request import HERE, Open, check_here
 from halog.runtime.results import to_error
 
 R = TypeVar("R", bound=frames.Reply)
@@ -84,12 +84,12 @@ class Ballots:
         self.deliveries: Deliveries | None = None
         """Of the copies hosted here."""
 
-    def prepare(self, r: frames.Prepare, until: float) -> int:
+    def prepare(self, r: frames.Prepare, until: float, open_: Open | None = None) -> int:
         """The lsn of the vote, of the last one that of the commit; raises what was answered, NotActiveError where the
-        role moved meanwhile."""
+        role moved meanwhile. `open_`: see `Router.ask`."""
         copy = self._asker.serving(r.partition)
         if copy is None:
-            return self._elsewhere(r, until, frames.Committed, r.work.site).lsn
+            return self._elsewhere(r, until, frames.Committed, r.work.site, open_).lsn
         check_here(r.partition, r.work.site, self._asker.router)
         r.epoch = self._asker.router.epoch(r.partition)
         result = self._here(copy, lambda answer: prepare(copy, r, answer), until)
@@ -119,8 +119,15 @@ class Ballots:
             raise to_error(result, r.partition)
         return how, lsn_of(result)
 
-    def _elsewhere(self, r: frames.Prepare | frames.Decide, until: float, kind: type[R], site: str | None) -> R:
-        reply = self._asker.ask(r.partition, r, until, site)
+    def _elsewhere(
+        self,
+        r: frames.Prepare | frames.Decide,
+        until: float,
+        kind: type[R],
+        site: str | None,
+        open_: Open | None = None,
+    ) -> R:
+        reply = self._asker.ask(r.partition, r, until, site, open_)
         if reply is None:
             raise to_error(ev.NotServing(None), r.partition)
         assert isinstance(reply, kind)

@@ -33,7 +33,7 @@ from halog.runtime import frames
 from halog.runtime.asking import Asker, Waiter
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
-from halog.runtime.request import check_here
+from halog.runtime.request import HERE, Open, check_here
 from halog.runtime.results import clock_behind, closed_meanwhile, perhaps_done, to_error
 
 PERHAPS: Final = 0
@@ -44,20 +44,6 @@ RETRY_S = 0.002
 
 OVERLOADED_S = 0.005
 """Pause while too many commits are in flight, or too few nodes there: some have been answered, or are back, by then."""
-
-
-class _Open:
-    """Of one commit: the highest epoch that a request of it was sent for, or that it was presented in here, without a
-    refusal that settles it. Whoever asks what became of it asks under that one: of what is asked under a lower one it
-    is said that it did not happen, and then it may."""
-
-    __slots__ = ("epoch",)
-
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def seen(self, epoch: int) -> None:
-        self.epoch = max(self.epoch, epoch)
 
 
 class Commits:
@@ -93,14 +79,14 @@ class Commits:
 
     def commit(self, partition: str, tx: bytes, work: Work) -> int:
         """See Backend."""
-        open_ = _Open(0 if tx in self._unsent else self._asker.epoch(partition))
+        open_ = Open(0 if tx in self._unsent else self._asker.epoch(partition))
         try:
             return self._commit(partition, tx, work, open_)
         except OutcomeUnknownError as error:
             error.evidence["epoch"] = open_.epoch
             raise
 
-    def _commit(self, partition: str, tx: bytes, work: Work, open_: _Open) -> int:
+    def _commit(self, partition: str, tx: bytes, work: Work, open_: Open) -> int:
         first = tx in self._unsent
         if self._asker.closed and not first:
             raise OutcomeUnknownError("the node was closed while this commit was under way")
@@ -108,14 +94,12 @@ class Commits:
         until, locked = time.monotonic() + self._asker.call_of(partition), 0.0
         self._unsent.discard(tx)
         perhaps = not first  # begun before, by whoever did not wait: nobody has said here what became of it
-        out = False
-        """May a request of it still arrive, and be accepted?"""
         while True:
             try:
                 lsn = self._once(partition, tx, work, until, open_)
             except (OverloadedError, QuorumError, LockedError) as e:
                 locked = locked or time.monotonic() + self._asker.locked_of(partition)
-                out = out or "may_arrive" in e.evidence
+                out = "may_arrive" in e.evidence
                 first, perhaps = first and not out, perhaps or out  # whatever ends the next turn
                 limit = locked if isinstance(e, LockedError) else until
                 self._wait_out(partition, e, limit, doubtful=out or (isinstance(e, ZoneQuorumError) and not first))
@@ -128,7 +112,7 @@ class Commits:
             except (ClosedError, PartitionUnavailableError, NotActiveError, SwitchedError) as e:
                 _give_up(partition, e, perhaps=perhaps, first=first)
             except HalogError as e:
-                if says_nothing(e, out=out, perhaps=perhaps):
+                if says_nothing(e, perhaps=perhaps):
                     raise perhaps_done(partition, e) from e
                 raise
             if lsn:
@@ -145,32 +129,32 @@ class Commits:
             raise error
         time.sleep(OVERLOADED_S)
 
-    def _once(self, partition: str, tx: bytes, work: Work, until: float, open_: _Open) -> int | None:
+    def _once(self, partition: str, tx: bytes, work: Work, until: float, open_: Open) -> int | None:
         """One attempt here or elsewhere. None: this node is active no more, and nothing happened, go round again;
         PERHAPS: the same, and the log may have it."""
         copy = self._asker.serving(partition)
         if copy is None:
             frame = frames.Submit(partition, tx, work)
-            try:
-                reply = self._asker.ask(partition, frame, until)
-            finally:
-                open_.seen(frame.epoch)
+            reply = self._asker.ask(partition, frame, until, open_=open_)
             if reply is None:
                 return PERHAPS
             assert isinstance(reply, frames.Committed)
             return reply.lsn
         check_here(partition, work.site, self._asker.router)
+        led = copy.core.chain.state.epoch.number  # its own, and looked at before: it answers in that one or a later one
         result = self._here(copy, tx, work, until, open_)
         if isinstance(result, ev.Happened):
             return result.lsn
         error = to_error(result or ev.Unknown("no answer in time"), partition)
+        if open_.may_arrive(HERE, led):
+            error.evidence["may_arrive"] = True
         again = isinstance(error, NotActiveError | OutcomeUnknownError) and not error.evidence.get("expired")
         if not again or time.monotonic() >= until or self._asker.closed:
             raise error
         time.sleep(RETRY_S)
         return PERHAPS if isinstance(error, OutcomeUnknownError) else None
 
-    def _here(self, copy: Copy, tx: bytes, work: Work, until: float, open_: _Open) -> ev.Result | None:
+    def _here(self, copy: Copy, tx: bytes, work: Work, until: float, open_: Open) -> ev.Result | None:
         waiter = Waiter()
         tag = copy.submit(tx, work, waiter, self._asker.router.epoch(copy.name))
         epoch = self._asker.epoch(copy.name)
@@ -210,12 +194,12 @@ class Commits:
             self.deliveries.turn()
 
 
-def says_nothing(error: HalogError, *, out: bool = False, perhaps: bool = False) -> bool:
-    """Does this answer to a commit leave open what becomes of it? `out`: an earlier request may still arrive;
-    `perhaps`: one may have happened. Of requests of the same turn its evidence says so."""
+def says_nothing(error: HalogError, *, perhaps: bool = False) -> bool:
+    """Does this answer to a commit leave open what becomes of it? Its evidence says whether an earlier request may
+    still arrive, or one of the same turn may have happened; `perhaps`: one of another turn may."""
     if type(error) is HalogError or (isinstance(error, FrameError) and "limit" not in error.evidence):
         return True  # it has failed half-way; the answer cannot be read
-    if (out or "may_arrive" in error.evidence) and not _for_good(error):
+    if "may_arrive" in error.evidence and not _for_good(error):
         return True
     return (perhaps or "asked_before" in error.evidence) and not isinstance(error, _JUDGED)
 

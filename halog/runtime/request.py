@@ -46,6 +46,31 @@ _STAYS: Final = (frames.HandOver, frames.Votes, frames.Move, frames.CanMap, fram
 """Of operators, and of nodes among themselves: of one site."""
 
 
+class Open:
+    """Of one commit, or one vote, over all its requests: what may be, or become, of those that nobody has settled."""
+
+    __slots__ = ("_late", "epoch")
+
+    def __init__(self, epoch: int = 0) -> None:
+        self.epoch = epoch
+        """The highest that one was sent for, or that it was presented in here, without a refusal that settles it.
+        Whoever asks what became of it asks under that one: of what is asked under a lower one it is said that it did
+        not happen, and then it may."""
+        self._late: dict[str, int] = {}
+        """By site: the highest that one was sent for there and left unanswered."""
+
+    def seen(self, epoch: int) -> None:
+        self.epoch = max(self.epoch, epoch)
+
+    def unanswered(self, site: str, epoch: int) -> None:
+        self._late[site] = max(self._late.get(site, 0), epoch)
+
+    def may_arrive(self, site: str, epoch: int) -> bool:
+        """May one still be done, behind an answer of this site in this epoch? It is done in its own epoch or not at
+        all; epochs of two sites are not compared."""
+        return any(at != site or out >= epoch for at, out in self._late.items())
+
+
 class Request:
     """`site`: the only one at which it may be asked for; None: wherever the partition is served."""
 
@@ -57,6 +82,7 @@ class Request:
         deadline_s: float,
         local: Callable[[], bool],
         site: str | None,
+        open_: Open,
     ) -> None:
         self._router, self._partition, self._frame, self._local = router, partition, frame, local
         self._deadline_s, self._until = deadline_s, time.monotonic() + deadline_s
@@ -64,13 +90,10 @@ class Request:
         self._at = HERE
         self._hint: str | None = None
         self._unknown: HalogError | None = None
-        """Why an attempt may have been acted on, and"""
-        self._unknown_in = 0
-        """the highest epoch that such a one was for."""
+        """Why an attempt may have been acted on."""
+        self._open = open_
         self._epoch = 0
         """The one that an active node said to be in."""
-        self._open = frame.epoch if isinstance(frame, _COUNTED) else 0
-        """The highest that such a frame was sent for without a refusal that settles it."""
         self._refused: float | None = None
         self._failing: tuple[float, int] | None = None
         """At another site: since when no node answers, and by which table."""
@@ -83,11 +106,8 @@ class Request:
             return self._answer()
         except OutcomeUnknownError as error:
             if isinstance(self._frame, _COUNTED):
-                error.evidence["epoch"] = self._open
+                error.evidence["epoch"] = self._open.epoch
             raise
-        finally:
-            if isinstance(self._frame, _COUNTED):
-                self._frame.epoch = self._open
 
     def _answer(self) -> frames.Reply:
         while True:
@@ -175,8 +195,8 @@ class Request:
         except HalogError as error:
             if self._unknown is not None:
                 error.evidence["asked_before"] = True
-                if isinstance(self._frame, frames.Submit) and self._unknown_in >= self._frame.epoch:
-                    error.evidence["may_arrive"] = True
+            if isinstance(self._frame, frames.Submit) and self._open.may_arrive(self._at, self._frame.epoch):
+                error.evidence["may_arrive"] = True
             if target is not None and not isinstance(error, _SILENCE):
                 self._heard(where)
             self._sent(error)
@@ -188,7 +208,7 @@ class Request:
         """It met this. What was not sent, or was refused by who is not active, is not open."""
         refused = isinstance(error, NotActiveError | ZoneQuorumError) or not error.evidence.get("sent", True)
         if isinstance(self._frame, _COUNTED) and not refused:
-            self._open = max(self._open, self._frame.epoch)
+            self._open.seen(self._frame.epoch)
 
     def _is_later(self, e: NotActiveError) -> bool:
         """Was it refused only for the epoch it was for?"""
@@ -221,8 +241,8 @@ class Request:
     def _perhaps(self, why: HalogError) -> None:
         """It may have been acted on, and another site may never hear of it."""
         self._unknown = why
-        if isinstance(self._frame, frames.Submit):
-            self._unknown_in = max(self._unknown_in, self._frame.epoch)  # what is known of it may be older by now
+        if isinstance(self._frame, _COUNTED):
+            self._open.unanswered(self._at, self._frame.epoch)
         if isinstance(self._frame, _ACTS):
             self._site = self._at
 

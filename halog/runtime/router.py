@@ -16,7 +16,7 @@ from halog.runtime import frames
 from halog.runtime.afar import Afar, mirrored
 from halog.runtime.failures import from_frame
 from halog.runtime.known import Known
-from halog.runtime.request import HERE, Request
+from halog.runtime.request import HERE, Open, Request
 
 
 class Router(Known):
@@ -72,15 +72,16 @@ class Router(Known):
         deadline_s: float,
         local: Callable[[], bool],
         site: str | None = None,
+        open_: Open | None = None,
     ) -> frames.Reply:
         """Send `frame` to the active node until one answers it; raises what the node answered, or when time is up.
         Raises LocalError as soon as `local()` says this very node is active; OutcomeUnknownError if an earlier attempt
         may have been acted on and there will be no other, because the node is closed. Where a refusal came behind an
         attempt that may have been, or may still be acted on, its evidence says `asked_before`; of a commit `may_arrive`
-        if it is still to be reckoned with: it was for the epoch that refuses this one. `site`: not anywhere else; as a
-        rule what it rests on says so. Behind it `frame.epoch` of a commit, or a vote, is the highest that one was sent
-        for and may be done in; OutcomeUnknownError has it as evidence, `epoch`."""
-        return Request(self, partition, frame, deadline_s, local, site).answer()
+        if one is still to be reckoned with: it was for the epoch that refuses this one. `site`: not anywhere else; as a
+        rule what it rests on says so. `open_`: of a commit, or a vote, what its earlier requests left open; behind it
+        what all of them do. OutcomeUnknownError has its epoch as evidence, `epoch`."""
+        return Request(self, partition, frame, deadline_s, local, site, open_ or Open()).answer()
 
     def once(self, where: Known, target: str | None, data: bytes, until: float) -> frames.Reply:
         """One attempt at one node."""

@@ -38,7 +38,7 @@ from halog.runtime.asking import Asker
 from halog.runtime.ballots import ABORTED, COMMITTED, EXPIRED, Ballots, attempt
 from halog.runtime.commits import OVERLOADED_S, PERHAPS, RETRY_S, Commits
 from halog.runtime.lanes import Errands, Lanes
-from halog.runtime.request import HERE, switched
+from halog.runtime.request import HERE, Open, switched
 from halog.runtime.results import clock_behind
 
 logger = logging.getLogger("halog.node")
@@ -184,10 +184,10 @@ class Spanning:
         """Of another attempt."""
         return min(until, max(gone, time.monotonic() + self._asker.router.attempt_s))
 
-    def _vote_once(self, r: frames.Prepare, limit: float, until: float) -> int | None:
+    def _vote_once(self, r: frames.Prepare, limit: float, until: float, open_: Open | None = None) -> int | None:
         """None: ask again, nothing happened; PERHAPS: ask again, it may have arrived."""
         try:
-            return self._ballots.prepare(r, limit)
+            return self._ballots.prepare(r, limit, open_)
         except PartitionUnavailableError as e:
             raise PartitionUnavailableError(
                 f"no node is active for partition {r.partition}; nothing happened; run the transaction again when "
@@ -232,15 +232,15 @@ class Spanning:
         """The lsn of the commit in the first partition. What is refused before anything may have arrived there did not
         happen; from then on only that partition knows: it is asked to abort, and says how it stands."""
         gone, perhaps = self._gone(until), False
-        limit = gone
+        limit, open_ = gone, Open()
         while True:
             try:
-                lsn = self._vote_once(last, limit, until)
+                lsn = self._vote_once(last, limit, until, open_)
             except HalogError as error:
                 error.evidence.setdefault("partition", last.partition)
                 perhaps = perhaps or "asked_before" in error.evidence
                 if perhaps or not isinstance(error, REFUSALS):
-                    return self._settled(last, error)
+                    return self._settled(last, error, open_)
                 self._abort(last)
                 raise
             if lsn:
@@ -248,7 +248,7 @@ class Spanning:
             perhaps = perhaps or lsn is PERHAPS
             limit = self._limit(gone, until)
 
-    def _settled(self, last: frames.Prepare, error: HalogError) -> int:
+    def _settled(self, last: frames.Prepare, error: HalogError, open_: Open) -> int:
         """The lsn of the commit, if it has happened; raises `error` if it has not and will not."""
         try:
             outcome, lsn = self._ballots.decide(_aborting(last), time.monotonic() + ABORT_S, _site(last))
@@ -262,7 +262,7 @@ class Spanning:
             f"partition {last.first} did not say what became of transaction {last.tx.hex()}; see `halog txn list`",
             partition=last.first,
             expired=outcome == EXPIRED,
-            epoch=last.epoch if last.work.site else max(last.epoch, self._asker.epoch(last.first)),
+            epoch=open_.epoch if last.work.site else max(open_.epoch, self._asker.epoch(last.first)),
         ) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -28,6 +29,23 @@ MUTANTS: list[Mutant] = []
 def simulated(seed: int) -> str:
     """By the simulation of one site."""
     return run_seed(seed).failure
+
+
+def in_both(
+    rule: str, models: range, play: Callable[[int], str], seeds: range
+) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """Register it twice: what plays the models must notice, and the simulation."""
+
+    def register(fn: Callable[[], None]) -> Callable[[], None]:
+        @functools.wraps(fn)
+        def simulated_one() -> None:
+            fn()
+
+        simulated_one.__name__ = f"{fn.__name__}_simulated"
+        mutant(rule, seeds, simulated)(simulated_one)
+        return mutant(rule, models, play)(fn)
+
+    return register
 
 
 def mutant(

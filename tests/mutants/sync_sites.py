@@ -6,7 +6,6 @@ of the one that waits for nobody two sites in this process do, too, of which one
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -18,7 +17,7 @@ from halog.core.sync_sites import SyncSites, as_member
 from halog.core.table import PartitionTable
 from halog.runtime import arrivals, claims
 from halog.runtime.arrivals import Awaited, Confirming
-from tests.mutants.registry import mutant, patch, simulated
+from tests.mutants.registry import in_both, mutant, patch, simulated
 from tests.sim.abroad import waiting
 from tests.unit.core.sync_sites_play import failure_of
 from tests.unit.sites.losing import lost_with_the_site
@@ -27,19 +26,8 @@ SEEDS = range(2_000)
 SIMULATED = waiting.SEEDS[:2_000]
 
 
-def both(rule: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
-    """The play must notice, and the simulation."""
-
-    def register(fn: Callable[[], None]) -> Callable[[], None]:
-        @functools.wraps(fn)
-        def simulated_one() -> None:
-            fn()
-
-        simulated_one.__name__ = f"{fn.__name__}_simulated"
-        mutant(rule, SIMULATED, simulated)(simulated_one)
-        return mutant(rule, SEEDS, failure_of)(fn)
-
-    return register
+both = functools.partial(in_both, models=SEEDS, play=failure_of, seeds=SIMULATED)
+"""The play must notice, and the simulation."""
 
 
 def no_wait() -> None:

@@ -5,15 +5,14 @@ and gives up, too."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from types import FunctionType
 from typing import Any
 
-from halog.core import events as ev, partition, site_candidate, site_quorum
+from halog.core import events as ev, site_candidate, site_quorum
 from halog.core.barriers import Barriers
 from halog.core.handover import HandOver
 from halog.core.ids import Member
-from halog.core.partition import Partition
 from halog.core.site_candidate import Candidate, Vote
 from halog.core.site_quorum import NEVER, SiteQuorum
 from halog.ports import Coordinator
@@ -21,7 +20,8 @@ from halog.runtime import site_votes
 from halog.runtime.site_takeover import Takeovers
 from halog.runtime.site_votes import SiteVoting, held, write
 from halog.runtime.unfinished import Unfinished
-from tests.mutants.registry import mutant, patch, simulated
+from tests.mutants.registry import in_both, mutant, patch, simulated
+from tests.mutants.sync_sites import what_the_own_log_has_happened
 from tests.sim.abroad import takeover
 from tests.unit.core import test_site_candidate, test_site_quorum
 from tests.unit.sites import test_claiming
@@ -42,19 +42,8 @@ def tested(seed: int) -> str:
     return ""
 
 
-def both(rule: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
-    """The unit tests must notice, and the simulation."""
-
-    def register(fn: Callable[[], None]) -> Callable[[], None]:
-        @functools.wraps(fn)
-        def simulated_one() -> None:
-            fn()
-
-        simulated_one.__name__ = f"{fn.__name__}_simulated"
-        mutant(rule, SIMULATED, simulated)(simulated_one)
-        return mutant(rule, UNITS, tested)(fn)
-
-    return register
+both = functools.partial(in_both, models=UNITS, play=tested, seeds=SIMULATED)
+"""The unit tests must notice, and the simulation."""
 
 
 # --- who serves ---
@@ -133,11 +122,7 @@ def a_barrier_waits_for_no_votes() -> None:
 def whoever_asks_is_told_without_the_votes() -> None:
     """It is in the log here."""
 
-    def became_of(p: Partition, e: ev.Asked) -> ev.Result:
-        lsn = p.outcomes.get(e.tx)
-        return ev.Happened(lsn) if lsn is not None else real(p, e)
-
-    real = patch(partition, "became_of", became_of)
+    what_the_own_log_has_happened()
 
 
 @mutant("F3", UNITS, tested)

@@ -7,7 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 from halog.core import events as ev, records
+from halog.core.discarded import Discarded
 from halog.core.ledger import Applied, Decided, Decision, Ledger, Locks, Prepared, Undecided
+from halog.core.outcomes import Outcomes
 from halog.core.voting import NOT_PREPARED, Voting
 from halog.runtime import ledger_rows
 from tests.mutants.registry import mutant, patch
@@ -332,3 +334,13 @@ def a_commit_that_changes_nothing() -> None:
         return real(self, record, offset)
 
     real = patch(Ledger, "_decided", decided)
+
+
+@mutant("Q4", SEEDS)
+def a_lost_vote_is_told_though_it_was_given_again() -> None:
+    """Whatever is prepared, or in doubt, of its transaction now."""
+
+    def init(self: Discarded, outcomes: Outcomes, ledger: Ledger) -> None:
+        real(self, outcomes, Ledger())
+
+    real = patch(Discarded, "__init__", init)

@@ -300,3 +300,31 @@ def test_trace_32_a_restarted_node_finds_the_prepare_that_an_outcome_is_about() 
     assert again.value(KEY) == story.active(OTHER).value(KEY) == deal.changes[OTHER][0].value
     deal.told = True
     story.well()
+
+
+@pytest.mark.feature("Q4")
+@pytest.mark.parametrize("lost", [FIRST, OTHER])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_vote_that_never_landed_is_told_unless_it_is_given_again(lost: str, again: bool) -> None:
+    """Its writer is replaced while it is on its way. Given again it is in the log, and commits; else its initiator says
+    that nothing happened, and who had it in flight tells what it was."""
+    story = Story()
+    deal, world = story.deal(), story.bank.worlds[lost]
+    assert happened(story.prepare(deal, OTHER if lost == FIRST else FIRST))
+    replaced, session = story.active(lost), story.active(lost).session
+    assert session is not None
+    session.freeze()
+    assert story.prepare(deal, lost) == []
+    world.members.everybody_doubts(replaced.name)
+    while (active := world.active()) is None or active is replaced:
+        story.run(1.0)
+    world.members.everybody_trusts(replaced.name)
+    assert deal.id not in world.checks.discarded, "a caller may try again"
+    if again:
+        assert happened(story.prepare(deal, lost))
+    assert happened(story.decide(deal, FIRST, commit=again))
+    story.run(1_000)
+    assert (deal.id in world.checks.discarded) is not again
+    session.thaw()
+    deal.told = again
+    story.well()

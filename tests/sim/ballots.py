@@ -28,6 +28,10 @@ class Happened(NamedTuple):
     changes: tuple[Change, ...]
 
 
+Done = dict[bytes, dict[str, Happened]]
+"""By transaction and partition."""
+
+
 class Told:
     """One partition's history."""
 
@@ -70,24 +74,34 @@ class Told:
 
 def finish(bank: Bank) -> None:
     """Everything, once all is quiet."""
-    for world in bank.worlds.values():
-        accepted = history(world.log.entries)
-        world.checks._exactly_once(accepted)
-        world.checks._one_writer_per_epoch(accepted)
-        world.checks._copies_agree(accepted)
-    logs = {n: Told(n, [a.record for a in history(w.log.entries)]) for n, w in bank.worlds.items()}
-    _one_decision(logs)
-    done: dict[bytes, dict[str, Happened]] = {}
-    for name, log in logs.items():
-        for tx, what in log.happened():
-            done.setdefault(tx, {})[name] = what
-    lost = any(w.checks.lost for w in bank.worlds.values())
-    for deal in [d for t in bank.tellers for d in t.done]:
-        _told_the_truth(deal, done.get(deal.id), lost=lost)
+    logs, done, lost = judged(bank)
     _copies_know_the_same(bank, logs)
     values = _values(done, logs)
     _same_money(bank, values)
     _serialisable(bank, done, lost=lost)
+
+
+def judged(bank: Bank) -> tuple[dict[str, Told], Done, bool]:
+    """What each partition's log says, once everybody was told the truth; what happened where; and whether anything was
+    given up as lost."""
+    logs: dict[str, Told] = {}
+    for name, world in bank.worlds.items():
+        accepted = history(world.log.entries)
+        world.checks._exactly_once(accepted)
+        world.checks._one_writer_per_epoch(accepted)
+        world.checks._copies_agree(accepted)
+        if not world.checks.lost:
+            world.checks._discarded_is_nowhere(accepted)
+        logs[name] = Told(name, [a.record for a in accepted])
+    _one_decision(logs)
+    done: Done = {}
+    for name, log in logs.items():
+        for tx, what in log.happened():
+            done.setdefault(tx, {})[name] = what
+    lost = any(w.checks.lost for w in bank.worlds.values())
+    for deal in bank.deals():
+        _told_the_truth(deal, done.get(deal.id), lost=lost)
+    return logs, done, lost
 
 
 def _one_decision(logs: dict[str, Told]) -> None:
@@ -133,7 +147,7 @@ def _copies_know_the_same(bank: Bank, logs: dict[str, Told]) -> None:
             demand(on_disk and not p.node.disk.undecided, f"T4: the disk of {p.name} remembers other decisions")
 
 
-def _values(done: dict[bytes, dict[str, Happened]], logs: dict[str, Told]) -> dict[tuple[str, bytes], bytes]:
+def _values(done: Done, logs: dict[str, Told]) -> dict[tuple[str, bytes], bytes]:
     """The accounts in the end; every change rests on the version it was made on, and so does every read."""
     values: dict[tuple[str, bytes], bytes] = {}
     for name, log in logs.items():
@@ -161,7 +175,7 @@ def _same_money(bank: Bank, values: dict[tuple[str, bytes], bytes]) -> None:
         demand(lost or sum(map(int, there)) == BALANCE * len(there), f"D4: an audit found {seen}")
 
 
-def _serialisable(bank: Bank, done: dict[bytes, dict[str, Happened]], *, lost: bool) -> None:
+def _serialisable(bank: Bank, done: Done, *, lost: bool) -> None:
     """No cycle among: wrote it before, read what it wrote, read what it replaced."""
     writers: dict[tuple[str, bytes], list[tuple[int, object]]] = {}
     readers: dict[tuple[str, bytes, int], list[object]] = {}

@@ -27,7 +27,7 @@ from tests.sim.world import SETTINGS_OF, World
 
 if TYPE_CHECKING:
     from tests.sim.node import Process
-    from tests.sim.teller import Seen, Teller
+    from tests.sim.teller import Deal, Seen, Teller
 
 SEEDS = range(1 << 21, 3 << 20)
 SHOP_SEEDS = range(3 << 20, 1 << 22)
@@ -139,6 +139,10 @@ class Bank:
         assert not isinstance(result, ev.Otherwise), f"T2: {name} has decided {e.tx.hex()} otherwise"
 
     # --- the story ---
+
+    def deals(self) -> list[Deal]:
+        """All that were presented to anybody."""
+        return [d for t in self.tellers for d in t.done]
 
     def heal(self) -> None:
         self.healed = True

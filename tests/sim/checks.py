@@ -227,7 +227,7 @@ class Checks:
         if need > 1:
             self.world.cover.hit("acknowledged by a quorum")
 
-    def told_of(self, e: ev.Tell) -> None:
+    def told_of(self, p: Process, e: ev.Tell) -> None:
         """An operator reads this."""
         if e.kind is UNLOGGED_LOST:
             self.given_up()
@@ -235,6 +235,16 @@ class Checks:
             for t in e.more["transactions"]:
                 tx = bytes.fromhex(t["tx"])
                 self.discarded[tx] = max(e.more["of_epoch"], self.discarded.get(tx, 0))
+                self._nothing_else_known(p, tx)
+                if isinstance(records.decode(t["record"]) if "record" in t else None, records.Prepare):
+                    (self.world.bank or self.world).cover.hit("a lost vote told")
+
+    def _nothing_else_known(self, p: Process, tx: bytes) -> None:
+        """Its own copy does not say that it happened, or may."""
+        decision = p.partition.ledger.decided.get(tx)
+        happened = p.partition.outcomes.get(tx) is not None or (decision is not None and decision.commit)
+        demand(not happened, f"Q4: {p.me.node} told {tx.hex()} discarded, and knows that it happened")
+        demand(tx not in p.partition.ledger.undecided, f"Q4: {p.me.node} told {tx.hex()} discarded, and is in doubt")
 
     def given_up(self) -> None:
         """What the log lacks does not come back: what was said of it is not held against anybody."""
@@ -316,6 +326,10 @@ class Checks:
             demand(by_tx.get(id_) == lsn, f"P1: {id_.hex()} was said to be lsn {lsn}, the log has {by_tx.get(id_)}")
         self._serialisable(accepted)
         self.world.shown.finish(accepted)
+        self._discarded_is_nowhere(accepted)
+
+    def _discarded_is_nowhere(self, accepted: list[Accepted]) -> None:
+        """Nor is a vote: without it no transaction over several partitions commits (T2)."""
         for a in accepted:
             h = a.record.header
             told = self.discarded.get(h.tx, 0)

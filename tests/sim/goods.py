@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 from halog.core.ids import ABSENT
-from tests.sim.ballots import Happened, Told, _one_decision, _told_the_truth
+from tests.sim.ballots import Told, judged
 from tests.sim.shop import STEADY, Shop, owner
-from tests.sim.twin import history
 from tests.sim.violation import demand
 
 
 def finish(shop: Shop) -> None:
     """Everything, once all is quiet."""
-    logs, lost = judged(shop)
+    logs, _, lost = judged(shop)
     _all_in_place(shop, {name: replayed(log) for name, log in logs.items()}, lost=lost)
-
-
-def judged(shop: Shop) -> tuple[dict[str, Told], bool]:
-    """What each partition's log says, once everybody was told the truth; and whether anything was given up as lost."""
-    for world in shop.worlds.values():
-        accepted = history(world.log.entries)
-        world.checks._exactly_once(accepted)
-        world.checks._one_writer_per_epoch(accepted)
-        world.checks._copies_agree(accepted)
-    logs = {n: Told(n, [a.record for a in history(w.log.entries)]) for n, w in shop.worlds.items()}
-    _one_decision(logs)
-    done: dict[bytes, dict[str, Happened]] = {}
-    for name, log in logs.items():
-        for tx, what in log.happened():
-            done.setdefault(tx, {})[name] = what
-    lost = any(w.checks.lost for w in shop.worlds.values())
-    for deal in [d for t in (*shop.tellers, *shop.movers) for d in t.done]:
-        _told_the_truth(deal, done.get(deal.id), lost=lost)
-    return logs, lost
 
 
 def replayed(log: Told) -> dict[bytes, bytes]:

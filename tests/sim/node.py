@@ -301,7 +301,7 @@ class Process:
         elif isinstance(e, ev.Spread | ev.AskDecision | ev.MergeDue | ev.AskVote):
             self.world.asked_for(self, e)
         elif isinstance(e, ev.Tell):
-            self.world.checks.told_of(e)
+            self.world.checks.told_of(self, e)
             self.world.cover.hit("silent replica left" if "acknowledged nothing" in e.cause else e.kind.name)
 
     def _append(self, e: ev.Append) -> None:

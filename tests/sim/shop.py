@@ -57,6 +57,9 @@ class Shop(Bank):
         self.counted: dict[bytes, int] = dict.fromkeys(STEADY, 0)
         self.doubtful: dict[bytes, int] = dict.fromkeys(STEADY, 0)
 
+    def deals(self) -> list[Deal]:
+        return [*super().deals(), *(d for m in self.movers for d in m.done)]
+
     def change(self) -> None:
         """The operator: another layout, or back to the one before."""
         changing = self.mapping.changing

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from halog.core.directory import entry_key, is_entry, object_key, unpacked
 from halog.core.records import CREATE, DELETE, UPDATE, Change
-from tests.sim.ballots import Told
-from tests.sim.goods import judged, replayed
+from tests.sim.ballots import Told, judged
+from tests.sim.goods import replayed
 from tests.sim.market import TYPE, Market
 from tests.sim.shop import STEADY, owner
 from tests.sim.violation import demand
@@ -16,7 +16,7 @@ Changes = dict[str, tuple[Change, ...]]
 
 def finish(market: Market) -> None:
     """Everything, once all is quiet."""
-    logs, lost = judged(market)
+    logs, _, lost = judged(market)
     there = {name: replayed(log) for name, log in logs.items()}
     for changes in _transactions(logs) if not market.changes_kind else ():
         _agree(changes)

@@ -123,7 +123,7 @@ INTERESTING = [
     "bank: initiator died preparing", "bank: initiator died deciding", "bank: asked the first partition",
     "bank: first partition said Happened", "bank: first partition said Otherwise",
     "bank: vote Conflicted", "bank: vote Locked", "bank: single Locked", "bank: outcome behind the horizon",
-    "bank: snapshot with somebody in doubt",
+    "bank: snapshot with somebody in doubt", "bank: a lost vote told",
     "shop: a change is turned back", "shop: a look-up is refused", "shop: single Remapped", "shop: vote Remapped",
     "shop: move False", "shop: move None", "shop: come and go True", "shop: race False",
     "market: a partition is emptied", "market: a change is turned back", "market: not where its entry says",

@@ -56,6 +56,10 @@ data_dir = "B"
 data_dir = "C"
 """
 
+FOUR = TOML.replace('"C"]', '"C", "D"]').replace("partitions = 6", "partitions = 1").replace("async_replicas = 1", "")
+FOUR += '[nodes.D]\ndata_dir = "D"\n'
+"""One partition, on two of four nodes."""
+
 
 class Kind(enum.Enum):
     JET = "jet"

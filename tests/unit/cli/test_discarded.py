@@ -230,6 +230,28 @@ def test_what_never_reached_the_log_is_listed_behind_what_readers_skipped_each_o
     assert found[3].judged.why == "timed out; its record of 5000000 bytes had no room in the event"
 
 
+@pytest.mark.feature("X9", "Q4", "D4")
+def test_a_vote_that_never_reached_the_log_is_listed_with_what_became_of_its_transaction() -> None:
+    """Told by its node, and given again since, perhaps: then it may be in doubt, or committed."""
+    log = Log()
+    log.epoch(1)
+    log.epoch(2)
+    header = records.Header(LOG_ID, epoch_id(1), 3, NO_HASH, tx(11))
+    vote = records.Prepare(header, "p-0", ("p-0", "p-1"), 0, b"", ())
+    data = records.encode(vote)
+    event = told(1, item(11, 3, bytes=len(data), record=data))
+
+    def listed() -> tuple[str, records.Record | None, str]:
+        (left,) = discarded(log.judged(), [event])
+        return left.judged.verdict, left.judged.record, left.outcome
+
+    assert listed() == ("unlogged", vote, "discarded")
+    prepare(log, 2, 11)
+    assert listed() == ("unlogged", vote, "undecided")
+    outcome(log, 2, 11, commit=True)
+    assert listed() == ("unlogged", vote, "committed as lsn 4")
+
+
 @pytest.mark.feature("X9")
 @pytest.mark.parametrize(
     "more",

@@ -12,7 +12,7 @@ from halog.core.table import Target
 from halog.errors import RefusedError
 from halog.runtime import plans
 from halog.runtime.drained import mark
-from tests.unit.cli.conftest import TOML, Cluster, running
+from tests.unit.cli.conftest import FOUR, TOML, Cluster, running
 
 Run = Callable[..., Any]
 
@@ -52,9 +52,7 @@ def test_a_drain_that_got_no_farther_than_its_mark_keeps_it_through_another_node
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, halog: Run
 ) -> None:
     """p-0 is on A and B. Whoever drains A dies, then B is drained: A has its copy as before, and is to lose it."""
-    toml = TOML.replace('"C"]', '"C", "D"]').replace("partitions = 6", "partitions = 1")
-    toml = toml.replace("async_replicas = 1", "") + '[nodes.D]\ndata_dir = "D"\n'
-    with running(Cluster(tmp_path, toml), monkeypatch) as made:
+    with running(Cluster(tmp_path, FOUR), monkeypatch) as made:
         made.start("D")
         with monkeypatch.context() as patch:
             patch.setattr("halog.cli.drain.ask", died)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli.conftest import TOML, Cluster, running, wait_until
+from tests.unit.cli.conftest import FOUR, Cluster, running, wait_until
 
 Run = Callable[..., Any]
 
@@ -86,8 +86,7 @@ def test_what_cannot_be_is_refused_in_one_line(
 @pytest.mark.feature("X4", "P5")
 def test_a_drain_minds_failure_domains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, halog: Run) -> None:
     """p-0 is on A and C; B and D are empty, and B is in the rack of A."""
-    toml = TOML.replace('"C"]', '"C", "D"]').replace("partitions = 6", "partitions = 1")
-    toml = toml.replace("async_replicas = 1", "") + '[nodes.D]\ndata_dir = "D"\n'
+    toml = FOUR
     for node, rack in {"A": "r1", "B": "r1", "C": "r2", "D": "r2"}.items():
         toml = toml.replace(f'data_dir = "{node}"', f'data_dir = "{node}"\nfailure_domain = "{rack}"')
     with running(Cluster(tmp_path, toml), monkeypatch) as made:
@@ -160,9 +159,7 @@ def test_what_leaves_a_node_does_not_go_to_one_that_was_drained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, halog: Run
 ) -> None:
     """C and D are empty."""
-    toml = TOML.replace('"C"]', '"C", "D"]').replace("partitions = 6", "partitions = 1")
-    toml = toml.replace("async_replicas = 1", "") + '[nodes.D]\ndata_dir = "D"\n'
-    with running(Cluster(tmp_path, toml), monkeypatch) as made:
+    with running(Cluster(tmp_path, FOUR), monkeypatch) as made:
         made.start("D")
         assert next(iter(made.tables())).configured == ("A", "B")
         for drained, to in {"C": "D", "D": "C"}.items():

@@ -77,8 +77,8 @@ class Script:
         header = self._next(e, tx(number))
         return self._add(records.Prepare(header, "p", ("p", "q"), 0, b"d" * 16, changes or (create(),)))
 
-    def outcome(self, e: EpochId, number: int) -> bytes:
-        return self._add(records.Outcome(self._next(e, tx(number)), True))
+    def outcome(self, e: EpochId, number: int, *, commit: bool = True) -> bytes:
+        return self._add(records.Outcome(self._next(e, tx(number)), commit))
 
     def handed_over(self, e: EpochId, to: str) -> bytes:
         return self._add(records.HandedOver(self._next(e), to))

@@ -38,6 +38,19 @@ def closed() -> World:
     return world
 
 
+def parted_again() -> World:
+    """West has merged; east, which was closed for that, went on alone and never saw it."""
+    world = forked()
+    world.close("east")
+    world.merge("west")
+    for _ in range(3):
+        world.go_on("west", 9)
+    world.alone("east")
+    world.commit("east", 3)
+    land_all(world, "east")
+    return world
+
+
 def merged() -> World:
     """West has merged; east has given its log away, and mirrored nothing of it yet."""
     world = closed()

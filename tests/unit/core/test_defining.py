@@ -264,13 +264,19 @@ def test_what_is_not_enabled_cannot_be_disabled_and_a_disabled_node_is_no_target
     assert "disabled on C: enable it there first" in (why_not(disabled(on_ab(), "C")[0], CB) or "")
 
 
-@pytest.mark.feature("P7")
-def test_disabled_on_its_only_node_it_takes_nothing_new_and_answers_what_it_took() -> None:
+def only_node() -> Core:
+    """A, active and alone."""
     core = Core(configured=("A",), sync=0)
     core.loaded()
     core.cas_ok()
     core.land()
     core.land()
+    return core
+
+
+@pytest.mark.feature("P7")
+def test_disabled_on_its_only_node_it_takes_nothing_new_and_answers_what_it_took() -> None:
+    core = only_node()
     core.submit(1)
     core.step(ev.TableSeen(9, disabled(core.p.table, "A")[0]))
     core.acknowledge()
@@ -286,11 +292,7 @@ def test_disabled_on_its_only_node_it_takes_nothing_new_and_answers_what_it_took
 
 @pytest.mark.feature("P7")
 def test_disabled_on_its_only_node_it_votes_for_whoever_only_reads_it() -> None:
-    core = Core(configured=("A",), sync=0)
-    core.loaded()
-    core.cas_ok()
-    core.land()
-    core.land()
+    core = only_node()
     core.submit(1)
     core.acknowledge()
     core.step(ev.TableSeen(9, disabled(core.p.table, "A")[0]))

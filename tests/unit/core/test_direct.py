@@ -210,10 +210,8 @@ def test_nobody_waits_for_the_votes_a_replica_reads_while_they_are_pushed_to_it(
 # --- the active ---
 
 
-@pytest.mark.feature("R1")
-def test_a_commit_is_pushed_behind_its_append_and_answered_when_log_and_replica_have_it() -> None:
-    core = Core().with_sync_replica()
-    core.submit(1)
+def is_pushed_and_answered(core: Core) -> None:
+    """What was just appended goes to B, and is answered when log and replica have it."""
     append, sent = core.effects
     assert isinstance(append, ev.Append)
     assert sent == ev.Push(("B",), core.p.chain.state.epoch, append.data)
@@ -221,6 +219,13 @@ def test_a_commit_is_pushed_behind_its_append_and_answered_when_log_and_replica_
     assert not core.replies()
     core.acknowledge()
     assert core.replies() == [ev.Happened(2)]
+
+
+@pytest.mark.feature("R1")
+def test_a_commit_is_pushed_behind_its_append_and_answered_when_log_and_replica_have_it() -> None:
+    core = Core().with_sync_replica()
+    core.submit(1)
+    is_pushed_and_answered(core)
 
 
 @pytest.mark.feature("R1")
@@ -312,18 +317,12 @@ def vote(core: Core, mapping: int = 0) -> None:
 def test_votes_and_decisions_are_pushed_and_answered_when_log_and_replica_have_them() -> None:
     core = Core().with_sync_replica()
     vote(core)
-    append, sent = core.effects
-    assert isinstance(append, ev.Append)
-    assert sent == ev.Push(("B",), core.p.chain.state.epoch, append.data)
-    core.step(ev.ReplicaAck(B, sent.epoch, 2, applied=False))
-    assert not core.replies()
-    core.acknowledge()
-    assert core.replies() == [ev.Happened(2)]
+    is_pushed_and_answered(core)
     core.step(ev.DecideAsked(51, tx(5), commit=True, decides=True, participants=("p", "q")))
     assert core.one(ev.Push).data == core.one(ev.Append).data
     core.acknowledge()
     assert not core.replies()
-    core.step(ev.ReplicaAck(B, sent.epoch, 3, applied=False))
+    core.step(ev.ReplicaAck(B, core.p.chain.state.epoch, 3, applied=False))
     assert core.replies() == [ev.Happened(3)]
 
 

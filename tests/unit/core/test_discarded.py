@@ -9,11 +9,14 @@ import pytest
 from halog.adapters.memory_log import MAX_BYTES
 from halog.core import events as ev, records
 from halog.core.discarded import EVENT_BYTES, KEEP_BYTES, RECORD_BYTES, Discarded
-from halog.core.ids import NO_HASH
+from halog.core.ids import NO_HASH, EpochId
+from halog.core.ledger import Ledger
+from halog.core.merged import MergedIn
 from halog.core.outcomes import Outcomes
+from halog.core.table import SYNC, Replica
 from halog.core.writer import InFlight
 from halog.events import DISCARDED, TEXT_CHARS, At, event
-from tests.unit.core.kit import SETTINGS, Core, Script, create, epoch, tx
+from tests.unit.core.kit import SETTINGS, B, C, Core, Script, create, epoch, tx
 from tests.unit.core.test_tells import told_after
 
 
@@ -25,11 +28,7 @@ def test_what_is_told_of_one_in_flight_carries_the_record_as_the_log_was_given_i
     for n, key in ((1, b"one"), (2, b"two")):
         core.submit(n, create(key))
         given.append(core.one(ev.Append).data)
-    ended = core.p.chain.state.epoch.number
-    core.step(ev.AppendFailed(-1, "the broker is gone"))
-    script, higher = Script(core.p.chain.state.lsn, core.p.chain.state.hash), epoch(ended + 1)
-    at = core.p.next_offset
-    core.step(ev.EntriesRead([(at, script.started(higher)), (at + 1, script.opened(higher))]))
+    end_epoch(core)
     (told,) = told_after(core, SETTINGS.discarded_ms + 20)
     assert [t["record"] for t in told.more["transactions"]] == given
     assert [t["bytes"] for t in told.more["transactions"]] == [len(data) for data in given]
@@ -38,10 +37,121 @@ def test_what_is_told_of_one_in_flight_carries_the_record_as_the_log_was_given_i
 
 @pytest.mark.feature("Q4", "X9")
 def test_what_readers_skipped_is_told_without_its_record_which_the_log_has() -> None:
-    kept = Discarded(Outcomes())
+    kept = Discarded(Outcomes(), Ledger())
     kept.left(tx(1), 1, 7, 0, "fenced")
     (told,) = kept.certain(10, 10, 2)
     assert told.more["transactions"] == [{"tx": tx(1).hex(), "lsn": 7}]
+
+
+@pytest.mark.feature("Q4", "X9", "D4")
+def test_a_vote_in_flight_is_told_like_a_commit() -> None:
+    """Without it nobody has decided to commit, and nobody will: it was in flight in an epoch that is over (T2)."""
+    core = Core().with_sync_replica()
+    core.step(vote_asked(1, tx(1)))
+    given = core.one(ev.Append).data
+    end_epoch(core)
+    (told,) = told_after(core, SETTINGS.discarded_ms + 20)
+    size = len(given)
+    assert told.more["transactions"] == [{"tx": tx(1).hex(), "lsn": 2, "bytes": size, "record": given}]
+
+
+@pytest.mark.feature("Q4", "X9", "D4")
+def test_of_a_last_vote_the_decision_is_lost_with_it_and_it_is_told_once() -> None:
+    core = Core().with_sync_replica()
+    core.step(vote_asked(1, tx(1), last=True))
+    given = core.of(ev.Append)[0].data
+    end_epoch(core)
+    (told,) = told_after(core, SETTINGS.discarded_ms + 20)
+    assert [t["record"] for t in told.more["transactions"]] == [given]
+
+
+@pytest.mark.feature("Q4", "X9", "D4")
+@pytest.mark.parametrize("abort", [False, True])
+def test_a_vote_that_was_given_again_is_not_told_whatever_is_decided(abort: bool) -> None:
+    """It is in the log then, and so is what became of it: it may be a commit."""
+    core = Core().with_sync_replica()
+    core.step(vote_asked(1, tx(1)))
+    script, higher = end_epoch(core)
+    for data in (script.vote(higher, 1), script.outcome(higher, 1, commit=not abort)):
+        core.step(ev.EntriesRead([(core.p.next_offset, data)]))
+    assert not told_after(core, SETTINGS.discarded_ms + 20)
+
+
+@pytest.mark.feature("Q4", "X9", "D4")
+def test_a_vote_in_doubt_is_not_told() -> None:
+    core = Core().with_sync_replica()
+    core.step(vote_asked(1, tx(1)))
+    script, higher = end_epoch(core)
+    core.step(ev.EntriesRead([(core.p.next_offset, script.vote(higher, 1))]))
+    assert not told_after(core, 2 * SETTINGS.discarded_ms)
+
+
+@pytest.mark.feature("Q4", "X9", "D4")
+def test_a_vote_that_the_log_had_all_the_same_is_not_told() -> None:
+    """Only its acknowledgement was lost."""
+    core = Core().with_sync_replica()
+    core.step(vote_asked(1, tx(1)))
+    given = core.one(ev.Append).data
+    end_epoch(core, landed=given)
+    assert core.p.ledger.undecided
+    assert not told_after(core, SETTINGS.discarded_ms + 20)
+
+
+@pytest.mark.feature("Q4", "X9", "D4")
+def test_an_abort_of_what_was_never_voted_on_leaves_the_vote_to_be_told() -> None:
+    """The first partition's, which its initiator asked for."""
+    core = Core().with_sync_replica()
+    core.step(vote_asked(1, tx(1), last=True))
+    script, higher = end_epoch(core)
+    core.step(ev.EntriesRead([(core.p.next_offset, script.outcome(higher, 1, commit=False))]))
+    (told,) = told_after(core, SETTINGS.discarded_ms + 20)
+    assert [t["tx"] for t in told.more["transactions"]] == [tx(1).hex()]
+
+
+@pytest.mark.feature("Q4", "X9", "D4")
+@pytest.mark.parametrize("later", ["nothing", "an abort", "the vote"])
+def test_a_vote_that_readers_skipped_is_told_unless_one_of_its_id_counts(later: str) -> None:
+    core = Core(active=B, epoch=epoch(2), replicas=(Replica("A", 1, SYNC),)).loaded()
+    core.alive(B, C)
+    script, higher = Script(), epoch(2)
+    landed = [script.started(higher), script.opened(higher)]
+    if later == "the vote":
+        landed.append(script.vote(higher, 7))
+    elif later == "an abort":
+        landed.append(script.outcome(higher, 7, commit=False))
+    landed.append(Script().vote(epoch(1), 7))
+    core.step(ev.EntriesRead(list(enumerate(landed))))
+    told = [t for e in told_after(core, SETTINGS.discarded_ms + 20) for t in e.more["transactions"]]
+    assert told == ([] if later == "the vote" else [{"tx": tx(7).hex(), "lsn": 1}])
+
+
+@pytest.mark.feature("Q4", "X9", "D4")
+def test_what_a_merge_says_was_committed_is_not_told() -> None:
+    """It was voted on again, in a history that had parted from this one."""
+    ledger = Ledger()
+    kept = Discarded(Outcomes(), ledger)
+    for n in (1, 2):
+        kept.left(tx(n), 1, 7, 0, "fenced")
+    header = records.Header(bytes(16), epoch(2), 9)
+    ledger.merged(MergedIn(header, b"m", (), (), ((tx(1), True), (tx(2), False)), 0, 0), 5)
+    (told,) = kept.certain(10, 10, 2)
+    assert [t["tx"] for t in told.more["transactions"]] == [tx(2).hex()]
+
+
+def vote_asked(token: int, its: bytes, *, last: bool = False) -> ev.PrepareAsked:
+    return ev.PrepareAsked(token, its, "p", ("p", "q"), b"d" * 16, (), (create(b"k"),), {}, last=last)
+
+
+def end_epoch(core: Core, *, landed: bytes | None = None) -> tuple[Script, EpochId]:
+    """The log fails, and a higher epoch opens, behind what landed all the same."""
+    ended = core.p.chain.state.epoch
+    core.step(ev.AppendFailed(-1, "the broker is gone"))
+    if landed is not None:
+        core.step(ev.EntriesRead([(core.p.next_offset, landed)]))
+    script, higher = Script(core.p.chain.state.lsn, core.p.chain.state.hash), epoch(ended.number + 1)
+    for data in (script.started(higher), script.opened(higher)):
+        core.step(ev.EntriesRead([(core.p.next_offset, data)]))
+    return script, higher
 
 
 def flying(n: int, size: int, *, answered: bool = False) -> InFlight:
@@ -53,7 +163,7 @@ def flying(n: int, size: int, *, answered: bool = False) -> InFlight:
 
 def told_of(*queue: InFlight) -> list[list[dict[str, Any]]]:
     """Event by event."""
-    kept = Discarded(Outcomes())
+    kept = Discarded(Outcomes(), Ledger())
     kept.in_flight(queue, 1, 0, "timed out")
     return [e.more["transactions"] for e in kept.certain(10, 10, 2)]
 
@@ -88,7 +198,7 @@ def test_what_is_kept_of_records_is_bounded_and_all_of_them_are_named() -> None:
 
 @pytest.mark.feature("Q4", "X9")
 def test_room_is_counted_over_all_epochs_that_left_some_and_is_there_again_once_they_are_told() -> None:
-    kept = Discarded(Outcomes())
+    kept = Discarded(Outcomes(), Ledger())
     kept.in_flight([flying(n, RECORD_BYTES) for n in range(KEEP_BYTES // RECORD_BYTES)], 1, 0, "timed out")
     kept.in_flight([flying(100, 1)], 2, 0, "timed out again")
     last = list(kept.certain(10, 10, 3))[-1]
@@ -96,6 +206,21 @@ def test_room_is_counted_over_all_epochs_that_left_some_and_is_there_again_once_
     kept.in_flight([flying(101, 1)], 3, 0, "and again")
     (told,) = kept.certain(10, 10, 4)
     assert "record" in told.more["transactions"][0]
+
+
+@pytest.mark.feature("Q4", "X9")
+def test_one_that_was_tried_again_and_left_again_is_as_old_as_its_last_attempt() -> None:
+    """That one may be in the log until a higher epoch than its own has opened."""
+    kept = Discarded(Outcomes(), Ledger())
+    kept.in_flight([flying(1, 9, answered=True)], 1, 0, "timed out")
+    kept.in_flight([flying(1, 9)], 2, 15, "and again")
+    kept.left(tx(1), 1, 1, 16, "its first record came late")
+    assert not list(kept.certain(30, 10, 2))
+    (told,) = kept.certain(30, 10, 3)
+    assert (told.more["of_epoch"], told.cause) == (2, "and again")
+    (its,) = told.more["transactions"]
+    assert its["acknowledged"] is True, "of the first one somebody was told that it happened"
+    assert not kept
 
 
 @pytest.mark.feature("Q4", "X9")

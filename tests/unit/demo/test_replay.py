@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -64,15 +63,6 @@ def records() -> list[dict[str, str]]:
         }
 
     return [record(n) for n in range(ROWS)]
-
-
-@pytest.fixture
-def cluster() -> Iterator[MemoryCluster]:
-    """Shared memory, and a node that is active for all of it."""
-    shared = MemoryCluster()
-    with Node(MemoryBackend(shared)) as active:
-        shared.execute = active.executor
-        yield shared
 
 
 def replayed(cluster: MemoryCluster, path: Path, sabotaged: int = -1) -> tuple[Node, Replay]:

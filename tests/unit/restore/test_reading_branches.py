@@ -13,7 +13,7 @@ from restore.divergence import Fork, compare, history_of
 from restore.merge import Instance, Kind
 from restore.thread import Thread
 from tests.unit.core.merging_copy import TP, MemoryLog
-from tests.unit.core.merging_kit import bring, forked, land_all, merged
+from tests.unit.core.merging_kit import bring, forked, land_all, merged, parted_again
 from tests.unit.core.merging_site import Site
 from tests.unit.core.merging_world import World
 from tests.unit.restore.sides import piece as piece, side_of
@@ -150,14 +150,7 @@ def test_a_merge_that_was_undone_is_a_part_of_its_branch() -> None:
 
 def test_what_a_merge_left_as_it_was_is_settled_by_the_next_one_too() -> None:
     """The closed site went on alone, and never saw the first one: its objects are equal, and of other versions."""
-    world = forked()
-    world.close("east")
-    world.merge("west")
-    for _ in range(3):
-        world.go_on("west", 9)
-    world.alone("east")
-    world.commit("east", 3)
-    land_all(world, "east")
+    world = parted_again()
     found, ours, _ = read(world)
     assert {d.key for d in found.keys} == {b"b", b"c", b"d"}
     assert next(d for d in found.keys if d.key == b"c").kind is Kind.SAME
@@ -214,8 +207,8 @@ def test_a_vote_that_is_gone_is_told() -> None:
 # --- without before-images ---
 
 
-def test_what_the_source_has_is_looked_up_where_no_before_image_tells() -> None:
-    """Undone, or compared without a base, a merge would else put nothing in its place."""
+def without_images() -> World:
+    """Both sites have key 0, which east has changed since; west has key 1 alone."""
     world = World(verdicts=-1, keeps_before=False)
     world.commit("west", 0)
     land_all(world, "west")
@@ -224,6 +217,12 @@ def test_what_the_source_has_is_looked_up_where_no_before_image_tells() -> None:
     world.commit("east", 0)
     world.commit("west", 1)
     land_all(world, "west"), land_all(world, "east")
+    return world
+
+
+def test_what_the_source_has_is_looked_up_where_no_before_image_tells() -> None:
+    """Undone, or compared without a base, a merge would else put nothing in its place."""
+    world = without_images()
     found, _, _ = read(world)
     objects = world.sites["west"].copy.objects
     (before,) = (d for d in found.keys if d.key == b"a")
@@ -244,14 +243,7 @@ def test_what_the_source_has_is_looked_up_where_no_before_image_tells() -> None:
 
 
 def test_a_two_way_merge_that_keeps_the_source_deletes_nothing() -> None:
-    world = World(verdicts=-1, keeps_before=False)
-    world.commit("west", 0)
-    land_all(world, "west")
-    bring(world, "east")
-    world.alone("east")
-    world.commit("east", 0)
-    world.commit("west", 1)
-    land_all(world, "west"), land_all(world, "east")
+    world = without_images()
     world.close("east")
     world.merge("west", 0)
     for _ in range(3):

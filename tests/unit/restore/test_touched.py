@@ -14,7 +14,7 @@ from restore.branches import Side, aborted, branch
 from restore.divergence import Fork, Place, compare, history_of
 from restore.touched import Touched
 from tests.unit.core.merging_copy import TP
-from tests.unit.core.merging_kit import bring, forked, land_all, merged
+from tests.unit.core.merging_kit import bring, forked, land_all, merged, parted_again
 from tests.unit.core.merging_site import Site
 from tests.unit.core.merging_world import World
 from tests.unit.restore.sides import side_of
@@ -105,14 +105,7 @@ def test_both_branches_have_touched_what_a_comparison_finds(seed: int) -> None:
 
 def test_a_merge_touches_all_that_it_settles() -> None:
     """It was merged, and parted again from before the merge."""
-    world = forked()
-    world.close("east")
-    world.merge("west")
-    for _ in range(3):
-        world.go_on("west", 9)
-    world.alone("east")
-    world.commit("east", 3)
-    land_all(world, "east")
+    world = parted_again()
     assert counted(world, "west") == expected(world, "west") == 2
     assert counted(world, "east") == expected(world, "east")
 

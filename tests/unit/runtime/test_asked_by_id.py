@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,19 +14,13 @@ from halog.demo.exactly import Exactly
 from halog.errors import ClosedError, DeadlineError, LockedError, OutcomeUnknownError, UnreachableError
 from halog.runtime import frames
 from halog.runtime.failures import to_frame
+from halog.runtime.request import Open
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
 from tests.unit.runtime.test_late_requests import in_a_thread
 from tests.unit.runtime.test_spanning import apart, create, values
-from tests.unit.runtime.test_spanning_bounds import started
 
 pytestmark = pytest.mark.feature("R4", "R5")
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with started(300) as made:
-        yield made
 
 
 Late = list[tuple[str, bytes]]
@@ -168,8 +162,8 @@ def test_a_tool_is_told_the_epoch_too() -> None:
     connection: Any = Connection.__new__(Connection)
     connection._stamp, connection.mapping_version = 0, lambda partition: 0
 
-    def ask(partition: str, frame: Any, expect: type[Any]) -> Any:
-        frame.epoch = 6
+    def ask(partition: str, frame: Any, expect: type[Any], open_: Open) -> Any:
+        open_.seen(6)
         raise LockedError("an object is held", asked_before=True, may_arrive=True)
 
     connection.ask = ask

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from halog.adapters.memory import MemoryCoordinator, MemoryTree
+from halog.adapters.memory import MemoryCoordinator
 from halog.config import Config, parse_config
 from halog.errors import ConfigError
 from halog.runtime.cluster import create_tables
@@ -29,14 +28,6 @@ def _config(**policy: Any) -> Config:
         "halog.toml",
         Path("/tmp"),
     )
-
-
-@pytest.fixture
-def coordinator() -> Iterator[MemoryCoordinator]:
-    made = MemoryCoordinator(MemoryTree())
-    made.connect(lambda state: None)
-    yield made
-    made.close()
 
 
 @pytest.mark.feature("P1", "P2")

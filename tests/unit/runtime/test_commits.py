@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from halog.backend import Work
 from halog.core import events as ev
-from halog.errors import HalogError, NotActiveError, OutcomeUnknownError, PartitionUnavailableError
+from halog.errors import (
+    HalogError,
+    LockedError,
+    NotActiveError,
+    OutcomeUnknownError,
+    PartitionUnavailableError,
+    QuorumError,
+)
 from halog.runtime.commits import Commits
 from halog.runtime.deliveries import Deliveries
+from halog.runtime.request import Open
+from tests.unit.core.kit import epoch
 
 pytestmark = pytest.mark.feature("R5", "D1")
 
@@ -22,6 +32,7 @@ class Node:
     """An asker whose own copy is active for the first rounds, and then nobody is."""
 
     closed = False
+    core = SimpleNamespace(chain=SimpleNamespace(state=SimpleNamespace(epoch=epoch(1))))
 
     def __init__(self, *rounds: ev.Result) -> None:
         self.rounds = list(rounds)
@@ -48,7 +59,7 @@ class Node:
         answer(self.rounds.pop(0))
         return 0
 
-    def ask(self, partition: str, frame: object, until: float) -> None:
+    def ask(self, partition: str, frame: object, until: float, open_: Open) -> None:
         raise PartitionUnavailableError("no node is active", partition=partition)
 
 
@@ -69,6 +80,29 @@ def test_what_may_be_in_the_log_is_unknown_whatever_comes_next(
     with pytest.raises(told) as caught:
         commits.commit("p", commits.new_id(), WORK)
     assert not isinstance(caught.value, NotActiveError)
+
+
+class Comes(Node):
+    """Another node leaves a request unanswered, in epoch 1, and meets a lock; then this one's own copy refuses it."""
+
+    def __init__(self, led: int) -> None:
+        super().__init__()
+        self.core = SimpleNamespace(chain=SimpleNamespace(state=SimpleNamespace(epoch=epoch(led))))
+
+    def ask(self, partition: str, frame: object, until: float, open_: Open) -> None:
+        open_.unanswered("", 1)
+        self.rounds.append(ev.TooFew(1, 2))
+        raise LockedError("an object is held", may_arrive=True)
+
+
+@pytest.mark.parametrize(("led", "told"), [(1, OutcomeUnknownError), (2, QuorumError)])
+def test_its_own_copy_is_believed_in_a_later_epoch_than_that_of_a_late_request(
+    led: int, told: type[HalogError]
+) -> None:
+    node: Any = Comes(led)
+    commits = Commits(node, 7, lambda partition: False)
+    with pytest.raises(told):
+        commits.commit("p", commits.new_id(), WORK)
 
 
 def test_what_was_begun_without_waiting_is_unknown_too() -> None:

@@ -6,20 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from halog.adapters.memory_coordinator import MemoryCoordinator, MemoryTree
+from halog.adapters.memory_coordinator import MemoryCoordinator
 from halog.errors import CoordinatorError
 from halog.ports import UnknownResult
 from halog.runtime.drained import drained_at, drained_nodes, mark, unmark
 from halog.runtime.znodes import ATTEMPTS
 
 pytestmark = pytest.mark.feature("P12", "P2")
-
-
-@pytest.fixture
-def coordinator() -> MemoryCoordinator:
-    made = MemoryCoordinator(MemoryTree())
-    made.connect(lambda state: None)
-    return made
 
 
 def lost(

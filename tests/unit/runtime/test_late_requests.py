@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -23,20 +23,7 @@ from halog.runtime.failures import to_frame
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
 from tests.unit.runtime.test_spanning import apart, create, half_done, values
-from tests.unit.runtime.test_spanning_bounds import settled, started
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with started(300) as made:
-        yield made
-
-
-@pytest.fixture
-def patient() -> Iterator[Cluster]:
-    """Nobody is in doubt before the test ends."""
-    with started(60_000) as made:
-        yield made
+from tests.unit.runtime.test_spanning_bounds import settled
 
 
 def is_late(client: Any, then: Any = None, meanwhile: Callable[[], object] = lambda: None) -> Callable[[], Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,19 +28,15 @@ from halog.errors import (
 from halog.runtime import frames
 from halog.runtime.commits import PERHAPS
 from halog.runtime.failures import to_frame
+from halog.runtime.request import Open
 from halog.runtime.results import to_error
-from halog.testing.cluster import Cluster
+from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
+from tests.unit.runtime.test_asked_by_id import elect_another
+from tests.unit.runtime.test_late_requests import in_a_thread
 from tests.unit.runtime.test_spanning import apart, create, values
-from tests.unit.runtime.test_spanning_bounds import started
 
 pytestmark = pytest.mark.feature("R5")
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with started(300) as made:
-        yield made
 
 
 def turns(client: Any, *then: Callable[[frames.Submit], Any]) -> tuple[list[frames.Submit], Callable[[], Any]]:
@@ -65,6 +61,11 @@ def turns(client: Any, *then: Callable[[frames.Submit], Any]) -> tuple[list[fram
     channel.request = request
     client.backend._asker.call_s = 0.6
     return asked, lambda: frames.decode_reply(real(*late[0], 2.0))
+
+
+def hand_over(cluster: Cluster, partition: str, was: str, to: str) -> None:
+    runtime: Any = cluster.node(was).runtime
+    runtime.operators.hand_over(partition, to)
 
 
 def raises(error: HalogError) -> Callable[[frames.Submit], Any]:
@@ -106,6 +107,62 @@ def test_whatever_ends_a_later_turn_says_nothing_of_a_late_request(
     assert tx.outcome == "unknown"
     assert isinstance(arrives(), frames.Committed)
     assert values(cluster, [name]) == [101]
+
+
+def test_a_refusal_of_a_later_turn_in_a_later_epoch_is_believed(cluster: Cluster) -> None:
+    """The first turn ended with a lock, in the epoch that the late request is for; that one is over then."""
+    (name,) = apart(cluster, 1)
+    create(cluster, [name])
+    client: Any = cluster.client()
+
+    def fails_over(r: frames.Submit) -> HalogError:
+        in_a_thread(elect_another, cluster, name, client)
+        return LockedError("an object is held")
+
+    asked, arrives = turns(client, fails_over, says(QuorumError("1 of 2 nodes; nothing was done")))
+    with pytest.raises(QuorumError), client.transaction() as tx:
+        tx.get(Counter, name).value += 1
+    assert asked[0].epoch == asked[1].epoch < asked[2].epoch
+    assert tx.outcome == "rolled back"
+    assert arrives().error == "NotActiveError"
+    assert values(cluster, [name]) == [100]
+
+
+def test_a_refusal_of_this_nodes_own_copy_in_a_later_epoch_is_believed(cluster: Cluster) -> None:
+    """It became active between two turns."""
+    (name,) = apart(cluster, 1)
+    create(cluster, [name])
+    partition, was = cluster.partition_of(Counter, name), cluster.active_for(Counter, name)
+    me = next(n for n in cluster.names if n != was)
+    node: Any = cluster.node(me)
+
+    def comes_here(r: frames.Submit) -> HalogError:
+        in_a_thread(hand_over, cluster, partition, was, me)
+        wait_until(lambda: node.backend._asker.serving(partition) is not None, "it does not serve")
+        copy = node.backend._asker.serving(partition)
+        copy.submit = lambda tx, work, answer, *args: answer(ev.TooFew(1, 2)) or 0
+        return LockedError("an object is held")
+
+    asked, arrives = turns(node, comes_here)
+    with pytest.raises(QuorumError), node.transaction() as tx:
+        tx.get(Counter, name).value += 1
+    assert len(asked) == 2
+    assert tx.outcome == "rolled back"
+    assert arrives().error == "NotActiveError"
+    assert values(cluster, [name]) == [100]
+
+
+def test_epochs_of_two_sites_are_not_compared() -> None:
+    """A later one there says nothing of what is under way here: the site may have been taken over from."""
+    out = Open()
+    assert not out.may_arrive("", 0)
+    out.unanswered("", 3)
+    out.unanswered("", 2)
+    assert [out.may_arrive("", n) for n in (2, 3, 4)] == [True, True, False]
+    assert out.may_arrive("east", 4)
+    out.unanswered("east", 7)
+    assert out.may_arrive("east", 8)
+    assert out.may_arrive("", 8)
 
 
 def test_a_site_switch_behind_a_late_request_says_nothing_of_it(cluster: Cluster) -> None:
@@ -261,7 +318,7 @@ def test_a_tool_believes_no_refusal_that_its_first_request_may_overtake() -> Non
     connection: Any = Connection.__new__(Connection)
     connection._stamp, connection.mapping_version = 0, lambda partition: 0
 
-    def ask(partition: str, frame: Any, expect: type[Any]) -> Any:
+    def ask(partition: str, frame: Any, expect: type[Any], open_: Open) -> Any:
         raise said.pop(0)
 
     connection.ask = ask

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,22 +23,9 @@ from halog.runtime.results import to_error
 from halog.testing.cluster import Cluster
 from tests.unit.counting import Counter
 from tests.unit.runtime.test_spanning import apart, create, half_done, nothing_in_doubt, values
-from tests.unit.runtime.test_spanning_bounds import settled, started
+from tests.unit.runtime.test_spanning_bounds import settled
 
 pytestmark = pytest.mark.feature("D4")
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with started(300) as made:
-        yield made
-
-
-@pytest.fixture
-def patient() -> Iterator[Cluster]:
-    """Nobody is in doubt before the test ends."""
-    with started(60_000) as made:
-        yield made
 
 
 def loses_answer(client: Any, wanted: type[Any], then: Any) -> None:
@@ -91,8 +77,8 @@ def test_an_error_that_says_nothing_of_the_decision_is_no_answer(cluster: Cluste
     ballots = client.backend._ballots
     real = ballots.prepare
 
-    def prepare(r: frames.Prepare, until: float) -> Any:
-        said = real(r, until)
+    def prepare(r: frames.Prepare, until: float, *args: Any) -> Any:
+        said = real(r, until, *args)
         if r.last:
             raise HalogError("KeyError on the active node")
         return said
@@ -110,14 +96,14 @@ def lose(client: Any, then: HalogError, *, arrives: bool) -> None:
     ballots = client.backend._ballots
     real, asked = ballots.prepare, list[frames.Prepare]()
 
-    def prepare(r: frames.Prepare, until: float) -> Any:
+    def prepare(r: frames.Prepare, until: float, *args: Any) -> Any:
         if not r.last:
-            return real(r, until)
+            return real(r, until, *args)
         asked.append(r)
         if len(asked) == 2:
             raise then
         if arrives:
-            real(r, until)
+            real(r, until, *args)
         raise OutcomeUnknownError("the connection broke")
 
     ballots.prepare = prepare

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from halog.adapters.memory import MemoryCoordinator, MemoryTree
+from halog.adapters.memory import MemoryCoordinator
 from halog.config import Config, parse_config
 from halog.config.changes import tree
 from halog.errors import ConfigError, CoordinatorError, MapperError, UnknownTypeError
@@ -68,14 +67,6 @@ def config(mapper: str = f"{MODULE}:by_region", modules: str = MODULE, **bound: 
         "halog.toml",
         Path("/tmp"),
     )
-
-
-@pytest.fixture
-def coordinator() -> Iterator[MemoryCoordinator]:
-    made = MemoryCoordinator(MemoryTree())
-    made.connect(lambda state: None)
-    yield made
-    made.close()
 
 
 def agree(coordinator: MemoryCoordinator, settings: Config, *names: str, stored: tuple[str, ...] = ()) -> Any:

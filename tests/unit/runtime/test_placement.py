@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from halog.adapters.memory import MemoryCoordinator, MemoryTree
+from halog.adapters.memory import MemoryCoordinator
 from halog.config import Config, PolicyConfig, parse_config
 from halog.core.table import PartitionTable
 from halog.runtime import drained, plans
@@ -258,14 +258,6 @@ def test_a_plan_breaks_ties_by_all_policies_tables() -> None:
 
 
 # --- in the coordinator ---
-
-
-@pytest.fixture
-def coordinator() -> Iterator[MemoryCoordinator]:
-    made = MemoryCoordinator(MemoryTree())
-    made.connect(lambda state: None)
-    yield made
-    made.close()
 
 
 class Racing:

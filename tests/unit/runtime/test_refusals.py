@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from halog.adapters.memory import MemoryCoordinator, MemoryTree
+from halog.adapters.memory import MemoryCoordinator
 from halog.config import (
     ClusterConfig,
     Config,
@@ -54,14 +53,6 @@ OTHER: dict[str, Any] = {
     "sync_sites": ("west", "home"), "sync_site_away": "drop", "sync_site_away_ms": 9_000,
     "takeover": "always", "takeover_after_ms": 9_000, "comparison": "two-way",
 }  # fmt: skip
-
-
-@pytest.fixture
-def coordinator() -> Iterator[MemoryCoordinator]:
-    made = MemoryCoordinator(MemoryTree())
-    made.connect(lambda state: None)
-    yield made
-    made.close()
 
 
 def with_policy(**values: Any) -> Config:

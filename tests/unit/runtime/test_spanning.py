@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,23 +17,9 @@ from halog.runtime import frames
 from halog.runtime.copy import Copy
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions import commit as commits
-from tests.unit.counting import REGISTRY, Counter
+from tests.unit.counting import Counter
 
 pytestmark = pytest.mark.feature("D4")
-
-
-@pytest.fixture
-def doubt_ms() -> int:
-    return 300
-
-
-@pytest.fixture
-def cluster(doubt_ms: int) -> Iterator[Cluster]:
-    made = Cluster(3, partitions=4, registry=REGISTRY)
-    timing = replace(made.config.timing, doubt_timeout_ms=doubt_ms)
-    made.config = replace(made.config, timing=timing).validate()
-    with made:
-        yield made
 
 
 def apart(cluster: Cluster, count: int = 2) -> list[str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -28,26 +27,6 @@ PATIENCE_S = 4.0
 """Of who asks a partition that nobody serves; others take a few ms, or a second on a busy machine."""
 
 
-def started(doubt_ms: int) -> Cluster:
-    made = Cluster(3, partitions=4, registry=REGISTRY)
-    timing = replace(made.config.timing, doubt_timeout_ms=doubt_ms)
-    made.config = replace(made.config, timing=timing).validate()
-    return made.start()
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with started(300) as made:
-        yield made
-
-
-@pytest.fixture
-def patient() -> Iterator[Cluster]:
-    """Nobody is in doubt before the test ends."""
-    with started(60_000) as made:
-        yield made
-
-
 class Unserved:
     """A partition without an active node, as one client finds it."""
 
@@ -57,8 +36,8 @@ class Unserved:
         self._prepare, self._decide = ballots.prepare, ballots.decide
         ballots.prepare, ballots.decide = self.prepare, self.decide
 
-    def prepare(self, r: frames.Prepare, until: float) -> Any:
-        return self._nobody(until) if r.partition == self.partition else self._prepare(r, until)
+    def prepare(self, r: frames.Prepare, until: float, *args: Any) -> Any:
+        return self._nobody(until) if r.partition == self.partition else self._prepare(r, until, *args)
 
     def decide(self, r: frames.Decide, until: float, site: str) -> Any:
         return self._nobody(until) if r.partition == self.partition else self._decide(r, until)
@@ -94,15 +73,20 @@ def many(cluster: Cluster, client: Any, partitions: set[str], said: list[Any]) -
     return threads
 
 
-def test_a_partition_that_nobody_serves_holds_up_no_transaction_over_others(patient: Cluster) -> None:
-    names = apart(patient, 3)
-    create(patient, names)
-    client: Any = patient.client()
+def one_unserved(cluster: Cluster, said: list[Any]) -> tuple[Any, list[str], list[threading.Thread]]:
+    """Counters in three partitions, of which a client finds the first unserved; 40 of its transactions wait for it."""
+    names = apart(cluster, 3)
+    create(cluster, names)
+    client: Any = cluster.client()
     client.backend._spanning._patience_s = PATIENCE_S
-    parts = [patient.partition_of(Counter, n) for n in names]
+    parts = [cluster.partition_of(Counter, n) for n in names]
     Unserved(client, parts[0])
-    said: list[Any] = []
-    threads = many(patient, client, set(parts[:2]), said)
+    return client, names, many(cluster, client, set(parts[:2]), said)
+
+
+def test_a_partition_that_nobody_serves_holds_up_no_transaction_over_others(patient: Cluster) -> None:
+    said = list[Any]()
+    client, names, threads = one_unserved(patient, said)
     time.sleep(0.3)
     began = time.monotonic()
     with client.transaction() as tx:
@@ -115,18 +99,13 @@ def test_a_partition_that_nobody_serves_holds_up_no_transaction_over_others(pati
     assert {outcome for outcome, _ in said} == {"rolled back"}
     assert len(said) == 40
     assert {type(e) for _, e in said} <= {PartitionUnavailableError, OverloadedError}
-    assert all("nothing happened" in e.message and e.evidence["partition"] == parts[0] for _, e in said)
+    unserved = patient.partition_of(Counter, names[0])
+    assert all("nothing happened" in e.message and e.evidence["partition"] == unserved for _, e in said)
 
 
 def test_aborts_wait_for_no_votes_and_for_no_partition_that_nobody_serves(patient: Cluster) -> None:
-    names = apart(patient, 3)
-    create(patient, names)
-    client: Any = patient.client()
-    client.backend._spanning._patience_s = PATIENCE_S
-    parts = [patient.partition_of(Counter, n) for n in names]
-    Unserved(client, parts[0])
-    said: list[Any] = []
-    threads = many(patient, client, set(parts[:2]), said)
+    said = list[Any]()
+    client, names, threads = one_unserved(patient, said)
     wait_until(lambda: len(said) >= 10, "nobody gives up")
     with pytest.raises(ConflictError), client.transaction() as tx:
         for n in names[1:]:

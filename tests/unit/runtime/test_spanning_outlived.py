@@ -20,16 +20,13 @@ from tests.unit.counting import REGISTRY, Counter
 from tests.unit.runtime.test_spanning import (
     active_copy,
     apart,
-    cluster,
     create,
-    doubt_ms,
     half_done,
     nothing_in_doubt,
     values,
 )
 
 pytestmark = pytest.mark.feature("D4")
-__all__ = ["cluster", "doubt_ms"]
 
 
 @pytest.mark.parametrize("decided", [False, True])

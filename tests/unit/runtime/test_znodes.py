@@ -6,19 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from halog.adapters.memory_coordinator import MemoryCoordinator, MemoryTree
+from halog.adapters.memory_coordinator import MemoryCoordinator
 from halog.errors import VersionError
 from halog.ports import UnknownResult
 from halog.runtime.znodes import ATTEMPTS, put
 
 pytestmark = pytest.mark.feature("R1")
-
-
-@pytest.fixture
-def coordinator() -> MemoryCoordinator:
-    made = MemoryCoordinator(MemoryTree())
-    made.connect(lambda state: None)
-    return made
 
 
 def one_more(before: bytes | None) -> bytes:

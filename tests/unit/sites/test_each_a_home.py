@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -14,7 +13,7 @@ from halog.schema.registry import Registry
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_restoring_hindered import reuniting_of
 from tests.unit.sites.test_switching import switching
-from tests.unit.sites.two import level
+from tests.unit.sites.two import both_started, level
 
 pytestmark = pytest.mark.feature("M5", "P5")
 registry = Registry()
@@ -42,15 +41,8 @@ def two() -> Iterator[tuple[Cluster, Cluster]]:
     north = Cluster(2, partitions=2, registry=registry, site="north", others=("south",), homes=HOMES)
     south = Cluster(2, partitions=2, registry=registry, site="south", home=north, homes=HOMES)
     north.see(south)
-    starting = threading.Thread(target=north.start)
-    starting.start()
-    try:
-        with south:
-            starting.join()
-            yield north, south
-    finally:
-        starting.join()
-        north.close()
+    with both_started(north, south):
+        yield north, south
 
 
 def put(cluster: Cluster, kind: type, *numbers: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,7 +14,7 @@ from halog.runtime.open import node as open_node
 from halog.schema.registry import Registry
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.sites.test_switching import switching
-from tests.unit.sites.two import level
+from tests.unit.sites.two import both_started, level
 from tests.unit.sites.whole import share
 
 pytestmark = pytest.mark.feature("M5", "P5")
@@ -72,15 +71,8 @@ def started(percentage: int | None = None) -> Iterator[tuple[Cluster, Cluster]]:
     south = Cluster(2, partitions=2, registry=registry, site="south", home=north)
     north.see(south)
     share(north, south, percentage=percentage, **LISTS)
-    starting = threading.Thread(target=north.start)
-    starting.start()
-    try:
-        with south:
-            starting.join()
-            yield north, south
-    finally:
-        starting.join()
-        north.close()
+    with both_started(north, south):
+        yield north, south
 
 
 def put(cluster: Cluster, kind: type, *numbers: int, node: str = "") -> None:

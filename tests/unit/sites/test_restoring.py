@@ -69,8 +69,18 @@ def restore(initiating: Cluster, source: Cluster, **more: object) -> dict[str, R
     return {name: restores.restore_of(coordinator(source), name) for name in NAMES}
 
 
-def test_what_both_sites_did_becomes_one_history(west: Cluster, east: Cluster) -> None:
-    west.see(east)
+def disagree(west: Cluster, east: Cluster, count: int) -> None:
+    """Parted, both note something on each of so many flights."""
+    fly(west, *range(count))
+    split(west, east)
+    for number in range(count):
+        note(west, number, "west")
+        note(east, number, "east")
+    mend(west, east)
+
+
+def part(west: Cluster, east: Cluster) -> None:
+    """Both do something, alone and to the same flights."""
     fly(west, *range(10))
     split(west, east)
     fly(west, *range(10, 20))
@@ -79,14 +89,22 @@ def test_what_both_sites_did_becomes_one_history(west: Cluster, east: Cluster) -
     drop(west, 4), drop(east, 5), drop(west, 6), note(east, 6, "east")
     fly(west, 40), note(west, 40, "west"), fly(east, 40), note(east, 40, "east")
     mend(west, east)
+
+
+PARTED = dict.fromkeys(range(30), "") | {1: "west", 2: "east", 3: "east", 6: "east", 40: "east"}
+"""What comes of it where the east has the last word."""
+del PARTED[4], PARTED[5]
+
+
+def test_what_both_sites_did_becomes_one_history(west: Cluster, east: Cluster) -> None:
+    west.see(east)
+    part(west, east)
     found = restore(west, east)
     assert {r.phase for r in found.values()} <= {DONE}, found
-    expected = dict.fromkeys(range(30), "") | {1: "west", 2: "east", 3: "east", 6: "east", 40: "east"}
-    del expected[4], expected[5]
-    assert noted(east) == expected
+    assert noted(east) == PARTED
     wait_until(lambda: owners(west) == {"east"}, "west mirrors east")
     level(west, east)
-    assert noted(west) == expected
+    assert noted(west) == PARTED
 
 
 @pytest.mark.feature("S2")

@@ -13,7 +13,7 @@ from halog.runtime.restores import DONE
 from halog.testing.cluster import Cluster
 from restore.compensation import Conflict, KeepInitiating, KeepSource, Verdict
 from tests.unit.sites.model import Flight, registry
-from tests.unit.sites.test_restoring import mend, note, noted, restore, split
+from tests.unit.sites.test_restoring import disagree, note, noted, restore
 from tests.unit.sites.two import east, fly, level, west
 
 pytestmark = [pytest.mark.feature("M2", "M3"), pytest.mark.timeout(120)]
@@ -48,12 +48,7 @@ def test_only_what_came_since_waits_for_the_epoch_s_end(west: Cluster, east: Clu
         return KeepSource() if number == 1 else KeepInitiating()
 
     registry.triggers[registry.info(Flight).name] = trigger
-    fly(west, *range(6))
-    split(west, east)
-    for number in range(6):
-        note(west, number, "west")
-        note(east, number, "east")
-    mend(west, east)
+    disagree(west, east, 6)
     fly(east, *range(50, 59))  # behind what may still have come over the line, in each partition
     found = restore(west, east)
     assert {r.phase for r in found.values()} == {DONE}, found
@@ -80,12 +75,7 @@ def test_a_partition_that_waits_its_turn_behind_slow_triggers_is_merged_all_the_
         return KeepInitiating()
 
     registry.triggers[registry.info(Flight).name] = trigger
-    fly(west, *range(9))
-    split(west, east)
-    for number in range(9):
-        note(west, number, "west")
-        note(east, number, "east")
-    mend(west, east)
+    disagree(west, east, 9)
     monkeypatch.setattr(restoring, "STALE_MS", 2_000)
     found = restore(west, east)
     assert {r.phase for r in found.values()} == {DONE}, found

@@ -25,7 +25,7 @@ from spark_jobs.branching import INITIATING, SOURCE
 from spark_jobs.snapshot import Place
 from tests.unit.sites.model import Flight, registry
 from tests.unit.sites.test_compensation import beside
-from tests.unit.sites.test_restoring import coordinator, drop, mend, note, noted, restore, split
+from tests.unit.sites.test_restoring import PARTED, coordinator, drop, mend, note, noted, part, restore, split
 from tests.unit.sites.test_switching import NAMES, owners, switching
 from tests.unit.sites.two import east, fly, level, west
 from tests.unit.spark_jobs.following import RUN, Job
@@ -97,20 +97,6 @@ def job(initiating: Cluster, source: Cluster, name: str) -> None:
     classified.publish(coordinator(source), name, told)
 
 
-def do(west: Cluster, east: Cluster) -> None:
-    """Both sites do something, alone and to the same flights."""
-    fly(west, *range(10))
-    split(west, east)
-    fly(west, *range(10, 20))
-    fly(east, *range(20, 30))
-    note(west, 1, "west"), note(east, 2, "east"), note(west, 3, "west"), note(east, 3, "east")
-    drop(west, 4), drop(east, 5), drop(west, 6), note(east, 6, "east")
-    fly(west, 40), note(west, 40, "west"), fly(east, 40), note(east, 40, "east")
-    mend(west, east)
-
-
-EXPECTED = dict.fromkeys(range(30), "") | {1: "west", 2: "east", 3: "east", 6: "east", 40: "east"}
-del EXPECTED[4], EXPECTED[5]
 ALONE = dict.fromkeys([*range(10), *range(20, 30)], "") | dict.fromkeys([2, 3, 6, 40], "east")
 """What the east has before that."""
 del ALONE[5]
@@ -141,7 +127,7 @@ def test_by_what_was_found_and_what_was_done_since(west: Cluster, east: Cluster)
         return Replace({**conflict.source, "note": f"{conflict.source['note']}+{conflict.initiating['note']}"})
 
     registry.triggers[registry.info(Flight).name] = both
-    do(west, east)
+    part(west, east)
     found(west, east)
     for number in (1, 2, 3, 7, 21):
         note(east, number, "later")
@@ -151,7 +137,7 @@ def test_by_what_was_found_and_what_was_done_since(west: Cluster, east: Cluster)
     ended = restore(west, east, classified=True)
     assert {r.phase for r in ended.values()} == {DONE}, ended
     wait_until(lambda: not held(east), "the source's log is held")
-    expected = EXPECTED | {1: "later+west", 2: "later", 3: "later+west", 7: "later", 21: "later", 50: ""}
+    expected = PARTED | {1: "later+west", 2: "later", 3: "later+west", 7: "later", 21: "later", 50: ""}
     expected |= {11: "+", 40: "east+west"}
     del expected[23]
     stands(east, expected)
@@ -174,13 +160,13 @@ def test_what_is_created_beside_is_the_same_as_without_a_job(west: Cluster, east
         return KeepSource(also=({"number": new[number], "note": f"beside {number}"},))
 
     registry.triggers[registry.info(Flight).name] = both
-    do(west, east)
+    part(west, east)
     found(west, east)
     fly(east, new[40])
     ended = restore(west, east, classified=True)
     assert {r.phase for r in ended.values()} == {DONE}, ended
     assert sum(int(r.result["deferred"]) for r in ended.values()) == 1
-    expected = EXPECTED | {new[3]: "beside 3", new[6]: "beside 6", new[40]: ""}
+    expected = PARTED | {new[3]: "beside 3", new[6]: "beside 6", new[40]: ""}
     stands(east, expected)
     level(west, east)
     stands(west, expected)
@@ -191,7 +177,7 @@ def test_a_node_that_dies_meanwhile_leaves_it_to_the_next_one(
     west: Cluster, east: Cluster, monkeypatch: pytest.MonkeyPatch, before: str
 ) -> None:
     """That one finds the same, or that it is done; and the log is held no more."""
-    do(west, east)
+    part(west, east)
     found(west, east)
     note(east, 7, "later")
     for name in NAMES:
@@ -209,7 +195,7 @@ def test_a_node_that_dies_meanwhile_leaves_it_to_the_next_one(
     ended = restore(west, east, classified=True)
     assert sorted(died) == NAMES
     assert {(r.phase, r.tries) for r in ended.values()} == {(DONE, 2)}
-    stands(east, EXPECTED | {7: "later"})
+    stands(east, PARTED | {7: "later"})
     wait_until(lambda: not held(east), "the source's log is held")
 
 
@@ -222,7 +208,7 @@ def said(ended: dict[str, Restore]) -> str:
 
 def test_what_does_not_fit_changes_nothing_and_is_told(west: Cluster, east: Cluster) -> None:
     """And it can be merged all the same, by itself or by what is found anew."""
-    do(west, east)
+    part(west, east)
     assert "no Spark job has found what is to be merged of NAME" in said(restore(west, east, classified=True))
     found(west, east)
     told = {name: classified.classified_of(coordinator(east), name) for name in NAMES}
@@ -239,11 +225,11 @@ def test_what_does_not_fit_changes_nothing_and_is_told(west: Cluster, east: Clus
     fly(east, 60)
     found(west, east)
     assert {r.phase for r in restore(west, east, classified=True).values()} == {DONE}
-    stands(east, EXPECTED | {60: ""})
+    stands(east, PARTED | {60: ""})
 
 
 def test_what_was_found_for_an_earlier_merge_is_not_taken_for_this_one(west: Cluster, east: Cluster) -> None:
-    do(west, east)
+    part(west, east)
     found(west, east)
     assert {r.phase for r in restore(west, east, classified=True).values()} == {DONE}
     level(west, east)

@@ -13,8 +13,8 @@ from halog.runtime.restores import DONE
 from halog.testing.cluster import Cluster, wait_until
 from restore.compensation import Conflict, KeepInitiating, Verdict
 from tests.unit.sites.model import Flight, registry
-from tests.unit.sites.test_restoring import coordinator, mend, note, noted, restore, split
-from tests.unit.sites.two import east, fly, level, west
+from tests.unit.sites.test_restoring import coordinator, disagree, note, noted, restore
+from tests.unit.sites.two import east, level, west
 
 pytestmark = [pytest.mark.feature("M2", "M3"), pytest.mark.timeout(120)]
 __all__ = ["east", "west"]
@@ -57,12 +57,7 @@ def test_what_another_node_has_merged_meanwhile_is_not_merged_once_more(
         return KeepInitiating()
 
     registry.triggers[registry.info(Flight).name] = trigger
-    fly(west, *range(6))
-    split(west, east)
-    for number in range(6):
-        note(west, number, "west")
-        note(east, number, "east")
-    mend(west, east)
+    disagree(west, east, 6)
     found = restore(west, east)
     assert {r.phase for r in found.values()} == {DONE}, found
     wait_until(lambda: any("left to" in m or "failed" in m for m in caplog.messages), "the first one has ended")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -22,6 +24,20 @@ def west() -> Iterator[Cluster]:
 def east(west: Cluster) -> Iterator[Cluster]:
     with Cluster(2, partitions=3, registry=registry, site="east", home=west) as cluster:
         yield cluster
+
+
+@contextmanager
+def both_started(one: Cluster, other: Cluster) -> Iterator[None]:
+    """At the same time: each needs the other one's partitions."""
+    starting = threading.Thread(target=one.start)
+    starting.start()
+    try:
+        with other:
+            starting.join()
+            yield
+    finally:
+        starting.join()
+        one.close()
 
 
 def fly(cluster: Cluster, *numbers: int) -> None:

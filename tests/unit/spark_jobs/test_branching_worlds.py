@@ -18,7 +18,7 @@ from spark_jobs.branching import INITIATING, SIDES, SOURCE
 from spark_jobs.history import Carried, History
 from spark_jobs.snapshot import Place
 from tests.unit.core.merging_copy import TP
-from tests.unit.core.merging_kit import bring, forked, land_all
+from tests.unit.core.merging_kit import bring, forked, land_all, parted_again
 from tests.unit.core.merging_play import by_chance
 from tests.unit.core.merging_site import Site
 from tests.unit.core.merging_world import World
@@ -132,14 +132,7 @@ def test_what_a_merge_decided_and_the_closed_site_decided_again_is_one() -> None
 
 def test_what_a_merge_left_as_it_was_is_told_as_the_same() -> None:
     """Another version only; also where it was undone afterwards."""
-    world = forked()
-    world.close("east")
-    world.merge("west")
-    for _ in range(3):
-        world.go_on("west", 9)
-    world.alone("east")
-    world.commit("east", 3)
-    land_all(world, "east")
+    world = parted_again()
     for found, _ in everywhere(world):
         (told,) = (d for d in found.keys if d.key == b"c")
         assert (told.kind, told.source_by, told.initiating_by) == (Kind.SAME, (), ())

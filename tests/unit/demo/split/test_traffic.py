@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,21 +15,12 @@ from halog.demo.split.steps import Plan, Step, plan
 from halog.demo.split.traffic import Traffic
 from halog.demo.split.verify import Verdict, judge
 from halog.errors import DuplicateKeyError
-from halog.testing.memory import MemoryBackend, MemoryCluster
+from halog.testing.memory import MemoryCluster
 from halog.transactions import Node
 from tests.unit.demo.split.test_steps import rows
 from tests.unit.demo.test_replay import Forgetful
 
 PLAN: Plan = plan(rows(120), 1)
-
-
-@pytest.fixture
-def cluster() -> Iterator[MemoryCluster]:
-    """Shared memory, and a node that is active for all of it."""
-    shared = MemoryCluster()
-    with Node(MemoryBackend(shared)) as active:
-        shared.execute = active.executor
-        yield shared
 
 
 def played(cluster: MemoryCluster, path: Path, sabotaged: int = -1) -> tuple[Traffic, Claims, Verdict]:
