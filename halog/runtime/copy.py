@@ -109,16 +109,11 @@ class Copy(Showing):
         }
 
     def start(
-        self,
-        state: ChainState,
-        next_offset: int,
-        outcomes: Outcomes,
-        last_offset: int,
-        end: int,
+        self, state: ChainState, next_offset: int, outcomes: Outcomes, last_offset: int, end: int,
         before: Tail | None = None,
-    ) -> None:
-        """Begin at a position of the log; `end` is where the log ended a moment ago. `before`: what the copy held in the
-        place of which this one is made: to the others it is the same holder (S5)."""
+    ) -> None:  # fmt: skip
+        """Begin at a position of the log; `end` is where it ended a moment ago. `before`: what a copy held in whose
+        place this one is: to the others it is the same holder (S5)."""
         settings = msgspec.structs.replace(
             self.node.settings,
             local_sync=self._policy.local_sync,

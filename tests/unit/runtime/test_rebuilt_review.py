@@ -51,3 +51,17 @@ def test_a_copy_that_is_rebuilt_does_not_forget_what_its_node_acknowledged(remot
         cluster._broker.drop_held(log_of(cluster))
         wait_until(lambda: cluster.active_for(Counter, "c") == replica, "it takes over")
         assert add(cluster) == 9
+
+
+@pytest.mark.parametrize("remote_sync", ["WRITE_NO_SYNC", "SYNC"])
+def test_all_processes_are_killed_at_once(remote_sync: str) -> None:
+    """With what only their memories and the store of one had; the log never gets it from who wrote it."""
+    with running(remote_sync) as cluster:
+        acknowledged_and_not_in_the_log(cluster)
+        for name in cluster.names:
+            cluster.kill(name)
+        cluster._broker.drop_held(log_of(cluster))
+        for name in cluster.names:
+            cluster.restart(name)
+        cluster.settle()
+        assert add(cluster) == 9
