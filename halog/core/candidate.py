@@ -233,7 +233,7 @@ class Campaign:
             unheard = {m.node for m in wanted} - self.told.keys()
             if unheard and self._is_young(wanted):
                 return False
-            if not (self.withheld or (p.settings.stows and unheard & set(p.table.present))):
+            if not (self.withheld or (p.settings.stows and unheard & set(p.table.configured))):
                 self._give_up(names)
                 return True
         waits, self.waits_for = self.waits_for, wanted

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from halog.core import events as ev, records
 from halog.core.held import MAX_BYTES
 from halog.core.roles import Role
+from halog.core.tail import Tail
 
 if TYPE_CHECKING:
     from halog.core.partition import Partition
@@ -28,8 +29,9 @@ def _tail_told(p: Partition) -> tuple[bytes, ...] | None:
         return None
     if not p.unlogged:
         return ()
-    if p.tail.run or not p.held.joined(p.chain.state):
-        tail = tuple(records.encode(record) for record in p.tail.run)
-    else:
-        tail = tuple(held.data for held in p.held.run)
+    told = Tail()
+    told.run = p.tail.run
+    if p.held.joined(p.chain.state):  # what it adopted when it stood may be less than what it holds itself
+        told.keep((held.record for held in p.held.run), p.chain.state)
+    tail = tuple(records.encode(record) for record in told.run)
     return tail if sum(map(len, tail)) <= MAX_BYTES else None

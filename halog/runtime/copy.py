@@ -24,6 +24,7 @@ from halog.core.partition import Partition
 from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.table import ASYNC, PartitionTable
+from halog.core.tail import Tail
 from halog.errors import HalogError, LogError, StoreError
 from halog.events import DIVERGED
 from halog.ports import Entry, LogSession, TopicPartition
@@ -107,8 +108,12 @@ class Copy(Showing):
             ev.Tell: self._tell,
         }
 
-    def start(self, state: ChainState, next_offset: int, outcomes: Outcomes, last_offset: int, end: int) -> None:
-        """Begin at a position of the log; `end` is where the log ended a moment ago."""
+    def start(
+        self, state: ChainState, next_offset: int, outcomes: Outcomes, last_offset: int, end: int,
+        before: Tail | None = None,
+    ) -> None:  # fmt: skip
+        """Begin at a position of the log; `end` is where it ended a moment ago. `before`: what a copy held in whose
+        place this one is: to the others it is the same holder (S5)."""
         settings = msgspec.structs.replace(
             self.node.settings,
             local_sync=self._policy.local_sync,
@@ -121,7 +126,9 @@ class Copy(Showing):
         with self.lock:
             self._end, self.began_at = end, next_offset
             ledger, now = self.objects.load_ledger(), monotonic_ms()
-            tail = left.found(self.objects, state, flushed=settings.remote_sync is Sync.SYNC)
+            tail = left.found(self.objects, state)
+            if before is not None:
+                left.carry_over(before, tail, self.objects, self.name, state)
             self.objects.begin(outcomes, last_offset, ledger)
             self.core = Partition(
                 self.node.me, *self._table, state, next_offset, outcomes, settings, now, ledger, wall_ahead_ms(), tail

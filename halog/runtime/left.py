@@ -34,13 +34,21 @@ def leave(objects: ObjectTable, partition: str, datas: Sequence[bytes]) -> None:
         logger.exception("partition %s: %d commits that the log never had cannot be stored", partition, len(datas))
 
 
-def found(objects: ObjectTable, state: ChainState, *, flushed: bool) -> Tail:
+def found(objects: ObjectTable, state: ChainState) -> Tail:
     """What was left, and what was stowed, as far as it may still come behind `state`, with the incarnations for which
-    the store stands; what was left and may not come is deleted. `flushed`: what was stowed always was."""
-    tail = Tail(objects.stowed.stood(flushed=flushed))
+    the store stands; what was left and may not come is deleted."""
+    tail = Tail(objects.stowed.stood())
     tail.adopt(objects.stowed.load(), state)
     _adopt_left(tail, objects, state)
     return tail
+
+
+def carry_over(before: Tail, tail: Tail, objects: ObjectTable, partition: str, state: ChainState) -> None:
+    """The copy that held `before` was dropped: what of it may still come goes into `tail`, and on the disk, since the
+    store is about to stand for this run of the node again."""
+    tail.adopt([records.encode(record) for record in before.run], state)
+    if tail.run:
+        leave(objects, partition, [records.encode(record) for record in tail.run])
 
 
 def _adopt_left(tail: Tail, objects: ObjectTable, state: ChainState) -> None:

@@ -22,6 +22,7 @@ from halog.core.migrating import copy_rate
 from halog.core.outcomes import Outcomes
 from halog.core.roles import CLAIMANT, Role
 from halog.core.table import PartitionTable
+from halog.core.tail import Tail
 from halog.errors import DivergedError, LogError
 from halog.runtime.copy import Copy
 from halog.runtime.groups import change_table
@@ -162,9 +163,11 @@ class Placing:
 
     # --- one of them ---
 
-    def _open(self, version: int, table: PartitionTable, *, slowly: bool = False) -> Copy | None:
+    def _open(
+        self, version: int, table: PartitionTable, *, slowly: bool = False, tail: Tail | None = None
+    ) -> Copy | None:
         """Begin to host a partition: warm from the store, else from the state topic, then the log. None: it is kept as
-        it is."""
+        it is. `tail`: what a copy before it held, in this run of the node."""
         host = self._host
         copy = Copy(host, version, table)
         stored = copy.objects.load_position()
@@ -176,7 +179,7 @@ class Placing:
         if slowly:
             host.pacing.follow_slowly(copy)
         host.by_tp[copy.tp] = copy
-        copy.start(state, next_offset, outcomes, last_offset, end)
+        copy.start(state, next_offset, outcomes, last_offset, end, tail)
         host.copies[copy.name] = copy
         with copy.lock:  # whoever publishes another view meanwhile posts it behind this one
             copy.post(ev.AliveChanged(host.members.alive))
@@ -274,5 +277,5 @@ class Placing:
             copy.objects.drop()
         version, table = host.router.tables[copy.name]
         if may_host(table, host.me.node):
-            self._open(version, table)
+            self._open(version, table, tail=copy.core.tail)
         return True

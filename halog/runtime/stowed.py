@@ -2,7 +2,8 @@
 
 Keys, behind the first 8 bytes of the log id:
     h <lsn>   a record, until the position that is stored has passed it
-    w         MessagePack [incarnations of this node for which the store stands, the run of the machine when it did]
+    w         MessagePack [incarnations of this node for which the store stands, the run of the machine when it did,
+              whether all of it was flushed]
 
 Handed to the operating system, it is there after each end of the process; so what another run of the machine noted
 counts only where all of it was flushed. Whatever else a copy stores is in `halog.runtime.objects`.
@@ -29,6 +30,8 @@ class _Stands(msgspec.Struct, array_like=True, frozen=True):
     incarnations: tuple[int, ...]
     run: str
     """Of the machine; "": unknown."""
+    flushed: bool = False
+    """Is what they told on the disk, as the note itself is?"""
 
 
 _STANDS = msgspec.msgpack.Decoder(_Stands)
@@ -60,7 +63,7 @@ class Stowed:
 
     def stand(self, e: ev.Stand) -> None:
         """Note for whom this store stands."""
-        noted = _Stands(e.incarnations, machine_run())
+        noted = _Stands(e.incarnations, machine_run(), e.flush)
         self._store.write([(self._w, msgspec.msgpack.encode(noted))], flush=e.flush)
 
     def dropped(self) -> None:
@@ -69,8 +72,8 @@ class Stowed:
 
     # --- when the copy is opened ---
 
-    def stood(self, *, flushed: bool) -> tuple[int, ...]:
-        """For whom it stands; `flushed`: all of it always was."""
+    def stood(self) -> tuple[int, ...]:
+        """For whom it stands. What the policy is now says nothing of what was flushed then."""
         data = self._store.get(self._w)
         if data is None:
             return ()
@@ -78,7 +81,7 @@ class Stowed:
             noted = _STANDS.decode(data)
         except msgspec.MsgspecError as e:
             raise StoreError(f"for whom the local store stands cannot be read: {e}; delete the data directory") from e
-        return noted.incarnations if flushed or (noted.run and noted.run == machine_run()) else ()
+        return noted.incarnations if noted.flushed or (noted.run and noted.run == machine_run()) else ()
 
     def load(self) -> list[bytes]:
         """What of it may still come: see `halog.core.stowing.last_run`."""
