@@ -361,7 +361,6 @@ class Campaign:
 
     def _serve(self) -> None:
         p = self.p
-        p.following.stowing.withdraw()
         p.become("opened", self.why)
         p.out.append(ev.StopReading())
         lost = "" if self.by_hand_over else self.why  # who handed over is not removed for that

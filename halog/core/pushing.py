@@ -27,6 +27,7 @@ class Pushing:
         self._told = 0
         """What replicas were last told that is visible here."""
         leading.writer.vote_sent = self._vote_sent
+        leading.writer.answers_early = leading.p.following.stowing.withdraw
 
     def _vote_sent(self, out: list[ev.Effect]) -> None:
         if not self._leading.p.unlogged:

@@ -4,11 +4,13 @@
 Law: nothing is told as held that is not stowed (flushed, with SYNC). A store *stands* for an incarnation of its node if
 all that this one told as held is stowed, or in the log; a node that was started anew, with a store that stands for a
 holder, is that holder (E2). So a store stands for an incarnation as long as that follows, from before its first word
-on; not for one that serves, which acknowledges what is in its memory only, nor for one that claims without being a
-holder: what it has of others' tails it has in memory. Whoever is made active in between keeps its word by the store.
+on; not for one that serves and has acknowledged what the log may lack, which is in its memory only, nor for one that
+claims without being a holder: what it has of others' tails it has in memory. Till then an active keeps its word by the
+store: whatever was acknowledged before its epoch opened the log has.
 
-Stowed records are of one epoch, one lsn behind the other. Those of an epoch before are in the log, or will never be,
-once a later one is followed: they are dropped with the first that are stowed of that.
+Stowed records are of one epoch, one lsn behind the other: an active pushes each once, so what comes behind a hole comes
+behind what the log has brought. Those of an epoch before are in the log, or will never be, once a later one is
+followed: they are dropped with the first that are stowed of that.
 """
 
 from __future__ import annotations

@@ -96,6 +96,8 @@ class Writer:
         """The mapping's version that is served as soon as its `MapperChanged` was appended (T8)."""
         self.vote_sent: Callable[[list[ev.Effect]], None] = lambda out: None
         """Told behind each record of these that was appended."""
+        self.answers_early: Callable[[], None] = lambda: None
+        """Told before something is answered that the log may lack."""
 
     # --- commits ---
 
@@ -363,6 +365,7 @@ class Writer:
         self.shown += len(items)
         commits = [item for item in items if item.tx in self.by_tx]
         if commits:
+            self.answers_early()
             out.append(ev.Show([item.record for item in commits]))
         for item in commits:
             item.answered = True

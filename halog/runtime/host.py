@@ -28,6 +28,7 @@ from halog.runtime.flushing import FlushedStore
 from halog.runtime.groups import Overrides
 from halog.runtime.leasing import Leasing
 from halog.runtime.members import Membership
+from halog.runtime.on_disk import Disk
 from halog.runtime.pacing import Pacing
 from halog.runtime.placing import Placing
 from halog.runtime.pushes import Pushes
@@ -90,7 +91,7 @@ class Host:
         self.pacing = Pacing(self)
         self.placing = Placing(self)
         self._executor = ThreadPoolExecutor(8, thread_name_prefix="halog-work")
-        self._on_disk = ThreadPoolExecutor(1, thread_name_prefix="halog-disk")  # slow: it keeps no claim waiting
+        self.disk = Disk(store)
         self._session: LogSession
         self._session_lock = threading.Lock()
         self._ending: LogSession | None = None  # let go of, while its successor is being made
@@ -164,11 +165,6 @@ class Host:
         if not self._closing.is_set():
             self._executor.submit(_logged, work)
 
-    def run_on_disk(self, work: Callable[[], None]) -> None:
-        """The same, on the store's disk."""
-        if not self._closing.is_set():
-            self._on_disk.submit(_logged, work)
-
     def close(self) -> None:
         """Stop the threads; nothing is handed over here."""
         self._closing.set()
@@ -179,8 +175,8 @@ class Host:
             thread.join(5)
         for end in self._ends:
             end()
-        for pool in (self._executor, self._on_disk):
-            pool.shutdown(wait=True, cancel_futures=True)
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        self.disk.close()
         self.settling.close()
         self.snapshots.close()
         for copy in self.copies.values():

@@ -13,6 +13,7 @@ from halog.ports import LogSession, Store, TopicPartition
 
 if TYPE_CHECKING:
     from halog.runtime.copy import Copy
+    from halog.runtime.on_disk import Disk
 
 NO_TIMES: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -52,7 +53,8 @@ class Surroundings(Protocol):
 
     def run(self, work: Callable[[], None]) -> None: ...
 
-    def run_on_disk(self, work: Callable[[], None]) -> None: ...
+    @property
+    def disk(self) -> Disk: ...
 
     def current_session(self) -> LogSession: ...
 

@@ -74,16 +74,14 @@ def one_flush_for_what_came_since() -> None:
 
 
 @mutant("E2", SEEDS)
-def who_serves_stands_by_its_store() -> None:
+def who_answers_early_stands_by_its_store() -> None:
     """It acknowledges what is in its memory only, and its next incarnation says that it has all of it."""
 
-    def serve(self: Campaign) -> None:
-        stowing = self.p.following.stowing
-        stowing.withdraw = lambda: None  # type: ignore[method-assign]
-        real(self)
-        del stowing.withdraw
+    def withdraw(self: Stowing) -> None:
+        if self._p.leading is None:
+            real(self)
 
-    real = patch(Campaign, "_serve", serve)
+    real = patch(Stowing, "withdraw", withdraw)
 
 
 @mutant("E2", ONCE, told)
