@@ -50,6 +50,9 @@ REBALANCE: Final = ("auto", "manual")
 REMOTE_SYNC: Final = LOCAL_SYNC
 TAIL_FRAME: Final = 10_000_000
 """A node's frame must hold what a replica keeps of pushed records: 8 MB, and their envelope."""
+TAIL_KEEP: Final = 10_000
+"""The log must not be trimmed past what a replica holds beyond it: 4,096 records, behind what came since its position was
+stored, 0.1 s ago."""
 LEASE_MS: Final = (300, 60_000)
 """Shorter, three renewals within it are too many for ZooKeeper; longer, nobody waits for a node that is cut off."""
 MAX_COPIES: Final = 7
@@ -284,6 +287,8 @@ def _tails(config: Config) -> Problems:
     unlogged = [name for name, policy in config.policies.items() if policy.unlogged]
     if unlogged and config.limits.max_frame_bytes < TAIL_FRAME:
         yield "limits.max_frame_bytes", f"must be at least {TAIL_FRAME}: policies.{unlogged[0]} has local_sync NO_SYNC"
+    if unlogged and config.snapshot.keep_records < TAIL_KEEP:
+        yield "snapshot.keep_records", f"must be at least {TAIL_KEEP}: policies.{unlogged[0]} has local_sync NO_SYNC"
 
 
 def _limits(limits: LimitsConfig) -> Problems:
