@@ -51,8 +51,8 @@ REMOTE_SYNC: Final = LOCAL_SYNC
 TAIL_FRAME: Final = 10_000_000
 """A node's frame must hold what a replica keeps of pushed records: 8 MB, and their envelope."""
 TAIL_KEEP: Final = 10_000
-"""The log must not be trimmed past what a replica holds beyond it: 4,096 records, behind what came since its position was
-stored, 0.1 s ago."""
+"""The log must not be trimmed past what a replica holds beyond it: 4,096 records, behind what came since its position
+was stored, 0.1 s ago."""
 LEASE_MS: Final = (300, 60_000)
 """Shorter, three renewals within it are too many for ZooKeeper; longer, nobody waits for a node that is cut off."""
 MAX_COPIES: Final = 7

@@ -329,6 +329,11 @@ def test_commits_that_do_not_wait_for_the_log(tmp_path: Path) -> None:
     text = text.replace("max_record_bytes = 5_000_000", "max_record_bytes = 1_000_000\nmax_frame_bytes = 9_999_999")
     with pytest.raises(ConfigError, match=r"limits.max_frame_bytes: must be at least 10000000: policies.default has"):
         load_config(write(tmp_path, text))
+    text = text.replace("max_frame_bytes = 9_999_999", "").replace(
+        "every_records = 50_000", "every_records = 50_000\nkeep_records = 9_999"
+    )
+    with pytest.raises(ConfigError, match=r"snapshot.keep_records: must be at least 10000: policies.default has"):
+        load_config(write(tmp_path, text))
 
 
 @pytest.mark.parametrize(
