@@ -73,6 +73,7 @@ def claimed(now: PartitionTable, seen: PartitionTable, to: str, by: str, own: st
             "taken over: say once more which site is to serve it",
             partition=now.name,
             site=by,
+            judged=True,  # by the token: also where this claim's own answer was lost
         )
     return _counted(now, to, own)
 

@@ -125,12 +125,12 @@ def change_table(
 ) -> PartitionTable:
     """Set what `change` makes of the table as it is now; returns the new table. It is asked again where no answer came,
     and changes nothing then of what it has done already; `told` hears of that, too. OutcomeUnknownError where it ends
-    in another error behind that: it may have changed, or not."""
+    in another error behind that, unless that one says it has looked (`judged`): it may have changed, or not."""
     unanswered: list[tuple[PartitionTable, PartitionTable]] = []
     try:
         return _changed(coordinator, partition, change, told, unanswered)
     except HalogError as e:
-        if not unanswered:
+        if not unanswered or "judged" in e.evidence:
             raise
         raise OutcomeUnknownError(
             f"it is not known whether the table of {partition} was changed: no answer came, and then: {e.message}; "

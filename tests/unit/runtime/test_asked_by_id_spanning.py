@@ -13,10 +13,10 @@ from halog.errors import DeadlineError, OutcomeUnknownError
 from halog.runtime import frames, spanning
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import Counter
+from tests.unit.runtime.conftest import started
 from tests.unit.runtime.test_asked_by_id import elect_another
 from tests.unit.runtime.test_late_requests import in_a_thread
 from tests.unit.runtime.test_spanning import apart, create, nothing_in_doubt, values
-from tests.unit.runtime.test_spanning_bounds import started
 
 pytestmark = pytest.mark.feature("R4", "R5", "D4")
 
