@@ -4,6 +4,7 @@ when all of them have ended, whatever the log has."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -40,8 +41,12 @@ def running(remote_sync: str) -> Iterator[Cluster]:
         assert add(cluster) == 1
         levels = lambda: {copy_on(cluster, n).core.chain.state.lsn for n in cluster.names}  # noqa: E731
         wait_until(lambda: len(levels()) == 1, "the log has it, and both have read it")
-        cluster._broker.hold(log_of(cluster))
-        yield cluster
+        log = log_of(cluster)
+        cluster._broker.hold(log)
+        try:
+            yield cluster
+        finally:
+            cluster._broker.drop_held(log)  # else nodes wait for it before they close
 
 
 def log_of(cluster: Cluster) -> TopicPartition:
@@ -142,8 +147,8 @@ def test_it_is_dropped_once_the_log_has_it_and_the_position_is_stored() -> None:
 
 @pytest.mark.parametrize("flush", [False, True])
 def test_a_replica_that_cannot_stow_acknowledges_nothing(flush: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its copy stops, and what it was not told of goes on once the log has it."""
-    with running("SYNC") as cluster:
+    """Its copy stops, and the commit it was pushed returns once the log has that."""
+    with running("SYNC") as cluster, ThreadPoolExecutor(1) as pool:
         copy = replica(cluster)
         real = copy.objects.store.write
 
@@ -153,7 +158,9 @@ def test_a_replica_that_cannot_stow_acknowledges_nothing(flush: bool, monkeypatc
             real(*args, **named)
 
         monkeypatch.setattr(copy.objects.store, "write", write)
-        cluster._broker.release(log_of(cluster))
-        assert add(cluster) == 2
+        counted = pool.submit(add, cluster)
         wait_until(lambda: copy.core.role is Role.FAILED, "the copy has stopped")
         assert "the disk is full" in str(copy.error)
+        assert not counted.done()
+        cluster._broker.release(log_of(cluster))
+        assert counted.result(20) == 2
