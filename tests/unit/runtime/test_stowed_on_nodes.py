@@ -28,11 +28,11 @@ POLICIES = ["WRITE_NO_SYNC", "SYNC"]
 
 
 @contextmanager
-def running(remote_sync: str) -> Iterator[Cluster]:
+def running(remote_sync: str, silent_ms: int = 5_000) -> Iterator[Cluster]:
     """Counted to 1 in the log, which takes no more."""
     made = Cluster(2, partitions=1, registry=REGISTRY, remote_sync=remote_sync)
     policy = replace(made.config.policies["test"], local_sync="NO_SYNC")
-    timing = TimingConfig(non_response_timeout_ms=5_000, append_deadline_ms=30_000)
+    timing = TimingConfig(non_response_timeout_ms=silent_ms, append_deadline_ms=30_000)
     made.config = replace(made.config, policies={"test": policy}, timing=timing).validate()
     with made as cluster:
         with cluster.client().transaction() as tx:
@@ -148,7 +148,7 @@ def test_it_is_dropped_once_the_log_has_it_and_the_position_is_stored() -> None:
 @pytest.mark.parametrize("flush", [False, True])
 def test_a_replica_that_cannot_stow_acknowledges_nothing(flush: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its copy stops, and the commit it was pushed returns once the log has that."""
-    with running("SYNC") as cluster, ThreadPoolExecutor(1) as pool:
+    with running("SYNC", silent_ms=500) as cluster, ThreadPoolExecutor(1) as pool:
         copy = replica(cluster)
         real = copy.objects.store.write
 
