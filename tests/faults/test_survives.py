@@ -84,10 +84,9 @@ class Table:
                         else:
                             _all_lose_power(flushed, topics, writers)
                     look(cluster, cells)
-                    if event == "brokers":
-                        topics.put_back()
-                        for cell, missing in ask(cluster, cells).items():
-                            cell.missing_at_last = missing
+                    topics.put_back()
+                    for cell, missing in ask(cluster, cells).items():
+                        cell.missing_at_last = missing
         finally:
             site.stop()
         return cells
@@ -276,7 +275,7 @@ def test_survives(table: Table, local: str, remote: str, event: str) -> None:
     if event == "power" and remote == "SYNC":
         assert len(cell.moments) == MOMENTS
         assert all(stored >= told > 0 for told, stored in cell.moments), "acknowledged, and not on the replica's disk"
-    if event == "brokers":
+    if event == "brokers" or (event == "power" and (remote == "SYNC" or not cell.is_early)):
         assert cell.missing_at_last == set(), "the topics were put back, and what they never had was appended"
     if cell.is_early:
         _stands_for_what_it_has(cell, event)
