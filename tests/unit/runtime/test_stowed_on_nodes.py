@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from halog.adapters.memory import MemoryDisk
 from halog.config import TimingConfig
 from halog.core import records
 from halog.core.roles import Role
@@ -108,6 +109,50 @@ def test_what_was_flushed_is_there_in_another_run_of_the_machine(
         all_end(cluster)
         monkeypatch.setattr(stowed, "machine_run", lambda: "another")
         all_start(cluster)
+        assert add(cluster) == 3
+        assert "HALOG-1019" not in caplog.text
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_who_was_active_waits_for_the_store_of_its_replica(policy: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Its own has nothing that the log lacks."""
+    with running(policy) as cluster:
+        assert add(cluster) == 2
+        active = cluster.active_for(Counter, "c")
+        all_end(cluster)
+        cluster.restart(active)
+        wait_until(lambda: "HALOG-1018" in caplog.text, "it says whom it waits for")
+        for name in cluster.names:
+            if name != active:
+                cluster.restart(name)
+        cluster.settle()
+        assert add(cluster) == 3
+        assert "HALOG-1019" not in caplog.text
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_machine_that_is_lost_takes_its_store_with_it(policy: str, caplog: pytest.LogCaptureFixture) -> None:
+    """And the active node's process has died, too: it is said that something may be lost."""
+    with running(policy) as cluster:
+        assert add(cluster) == 2
+        lost = replica(cluster).core.me.node
+        all_end(cluster)
+        cluster._disks[lost] = MemoryDisk(lost)
+        all_start(cluster)
+        assert add(cluster) == 2
+        assert "HALOG-1019" in caplog.text
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_of_a_machine_that_is_lost_alone_the_active_node_has_it(policy: str, caplog: pytest.LogCaptureFixture) -> None:
+    with running(policy) as cluster:
+        assert add(cluster) == 2
+        lost = replica(cluster).core.me.node
+        cluster.kill(lost)
+        cluster._disks[lost] = MemoryDisk(lost)
+        cluster.restart(lost)
+        cluster._broker.release(log_of(cluster))
+        cluster.settle()
         assert add(cluster) == 3
         assert "HALOG-1019" not in caplog.text
 
