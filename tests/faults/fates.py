@@ -9,7 +9,8 @@ EVENTS = ("process", "machine", "nodes", "outage", "brokers", "power")
 """The columns: a node's process is killed, its machine is lost, both nodes are killed at once; all brokers are killed
 at once, or lose power, or do so together with the nodes."""
 UNWAITED = ("NO_SYNC", "NO_SYNC")
-"""The combination whose commits wait neither for the log nor for who has read it there."""
+"""The combination whose commits are in memory only until the log has them. Others that do not wait for the log are in a
+replica's store."""
 
 
 class Fate(Enum):

@@ -1,10 +1,13 @@
-/* Writes down how much of each file its process has flushed: "<size> <path>\n" into $HALOG_FLUSHED, once per flush. */
+/* Writes down how much of each file its process has flushed: "<size> <path>\n" into $HALOG_FLUSHED, once per flush.
+   Whoever opens what names the run of the machine is given $HALOG_RUN instead: it is another one after a loss of power. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -34,3 +37,38 @@ static int flush(const char *name, int fd) {
 
 int fsync(int fd) { return flush("fsync", fd); }
 int fdatasync(int fd) { return flush("fdatasync", fd); }
+
+static const char *instead(const char *path) {
+    const char *run = getenv("HALOG_RUN");
+    return run && path && strcmp(path, "/proc/sys/kernel/random/boot_id") == 0 ? run : path;
+}
+
+#define MODE(last)                                    \
+    mode_t mode = 0;                                  \
+    if (flags & (O_CREAT | __O_TMPFILE)) {            \
+        va_list more;                                 \
+        va_start(more, last);                         \
+        mode = (mode_t)va_arg(more, unsigned int);    \
+        va_end(more);                                 \
+    }
+
+#define OPEN(name)                                                                          \
+    int name(const char *path, int flags, ...) {                                            \
+        static int (*real)(const char *, int, ...);                                         \
+        if (!real) real = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, #name);         \
+        MODE(flags)                                                                         \
+        return real(instead(path), flags, mode);                                            \
+    }
+
+#define OPENAT(name)                                                                        \
+    int name(int at, const char *path, int flags, ...) {                                    \
+        static int (*real)(int, const char *, int, ...);                                    \
+        if (!real) real = (int (*)(int, const char *, int, ...))dlsym(RTLD_NEXT, #name);    \
+        MODE(flags)                                                                         \
+        return real(at, instead(path), flags, mode);                                        \
+    }
+
+OPEN(open)
+OPEN(open64)
+OPENAT(openat)
+OPENAT(openat64)

@@ -1,10 +1,12 @@
-"""A machine that loses power: what its processes had not flushed is gone from their files."""
+"""A machine that loses power: what its processes had not flushed is gone from their files, and its next run has another
+name."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,10 +40,17 @@ def java_under(library: Path, **variables: str) -> Iterator[None]:
 
 
 class Flushed:
-    """What processes started under `noted` or `preloaded` have flushed, and the loss of the rest."""
+    """What processes started under `noted` or `preloaded` have flushed, and the loss of the rest. Those of `preloaded`
+    are on a machine whose run is named as this says (`halog.runtime.clock.machine_run`)."""
 
     def __init__(self, directory: Path) -> None:
         self._notes, self._library = directory / "flushed.txt", preloadable("flushed.c", directory)
+        self._run = directory / "run.txt"
+        self.started_again()
+
+    def started_again(self) -> None:
+        """The machine has lost its power, and runs anew."""
+        self._run.write_text(f"{uuid.uuid4()}\n")
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -55,6 +64,7 @@ class Flushed:
         with monkeypatch.context() as env:
             env.setenv("LD_PRELOAD", str(self._library))
             env.setenv("HALOG_FLUSHED", str(self._notes))
+            env.setenv("HALOG_RUN", str(self._run))
             yield
 
     def sizes(self) -> dict[Path, int]:

@@ -4,6 +4,7 @@ what was acknowledged: in the log, in the copies, and for whoever asks."""
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -38,7 +39,7 @@ class Cell:
         self.partition = f"{self.policy}-0"
         self.acknowledged: list[Acknowledged] = []
         self.lacked: list[int] = []
-        """At each fault, how many of them the log lacked then: of the combination that waits for nobody, and has to."""
+        """At each fault, how many of them the log lacked then: of those that do not wait for it, and it has to."""
         self.lost_active = 0
         """How often its active node was killed."""
         self.moments: list[tuple[int, int]] = []
@@ -51,6 +52,14 @@ class Cell:
         """The same once the topics were put back as they were."""
         self.kept = 0
         """The last lsn that copies hold which have more than the log, and say so."""
+
+        self.given_up = self.stopped = False
+        """Was it told that what the log lacks may be lost; did a copy stop since it holds more than the log?"""
+
+    @property
+    def is_early(self) -> bool:
+        """Do its commits return before the log has them?"""
+        return self.local == "NO_SYNC"
 
     @property
     def last(self) -> int:
@@ -128,11 +137,23 @@ class Writers:
                 cell.acknowledged.append(Acknowledged(number, tx.id, tx.lsn))
                 stop.wait(0.002)
 
+    @property
+    def early(self) -> list[Cell]:
+        """Those that do not wait for the log, and were not stopped."""
+        return [c for c in self.cells.values() if c.is_early and not self._stops[c.policy].is_set()]
+
     def flow(self, only: list[Cell] | None = None) -> None:
         """Each has gone on; those that were stopped need not."""
-        cells = [c for c in only or self.cells.values() if not self._stops[c.policy].is_set()]
+        cells = [c for c in (self.cells.values() if only is None else only) if not self._stops[c.policy].is_set()]
         goals = [(c, len(c.acknowledged) + FLOWS) for c in cells]
         wait(lambda: all(len(c.acknowledged) >= goal for c, goal in goals), "all go on", SETTLED_S)
+
+
+def lacking(cluster: Cluster, cells: Sequence[Cell]) -> None:
+    """Note how many of them the log lacks at this moment, which it does not take for much longer."""
+    with ThreadPoolExecutor(len(cells) or 1) as pool:
+        for cell, missing in zip(cells, pool.map(lambda cell: cell.not_in_log(cluster), cells), strict=True):
+            cell.lacked.append(len(missing))
 
 
 def look(cluster: Cluster, cells: Cells) -> None:
@@ -141,6 +162,8 @@ def look(cluster: Cluster, cells: Cells) -> None:
         cell.gone = cell.not_in_log(cluster)
         copies = [cluster.copies(node).get(cell.partition) for node in cluster.nodes]
         ahead = [c for c in copies if c is not None and "nothing was deleted here" in (c["error"] or "")]
+        cell.stopped = bool(ahead)
+        cell.given_up = any(f"HALOG-1019 partition {cell.partition}" in cluster.log_of(n) for n in cluster.nodes)
         cell.kept = max((max(c["lsn"], c["beyond"]) for c in ahead), default=0)
     for cell, missing in ask(cluster, cells).items():
         cell.missing = missing

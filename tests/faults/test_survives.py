@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import uuid
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -16,12 +17,12 @@ from pathlib import Path
 import pytest
 
 from halog.embedded import EmbeddedSite
-from tests.faults.fates import EVENTS, UNWAITED, Fate, fate
+from tests.faults.fates import EVENTS, Fate, fate
 from tests.faults.kinds import COMBINATIONS, POLICIES
 from tests.faults.mesh import Mesh
 from tests.faults.power import Flushed
 from tests.faults.scene import active, replica
-from tests.faults.survival import FLOWS, SETTLED_S, Cell, Cells, Nine, Writers, ask, look
+from tests.faults.survival import FLOWS, SETTLED_S, Cell, Cells, Nine, Writers, ask, lacking, look
 from tests.integration.cluster.processes import passes, wait
 from tests.integration.cluster.test_sync_policies import on_disk
 
@@ -73,17 +74,16 @@ class Table:
                 site.start()
             with closing(_nine(directory, site)) as cluster:
                 cluster.timed(store_flush_ms=FLUSH_MS)
+                topics = _Topics(cluster, site, directory / "topics")
                 with pytest.MonkeyPatch.context() as env, flushed.preloaded(env):
                     cluster.start()
-                cluster.whole()
-                topics = _Topics(cluster, site, directory / "topics")
-                with Writers(cluster.client(), cells) as writers:
-                    if event == "brokers":
-                        _brokers_lose_power(flushed, topics, writers)
-                    else:
-                        _all_lose_power(flushed, topics, writers)
-                look(cluster, cells)
-                if event == "brokers":
+                    cluster.whole()
+                    with Writers(cluster.client(), cells) as writers:
+                        if event == "brokers":
+                            _brokers_lose_power(flushed, topics, writers)
+                        else:
+                            _all_lose_power(flushed, topics, writers)
+                    look(cluster, cells)
                     topics.put_back()
                     for cell, missing in ask(cluster, cells).items():
                         cell.missing_at_last = missing
@@ -101,15 +101,17 @@ def _nine(directory: Path, site: EmbeddedSite) -> Nine:
 
 
 def _die(mesh: Mesh, writers: Writers, event: str, dying: str) -> None:
-    """These nodes are killed. If one of them is active for the commits that wait for nobody, it has not reached the log
-    for a while: the log lacks some of them for sure. Its machine takes what it stored with it."""
-    cluster, unwaited = mesh.cluster, writers.cells[UNWAITED]
+    """These nodes are killed. If one of them is active for commits that do not wait for the log, it has not reached it
+    for a while: that lacks some of them for sure. A machine takes what it stored with it: the replica's, which has
+    stowed them, stays."""
+    cluster = mesh.cluster
     writers.flow()
-    leads = active(cluster, unwaited.partition)
-    if leads in dying:
-        mesh.kafka[leads].cut()
-        writers.flow([unwaited])
-        unwaited.lacked.append(len(unwaited.not_in_log(cluster)))
+    leads = {cell.policy: active(cluster, cell.partition) for cell in writers.early}
+    early = [cell for cell in writers.early if leads[cell.policy] in dying]
+    for name in {leads[cell.policy] for cell in early}:
+        mesh.kafka[name].cut()
+    writers.flow(early)
+    lacking(cluster, early)
     for cell in writers.cells.values():
         cell.lost_active += active(cluster, cell.partition) in dying
     _kill_at_once(cluster, dying)
@@ -145,11 +147,12 @@ def _brokers_die(site: EmbeddedSite, writers: Writers) -> None:
 
 def _acknowledged_in_memory(site: EmbeddedSite, writers: Writers) -> None:
     """The broker takes nothing from now on: what is acknowledged meanwhile it does not have."""
-    unwaited = writers.cells[UNWAITED]
     site.pause("kafka")
-    before = len(unwaited.acknowledged)
-    writers.flow([unwaited])
-    unwaited.lacked.append(len(unwaited.acknowledged) - before)
+    early = writers.early
+    before = {cell.policy: len(cell.acknowledged) for cell in early}
+    writers.flow(early)
+    for cell in early:
+        cell.lacked.append(len(cell.acknowledged) - before[cell.policy])
 
 
 # --- power ---
@@ -203,35 +206,54 @@ def _brokers_lose_power(flushed: Flushed, topics: _Topics, writers: Writers) -> 
 
 def _all_lose_power(flushed: Flushed, topics: _Topics, writers: Writers) -> None:
     """The nodes, too. A node has one store, and whoever flushes it does so for all: what a disk has of theirs is looked
-    at in the middle of the load, then they stop, and the others go on until they are killed."""
+    at in the middle of the load, then they stop, and the others go on until they are killed. Whose commits do not wait
+    for the log are looked at while that lacks them."""
     cluster, cells = topics.cluster, list(writers.cells.values())
     flushing = [cell for cell in cells if cell.remote == "SYNC"]
     writers.flow()
-    _look_at_disks(flushed, cluster, flushing)
+    _look_at_disks(flushed, cluster, [cell for cell in flushing if not cell.is_early])
+    _acknowledged_in_memory(topics.site, writers)
+    moments = _moments(flushed, [cell for cell in flushing if cell.is_early])
+    topics.site.resume("kafka")
+    _look_back(flushed, cluster, moments)
     writers.stop(flushing)
     writers.flow()
+    _acknowledged_in_memory(topics.site, writers)
     _kill_at_once(cluster, cluster.nodes)
     topics.lose_power(flushed, cells)
     writers.stop(cells)
     stored = flushed.cut(f for node in cluster.nodes for f in (cluster.directory / node).rglob("*.log"))
     assert all(size > 500 for size in stored.values()), "nothing was lost of a node's store: this shows nothing"
+    flushed.started_again()
     topics.site.start_server("kafka")
     cluster.start()
     passes(3)
 
 
+Moment = tuple[dict[Cell, int], dict[Path, int]]
+"""The last lsn acknowledged of each, and how much of each file was on a disk then or a little later."""
+
+
 def _look_at_disks(flushed: Flushed, cluster: Nine, cells: Sequence[Cell]) -> None:
     """What would the replicas' disks have if they lost power at this moment, or at that one?"""
+    _look_back(flushed, cluster, _moments(flushed, cells))
+
+
+def _moments(flushed: Flushed, cells: Sequence[Cell]) -> list[Moment]:
     moments = []
     for _ in range(MOMENTS):
         told = {cell: cell.last for cell in cells}
         moments.append((told, flushed.sizes()))
         passes(0.1)
-    for number, (told, sizes) in enumerate(moments):
-        shadows = cluster.directory / f"moment-{number}"
+    return moments
+
+
+def _look_back(flushed: Flushed, cluster: Nine, moments: Sequence[Moment]) -> None:
+    for told, sizes in moments:
+        shadows = cluster.directory / f"moment-{uuid.uuid4().hex}"
         for node in cluster.nodes:
             flushed.shadow(cluster.directory / node, shadows / node, sizes)
-        for cell in cells:
+        for cell in told:
             stored = on_disk(cluster, replica(cluster, "sync", cell.partition), cell.partition, shadows)
             cell.moments.append((told[cell], stored))
 
@@ -253,8 +275,10 @@ def test_survives(table: Table, local: str, remote: str, event: str) -> None:
     if event == "power" and remote == "SYNC":
         assert len(cell.moments) == MOMENTS
         assert all(stored >= told > 0 for told, stored in cell.moments), "acknowledged, and not on the replica's disk"
-    if event == "brokers":
+    if event == "brokers" or (event == "power" and (remote == "SYNC" or not cell.is_early)):
         assert cell.missing_at_last == set(), "the topics were put back, and what they never had was appended"
+    if cell.is_early:
+        _stands_for_what_it_has(cell, event)
     if expected is Fate.SERVED:
         assert cell.missing == set()
         assert cell.gone == set()
@@ -270,10 +294,19 @@ def test_survives(table: Table, local: str, remote: str, event: str) -> None:
         assert cell.missing == cell.gone, "whoever asks is served, from what the log has"
 
 
+def _stands_for_what_it_has(cell: Cell, event: str) -> None:
+    """It is told that something may be lost where a node that was started anew has not stored what it acknowledged, or
+    its machine may not have; nobody goes on in silence."""
+    if event == "power":
+        assert cell.given_up or cell.stopped
+        return
+    assert cell.given_up == (event == "nodes" and cell.remote == "NO_SYNC")
+
+
 def _shows_something(cell: Cell, event: str) -> None:
     assert len(cell.acknowledged) >= FLOWS
     if event in ("process", "machine", "nodes"):
         assert cell.lost_active, "its active node was never killed: this shows nothing"
-    if (cell.local, cell.remote) == UNWAITED and event != "power":
+    if cell.is_early:
         assert cell.lacked, "the log was never away: this shows nothing"
         assert all(cell.lacked), "the log had everything: this shows nothing"
