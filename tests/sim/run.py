@@ -29,6 +29,7 @@ from tests.sim import (
     lives,
     market,
     moves,
+    rough,
     shop,
     stalls,
     stopping,
@@ -49,6 +50,7 @@ OWN_RANGES = {
     "sites": pair.SEEDS,
     "late": late.SEEDS,
     "stowed": stowed.SEEDS,
+    "rough": rough.SEEDS,
 }
 """Histories of other kinds than those that seeds from 0 on play, and those of which there are few among these."""
 
@@ -73,7 +75,7 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
     names = ("A", "B", "C", "D")[: rng.choice((2, 3, 3, 3, 4))]
     keep = rng.choice((50_000, 50_000, 50_000, 5))
     world = World(
-        seed, names=names, sync_replicas=rng.choice((0, 1, 1, 2)), clients=rng.choice((1, 2, 4)), quota=30,
+        seed, names=names, sync_replicas=rough.sync_replicas(seed, rng.choice((0, 1, 1, 2))), clients=rng.choice((1, 2, 4)), quota=30,
         keep=keep, calm=rng.random() < 0.3, verbose=verbose,
     )  # fmt: skip
     for n in names:
@@ -92,6 +94,7 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
     if world.leased:
         length += leases.prepare(world, length)
     length += late.prepare(world, length)
+    length += rough.prepare(world, length)
     if lasting.given(seed):
         length += lasting.prepare(world, length)
     if zones.given(seed):
@@ -158,9 +161,10 @@ def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
     world = make_world(seed, verbose=verbose)
     failure = ""
     try:
-        world.run(world.fault_phase_ms)
-        world.settle(LIVENESS_MS)
-        world.checks.finish()
+        with rough.tails(world):
+            world.run(world.fault_phase_ms)
+            world.settle(LIVENESS_MS)
+            world.checks.finish()
     except Exception as e:  # any exception of the core is a finding
         if verbose:
             world.engine.lines.append(repr(e))

@@ -7,6 +7,7 @@ computes it anew from what its disk held.
 from __future__ import annotations
 
 import copy
+from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -71,6 +72,8 @@ class Disk:
         self.images = 0
         self.safe: Disk | None = None
         """What of it was flushed."""
+        self.recent: deque[Disk] | None = None
+        """As it was after each of its last writes; None: nobody asks."""
 
     def image(self) -> Disk:
         """As it is now."""
@@ -79,7 +82,13 @@ class Disk:
         for name in ("objects", "undecided", "decided", "stowed"):
             setattr(made, name, dict(getattr(self, name)))
         made.outcomes = Outcomes(self.outcomes.items(), self.outcomes.horizon, self.outcomes.keep)
+        made.recent = None
         return made
+
+    def changed(self) -> None:
+        """Something was written."""
+        if self.recent is not None:
+            self.recent.append(self.image())
 
     def flushed(self, image: Disk) -> None:
         """All that it had then is on the disk, unless something newer is."""
@@ -101,6 +110,7 @@ class Disk:
                 self.outcomes.add(commit.header.tx, commit.header.lsn)
         self.chain, self.next_offset = chain, next_offset
         self.stowed = {lsn: data for lsn, data in self.stowed.items() if lsn > chain.lsn}
+        self.changed()
 
     def _note(self, record: Applied) -> None:
         if isinstance(record, Prepared):

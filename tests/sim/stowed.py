@@ -3,11 +3,13 @@ than memory (R6, decision 38). No process takes with it what it told as held: al
 these histories what was not flushed goes with it, as if its machine had lost its power.
 
 What was acknowledged may be given up only where a disk was lost, a node for good, or what the znode says of holders.
+In histories of their own none is (`tests.sim.rough`).
 """
 
 from __future__ import annotations
 
 import random
+from collections import deque
 from typing import TYPE_CHECKING
 
 from halog.core import events as ev
@@ -27,8 +29,21 @@ SEEDS = range(19, 1 << 21, 28)
 """Of the histories that do not wait for the log, every fourth; in every second of these replicas flush."""
 
 
+ROUGH = range(8 << 20, 9 << 20)
+"""See `tests.sim.rough`; in every second of these replicas flush."""
+
+NEWEST = 12
+"""Of so many writes behind the last flush a disk may keep any number when its machine loses its power."""
+
+
+def is_rough(seed: int) -> bool:
+    return seed in ROUGH
+
+
 def remote_sync(seed: int, settings: Settings) -> Sync:
     """What replicas are asked for in a history that does not wait for the log."""
+    if is_rough(seed):
+        return Sync.SYNC if seed % 2 else Sync.WRITE_NO_SYNC
     stored = settings.remote_sync is not Sync.NO_SYNC
     return Sync.SYNC if stored and seed % 8 >= 4 else settings.remote_sync
 
@@ -41,11 +56,13 @@ def perform(p: Process, e: ev.Stow | ev.Stand) -> None:
         p.world.cover.hit("stands for itself" if p.me.incarnation in e.incarnations else "stands for itself no more")
         if e.flush:
             disk.flushed(disk.image())
+        disk.changed()
         return
     if e.anew:
         disk.stowed = {}
     first = e.upto + 1 - len(e.records)
     disk.stowed |= {first + i: data for i, data in enumerate(e.records)}
+    disk.changed()
     p.world.cover.hit("stowed")
     if e.flush:
         then(p, ev.Stowed(e.epoch, e.upto))
@@ -73,6 +90,9 @@ def _flushed(p: Process, image: Disk, done: ev.Stowed | ev.Flushed) -> None:
 
 def lose_power(w: World, node: Node, p: Process) -> None:
     """Its process is no more, nor is what its disk did not have."""
+    if is_rough(w.seed):
+        _lose_power_anywhere(w, node, p)
+        return
     safe = node.disk.safe
     if w.settings.stows and safe is not None and random.Random(f"{w.seed}/power/{p.me}").random() < 0.5:
         w.cover.hit("power lost")
@@ -81,6 +101,26 @@ def lose_power(w: World, node: Node, p: Process) -> None:
         if w.settings.remote_sync is not Sync.SYNC:  # not all that was told was flushed, and another run of it knows
             node.disk.stood = ()
             node.disk.wipes += 1
+
+
+def keeps_writes(node: Node) -> None:
+    """From now on its disk knows what it was after each of its last writes."""
+    node.disk.recent = deque(maxlen=NEWEST)
+
+
+def _lose_power_anywhere(w: World, node: Node, p: Process) -> None:
+    """Where all is flushed before it is told: what was written behind the last flush is on the disk up to any write.
+    Elsewhere machines keep their power."""
+    safe, recent, chance = node.disk.safe, node.disk.recent, random.Random(f"{w.seed}/power/{p.me}")
+    if w.settings.remote_sync is not Sync.SYNC or safe is None or chance.random() < 0.4:
+        return
+    newer = [image for image in recent or () if image.images > safe.images]
+    chosen = chance.choice([safe, safe, *newer])
+    w.cover.hit("power lost" if chosen is safe else "power lost, kept more")
+    images = node.disk.images
+    node.disk = chosen.image()
+    node.disk.images, node.disk.safe = images, safe
+    keeps_writes(node)
 
 
 def brought_along(node: Node) -> Tail:

@@ -71,7 +71,9 @@ UNLOGGED_SEEDS = range(5, 1 << 21, 7)
 
 
 def is_unlogged(seed: int) -> bool:
-    return seed in UNLOGGED_SEEDS or ((lives.given(seed) or late.given(seed)) and seed % 7 == 5)
+    return (
+        seed in UNLOGGED_SEEDS or stowed.is_rough(seed) or ((lives.given(seed) or late.given(seed)) and seed % 7 == 5)
+    )
 
 
 def is_away(seed: int) -> bool:
@@ -198,7 +200,7 @@ class World:
         node = self.nodes[name]
         if node.process is not None or name in self.gone:
             return
-        if wipe and not stopping.given(self.seed):
+        if wipe and not stopping.given(self.seed) and not stowed.is_rough(self.seed):
             node.disk.wipe()
         trimmed.started(self, node.disk)
         self.engine.say(f"{name} starts{' with an empty disk' if wipe else ''}")
