@@ -110,9 +110,10 @@ class ObjectTable:
                 lsn = _LSN.pack(record.header.lsn)
                 happened.append(lsn + record.header.tx)
                 unsaved.update(self.items_for(record, lsn))
-                self.show(record, record.header.lsn)
                 if self._early:
-                    self._take_early(record)
+                    self._show_taken(record)
+                else:
+                    self.show(record, record.header.lsn)
             elif type(record) is records.EpochOpened:
                 self._drop_early()
             elif type(record) is MergedIn:
@@ -244,16 +245,20 @@ class ObjectTable:
                 self._early[c.key] = lsn, None if c.value is None else Found(c.ref, version, c.value, c.key)
             self.show(record, version)
 
-    def _take_early(self, record: records.Commit) -> None:
-        """The log has it; what became of its objects later on stays visible."""
+    def _show_taken(self, record: records.Commit) -> None:
+        """The log has it; what became of its objects later on stays visible throughout, since readers take no lock."""
+        lsn, early = record.header.lsn, self._early
+        hidden = [c.key for c in record.changes if c.key in early and early[c.key][0] > lsn]
+        if not hidden:
+            self.show(record, lsn)
+        else:
+            kept = tuple(c for c in record.changes if c.key not in hidden)
+            self.show(records.Commit(record.header, kept), lsn)
+            if self.dirty is not None:
+                self.dirty.update(hidden)
         for c in record.changes:
-            lsn, found = self._early.get(c.key, (0, None))
-            if lsn <= record.header.lsn:
-                self._early.pop(c.key, None)
-            elif found is None:
-                self.cache.pop(c.key, None)
-            else:
-                self.cache[c.key] = found
+            if c.key not in hidden:
+                early.pop(c.key, None)
 
     def _drop_early(self) -> None:
         """An epoch opened without it: it is not to come."""

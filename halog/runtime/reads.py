@@ -161,7 +161,7 @@ class Reads:
         return copy
 
     def _late(self, copy: Copy, lsn: int) -> DeadlineError:
-        at = f"this node's copy of {copy.name} is at lsn {copy.core.chain.state.lsn}"
+        at = f"this node's copy of {copy.name} is at lsn {copy.core.visible}"
         said = f"{at}, and did not reach lsn {lsn} within {self._asker.call_of(copy.name):g} s"
         return DeadlineError(said, partition=copy.name, lsn=lsn)
 

@@ -75,8 +75,8 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
     names = ("A", "B", "C", "D")[: rng.choice((2, 3, 3, 3, 4))]
     keep = rng.choice((50_000, 50_000, 50_000, 5))
     world = World(
-        seed, names=names, sync_replicas=rough.sync_replicas(seed, rng.choice((0, 1, 1, 2))), clients=rng.choice((1, 2, 4)), quota=30,
-        keep=keep, calm=rng.random() < 0.3, verbose=verbose,
+        seed, names=names, sync_replicas=rough.sync_replicas(seed, rng.choice((0, 1, 1, 2))),
+        clients=rng.choice((1, 2, 4)), quota=30, keep=keep, calm=rng.random() < 0.3, verbose=verbose,
     )  # fmt: skip
     for n in names:
         world.engine.at(rng.choice((0.0, 0.0, 300.0)) * rng.random(), world.start, n)

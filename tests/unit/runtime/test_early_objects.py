@@ -57,6 +57,32 @@ def rig() -> Rig:
     return rig
 
 
+class Watched(dict[bytes, Found]):
+    """A cache that readers look into without a lock: what they may have seen."""
+
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
+
+    def __setitem__(self, key: bytes, found: Found) -> None:
+        self.seen.append(found.value)
+        super().__setitem__(key, found)
+
+
+@pytest.mark.feature("R6", "R5")
+@pytest.mark.parametrize("last", [b"a3", None], ids=["changed", "deleted"])
+def test_what_became_of_it_later_stays_visible_throughout(rig: Rig, last: bytes | None) -> None:
+    """The log brings the first of two changes that are shown: nobody reads that one again, not for a moment."""
+    cache = rig.objects.cache = Watched()
+    rig.objects.show_early([commit(2, a=b"a2"), commit(3, a=last)], lost_with_active=False)
+    cache.seen.clear()
+    rig.take(commit(2, a=b"a2"))
+    assert cache.seen == []
+    assert rig.sees("a") == last
+    rig.take(commit(3, a=last))
+    assert rig.sees("a") == last
+    assert rig.stored().get("a") == last
+
+
 def test_what_is_shown_is_found_listed_and_validated_but_not_stored(rig: Rig) -> None:
     rig.objects.show_early([commit(2, a=b"a2", b=None, d=b"d2")], lost_with_active=False)
     assert [rig.sees(k) for k in "abcd"] == [b"a2", None, b"c1", b"d2"]

@@ -50,7 +50,7 @@ def objects() -> ObjectTable:
 
 
 def lsns(objects: ObjectTable, state: ChainState) -> list[int]:
-    return [r.header.lsn for r in found(objects, state, flushed=True).run]
+    return [r.header.lsn for r in found(objects, state).run]
 
 
 def test_what_was_left_is_found_until_the_log_has_it(objects: ObjectTable) -> None:
@@ -74,7 +74,7 @@ def test_nothing_was_left(objects: ObjectTable) -> None:
 def test_what_cannot_be_read_is_not_passed_over(objects: ObjectTable, data: bytes) -> None:
     objects.store.write([(objects.prefix + b"u", data)])
     with pytest.raises(StoreError, match="delete the data directory"):
-        found(objects, stands_at(4), flushed=True)
+        found(objects, stands_at(4))
 
 
 def test_a_copy_that_is_dropped_leaves_nothing(objects: ObjectTable) -> None:

@@ -23,8 +23,6 @@ from tests.contract.rigs_store import MemoryStoreRig, RocksRig, StoreRig
 pytestmark = pytest.mark.feature("R6", "P1")
 
 LOG_ID = bytes(range(16))
-FLUSHED = True
-"""SYNC: all that was stowed always was flushed."""
 
 
 def run_of(lsns: Iterable[int], epoch: int = 3) -> tuple[bytes, ...]:
@@ -74,7 +72,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
 
 
 def lsns(objects: ObjectTable, state: ChainState) -> list[int]:
-    return [r.header.lsn for r in found(objects, state, flushed=FLUSHED).run]
+    return [r.header.lsn for r in found(objects, state).run]
 
 
 def key(lsn: int) -> bytes:
@@ -148,46 +146,49 @@ def test_a_copy_that_is_dropped_has_stowed_nothing_and_stands_for_nobody(disk: D
     disk.objects.drop()
     assert disk.keys() == []
     assert list(disk.objects.stowed.passed(9)) == []
-    assert found(disk.reopened(), stands_at(4), flushed=FLUSHED).stood == ()
+    assert found(disk.reopened(), stands_at(4)).stood == ()
 
 
 def test_another_history_is_not_ours(disk: Disk) -> None:
     disk.objects.stowed.stow(pushed(run_of([5, 6]), anew=True))
     disk.objects.stowed.stand(ev.Stand((7,), flush=False))
     other = Stowed(disk.store, b"another!")
-    assert (other.load(), other.stood(flushed=FLUSHED)) == ([], ())
+    assert (other.load(), other.stood()) == ([], ())
 
 
 # --- for whom it stands ---
 
 
+@pytest.mark.parametrize("flushed", [False, True])
 def test_it_stands_after_the_process_until_another_run_of_the_machine(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, flushed: bool
 ) -> None:
+    """Unless all that it stands for was flushed."""
     disk.objects.stowed.stand(ev.Stand((7, 8), flush=False))
-    assert found(disk.reopened(), stands_at(0), flushed=False).stood == (7, 8)
+    assert found(disk.reopened(), stands_at(0)).stood == (7, 8)
+    disk.objects.stowed.stand(ev.Stand((7, 8), flush=flushed))
     monkeypatch.setattr(stowed, "machine_run", lambda: "another")
-    assert found(disk.reopened(), stands_at(0), flushed=False).stood == ()
-    assert found(disk.reopened(), stands_at(0), flushed=FLUSHED).stood == (7, 8)
+    assert found(disk.reopened(), stands_at(0)).stood == ((7, 8) if flushed else ())
 
 
 def test_where_runs_have_no_names_no_two_are_the_same(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stowed, "machine_run", lambda: "")
     disk.objects.stowed.stand(ev.Stand((7,), flush=False))
-    assert found(disk.reopened(), stands_at(0), flushed=False).stood == ()
-    assert found(disk.reopened(), stands_at(0), flushed=FLUSHED).stood == (7,)
+    assert found(disk.reopened(), stands_at(0)).stood == ()
+    disk.objects.stowed.stand(ev.Stand((7,), flush=True))
+    assert found(disk.reopened(), stands_at(0)).stood == (7,)
 
 
 def test_whom_it_stands_for_no_more_is_forgotten(disk: Disk) -> None:
     disk.objects.stowed.stand(ev.Stand((7, 8), flush=False))
     disk.objects.stowed.stand(ev.Stand((7,), flush=True))
-    assert found(disk.reopened(), stands_at(0), flushed=False).stood == (7,)
+    assert found(disk.reopened(), stands_at(0)).stood == (7,)
 
 
 def test_a_store_of_a_version_without_it_stands_for_nobody(disk: Disk) -> None:
     disk.objects.keep(stands_at(6), 17)
     disk.objects.save(flush=True)
-    tail = found(disk.reopened(), stands_at(6), flushed=FLUSHED)
+    tail = found(disk.reopened(), stands_at(6))
     assert (tail.run, tail.stood) == ([], ())
 
 
@@ -198,10 +199,10 @@ def test_a_store_of_a_version_without_it_stands_for_nobody(disk: Disk) -> None:
 def test_whom_it_stands_for_cannot_be_read(disk: Disk, data: bytes) -> None:
     disk.store.write([(LOG_ID[:8] + b"w", data)])
     with pytest.raises(StoreError, match=r"for whom the local store stands.*delete the data directory"):
-        found(disk.objects, stands_at(4), flushed=FLUSHED)
+        found(disk.objects, stands_at(4))
 
 
 def test_what_was_stowed_cannot_be_read(disk: Disk) -> None:
     disk.store.write([(LOG_ID[:8] + key(5), b"of a later format")])
     with pytest.raises(StoreError, match=r"was pushed cannot be read.*delete the data directory"):
-        found(disk.objects, stands_at(4), flushed=FLUSHED)
+        found(disk.objects, stands_at(4))
