@@ -2,7 +2,7 @@
 while the log takes nothing; whoever claims dies before it serves; a machine that loses its power keeps its disk up to
 any write behind the last flush; in every third a tail is soon more than a frame takes.
 
-No disk is ever wiped, no node is gone for good, and the znode is never put back: so nothing that was acknowledged may
+No disk is ever lost, no node is gone for good, and the znode is never put back: so nothing that was acknowledged may
 be missing at the end, whatever was told meanwhile. HALOG-1019 is told where no answer was given since the holder that
 the znode names last served, and of that hardly ever.
 

@@ -119,7 +119,7 @@ def _lose_power_anywhere(w: World, node: Node, p: Process) -> None:
     w.cover.hit("power lost" if chosen is safe else "power lost, kept more")
     images = node.disk.images
     node.disk = chosen.image()
-    node.disk.images, node.disk.safe = images, safe
+    node.disk.images, node.disk.safe = max(images, safe.images), safe
     keeps_writes(node)
 
 
@@ -147,6 +147,7 @@ def is_stored(p: Process, lsn: int) -> None:
 def has_it(w: World) -> bool:
     """Is what was acknowledged on some disk, even where it is said that it may be lost?"""
     lost = any(n.disk.wipes for n in w.nodes.values()) or bool(w.gone) or w.checks.put_back
+    lost = lost and not is_rough(w.seed)  # there a copy is dropped only where a node has left
     if w.settings.stows and not lost:
         w.cover.hit("given up, and on a disk")
     return w.settings.stows and not lost

@@ -42,9 +42,20 @@ def told(halog: Run, partition: str = "p-0") -> list[Any]:
 
 
 def end(halog: Run, partition: str = "p-0", ends: int = 1) -> list[Any]:
-    """The same, once so many are over; a node that would tell a wish too has done so by then."""
-    wait_until(lambda: [e["code"] for e in told(halog, partition)].count(MIGRATED) >= ends, 30)
-    return [(e["code"], e["more"]["to"], e["cause"]) for e in told(halog, partition)]
+    """The same, once so many are over and were asked for; a node that would tell a wish too has done so by then. Who
+    asks and who ends it tell each for himself, so that of a short one the end may be in the history first."""
+    codes = (MIGRATION, MIGRATED)
+    wait_until(lambda: all([e["code"] for e in told(halog, partition)].count(c) >= ends for c in codes), 30)
+    found = [(e["code"], e["more"]["to"], e["cause"]) for e in told(halog, partition)]
+    for i, (code, to, _) in enumerate(found[:-1]):
+        before = [c for c, where, _ in found[:i] if where == to]
+        if (
+            code == MIGRATED
+            and found[i + 1][:2] == (MIGRATION, to)
+            and before.count(MIGRATION) == before.count(MIGRATED)
+        ):
+            found[i], found[i + 1] = found[i + 1], found[i]
+    return found
 
 
 def both_on_a(halog: Run) -> None:
