@@ -4,28 +4,24 @@ disks, and bring them along when they are opened again."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
 from halog.adapters.memory_store import MemoryStore
-from halog.config import TimingConfig
 from halog.core import records
 from halog.core.chain import ChainState
 from halog.core.ids import EpochId
 from halog.core.roles import Role
 from halog.errors import StoreError
-from halog.ports import TopicPartition
 from halog.runtime.left import found, leave
 from halog.runtime.objects import ObjectTable
 from halog.runtime.views import view
 from halog.testing.cluster import Cluster, wait_until
-from tests.unit.counting import REGISTRY, Counter
+from tests.unit.counting import Counter
 from tests.unit.runtime.test_faults import add, copy_on
+from tests.unit.runtime.unlogged import level, log_of, running
 
 pytestmark = pytest.mark.feature("R6", "P1")
 
@@ -86,29 +82,10 @@ def test_a_copy_that_is_dropped_leaves_nothing(objects: ObjectTable) -> None:
 # --- nodes ---
 
 
-@contextmanager
-def running() -> Iterator[Cluster]:
-    made = Cluster(2, partitions=1, registry=REGISTRY)
-    policy = replace(made.config.policies["test"], local_sync="NO_SYNC")
-    timing = TimingConfig(non_response_timeout_ms=5_000, append_deadline_ms=30_000)
-    made.config = replace(made.config, policies={"test": policy}, timing=timing).validate()
-    with made as cluster:
-        with cluster.client().transaction() as tx:
-            tx.create(Counter("c"))
-        wait_until(lambda: len(next(iter(cluster.tables().values())).sync_set) == 1, "it has its sync replica")
-        yield cluster
-
-
-def log_of(cluster: Cluster) -> TopicPartition:
-    (table,) = cluster.tables().values()
-    return TopicPartition(table.topic, table.index)
-
-
 def acknowledged_and_not_in_the_log(cluster: Cluster) -> None:
     """Counted to 5 in the log, and on to 8 in memory."""
     assert [add(cluster) for _ in range(5)][-1] == 5
-    levels = lambda: {copy_on(cluster, n).core.chain.state.lsn for n in cluster.names}  # noqa: E731
-    wait_until(lambda: len(levels()) == 1, "the log has it, and both have read it")
+    level(cluster)
     cluster._broker.hold(log_of(cluster))
     assert [add(cluster) for _ in range(3)] == [6, 7, 8]
 

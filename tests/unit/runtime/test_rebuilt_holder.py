@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
-
 import pytest
 
-from halog.config import TimingConfig
 from halog.core import events as ev
 from halog.core.roles import Role
-from halog.testing.cluster import Cluster, wait_until
-from tests.unit.counting import REGISTRY, Counter
+from halog.testing.cluster import wait_until
+from tests.unit.counting import Counter
 from tests.unit.runtime.test_faults import add, copy_on
-from tests.unit.runtime.test_left import acknowledged_and_not_in_the_log, log_of
+from tests.unit.runtime.test_left import acknowledged_and_not_in_the_log
+from tests.unit.runtime.unlogged import log_of, running
 
 pytestmark = pytest.mark.feature("R6", "P1")
-
-
-@contextmanager
-def running(remote_sync: str) -> Iterator[Cluster]:
-    made = Cluster(2, partitions=1, registry=REGISTRY)
-    policy = replace(made.config.policies["test"], local_sync="NO_SYNC", remote_sync=remote_sync)
-    timing = TimingConfig(non_response_timeout_ms=5_000, append_deadline_ms=30_000)
-    made.config = replace(made.config, policies={"test": policy}, timing=timing).validate()
-    with made as cluster:
-        with cluster.client().transaction() as tx:
-            tx.create(Counter("c"))
-        wait_until(lambda: len(next(iter(cluster.tables().values())).sync_set) == 1, "it has its sync replica")
-        yield cluster
 
 
 @pytest.mark.parametrize("remote_sync", ["NO_SYNC", "WRITE_NO_SYNC", "SYNC"])
@@ -50,18 +33,4 @@ def test_a_copy_that_is_rebuilt_does_not_forget_what_its_node_acknowledged(remot
         cluster.kill(active)
         cluster._broker.drop_held(log_of(cluster))
         wait_until(lambda: cluster.active_for(Counter, "c") == replica, "it takes over")
-        assert add(cluster) == 9
-
-
-@pytest.mark.parametrize("remote_sync", ["WRITE_NO_SYNC", "SYNC"])
-def test_all_processes_are_killed_at_once(remote_sync: str) -> None:
-    """With what only their memories and the store of one had; the log never gets it from who wrote it."""
-    with running(remote_sync) as cluster:
-        acknowledged_and_not_in_the_log(cluster)
-        for name in cluster.names:
-            cluster.kill(name)
-        cluster._broker.drop_held(log_of(cluster))
-        for name in cluster.names:
-            cluster.restart(name)
-        cluster.settle()
         assert add(cluster) == 9

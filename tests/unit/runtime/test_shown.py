@@ -4,23 +4,21 @@ local read there sees what was acknowledged."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
 import halog
-from halog.config import TimingConfig
 from halog.core import events as ev
 from halog.core.ids import EpochId
 from halog.errors import DeadlineError
-from halog.ports import TopicPartition
 from halog.runtime import frames
 from halog.runtime.copy import Copy
 from halog.runtime.pushes import Pushes
 from halog.testing.cluster import Cluster, wait_until
 from halog.transactions.node import Node
-from tests.unit.counting import REGISTRY, Counter
+from tests.unit.counting import Counter
 from tests.unit.runtime.test_faults import add, copy_on
+from tests.unit.runtime.unlogged import level, log_of, running
 
 pytestmark = pytest.mark.feature("R6", "R1")
 
@@ -30,22 +28,9 @@ EPOCH = EpochId(1, "here", 0)
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     """No message of the log is on its way."""
-    made = Cluster(2, partitions=1, registry=REGISTRY)
-    policy = replace(made.config.policies["test"], local_sync="NO_SYNC")
-    timing = TimingConfig(append_deadline_ms=30_000, call_deadline_ms=1_000)
-    made.config = replace(made.config, policies={"test": policy}, timing=timing).validate()
-    with made as cluster:
-        with cluster.client().transaction() as tx:
-            tx.create(Counter("c"))
-        wait_until(lambda: len(next(iter(cluster.tables().values())).sync_set) == 1, "it has its sync replica")
-        levels = lambda: {copy_on(cluster, n).core.chain.state.lsn for n in cluster.names}  # noqa: E731
-        wait_until(lambda: len(levels()) == 1, "both have read the log")
-        yield cluster
-
-
-def log_of(cluster: Cluster) -> TopicPartition:
-    (table,) = cluster.tables().values()
-    return TopicPartition(table.topic, table.index)
+    with running(call_ms=1_000) as made:
+        level(made)
+        yield made
 
 
 def replica_of(cluster: Cluster) -> tuple[Copy, Node]:

@@ -6,22 +6,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from halog.adapters.memory import MemoryDisk
-from halog.config import TimingConfig
 from halog.core import records
 from halog.core.roles import Role
 from halog.errors import StoreError
-from halog.ports import TopicPartition
 from halog.runtime import stowed
 from halog.runtime.copy import Copy
 from halog.testing.cluster import Cluster, wait_until
-from tests.unit.counting import REGISTRY, Counter
+from tests.unit.counting import Counter
 from tests.unit.runtime.test_faults import add, copy_on
+from tests.unit.runtime.unlogged import level, log_of, running
 
 pytestmark = pytest.mark.feature("R6", "P1")
 
@@ -29,30 +27,17 @@ POLICIES = ["WRITE_NO_SYNC", "SYNC"]
 
 
 @contextmanager
-def running(remote_sync: str, silent_ms: int = 5_000) -> Iterator[Cluster]:
+def counting(remote_sync: str, silent_ms: int = 5_000) -> Iterator[Cluster]:
     """Counted to 1 in the log, which takes no more."""
-    made = Cluster(2, partitions=1, registry=REGISTRY, remote_sync=remote_sync)
-    policy = replace(made.config.policies["test"], local_sync="NO_SYNC")
-    timing = TimingConfig(non_response_timeout_ms=silent_ms, append_deadline_ms=30_000)
-    made.config = replace(made.config, policies={"test": policy}, timing=timing).validate()
-    with made as cluster:
-        with cluster.client().transaction() as tx:
-            tx.create(Counter("c"))
-        wait_until(lambda: len(next(iter(cluster.tables().values())).sync_set) == 1, "it has its sync replica")
+    with running(remote_sync, silent_ms=silent_ms) as cluster:
         assert add(cluster) == 1
-        levels = lambda: {copy_on(cluster, n).core.chain.state.lsn for n in cluster.names}  # noqa: E731
-        wait_until(lambda: len(levels()) == 1, "the log has it, and both have read it")
+        level(cluster)
         log = log_of(cluster)
         cluster._broker.hold(log)
         try:
             yield cluster
         finally:
             cluster._broker.drop_held(log)  # else nodes wait for it before they close
-
-
-def log_of(cluster: Cluster) -> TopicPartition:
-    (table,) = cluster.tables().values()
-    return TopicPartition(table.topic, table.index)
 
 
 def replica(cluster: Cluster) -> Copy:
@@ -80,7 +65,7 @@ def appended_again(cluster: Cluster) -> int:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_what_was_acknowledged_outlives_all_processes(policy: str, caplog: pytest.LogCaptureFixture) -> None:
-    with running(policy) as cluster:
+    with counting(policy) as cluster:
         assert [add(cluster) for _ in range(3)] == [2, 3, 4]
         all_end(cluster)
         all_start(cluster)
@@ -93,7 +78,7 @@ def test_another_run_of_the_machine_says_that_it_may_be_lost(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was only handed to the operating system may not be there, even if it is."""
-    with running("WRITE_NO_SYNC") as cluster:
+    with counting("WRITE_NO_SYNC") as cluster:
         add(cluster)
         all_end(cluster)
         monkeypatch.setattr(stowed, "machine_run", lambda: "another")
@@ -104,7 +89,7 @@ def test_another_run_of_the_machine_says_that_it_may_be_lost(
 def test_what_was_flushed_is_there_in_another_run_of_the_machine(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with running("SYNC") as cluster:
+    with counting("SYNC") as cluster:
         assert add(cluster) == 2
         all_end(cluster)
         monkeypatch.setattr(stowed, "machine_run", lambda: "another")
@@ -116,7 +101,7 @@ def test_what_was_flushed_is_there_in_another_run_of_the_machine(
 @pytest.mark.parametrize("policy", POLICIES)
 def test_who_was_active_waits_for_the_store_of_its_replica(policy: str, caplog: pytest.LogCaptureFixture) -> None:
     """Its own has nothing that the log lacks."""
-    with running(policy) as cluster:
+    with counting(policy) as cluster:
         assert add(cluster) == 2
         active = cluster.active_for(Counter, "c")
         all_end(cluster)
@@ -133,7 +118,7 @@ def test_who_was_active_waits_for_the_store_of_its_replica(policy: str, caplog: 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_machine_that_is_lost_takes_its_store_with_it(policy: str, caplog: pytest.LogCaptureFixture) -> None:
     """And the active node's process has died, too: it is said that something may be lost."""
-    with running(policy) as cluster:
+    with counting(policy) as cluster:
         assert add(cluster) == 2
         lost = replica(cluster).core.me.node
         all_end(cluster)
@@ -145,7 +130,7 @@ def test_a_machine_that_is_lost_takes_its_store_with_it(policy: str, caplog: pyt
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_of_a_machine_that_is_lost_alone_the_active_node_has_it(policy: str, caplog: pytest.LogCaptureFixture) -> None:
-    with running(policy) as cluster:
+    with counting(policy) as cluster:
         assert add(cluster) == 2
         lost = replica(cluster).core.me.node
         cluster.kill(lost)
@@ -161,7 +146,7 @@ def test_of_a_machine_that_is_lost_alone_the_active_node_has_it(policy: str, cap
 def test_it_is_stored_when_the_commit_returns_and_flushed_if_that_was_asked_for(
     policy: str, flushes: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with running(policy) as cluster:
+    with counting(policy) as cluster:
         copy = replica(cluster)
         done = list[tuple[int, bool]]()
         real = copy.objects.store.write
@@ -182,7 +167,7 @@ def stowed_of(copy: Copy) -> list[bytes]:
 
 
 def test_it_is_dropped_once_the_log_has_it_and_the_position_is_stored() -> None:
-    with running("SYNC") as cluster:
+    with counting("SYNC") as cluster:
         assert add(cluster) == 2
         copy = replica(cluster)
         assert len(stowed_of(copy)) == 1
@@ -193,7 +178,7 @@ def test_it_is_dropped_once_the_log_has_it_and_the_position_is_stored() -> None:
 @pytest.mark.parametrize("flush", [False, True])
 def test_a_replica_that_cannot_stow_acknowledges_nothing(flush: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its copy stops, and the commit it was pushed returns once the log has that."""
-    with running("SYNC", silent_ms=500) as cluster, ThreadPoolExecutor(1) as pool:
+    with counting("SYNC", silent_ms=500) as cluster, ThreadPoolExecutor(1) as pool:
         copy = replica(cluster)
         real = copy.objects.store.write
 
