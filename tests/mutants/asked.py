@@ -17,7 +17,7 @@ from halog.core.leading import Leading
 from halog.core.partition import Partition
 from halog.core.writer import Writer
 from tests.mutants.registry import mutant, patch
-from tests.sim import node
+from tests.sim import shown
 from tests.sim.world import ASKING
 
 SEEDS = range(ASKING[-1], 1 << 20, 13)[:2_000]
@@ -160,4 +160,4 @@ def answered_early_and_not_shown() -> None:
 @mutant("P4", LESS)
 def a_version_read_early_is_an_lsn() -> None:
     """What was read and lost is taken for what has its lsn now."""
-    patch(node, "early_version", lambda epoch, lsn: lsn)
+    patch(shown, "early_version", lambda epoch, lsn: lsn)
