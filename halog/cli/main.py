@@ -13,7 +13,9 @@ from importlib import import_module
 
 import click
 
+from halog import __version__
 from halog.errors import HalogError
+from halog.signals import relay
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
@@ -75,6 +77,7 @@ def _debug(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="halog %(version)s", help="Print halog's version.")
 @click.option(
     "--debug", is_flag=True, expose_value=False, callback=_debug, help="Show where an error came from (HALOG_DEBUG=1)."
 )
@@ -90,7 +93,11 @@ def cli() -> None:
 
 
 def main(args: list[str] | None = None) -> int:
-    """Runs a command line; the exit code. (The installed script passes it to sys.exit.)"""
+    """Runs a command line; the exit code. (The installed script passes it to sys.exit.)
+
+    Without arguments it is the process's own, and the process is halog's: no signal is lost."""
+    if args is None:
+        relay()
     try:
         result = cli.main(args=args, prog_name="halog", standalone_mode=False)
         return result if isinstance(result, int) else 0

@@ -17,13 +17,12 @@ import click
 from halog.cli.options import config_option, timeout_option
 from halog.cli.output import emit, format_option
 from halog.cli.talk import echo_line, say
+from halog.signals import STOPPING
 
 if TYPE_CHECKING:
     from halog.config import Config
     from halog.runtime.open import Node
     from halog.runtime.witness import Witness
-
-STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 @click.group()

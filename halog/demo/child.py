@@ -23,4 +23,5 @@ def die_with(parent: int) -> None:
 
 if __name__ == "__main__":
     die_with(int(sys.argv[1]))
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.execv(sys.executable, [sys.executable, "-m", *sys.argv[2:]])

@@ -318,6 +318,7 @@ def _log_to(path: Path) -> None:
 def main() -> int:
     """Entry point of the process."""
     os.umask(0o077)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whoever started us may have blocked some; the servers inherit it
     supervisor = Supervisor(Launch.from_json(sys.argv[1]))
     signal.signal(signal.SIGTERM, supervisor.on_signal)
     signal.signal(signal.SIGINT, supervisor.on_signal)

@@ -79,6 +79,36 @@ def test_a_signal_while_joining_ends_it_in_order(elsewhere: Callable[[str, str],
         cluster.close()
 
 
+DEAF = """
+import signal, threading, time
+
+threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})  # from here on only that thread takes them
+"""
+
+
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_the_kernel_gives_to_another_thread_is_heard(prepared: Any, number: signal.Signals) -> None:
+    """The main thread waits on a lock, and no signal reaches it by itself."""
+    with (prepared.directory / "fleet.py").open("a") as module:
+        module.write(DEAF)
+    prepared.start("A")
+    time.sleep(0.5)  # until its main thread waits: one that runs hears by itself
+    assert prepared.stop("A", number) == 0
+    assert "hands over and leaves" in prepared.said("A")
+
+
+@pytest.mark.feature("O1")
+def test_stopped_continued_and_told_to_end_at_once(prepared: Any) -> None:
+    """A frozen node that is woken up and told to end does end: each of five times."""
+    for _ in range(5):
+        prepared.start("A")
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            prepared.nodes["A"].send_signal(number)
+        assert prepared.stop("A") == 0
+
+
 @pytest.mark.feature("O1")
 def test_a_name_that_is_no_hosting_node_is_a_usage_error(prepared: Any) -> None:
     """One line naming the known nodes, exit 2."""

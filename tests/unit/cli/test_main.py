@@ -9,6 +9,7 @@ from importlib import import_module
 import click
 import pytest
 
+import halog
 from halog import errors
 from halog.cli import main as frame
 
@@ -75,3 +76,10 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Usage: halog" in done.stdout
+
+
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize("command", [["-m", "halog"], ["-m", "halog.cli.main"]])
+def test_the_version_and_the_module_that_is_the_command(command: list[str]) -> None:
+    ran = subprocess.run([sys.executable, *command, "--version"], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"halog {halog.__version__}\n", "")

@@ -1,0 +1,81 @@
+"""A signal is heard at once, whichever thread the kernel gave it to. For halog's own processes only.
+
+Python runs a signal's handler in the main thread. A main thread that waits for a lock does not wake up when another
+thread receives the signal, so the handler may never run. `relay` starts a thread that hears of every signal by the
+wake-up descriptor and wakes the main thread until it has run its handlers. A process that is not halog's own (an
+application that uses `halog.node()`, an embedded site or the test kit) keeps its signals to itself.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import time
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+WAKING = signal.SIGURG
+"""Wakes the main thread. Ignored by default, so a late one harms nobody; higher than `STOPPING`: Python runs handlers
+in the order of their numbers, so when this one's has run, those of `STOPPING` have."""
+
+AGAIN_S = 0.02
+PATIENCE_S = 1.0
+"""A signal to stop that comes when the one before it was not heard for so long ends the process."""
+
+
+def relay() -> None:
+    """Starts the relay, in the main thread, and lets through every signal that whoever started this process blocked.
+
+    Call it once, before other threads start. O1.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    _Relay().start()
+
+
+class _Relay:
+    """Wakes the main thread at each signal until it has run its handlers."""
+
+    def __init__(self) -> None:
+        self._main = threading.get_ident()
+        self._heard = True
+        self._out, into = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(WAKING, self._woken)
+        signal.set_wakeup_fd(into, warn_on_full_buffer=False)
+        os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))  # the pipe is the parent's
+
+    def start(self) -> None:
+        """Starts the thread, which runs as long as the process."""
+        threading.Thread(target=self._run, name="halog-signals", daemon=True).start()
+
+    def _run(self) -> None:
+        waiting_since: float | None = None
+        while True:
+            numbers = self._numbers(None if waiting_since is None else AGAIN_S)
+            now = time.monotonic()
+            if waiting_since is not None and self._heard:
+                waiting_since = None
+            if any(number != WAKING for number in numbers):
+                if waiting_since is not None and now - waiting_since > PATIENCE_S:
+                    _end_if_told(numbers)
+                self._heard = False
+                waiting_since = now if waiting_since is None else waiting_since
+            if waiting_since is not None:
+                signal.pthread_kill(self._main, WAKING)
+
+    def _numbers(self, timeout_s: float | None) -> bytes:
+        select.select([self._out], [], [], timeout_s)
+        try:
+            return os.read(self._out, 512)
+        except BlockingIOError:
+            return b""
+
+    def _woken(self, *_: object) -> None:
+        self._heard = True
+
+
+def _end_if_told(numbers: bytes) -> None:
+    """The main thread is stuck where no signal reaches it: an orderly end is not to be had."""
+    for number in numbers:
+        if number in STOPPING:
+            os._exit(128 + number)
