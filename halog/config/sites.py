@@ -6,6 +6,8 @@ is this one or another, so both are checked by the same rules; and what would ma
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 Problems = Iterator[tuple[str, str]]
 
+_ZERO: Final = re.compile(r"(?:0[xX])?0+(?:\.(?:0[xX])?0+){0,3}")
+"""The short forms of 0.0.0.0, as the system's resolver takes them: 0, 0x0, 0.0."""
 SERVERS: Final = ("bootstrap", "zookeeper")
 
 TAKEOVER: Final = ("operator", "quorum", "always")
@@ -70,6 +74,21 @@ def address_problems(key: str, address: str, *, zero: bool = True) -> Problems:
         yield key, f"{address!r} must be host:port"
     elif int(port) == 0 and not zero:
         yield key, f"{address!r}: a server to connect to needs a port"
+    elif names_all_interfaces(host):
+        yield key, (
+            f"{address!r} stands for every interface of whichever machine reads it, so others who are told it would "
+            "ask themselves; name the host or the address by which other machines reach this one"
+        )
+
+
+def names_all_interfaces(host: str) -> bool:
+    """Says whether this is the address of all interfaces, in any form that the system's resolver takes for it."""
+    bare = host.strip("[]").partition("%")[0]
+    try:
+        ip = ipaddress.ip_address(bare)
+    except ValueError:
+        return bare == "*" or _ZERO.fullmatch(bare) is not None
+    return (getattr(ip, "ipv4_mapped", None) or ip).is_unspecified
 
 
 def _shared(config: Config) -> Problems:

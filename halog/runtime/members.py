@@ -44,6 +44,8 @@ class NodeInfo(msgspec.Struct, frozen=True):
     version: str
     witness: str = ""
     """SHA-256 of the secret that its witness shows when it tells that this process is no more; "": it has none."""
+    machine: str = ""
+    """Names the machine and the network namespace in which a loopback address leads to it; "" is unknown."""
 
     @property
     def member(self) -> Member:

@@ -39,6 +39,7 @@ from halog.runtime.host import Host
 from halog.runtime.hosting import homes_of, make_afar, make_host, tend_sites
 from halog.runtime.leaving import hand_over_all
 from halog.runtime.lives import Lives
+from halog.runtime.machines import check_bound, check_reachable, machine
 from halog.runtime.mapping import Places
 from halog.runtime.members import Membership, NodeInfo
 from halog.runtime.moving import Mover
@@ -176,9 +177,11 @@ class Runtime:
         a.channel.introduce(frames.encode(hello))
         address = c.nodes[self.name].address if self.name in c.nodes else "127.0.0.1:0"
         actual = a.channel.listen(address, self.service.on_frame, self.service.on_closed) if host is not None else ""
+        check_bound(self.name, address, actual)
         info = msgspec.structs.replace(info, address=actual)
         self.info = self.members.me = info
         cluster.register(a.coordinator, info, 2 * c.timing.session_timeout_ms / 1000)
+        check_reachable(info, cluster.read_nodes(a.coordinator, a.coordinator.children("nodes")).values())
         tables = self._create_topics_and_tables()
         self.routing.mappings.changed = self.lives.look
         self.routing.mappings.watch(c.policies)
@@ -200,7 +203,7 @@ class Runtime:
         a, c = self.adapters, self.config
         info = NodeInfo(
             self.name, self.incarnation, "", self.installation, host is not None, self.pid, halog.__version__,
-            "" if self._witness is None else self._witness.registered,
+            "" if self._witness is None else self._witness.registered, machine(),
         )  # fmt: skip
         changed, run = (_ignore, _run_in_thread) if host is None else (self._alive_changed, host.run)
         self.members = Membership(

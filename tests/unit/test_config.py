@@ -294,6 +294,10 @@ WRONG: list[tuple[str, str, str, str]] = [
     ("[bindings]", "bindings = 3\n[x]", "bindings", "must be a table"),
     ('address = "127.0.0.1:0"', 'address = "127.0.0.1"', "nodes.A.address", "host:port"),
     ('address = "127.0.0.1:0"', 'address = "h:65536"', "nodes.A.address", "host:port"),
+    *(
+        ('address = "127.0.0.1:0"', f'address = "{host}:7400"', "nodes.A.address", "every interface")
+        for host in ("0.0.0.0", "[::]", "::", "[::ffff:0.0.0.0]", "0", "0.0", "0x0", "*")
+    ),
     ('data_dir = "var/C"', 'data_dir = "var/A"', "nodes.C.data_dir", "is node A's too"),
     ('data_dir = "var/C"', "", "nodes.C.data_dir", "is missing"),
     ("[nodes.A]", '[nodes."A/B"]', "nodes.A/B", "topic and znode"),

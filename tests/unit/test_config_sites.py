@@ -123,6 +123,8 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"sites": {"west": {**WEST, "zookeeper": "a:1,b:0"}}}, "sites.west.zookeeper", "needs a port"),
     ({"sites": {"west": {**WEST, "nodes": {"W1": "w"}}}}, "sites.west.nodes.W1", "'w' must be host:port"),
     ({"sites": {"west": {**WEST, "nodes": {"W1": "w:0"}}}}, "sites.west.nodes.W1", "needs a port"),
+    ({"sites": {"west": {**WEST, "nodes": {"W1": "[::]:1"}}}}, "sites.west.nodes.W1", "every interface"),
+    ({"sites": {"west": {**WEST, "bootstrap": "w:1,0.0.0.0:2"}}}, "sites.west.bootstrap", "every interface"),
     ({"sites": {"west": {**WEST, "nodes": "w:1"}}}, "sites.west.nodes", "must be a table"),
     ({"sites": {"west": {**WEST, "requests": "no"}}}, "sites.west.requests", "must be true or false"),
     ({"sites": {"west": {**WEST, "bootstrapp": "w:1"}}}, "sites.west.bootstrapp", "did you mean 'bootstrap'?"),

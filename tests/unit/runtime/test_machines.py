@@ -1,0 +1,77 @@
+"""An address that does not lead to its node from where another one runs is refused by name, at start."""
+
+from __future__ import annotations
+
+import pytest
+
+from halog.errors import ConfigError
+from halog.runtime import node as node_module
+from halog.runtime.machines import check_bound, check_reachable, machine
+from halog.runtime.members import NodeInfo
+from halog.testing.cluster import Cluster
+
+
+def info(name: str, address: str, where: str, hosts: bool = True) -> NodeInfo:
+    return NodeInfo(name, 1, address, 0, hosts, 0, "", machine=where)
+
+
+@pytest.mark.feature("N1")
+@pytest.mark.parametrize("address", ["127.0.0.1:7400", "127.0.1.1:7400", "[::1]:7400", "[::ffff:127.0.0.1]:1"])
+def test_a_loopback_address_is_refused_to_who_is_elsewhere(address: str) -> None:
+    """Whichever of the two comes second: one that is right would fight with one that is wrong."""
+    near, far = info("A", address, "one"), info("B", "host-b:7400", "two")
+    for me, other in ((near, far), (far, near)):
+        with pytest.raises(ConfigError, match=r"nodes\.A\.address") as told:
+            check_reachable(me, [me, other])
+        assert told.value.evidence == {"node": "A", "address": address}
+
+
+@pytest.mark.feature("N1")
+def test_a_client_elsewhere_is_told_so() -> None:
+    client = info("client-1", "", "two", hosts=False)
+    with pytest.raises(ConfigError, match="client client-1 runs on another"):
+        check_reachable(client, [info("A", "127.0.0.1:1", "one")])
+
+
+@pytest.mark.feature("N1")
+@pytest.mark.parametrize(
+    ("me", "other"),
+    [
+        (info("A", "127.0.0.1:1", "one"), info("B", "127.0.0.1:2", "one")),
+        (info("A", "host-a:1", "one"), info("B", "10.0.0.2:1", "two")),
+        (info("A", "127.0.0.1:1", "one"), info("client", "", "two", hosts=False)),
+        (info("A", "127.0.0.1:1", "one"), info("B", "127.0.0.1:2", "")),
+        (info("A", "127.0.0.1:1", "one"), info("A", "127.0.0.1:2", "two")),
+    ],
+    ids=["one machine", "real addresses", "a client asks nobody", "unknown", "its own older run"],
+)
+def test_nothing_else_is_refused(me: NodeInfo, other: NodeInfo) -> None:
+    check_reachable(me, [me, other])
+
+
+@pytest.mark.feature("N1")
+@pytest.mark.parametrize("actual", ["0.0.0.0:7400", "[::]:7400"])
+def test_a_host_name_that_stands_for_all_interfaces_is_refused_once_it_is_known(actual: str) -> None:
+    with pytest.raises(ConfigError, match=r"nodes\.A\.address: everywhere:7400 is"):
+        check_bound("A", "everywhere:7400", actual)
+
+
+@pytest.mark.feature("N1")
+def test_this_machine_has_a_name() -> None:
+    assert machine().count("/") == 1
+    assert machine().endswith("]")
+
+
+@pytest.mark.feature("N1")
+def test_a_node_on_another_machine_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves nothing behind, and who runs goes on."""
+    with Cluster(2, partitions=2) as cluster:
+        monkeypatch.setattr(node_module, "machine", lambda: "another")
+        with pytest.raises(ConfigError, match=r"set nodes\.[AB]\.address"):
+            cluster.client()
+        cluster.kill("A")
+        with pytest.raises(ConfigError, match=r"set nodes\.[AB]\.address"):
+            cluster.restart("A")
+        monkeypatch.undo()
+        cluster.restart("A")
+        cluster.client()
