@@ -2,6 +2,7 @@
 
     HalogError
     ├── ConfigError               a configuration file or option            (exit 2)
+    │   └── UnknownNameError      a name that nothing has
     ├── DeclarationError          a managed class that cannot be declared   (exit 2)
     │   └── SchemaChangedError    a stored definition this one cannot read
     ├── TransactionError          the transaction did not happen
@@ -9,9 +10,9 @@
     │   │   ├── LockedError       held by a transaction over several partitions that is not decided yet; retry
     │   │   └── SwitchedError     another site serves the partition by now; retry
     │   ├── DuplicateKeyError     the key exists
-    │   ├── NotFoundError         the key or reference does not exist
+    │   ├── NotFoundError         the key or reference does not exist       (exit 2)
     │   ├── FieldTypeError        a value that does not fit its annotation
-    │   ├── UnknownTypeError      a type nobody declared or bound
+    │   ├── UnknownTypeError      a type nobody declared or bound           (exit 2)
     │   ├── MapperError           a mapper failed, or named no partition (P6)
     │   ├── RecordTooLargeError   the commit record exceeds the limit (R8)
     │   ├── CrossPartitionError   a method that reaches beyond its object's partition
@@ -29,7 +30,8 @@
     │   └── DeadlineError         not within the time allowed               (exit 6)
     ├── OutcomeUnknownError       it may or may not have happened; ask again by id
     ├── RefusedError              refused because it would be unsafe        (exit 5)
-    │   └── NodeListsError        a node's definition of a partition says otherwise than the cluster (P10)
+    │   ├── NodeListsError        a node's definition of a partition says otherwise than the cluster (P10)
+    │   └── NothingToDoError      there is nothing of what was to be ended or undone (exit 0)
     ├── LogError                  the log cannot be read as it stands
     │   ├── RecordFormatError     an unknown record type or version, or bad bytes
     │   ├── DivergedError         this history and the log's are not one
@@ -51,7 +53,19 @@ the culprit's name, and what to do.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, ClassVar
+
+_SHOWN = 10
+_SEE = {
+    "node": "halog node list",
+    "partition": "halog partition list",
+    "policy": "halog mapper list",
+    "zone": "halog zone list",
+    "site": "halog site list",
+    "plan": "halog plan list",
+    "version": "halog config history",
+}
 
 
 class HalogError(Exception):
@@ -73,6 +87,26 @@ class ConfigError(HalogError):
     """A configuration value is missing, unknown or wrong; names file, key and reason."""
 
     exit_code = 2
+
+
+class UnknownNameError(ConfigError):
+    """A name was given that no node, partition, policy, zone, site, … has; nothing was changed.
+
+    `evidence`: kind, name, known (all of them)."""
+
+    @classmethod
+    def of(cls, kind: str, name: str, known: Collection[str], where: str = "") -> UnknownNameError:
+        """The one form of it: what there is none of, what there is, and which command shows all of them."""
+        shown = [*known][:_SHOWN]
+        more = f", … ({len(known)} in all)" if len(known) > _SHOWN else ""
+        see = f": see `{_SEE[kind]}`" if kind in _SEE else ""
+        return cls(
+            f"{where + ': ' if where else ''}there is no {kind} {name}; known are {', '.join(shown) or 'none'}"
+            f"{more}{see}",
+            kind=kind,
+            name=name,
+            known=[*known],
+        )
 
 
 class DeclarationError(HalogError):
@@ -118,6 +152,8 @@ class DuplicateKeyError(TransactionError):
 class NotFoundError(TransactionError):
     """No object with this key or reference exists."""
 
+    exit_code = 2
+
 
 class FieldTypeError(TransactionError):
     """A value does not fit the annotation of its field, argument or result."""
@@ -125,6 +161,8 @@ class FieldTypeError(TransactionError):
 
 class UnknownTypeError(TransactionError):
     """The type is not declared here, or not bound to a policy."""
+
+    exit_code = 2
 
 
 class MapperError(TransactionError):
@@ -212,6 +250,12 @@ class RefusedError(HalogError):
 class NodeListsError(RefusedError):
     """A node's definition of a partition and the cluster's node list are inconsistent (P10); names both. Nothing was
     changed. `evidence["lists"]` has them all: partition, node, defined, listed."""
+
+
+class NothingToDoError(RefusedError):
+    """There is nothing of what was to be ended or undone, or it is so already; nothing was changed."""
+
+    exit_code = 0
 
 
 class LogError(HalogError):

@@ -82,9 +82,10 @@ def list_(
     from halog.cli.connection import connect
 
     with connect(config_path, timeout_s) as connection:
-        remote = connection.adapters.reach(_other(connection, source))
+        other = _other(connection, source)
+        tables = with_home(connection, names)
+        remote = connection.adapters.reach(other)
         try:
-            tables = with_home(connection, names)
             sources = {table.name: source for table in tables}
             preview(
                 connection, tables, sources, lambda site: remote, two_way=two_way, everything=everything,
@@ -145,12 +146,11 @@ def _deciding(connection: Connection) -> tuple[Compensations, str]:
 
 
 def _other(connection: Connection, source: str) -> str:
-    from halog.errors import ConfigError
+    from halog.errors import UnknownNameError
 
     config = connection.config
     if source not in config.other_sites:
-        known = ", ".join(config.other_sites) or "none"
-        raise ConfigError(f"{config.source}: {source} is no other site; [sites] has {known}", site=source)
+        raise UnknownNameError.of("site", source, list(config.other_sites), str(config.source))
     return source
 
 

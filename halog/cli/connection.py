@@ -22,7 +22,7 @@ from halog.backend import Found, Work
 from halog.config import Config, load_config
 from halog.core.ids import Reference, location_code
 from halog.core.table import PartitionTable
-from halog.errors import AvailabilityError, ConfigError, HalogError, RefusedError, UnknownTypeError
+from halog.errors import AvailabilityError, HalogError, RefusedError, UnknownNameError, UnknownTypeError
 from halog.ports import Coordinator, Entry, SessionState, TopicPartition
 from halog.runtime import bindings, cluster, frames, mappings
 from halog.runtime.asking import Asker
@@ -108,8 +108,7 @@ class Connection:
         """One partition; ConfigError if there is none of this name."""
         known = self.router.tables.get(partition)
         if known is None:
-            names = ", ".join(t.name for t in self.tables[:4])
-            raise ConfigError(f"there is no partition {partition}; known are {names}, …: see `halog partition list`")
+            raise UnknownNameError.of("partition", partition, [t.name for t in self.tables])
         return known[1]
 
     @cached_property

@@ -13,6 +13,7 @@ from halog.cli.options import config_option, timeout_option
 from halog.cli.output import emit_json, format_option
 from halog.cli.partition import partition
 from halog.cli.talk import progress, say
+from halog.config.whole import check_nodes
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
@@ -188,6 +189,7 @@ def replicate_(
 
     with connect(config_path, timeout_s) as connection:
         began = time.monotonic()
+        check_nodes(connection.config, nodes)
         table = replicate(connection.coordinator, name, nodes)
         asked = table.resync.nodes if table.resync is not None else ()
         if wait:

@@ -12,11 +12,13 @@ import click
 from halog.cli.options import config_option, timeout_option
 from halog.cli.output import emit, format_option
 from halog.cli.talk import echo_line
+from halog.events import ERROR, INFO, KINDS, STATE, WARNING
 
 if TYPE_CHECKING:
     from halog.cli.event_log import EventLog
     from halog.events import Event
 
+SEVERITIES = (INFO, WARNING, ERROR)
 COLUMNS = ("time", "code", "told by", "epoch", "what")
 
 
@@ -32,38 +34,78 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> in
     return round((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp() * 1000)
 
 
+def _below(severity: str) -> tuple[str, ...]:
+    return SEVERITIES[: SEVERITIES.index(severity)]
+
+
+def _codes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Codes that exist, as they are written: HALOG-1035, or 1035."""
+    codes = tuple(v if v.upper().startswith("HALOG-") else f"HALOG-{v}" for v in values)
+    for code in codes:
+        if code.upper() not in KINDS:
+            raise click.BadParameter(f"there is no event {code}; docs/guides/operations.md lists all", ctx, param)
+    return tuple(code.upper() for code in codes)
+
+
 @click.command()
 @click.option("-f", "--follow", is_flag=True, help="Go on with new events until Ctrl-C.")
 @click.option("--partition", metavar="PARTITION", help="Only events of this partition.")
 @click.option("--since", callback=_moment, metavar="ISO", help="Only events from then on; UTC if it names no zone.")
+@click.option("--severity", type=click.Choice(SEVERITIES), help="Only events that are at least so severe.")
+@click.option("--code", "codes", multiple=True, metavar="CODE", callback=_codes, help="Only these; may be given again.")
+@click.option("--node", metavar="NODE", help="Only events that this node told, or that are about it.")
+@click.option("-n", "count", type=click.IntRange(min=0), help="Only the last so many.")
+@click.option("--all", "all_", is_flag=True, help=f"Also every change of a partition's state ({STATE.code}).")
 @config_option
 @format_option
 @timeout_option
 def events(
-    follow: bool, partition: str | None, since: int | None, config_path: Path, format_: str, timeout_s: float
+    follow: bool,
+    partition: str | None,
+    since: int | None,
+    severity: str | None,
+    codes: tuple[str, ...],
+    node: str | None,
+    count: int | None,
+    all_: bool,
+    config_path: Path,
+    format_: str,
+    timeout_s: float,
 ) -> None:
     """Show the cluster's events: created, joined, left, added, removed, transfer requested, role change and others.
 
     All nodes write them to one history, which is kept for 30 days. Each has a stable code; the time is the telling
-    node's, in UTC. With -f each event is a line, with --format json a document on a line.
+    node's, in UTC. Changes of a partition's state come in hundreds, and are shown with --all or --code HALOG-1035 only.
+    With --format json there is one document, a list of events; with -f too, each event is a document on a line.
 
     \b
     Examples:
-      halog events
-      halog events --partition flights-3 --since 2026-11-21
+      halog events -n 20
+      halog events --severity warning --since 2026-11-21
+      halog events --partition flights-3 --code HALOG-1010 --code HALOG-1035
       halog events -f --format json
     """
     from halog.cli.connection import connect
     from halog.cli.event_log import EventLog, as_json
+    from halog.config.whole import check_nodes
 
     def wanted(event: Event) -> bool:
-        return (partition is None or event.partition == partition) and (since is None or event.time_ms >= since)
+        return (
+            (partition is None or event.partition == partition)
+            and (since is None or event.time_ms >= since)
+            and (severity is None or event.severity not in _below(severity))
+            and (node is None or node in (event.by, event.node))
+            and (event.code in codes if codes else all_ or event.code != STATE.code)
+        )
 
     with connect(config_path, timeout_s) as connection:
         if partition is not None:
             connection.table(partition)
+        if node is not None and node not in connection.nodes:
+            check_nodes(connection.config, (node,))
         log = EventLog(connection)
         found = sorted((e for e in log.so_far() if wanted(e)), key=lambda e: e.time_ms)
+        found = found if count is None else found[len(found) - min(count, len(found)) :]
         if follow:
             _follow(log, found, wanted, format_)
             return

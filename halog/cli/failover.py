@@ -48,9 +48,11 @@ def failover(partition: str, target: str, config_path: Path, format_: str, timeo
 
 def _check(connection: Connection, partition: str, target: str) -> str | None:
     """What can be refused without asking; the node that is active now."""
+    from halog.config.whole import check_nodes
     from halog.errors import RefusedError
 
     table = connection.table(partition)
+    check_nodes(connection.config, (target,))
     if target not in table.configured:
         listed = ", ".join(table.configured)
         raise RefusedError(f"{target} is not in the node list of {partition} ({listed}): it holds no copy")

@@ -52,6 +52,9 @@ class Text(click.ParamType[str]):
         return text
 
 
+Changed = list[tuple["PartitionTable", str]]
+"""Tables as they are now, and who is active: the node that the table names and that says so itself; "" is nobody."""
+
 for_option = click.option("--for", "for_ms", type=Duration(), default=None, help="End it by itself after so long.")
 reason_option = click.option("--reason", type=Text(), default="", metavar="TEXT", help="Stands in the event history.")
 
@@ -65,18 +68,23 @@ def _change(
     *,
     gives_up: Callable[[PartitionTable], str] = lambda table: "",
     confirmed: str = "",
-) -> list[PartitionTable]:
+    known: str = "",
+) -> Changed:
     """Change one partition, or all of a policy that `node` is in the group of; if one would refuse, none is changed.
-    What is changed is told, also where the next one fails. `gives_up`: what nobody promises any more by it, to be
-    confirmed; empty: nothing."""
+    `known`: a node that must exist, whatever is changed.
+    What is changed is told, also where the next one fails, and returned with who is active for it. `gives_up`: what
+    nobody promises any more by it, to be confirmed; empty: nothing."""
     from halog.cli.connection import connect
     from halog.cli.group_told import Watched, tell
+    from halog.cli.survey import ask_nodes, partition_view
+    from halog.config.whole import check_nodes
     from halog.runtime.clock import wall_ms
     from halog.runtime.groups import change_group
 
     asked_ms = wall_ms()  # before any `--for` can be over
     with connect(config_path, timeout_s) as connection:
         tables = [t for t in connection.tables if t.policy == target] or [connection.table(target)]
+        check_nodes(connection.config, filter(None, (node, known)))
         chosen = [t for t in tables if not node or node in t.configured] or tables
         for table in chosen:
             change(table)
@@ -89,19 +97,20 @@ def _change(
                 done[-1].now = change_group(connection.coordinator, table.name, done[-1])
         finally:
             tell(connection, done)
-        return [one.now for one in done if one.now is not None]
+        said = ask_nodes(connection)
+        changed = [one.now for one in done if one.now is not None]
+        return [(t, partition_view(t, connection.nodes, said).active or "") for t in changed]
 
 
-def _shown(tables: list[PartitionTable], format_: str) -> None:
+def _shown(tables: Changed, format_: str) -> None:
     from halog.core.group import as_of, needed, priority
     from halog.runtime.clock import wall_ms
 
     if format_ == "json":
-        emit_json([{"partition": t.name, **as_json(t)} for t in tables])
+        emit_json([{"partition": t.name, "active": active or None, **as_json(t)} for t, active in tables])
         return
     rows = []
-    for t in tables:
-        active = t.active.node if t.active is not None else ""
+    for t, active in tables:
         levels = ", ".join(f"{n} {LEVELS[priority(t, n)]}" for n in t.configured)
         rows.append((t.name, active, needed(as_of(t, wall_ms()), active), levels))
     emit_table(["partition", "active", "nodes needed", "priorities"], rows)
@@ -219,4 +228,4 @@ def designate_(
 
     back = node == "none"
     change = designated("" if back else node, until_ms=_until(for_ms, back), reason=reason)
-    _shown(_change(target, config_path, timeout_s, change), format_)
+    _shown(_change(target, config_path, timeout_s, change, known=node if node != "none" else ""), format_)

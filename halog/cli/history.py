@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from halog.cli.options import config_option, timeout_option
-from halog.cli.output import emit, emit_json, format_option
+from halog.cli.output import emit, emit_json, format_option, table_lines
 from halog.cli.talk import say
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
     from halog.cli.discarded import Left
     from halog.cli.epochs import Epoch
+
+WIDTH = 120
+"""Reasons are broken into lines of so many columns."""
 
 COLUMNS = ["epoch", "active", "since", "lsn", "until", "ended"]
 
@@ -86,11 +90,17 @@ def _epochs(connection: Connection, partition: str) -> list[Epoch]:
 
 def _show_epochs(epochs: list[Epoch], why: bool, format_: str) -> None:
     document = [_as_json(e) for e in epochs]
-    rows = [
-        (d["epoch"], d["active"], d["since"], d["lsn"], d["until"], d["ended"], *((d["because"],) if why else ()))
-        for d in document
-    ]
-    emit(format_, document, [*COLUMNS, "because"] if why else COLUMNS, rows)
+    rows = [(d["epoch"], d["active"], d["since"], d["lsn"], d["until"], d["ended"]) for d in document]
+    if not why or format_ == "json":
+        emit(format_, document, COLUMNS, rows)
+        return
+    head, *lines = table_lines(COLUMNS[:-1], [row[:-1] for row in rows])
+    click.echo(head)
+    for line, d in zip(lines, document, strict=True):
+        click.echo(line)
+        for name in ("because", "ended"):
+            if d[name] is not None:
+                click.echo(fill(f"{name}: {d[name]}", WIDTH, initial_indent="    ", subsequent_indent=" " * 8))
 
 
 def _as_json(epoch: Epoch) -> dict[str, Any]:

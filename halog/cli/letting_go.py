@@ -82,9 +82,11 @@ def let_go(
 def _awaiting(connection: Connection, names: Iterable[str], site: str) -> list[PartitionTable]:
     """The partitions named, or all that are served here, whose commits wait for that site's log, or need its votes.
     ConfigError for others."""
-    from halog.errors import ConfigError
+    from halog.errors import ConfigError, UnknownNameError
 
     config = connection.config
+    if site not in config.other_sites and site != config.site.name:
+        raise UnknownNameError.of("site", site, list(config.other_sites), str(config.source))
     wanted = with_home(connection, names)
     voters = config.other_sites if site in config.other_sites else ()
     found = [
@@ -94,11 +96,10 @@ def _awaiting(connection: Connection, names: Iterable[str], site: str) -> list[P
         or (site in voters and config.policies[t.policy].votes_bind)
     ]
     if not found or (names and len(found) < len(wanted)):
-        policy = next((t.policy for t in wanted if t not in found), "")
+        policies = sorted({t.policy for t in wanted if t not in found})
+        where = f"policies.{policies[0]}.sync_sites and takeover" if policies else "sync_sites and takeover of policies"
         raise ConfigError(
-            f"{config.source}: commits wait for no site {site}: see policies.{policy}.sync_sites and takeover; nothing "
-            "was changed",
-            site=site,
+            f"{config.source}: commits wait for no site {site}: see {where}; nothing was changed", site=site
         )
     return found if names else [t for t in found if not t.owner] or found
 

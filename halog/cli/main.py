@@ -14,7 +14,8 @@ from importlib import import_module
 import click
 
 from halog import __version__
-from halog.errors import HalogError
+from halog.cli.output import emit_nothing
+from halog.errors import HalogError, NothingToDoError
 from halog.signals import relay
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -38,6 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "restore": ("halog.cli.restore:restore", "Make one history of what two sites did by themselves; undo that."),
     "mapper": ("halog.cli.mapper:mapper", "Which partition a key belongs to and why; how evenly keys spread."),
     "get": ("halog.cli.get:get", "Show one object, by type and key."),
+    "list": ("halog.cli.list_:list_", "List the objects of a type."),
     "log": ("halog.cli.holds:log", "A partition's log: show it, decoded and judged; keep it from being trimmed."),
     "txn": ("halog.cli.txn:txn", "Transactions over several partitions: what is in doubt, and why; decide it."),
     "events": ("halog.cli.events:events", "What happened in the cluster, and because of what."),
@@ -107,6 +109,10 @@ def main(args: list[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         _complain("interrupted")
         return INTERRUPTED
+    except NothingToDoError as e:
+        emit_nothing()
+        _complain(e.message)
+        return e.exit_code
     except HalogError as e:
         if os.environ.get("HALOG_DEBUG"):
             traceback.print_exc()

@@ -21,7 +21,7 @@ from halog.cli.listed import located
 from halog.cli.values import key_from_plain, parse_key
 from halog.config.mapper import ROUND_ROBIN, callable_of, is_at_create, is_custom
 from halog.core.mapping import BY_KEY, LISTED, Place
-from halog.errors import ConfigError, HalogError, RefusedError
+from halog.errors import ConfigError, HalogError, RefusedError, UnknownNameError
 from halog.runtime import cluster
 from halog.runtime.mapping import Owner
 from halog.schema import ForeignType
@@ -187,6 +187,8 @@ def _owner(connection: Connection, asked: Asked) -> Owner:
             raise ConfigError(f"{asked.type_name} is bound to policy {owner.policy}, not to {asked.policy}")
         return owner
     name = asked.policy or next(iter(policies), "")
+    if asked.policy is not None and asked.policy not in policies:
+        raise UnknownNameError.of("policy", asked.policy, policies, str(connection.config.source))
     if name not in policies or (asked.policy is None and len(policies) > 1):
         raise ConfigError(f"name one with --policy; {connection.config.source} has {', '.join(policies) or 'none'}")
     layout = connection.places.mapping(name).newest

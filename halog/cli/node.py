@@ -132,7 +132,7 @@ def _log_to_stderr(level: str) -> None:
 def _join(own: Config, name: str) -> Node:
     from halog.cli.connection import modules_beside
     from halog.config.whole import check_site
-    from halog.errors import ConfigError
+    from halog.errors import UnknownNameError
     from halog.runtime.open import node as join
     from halog.runtime.wiring import active_version
 
@@ -140,8 +140,7 @@ def _join(own: Config, name: str) -> Node:
     config = activated.config
     check_site(config, name)
     if config.is_client(name):
-        known = ", ".join(config.nodes) or "none"
-        raise ConfigError(f"{config.source}: there is no node {name} in [nodes]; known are {known}: use --name")
+        raise UnknownNameError.of("node", name, config.nodes, f"{config.source}, --name")
     modules_beside(config)
     return join(own, name, activated=lambda *_: activated, witness=_witness(config))
 

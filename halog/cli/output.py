@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import click
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+_wanted = "table"
+
+
+def _want(ctx: click.Context, option: click.Parameter, format_: str) -> str:
+    global _wanted
+    _wanted = format_
+    return format_
+
+
+def emit_nothing() -> None:
+    """Where there is nothing of what was asked for: a program reads a document all the same, null."""
+    if _wanted == "json":
+        emit_json(None)
 
 
 def format_option(command: _F) -> _F:
@@ -19,6 +34,7 @@ def format_option(command: _F) -> _F:
         type=click.Choice(["table", "json"]),
         default="table",
         show_default=True,
+        callback=_want,
         help="A table for people, or one JSON document.",
     )(command)
 
@@ -29,11 +45,17 @@ def emit_json(document: Any) -> None:
 
 
 def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns as wide as their widest cell, never cut off: a table must survive `| grep`."""
+    """Writes the table."""
+    for line in table_lines(columns, rows):
+        click.echo(line)
+
+
+def table_lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Columns as wide as their widest cell, never cut off: a table must survive `| grep`. The head comes first."""
     cells = [[str(c) for c in columns], *[["" if c is None else str(c) for c in row] for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     for row in cells:
-        click.echo("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
+        yield "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
 
 
 def emit(format_: str, document: Any, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

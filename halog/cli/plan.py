@@ -279,12 +279,12 @@ def _tell_static(connection: Connection, named: tuple[str, ...]) -> None:
 
 
 def _stored(connection: Connection) -> Plan:
-    from halog.errors import RefusedError
+    from halog.errors import NothingToDoError
     from halog.runtime.plans import read
 
     stored = read(connection.coordinator)
     if stored is None:
-        raise RefusedError("there is no plan: `halog plan create` makes one")
+        raise NothingToDoError("there is no plan: `halog plan create` makes one")
     return stored
 
 

@@ -259,20 +259,29 @@ def undo_(merge: str | None, names: tuple[str, ...], config_path: Path, format_:
       halog restore undo --merge 6150ebec5631
     """
     from halog.cli.connection import connect
-    from halog.errors import RefusedError
+    from halog.errors import NothingToDoError, UnknownNameError
     from halog.runtime.reuniting import undo
 
     with connect(config_path, timeout_s) as connection:
         tables = with_home(connection, names)
         found = _merges(connection, tables, merge)
-        if not found:
-            which = "no merge was made here" if merge is None else f"there is no merge {merge} in what the logs have"
-            raise RefusedError(
-                f"{which} of {', '.join(t.name for t in tables)}: `halog conflicts show` tells which there were, for "
-                "--merge"
+        if not found and merge is not None:
+            raise UnknownNameError(
+                f"there is no merge {merge} in what the logs have{of(tables)}: `halog conflicts show` tells which "
+                "there were, for --merge",
+                kind="merge",
+                name=merge,
             )
+        if not found:
+            raise NothingToDoError(f"no merge was made here{of(tables)}; nothing was changed")
         ended = undo(connection.coordinator, found, timeout_s, _tell)
     _emit(format_, ended, dict.fromkeys(found, connection.config.site.name))
+
+
+def of(tables: Iterable[PartitionTable]) -> str:
+    """Of which partitions, in words; nothing where there are none."""
+    names = ", ".join(t.name for t in tables)
+    return f" of {names}" if names else ""
 
 
 def _merges(connection: Connection, tables: Iterable[PartitionTable], merge: str | None) -> dict[str, str]:
@@ -290,12 +299,11 @@ def _named(
     connection: Connection, partitions: Iterable[str], source: str | None, nodes: Iterable[str]
 ) -> dict[str, str]:
     """By partition, the site that was said."""
-    from halog.errors import ConfigError
+    from halog.errors import ConfigError, UnknownNameError
 
     config = connection.config
     if source is not None and source not in config.other_sites:
-        known = ", ".join(config.other_sites) or "none"
-        raise ConfigError(f"{config.source}: {source} is no other site; [sites] has {known}", site=source)
+        raise UnknownNameError.of("site", source, list(config.other_sites), str(config.source))
     named = dict.fromkeys(partitions, source or "")
     for text in nodes:
         partition, _, node = text.partition("=")

@@ -61,14 +61,14 @@ def safe_to_stop(nodes: tuple[str, ...], config_path: Path, format_: str, timeou
 def check_known(connection: Connection, nodes: Collection[str]) -> None:
     """ConfigError for a name no node of this site has."""
     from halog.config.whole import elsewhere
-    from halog.errors import ConfigError
+    from halog.errors import ConfigError, UnknownNameError
 
     known = [*connection.config.nodes, *(n for n in connection.nodes if n not in connection.config.nodes)]
     for node in nodes:
         if away := elsewhere(connection.config, node):
             raise ConfigError(f"{away}: ask with the configuration of that site")
         if node not in known:
-            raise ConfigError(f"there is no node {node}; known are {', '.join(known)}: see `halog node list`")
+            raise UnknownNameError.of("node", node, known)
 
 
 def judge_all(connection: Connection, stopping: set[str]) -> list[Verdict]:

@@ -96,6 +96,8 @@ def settle(
     wanted = Wanted(choice or "source", type_name or "", fields)
     outcomes: list[Outcome] = []
     with connect(config_path, timeout_s) as connection:
+        for name in names:
+            connection.table(name)
         if type_name is None:
             cases = _all_open(connection, names, merge)
         else:

@@ -231,14 +231,13 @@ def demote(to: str, names: tuple[str, ...], reason: str, config_path: Path, form
     """
     from halog.cli.connection import connect
     from halog.cli.site_told import Asked, tell
-    from halog.errors import ConfigError
+    from halog.errors import UnknownNameError
     from halog.runtime.switching import Switching
 
     with connect(config_path, timeout_s) as connection:
         config = connection.config
         if to not in config.other_sites:
-            known = ", ".join(config.other_sites) or "none"
-            raise ConfigError(f"{config.source}: {to} is no other site; [sites] has {known}", site=to)
+            raise UnknownNameError.of("site", to, list(config.other_sites), str(config.source))
         tables = _known_at(connection, to, names)
         _check_served(connection, to, [t for t in tables if not t.owner])
         wanted = [t.name for t in tables]

@@ -29,5 +29,6 @@ def version(format_: str) -> None:
             versions[package] = installed(package)
         except PackageNotFoundError:
             versions[package] = None
-    versions |= {"embedded kafka": KAFKA_VERSION, "embedded zookeeper": ZOOKEEPER_VERSION}
-    emit(format_, versions, ("what", "version"), [(k, v or "not installed") for k, v in versions.items()])
+    versions |= {"embedded_kafka": KAFKA_VERSION, "embedded_zookeeper": ZOOKEEPER_VERSION}
+    rows = [(name.replace("_", " "), number or "not installed") for name, number in versions.items()]
+    emit(format_, versions, ("what", "version"), rows)

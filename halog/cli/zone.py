@@ -179,12 +179,11 @@ def _demand(connection: Connection, name: str) -> str:
 
 
 def _known(connection: Connection, name: str) -> None:
-    from halog.errors import ConfigError
+    from halog.errors import UnknownNameError
 
     zones = connection.config.all_sites.zones
     if name not in zones:
-        known = ", ".join(zones) or "none"
-        raise ConfigError(f"{connection.config.source}: there is no zone {name} in [zones]; known are {known}")
+        raise UnknownNameError.of("zone", name, zones)
 
 
 def _show(view: ZoneView) -> None:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from halog.config.zones import PATTERN, expanded, matching
-from halog.errors import ConfigError
+from halog.errors import ConfigError, UnknownNameError
 
 if TYPE_CHECKING:
     from halog.config.model import Config, NodeConfig, PolicyConfig, RemoteSiteConfig, SiteConfig
@@ -70,6 +70,14 @@ def elsewhere(config: Config, node: str) -> str:
     if known is None or node in config.nodes:
         return ""
     return f"node {node} is of site {known.site}, and this is site {config.site.name}"
+
+
+def check_nodes(config: Config, nodes: Iterable[str]) -> None:
+    """UnknownNameError for the first of these that no site has; nothing is said of where they are."""
+    known = config.all_sites.nodes
+    for node in nodes:
+        if node not in known:
+            raise UnknownNameError.of("node", node, list(config.nodes))
 
 
 def check_site(config: Config, node: str) -> None:

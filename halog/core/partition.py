@@ -214,7 +214,8 @@ class Partition:
 
     def _still_ours(self, moved: bool) -> None:
         if self.table.epoch != self.campaign.epoch:
-            self.step_down("deposed", f"the znode names {self.table.node_list[:1]} epoch {self.table.epoch.number}")
+            now = self.table.node_list[0] if self.table.node_list else "nobody"
+            self.step_down("deposed", f"the znode names {now}, epoch {self.table.epoch.number}")
         elif self.leading is not None:
             self.leading.table_seen(moved)
 

@@ -60,7 +60,8 @@ def judge(
         return Verdict(table.name, False, "", why)
     have, need = _quorum(table, left, heir.node)
     if have < need:
-        return Verdict(table.name, False, "", f"{have} nodes would be left, commits and elections need {need}")
+        nodes = "1 node" if have == 1 else f"{have} nodes"
+        return Verdict(table.name, False, "", f"{nodes} would be left, commits and elections need {need}")
     backed = any(c.kind == SYNC and c.node != heir.node for c in left)
     alone = "" if backed or not table.sync_replicas else ", without a sync replica until one is back"
     return Verdict(table.name, True, heir.node, f"{heir.node} {_becomes(heir)}{alone}")

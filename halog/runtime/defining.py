@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from halog.config import Config
-from halog.config.whole import elsewhere
+from halog.config.whole import check_nodes, elsewhere
 from halog.core import resync
 from halog.core.defining import (
     defined,
@@ -25,7 +25,7 @@ from halog.core.defining import (
 )
 from halog.core.migrating import no_list
 from halog.core.table import PartitionTable, Target
-from halog.errors import ConfigError, DeadlineError, NodeListsError, RefusedError
+from halog.errors import DeadlineError, NodeListsError, RefusedError, UnknownNameError
 from halog.ports import Coordinator
 from halog.runtime.drained import unmark_behind
 from halog.runtime.groups import Told, change_table
@@ -46,6 +46,8 @@ def define(
     """`node` defines where `partition` is to be (P7); nothing moves before it is enabled. Without `sync` as many sync
     replicas as now, at first as the policy says, if there are nodes enough. RefusedError says what is wrong with it,
     ConfigError if there is no such partition."""
+
+    check_nodes(config, (node, *nodes))
 
     def change(table: PartitionTable) -> PartitionTable:
         target = _wish(config, table, nodes, sync)
@@ -70,11 +72,8 @@ def _wish(config: Config, table: PartitionTable, nodes: Sequence[str], sync: int
 
 
 def _why_not_there(config: Config, node: str) -> str | None:
-    if node in config.nodes:
-        return None
-    if away := elsewhere(config, node):
-        return f"{away}: say it there"
-    return f"{node} is none of [nodes] ({', '.join(config.nodes)}): a client knows every partition without defining it"
+    away = elsewhere(config, node)
+    return f"{away}: say it there" if away else None
 
 
 def enable(
@@ -91,6 +90,7 @@ def enable(
     `replace`: give up a migration under way for it; `told` as for `migrate`. A node that was drained and gets a copy by
     it counts as one no more. Nothing happens where the partition is there already. RefusedError names what speaks
     against it, ConfigError a partition that does not exist; then nothing was changed."""
+    check_nodes(config, (node,))
     targets: list[Target | None] = [None]
     new: set[str] = set()
 
@@ -113,6 +113,7 @@ def disable(
     """`node` hosts `partition` no more (P7): it leaves the node list, hands over if it is active, and deletes its copy.
     The only node keeps it: it can be read there, and takes nothing new. `told` as for `migrate`. RefusedError names
     what speaks against it, ConfigError a partition that does not exist; then nothing was changed."""
+    check_nodes(config, (node,))
     targets: list[Target | None] = [None]
 
     def change(table: PartitionTable) -> PartitionTable:
@@ -205,7 +206,7 @@ def begun_anew(coordinator: Coordinator, tables: Tables, node: str) -> Tables:
             change_table(coordinator, name, lambda now: forgotten(now, node))
             found = coordinator.get(f"partitions/{name}")
             if found is None:
-                raise ConfigError(f"there is no partition {name}; see `halog partition list`")
+                raise UnknownNameError.of("partition", name, coordinator.children("partitions"))
             table = PartitionTable.from_bytes(found.data)
             made[name] = found.version, table
     return made

@@ -16,7 +16,7 @@ from halog.core.group import LEVELS, why_not_designated, why_not_priority, why_n
 from halog.core.ids import Member
 from halog.core.table import Group, PartitionTable
 from halog.core.tail import holders
-from halog.errors import ConfigError, HalogError, OutcomeUnknownError, RefusedError, VersionError
+from halog.errors import HalogError, OutcomeUnknownError, RefusedError, UnknownNameError, VersionError
 from halog.ports import Coordinator, UnknownResult
 from halog.runtime.copy import Copy
 
@@ -150,7 +150,7 @@ def _changed(
     for _ in range(ATTEMPTS):
         found = coordinator.get(path)
         if found is None:
-            raise ConfigError(f"there is no partition {partition}; see `halog partition list`")
+            raise UnknownNameError.of("partition", partition, coordinator.children("partitions"))
         table = PartitionTable.from_bytes(found.data)
         changed = change(table)
         if changed == table:

@@ -22,7 +22,7 @@ from halog.backend import Mapped
 from halog.config import Config
 from halog.core.mapping import Changing, Layout, PolicyMapping
 from halog.core.table import PartitionTable
-from halog.errors import CoordinatorError, OutcomeUnknownError, RefusedError, VersionError
+from halog.errors import CoordinatorError, OutcomeUnknownError, UnknownNameError, VersionError
 from halog.ports import Coordinator, UnknownResult, Versioned
 from halog.runtime.mapping import Owner
 
@@ -75,11 +75,10 @@ def packed(said: Mapping[str, Any], mapping: PolicyMapping) -> bytes:
 
 
 def read(coordinator: Coordinator, policy: str) -> Standing:
-    """What the cluster holds of a policy. RefusedError if it has no such policy."""
+    """What the cluster holds of a policy. UnknownNameError if it has no such policy."""
     found = coordinator.get(path_of(policy))
     if found is None:
-        names = ", ".join(sorted(coordinator.children("policies"))) or "none"
-        raise RefusedError(f"the cluster has no policy {policy}; it has {names}", policy=policy)
+        raise UnknownNameError.of("policy", policy, sorted(coordinator.children("policies")))
     return parse(path_of(policy), found)
 
 

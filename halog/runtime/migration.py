@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from halog.config import Config
-from halog.config.whole import elsewhere
+from halog.config.whole import check_nodes, elsewhere
 from halog.core.defining import admitting
 from halog.core.migrating import assigned, left, moving, paced, why_not, why_not_assigned
 from halog.core.table import PartitionTable, Target
@@ -50,6 +50,7 @@ def migrate(
     MarkError if the node still counts as drained: the partition moves nevertheless.
     """
 
+    check_nodes(config, nodes)
     new: set[str] = set()
 
     def change(table: PartitionTable) -> PartitionTable:
@@ -115,8 +116,6 @@ def why_not_nodes(config: Config, table: PartitionTable, nodes: Sequence[str]) -
     for node in nodes:
         if away := elsewhere(config, node):
             return f"{away}: it has copies there alone"
-        if node not in config.nodes:
-            return f"there is no node {node}; {config.source} has {', '.join(config.nodes)}"
         if node not in zone:
             return (
                 f"{node} is not in zone {named} of policy {table.policy} ({', '.join(zone)}): "

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from halog.config import Config
+from halog.config.whole import check_nodes
 from halog.core import events as ev
 from halog.core.table import PartitionTable
-from halog.errors import ConfigError, RefusedError
+from halog.errors import RefusedError, UnknownNameError
 from halog.ports import Coordinator
 from halog.runtime import frames, wishes
 from halog.runtime.asking import Asker
@@ -60,7 +61,8 @@ class Operators:
         """Make `to` active for a partition (Q5). RefusedError says why not."""
         known = self._asker.router.tables.get(partition)
         if known is None:
-            raise ConfigError(f"there is no partition {partition}; see `halog partition list`")
+            raise UnknownNameError.of("partition", partition, self._asker.router.tables)
+        check_nodes(self.config, (to,))
         if to not in known[1].configured:
             raise RefusedError(f"{to} is not in the node list of {partition}: {', '.join(known[1].configured)}")
         reply = self._asker.ask(partition, frames.HandOver(partition, to))

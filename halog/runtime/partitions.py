@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from halog.config.whole import check_nodes
 from halog.core.defining import listed
 from halog.core.table import PartitionTable
-from halog.errors import ConfigError
+from halog.errors import UnknownNameError
 from halog.runtime import defining
 from halog.runtime.lives import Notifier
 from halog.runtime.migration import wait_until_there
@@ -109,6 +110,7 @@ class Partition:
         errors as for `enable`."""
         r = self._runtime
         r.operators.check_open()
+        check_nodes(r.config, nodes)
         table = defining.replicate(r.adapters.coordinator, self.name, nodes)
         if wait_s > 0:
             defining.wait_until_replicated(r.router, table, wait_s)
@@ -126,7 +128,7 @@ class Partitions(Mapping[str, Partition]):
 
     def __getitem__(self, name: str) -> Partition:
         if name not in self._runtime.router.tables:
-            raise ConfigError(f"there is no partition {name}; see `halog partition list`")
+            raise UnknownNameError.of("partition", name, self._runtime.router.tables)
         return Partition(self._runtime, name)
 
     def __contains__(self, name: object) -> bool:

@@ -27,8 +27,10 @@ from halog.errors import (
     CoordinatorError,
     DeadlineError,
     HalogError,
+    NothingToDoError,
     OutcomeUnknownError,
     RefusedError,
+    UnknownNameError,
     VersionError,
 )
 from halog.ports import Coordinator, UnknownResult
@@ -126,7 +128,7 @@ def make(
     for name in wanted:
         policy = config.policies.get(name)
         if policy is None:
-            raise ConfigError(f"there is no policy {name}; {config.source} has {', '.join(config.policies)}")
+            raise UnknownNameError.of("policy", name, config.policies, str(config.source))
         theirs = [t for t in tables if t.policy == name]
         if policy.static:
             listed = _by_hand(config, name, theirs)
@@ -241,11 +243,12 @@ def _keep(coordinator: Coordinator, plan: Plan) -> None:
 
 
 def cancel(coordinator: Coordinator) -> Plan:
-    """What is not begun of it is not begun any more. RefusedError if there is no plan."""
+    """What is not begun of it is not begun any more. NothingToDoError if there is no plan, RefusedError if others
+    change it all the time."""
     for _ in range(2):
         found = coordinator.get(PATH)
         if found is None:
-            break
+            raise NothingToDoError("there is no plan; nothing was changed")
         plan = msgspec.structs.replace(Plan.from_bytes(found.data), cancelled=True)
         try:
             coordinator.set(PATH, plan.to_bytes(), found.version)
@@ -253,7 +256,7 @@ def cancel(coordinator: Coordinator) -> Plan:
             coordinator.sync(PATH)
             continue
         return plan
-    raise RefusedError("there is no plan, or somebody else changes it at this moment; see `halog plan show`")
+    raise RefusedError("somebody else changes the plan at this moment; nothing was changed; see `halog plan show`")
 
 
 def states_of(plan: Plan, tables: Iterable[PartitionTable]) -> dict[str, str]:

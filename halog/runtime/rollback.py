@@ -14,7 +14,7 @@ from typing import NamedTuple
 from halog.config import Config
 from halog.core.defining import differing
 from halog.core.table import PartitionTable, Target
-from halog.errors import RefusedError
+from halog.errors import NothingToDoError, RefusedError, UnknownNameError
 from halog.ports import Coordinator
 from halog.runtime import plans
 from halog.runtime.migration import brought, going
@@ -40,8 +40,10 @@ def chosen(coordinator: Coordinator, tables: Sequence[PartitionTable], name: str
     one is itself a way back it is only chosen by name: a command that is given again does not go forth by accident.
     RefusedError says what there is."""
     last = plans.read(coordinator)
+    if last is None and name:
+        raise UnknownNameError.of("plan", name, ())
     if last is None:
-        raise RefusedError("there is no plan, so that there is nothing to roll back")
+        raise NothingToDoError("there is no plan, so there is nothing to roll back")
     plans.check_replaced(last, plans.new((), {}), tables)
     known = plans.known(coordinator)
     if not name and last.undoes:
@@ -55,7 +57,7 @@ def chosen(coordinator: Coordinator, tables: Sequence[PartitionTable], name: str
     for plan in known:
         if plan.id == (name or last.id):
             return plan, known
-    raise RefusedError(f"there is no plan {name}; known are {', '.join(p.id for p in known)}; see `halog plan list`")
+    raise UnknownNameError.of("plan", name, [p.id for p in known])
 
 
 def under_way(

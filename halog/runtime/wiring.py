@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from halog.config import Config
-from halog.errors import ConfigError, StoreError, UnreachableError
+from halog.errors import ConfigError, StoreError, UnknownNameError, UnreachableError
 from halog.ports import Store
 from halog.runtime.configured import Activated, for_node
 from halog.runtime.mapping import import_module
@@ -34,9 +34,9 @@ def remote_site(config: Config, name: str) -> tuple[str, str]:
     UnreachableError where that one is not running."""
     site = config.other_sites.get(name)
     if site is None:
-        others = ", ".join(config.other_sites) or "none"
-        why = "is this very site" if name == config.site.name else f"is not in [sites]; the other sites are: {others}"
-        raise ConfigError(f"{config.source}: site {name!r} {why}", site=name)
+        if name == config.site.name:
+            raise ConfigError(f"{config.source}: site {name!r} is this very site", site=name)
+        raise UnknownNameError.of("site", name, list(config.other_sites), str(config.source))
     if site.embedded is not None:
         from halog.embedded import read_site
 

@@ -17,7 +17,14 @@ from halog.core.defining import differing
 from halog.core.directory import is_entry
 from halog.core.mapping import Layout, PolicyMapping, begun, count, turned_back, why_not
 from halog.core.table import PartitionTable
-from halog.errors import AvailabilityError, ConfigError, DeadlineError, HalogError, RefusedError
+from halog.errors import (
+    AvailabilityError,
+    DeadlineError,
+    HalogError,
+    NothingToDoError,
+    RefusedError,
+    UnknownNameError,
+)
 from halog.ports import Coordinator
 from halog.runtime import frames, mappings
 from halog.runtime.choosing import Choosing
@@ -42,8 +49,7 @@ def wished(config: Config, policy: str) -> Layout:
     """What a configuration says. ConfigError if it has no such policy, or not the code of its mapper. RefusedError for
     one that other sites mirror: each site has its mappings for itself, and one history must not be routed by two."""
     if policy not in config.policies:
-        names = ", ".join(config.policies) or "none"
-        raise ConfigError(f"{config.source}: there is no policy {policy}; it has {names}", policy=policy)
+        raise UnknownNameError.of("policy", policy, config.policies, str(config.source))
     if home := config.policies[policy].home:
         raise RefusedError(
             f"policy {policy} has its home at site {home} and is mirrored: where its keys belong cannot change",
@@ -93,8 +99,7 @@ def of_zone(coordinator: Coordinator, config: Config, zone: str) -> list[str]:
     """The policies of a zone whose mapping is another one than the configuration's, or just changes. Those that the
     cluster does not have yet have no objects. ConfigError for an unknown zone."""
     if zone not in config.zones:
-        names = ", ".join(config.zones) or "none"
-        raise ConfigError(f"{config.source}: there is no zone {zone}; it has {names}", zone=zone)
+        raise UnknownNameError.of("zone", zone, config.zones, str(config.source))
     there = set(coordinator.children("policies"))
     found = []
     for name, policy in config.policies.items():
@@ -164,7 +169,7 @@ def turn_back(coordinator: Coordinator, policy: str) -> int:
     RefusedError if there is none, or it is itself being turned back."""
     first = mappings.read(coordinator, policy).mapping
     if first.changing is None:
-        raise RefusedError(f"policy {policy}: no change is under way", policy=policy)
+        raise NothingToDoError(f"policy {policy}: no change is under way; nothing was changed", policy=policy)
     if first.changing.back:
         raise RefusedError(
             f"policy {policy}: the change is being turned back already: see `halog rebalance status`; once that is "

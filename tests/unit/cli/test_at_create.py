@@ -88,7 +88,7 @@ def test_an_import_that_the_mapper_refuses_says_how_far_it_is(fleet: Cluster, ha
     assert (
         "for Seaplane ('S8') said 'round-9', which is no partition: round-0, round-1, round-2, round-3" in refused.err
     )
-    assert halog("get", "Seaplane", "S8").code == 1
+    assert halog("get", "Seaplane", "S8").code == 2
 
 
 def test_a_dry_run_asks_the_mapper_of_the_file(fleet: Cluster, halog: Run) -> None:

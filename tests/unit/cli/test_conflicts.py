@@ -141,4 +141,4 @@ def test_sites_that_did_not_part_have_no_conflicts(
 
     wait_until(same, "the histories are the same")
     ran = halog("conflicts", "list", "--source", "north", "--config", files["west"])
-    assert (ran.code, "north is no other site" in ran.err) == (2, True)
+    assert (ran.code, "there is no site north; known are east" in ran.err) == (2, True)

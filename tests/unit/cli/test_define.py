@@ -76,14 +76,14 @@ def test_a_partition_is_defined_enabled_and_disabled_by_commands(placing: Cluste
     ("args", "code", "said"),
     [
         (("define", "p-9", "--node", "A", "--nodes", "A"), 2, "there is no partition p-9"),
-        (("define", "p-0", "--node", "X", "--nodes", "A"), 5, "X is none of [nodes] (A, B, C)"),
+        (("define", "p-0", "--node", "X", "--nodes", "A"), 2, "there is no node X; known are A, B, C"),
         (("define", "p-0", "--node", "A", "--nodes", "A,A"), 5, "A is named twice"),
         (("define", "p-0", "--node", "A", "--nodes", "C,B"), 5, "on C, B, and the cluster has it on A, B, C"),
         (("define", "p-0", "--node", "A"), 2, "Missing option '--nodes'"),
         (("enable", "eu", "--node", "A"), 5, "A has not defined eu in this run: define it first"),
         (("disable", "eu", "--node", "A"), 5, "eu is not enabled on A"),
         (("replicate", "eu"), 5, "eu has no active node"),
-        (("replicate", "p-0", "--nodes", "X"), 5, "X is not in the node list of p-0"),
+        (("replicate", "p-0", "--nodes", "X"), 2, "there is no node X; known are A, B, C"),
     ],
 )
 def test_what_cannot_be_is_refused(placing: Cluster, halog: Run, args: tuple[str, ...], code: int, said: str) -> None:

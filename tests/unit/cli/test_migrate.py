@@ -66,7 +66,7 @@ def test_a_migration_that_takes_too_long_is_a_timeout_and_goes_on(cluster: Any, 
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
-        (("p-0", "--nodes", "X,B"), 5, "there is no node X; "),
+        (("p-0", "--nodes", "X,B"), 2, "there is no node X; "),
         (("p-0", "--nodes", ","), 5, "needs at least one node"),
         (("p-0", "--nodes", "B,B"), 5, "B is named twice"),
         (("p-0", "--nodes", "B,C", "--sync", "2"), 5, "1 sync replicas at most, not 2"),

@@ -100,7 +100,7 @@ def test_all_are_checked_before_the_first_is_begun(fleet: Cluster, halog: Run) -
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--zone", "west"], "there is no zone west; it has home, east"),
+        (["--zone", "west"], "there is no zone west; known are home, east"),
         (["--zone", "east", "--policy", "q"], "give --policy or --zone"),
         (["--policy", "q", "--spark", "--no-wait"], "--no-wait is of no use to this job"),
         (["--policy", "q", "--checkpoint", "c", "--dry-run"], "--checkpoint is of no use to this job"),

@@ -235,7 +235,7 @@ def check_numbers(west: Cluster, file: Path, halog: Halog) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["demote", "--to", "north"], "north is no other site"),
+        (["demote", "--to", "north"], "there is no site north; known are"),
         (["promote", "--partition", "test-9"], "there is no partition test-9"),
     ],
 )

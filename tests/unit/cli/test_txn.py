@@ -71,7 +71,7 @@ def test_what_all_have_voted_for_may_be_committed_and_then_not_aborted(cluster: 
     wait_until(lambda: listed(halog, txn) is None)
     assert halog("txn", "show", txn, "--format", "json").json["partitions"] == dict.fromkeys(parts, "committed")
     over = halog("txn", "abort", txn)
-    assert over.code == 1
+    assert over.code == 2
     assert "in doubt nowhere" in over.err
 
 
@@ -79,9 +79,9 @@ def test_what_all_have_voted_for_may_be_committed_and_then_not_aborted(cluster: 
     ("said", "code", "why"),
     [
         (("show", "xyz"), 2, "no transaction id"),
-        (("show", "00" * 16), 1, "no partition remembers"),
-        (("abort", "00" * 16), 1, "in doubt nowhere"),
-        (("commit", "00" * 16), 1, "in doubt nowhere"),
+        (("show", "00" * 16), 2, "no partition remembers"),
+        (("abort", "00" * 16), 2, "in doubt nowhere"),
+        (("commit", "00" * 16), 2, "in doubt nowhere"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(cluster: Any, halog: Any, said: tuple[str, ...], code: int, why: str) -> None:

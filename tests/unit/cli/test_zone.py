@@ -123,7 +123,7 @@ def test_a_quorum_is_switched_off_only_with_the_name_of_the_cluster(
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
-        (("show", "hmoe"), 2, "there is no zone hmoe in [zones]; known are home, pair"),
+        (("show", "hmoe"), 2, "there is no zone hmoe; known are home, pair"),
         (("quorum", "hmoe", "--off"), 2, "there is no zone hmoe"),
         (("quorum", "pair", "--off"), 5, "zone pair has no quorum: give it one in [zones.pair.quorum]"),
         (("quorum", "home", "--maybe"), 2, "No such option"),

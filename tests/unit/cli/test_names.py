@@ -1,0 +1,80 @@
+"""Whatever command is given a name that nothing has says so in one form, exits with 2, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.conftest import TOML, Cluster, running
+from tests.unit.cli.every_command import CALLS, commands, named, words
+
+UNKNOWN = {"version": "77", "merge": "00ff", "txn": "00" * 15 + "01"}
+SAID = {
+    "type": "no type named {}",
+    "key": "no Aircraft has the key {}",
+    "version": "there is no version {}",
+    "merge": "there is no merge {}",
+    "hold": "nothing of the log of p-0 is held as {}",
+    "txn": "transaction {}",
+}
+CASES = [(call, kind) for calls in CALLS.values() for call in calls for kind in named(call)]
+SITES = '[sites.west]\nbootstrap = "127.0.0.1:3"\nzookeeper = "127.0.0.1:4"\n'
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One cluster for all calls: none of them changes anything."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        toml = TOML.replace("[zones.home]", SITES + "[zones.home]").replace("[site]", '[site]\nname = "east"')
+        with running(Cluster(tmp_path_factory.mktemp("names"), toml), monkeypatch) as made:
+            made.create(made.Aircraft(tail="N1"))
+            yield made
+
+
+def state(cluster: Cluster) -> dict[str, Any]:
+    """What a command could have changed, as the coordinator holds it."""
+    places = ("partitions", "policies", "drained", "plan", "holds", "zones")
+    found = {path: cluster.tree.get(path) for top in places for path in below(cluster, top)}
+    return {path: None if value is None else value.data for path, value in found.items()}
+
+
+def below(cluster: Cluster, path: str) -> list[str]:
+    return [path, *(deeper for name in cluster.tree.children(path) for deeper in below(cluster, f"{path}/{name}"))]
+
+
+def test_every_command_is_in_the_table() -> None:
+    assert sorted(CALLS) == sorted(commands())
+
+
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize(("call", "kind"), CASES, ids=[f"{call} {kind}" for call, kind in CASES])
+def test_a_name_that_nothing_has_is_named_with_exit_2(
+    shared: Cluster, halog: Callable[..., Any], call: str, kind: str
+) -> None:
+    unknown, before = UNKNOWN.get(kind, "zz"), state(shared)
+    ran = halog(*words(call, **{kind: unknown}))
+    assert (ran.code, ran.out) == (2, ""), ran
+    assert ran.err.count("\n") == 1, ran
+    assert SAID.get(kind, f"there is no {kind} {{}}").format(unknown) in ran.err, ran
+    assert state(shared) == before
+
+
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize(
+    "call",
+    ["plan show", "plan status", "plan apply", "plan cancel", "plan rollback", "rebalance cancel --policy p",
+     "restore undo", "drain A --undo", "partition require p-0 0", "partition designate p-0 none"],
+)  # fmt: skip
+def test_nothing_to_do_is_no_failure(shared: Cluster, halog: Callable[..., Any], call: str) -> None:
+    """It is said, a program reads a document, and what there is stays as it was."""
+    before = state(shared)
+    ran = halog(*call.split())
+    assert ran.code == 0, ran
+    assert ran.out or ran.err
+    if call != "plan cancel":  # writes nothing for programs
+        json = halog(*call.split(), "--format", "json")
+        assert json.code == 0
+        assert json.json is None or json.json
+    assert state(shared) == before
