@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 log = logging.getLogger("halog.dispatch")
-Job = Callable[[], None]
+Job = Callable[[], object]
 
 
 class Dispatcher:

@@ -87,8 +87,8 @@ class MemoryCoordinator:
         if self._dispatch is not None:
             self.tree.end_session(self.session)
             self._state = SessionState.LOST
-            for unlisten in self._watches:
-                unlisten()
+            while self._watches:
+                self._watches.pop()()
             self._dispatch.close()
 
     # ---- faults

@@ -5,7 +5,8 @@ Never uses a kazoo recipe: its locks outlive their session and its elections do 
 - states: SUSPENDED at once; LOST when ZooKeeper says so, or by our own timer one session timeout after SUSPENDED,
   whichever is first; a session silently replaced is LOST, then CONNECTED;
 - watches are set anew at every CONNECTED and read again after each event, so the newest value is always told last;
-- kazoo's threads never run a caller's code: a dispatcher does.
+- kazoo's threads never run a caller's code: a dispatcher does. Nor do they ever call kazoo: another one does. They note
+  what happened, and return; and no request waits for them to wake up (`halog.adapters.zk_wake`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from kazoo.client import KazooClient, KazooState
@@ -32,6 +34,7 @@ from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
 from halog.adapters.dispatch import Dispatcher
+from halog.adapters.zk_wake import CountingHandler
 from halog.adapters.zk_watch import ChildrenWatch, DataWatch, Watch
 from halog.errors import ClosedError, CoordinatorError, UnreachableError, VersionError
 from halog.ports import SessionState, UnknownResult, Versioned
@@ -41,6 +44,9 @@ SESSION_TIMEOUT_MS = 1_000  # twice the embedded server's tick of 500 ms: the sh
 RECONNECT_S = 0.02  # a restarted server is found within one such pause
 RECONNECT_MAX_S = 0.1
 ANSWER_S = 5.0  # a server that holds a request longer is as good as silent; its outcome is then unknown
+BATCH = 100
+"""So many requests are under way at once where there are many: others, a registration among them, get in between."""
+
 _NO_ANSWER = (ConnectionLoss, SessionExpiredError, OperationTimeoutError, KazooTimeoutError)
 
 
@@ -68,9 +74,12 @@ class ZkCoordinator:
                 max_tries=-1, delay=RECONNECT_S, backoff=1.5, max_delay=RECONNECT_MAX_S, max_jitter=0.1
             ),
             command_retry=KazooRetry(max_tries=0),
+            handler=CountingHandler(),
             logger=_Quiet(log),
         )
         self._dispatch: Dispatcher | None = None
+        self._arming: Dispatcher | None = None
+        """Sets watches: it calls kazoo where kazoo's own threads must not."""
         self._on_state: Callable[[SessionState], None] = lambda state: None
         self._lock = threading.Lock()
         self._state = SessionState.LOST
@@ -89,7 +98,7 @@ class ZkCoordinator:
 
     def connect(self, on_state: Callable[[SessionState], None]) -> None:
         self._on_state = on_state
-        self._dispatch = Dispatcher("zk")
+        self._dispatch, self._arming = Dispatcher("zk"), Dispatcher("zk-watches")
         self._client.add_listener(self._changed)
         self._client.start_async()
         if not self._connected.wait(max(self._timeout_s, self._answer_s)):
@@ -120,8 +129,18 @@ class ZkCoordinator:
         self._session = session
         self._enter(SessionState.CONNECTED)
         self._connected.set()
-        for watch in list(self._watches):
-            watch.arm()
+        self._arm_from(0)
+
+    def _arm_from(self, first: int) -> None:
+        """Set all watches anew, some at a time: one that fires meanwhile is read before the next ones."""
+        if first < len(self._watches) and self._arming is not None:
+            self._arming.put(lambda: self._arm_batch(first))
+
+    def _arm_batch(self, first: int) -> None:
+        asked = [watch.arm() for watch in self._watches[first : first + BATCH]]
+        asked[-1].wait(self._answer_s)  # a connection that breaks answers, too
+        if self._client.connected:  # else the next CONNECTED begins anew
+            self._arm_from(first + BATCH)
 
     def _on_suspended(self) -> None:
         self._enter(SessionState.SUSPENDED)
@@ -154,8 +173,9 @@ class ZkCoordinator:
         self._client.remove_listener(self._changed)
         self._client.stop()
         self._client.close()
-        if self._dispatch is not None:
-            self._dispatch.close()
+        for own in (self._arming, self._dispatch):
+            if own is not None:
+                own.close()
 
     # ---- reads
 
@@ -179,16 +199,21 @@ class ZkCoordinator:
         self._read(lambda: self._client.sync_async(self._abs(path)))
 
     def watch(self, path: str, changed: Callable[[str, Versioned | None], None]) -> None:
-        self._add(DataWatch(self._client, self._abs(path), self._deliver, lambda value: changed(path, value)))
+        self._add(DataWatch(self._client, self._abs(path), self._soon, self._deliver, partial(changed, path)))
 
     def watch_children(self, path: str, changed: Callable[[list[str]], None]) -> None:
-        self._add(ChildrenWatch(self._client, self._abs(path), self._deliver, changed))
+        self._add(ChildrenWatch(self._client, self._abs(path), self._soon, self._deliver, changed))
 
     def _add(self, watch: Watch) -> None:
         self._watches.append(watch)
         watch.arm()
 
-    def _deliver(self, job: Callable[[], None]) -> None:
+    def _soon(self, job: Callable[[], object]) -> None:
+        """What one of kazoo's threads must not do itself."""
+        if self._arming is not None:
+            self._arming.put(job, urgent=True)
+
+    def _deliver(self, job: Callable[[], object]) -> None:
         if self._dispatch is not None:
             self._dispatch.put(job)
 

@@ -2,7 +2,8 @@
 
 A one-shot watch misses nothing this way: it is set by the very read whose value is told. Connection losses end an
 attempt silently; the coordinator arms every watch again at each CONNECTED. Replies come in order on one connection, so
-the newest value is told last. Never blocks: all reads are asynchronous.
+the newest value is told last. Never blocks: all reads are asynchronous. kazoo's own threads call `_fired` and the
+answers, which ask for nothing themselves: they leave that to the thread of `soon`.
 """
 
 from __future__ import annotations
@@ -17,30 +18,36 @@ from kazoo.protocol.states import EventType
 from halog.ports import Versioned
 
 _NEVER = object()
+Run = Callable[[Callable[[], object]], None]
+"""Runs something soon, on another thread."""
 
 
 class Watch(ABC):
     """Base: `arm` may be called at any time; kazoo keeps at most one watcher of ours, as `_fired` is one object."""
 
-    def __init__(self, client: Any, path: str, deliver: Callable[[Callable[[], None]], None]) -> None:
-        self._client, self._path, self._deliver = client, path, deliver
+    def __init__(self, client: Any, path: str, soon: Run, deliver: Run) -> None:
+        self._client, self._path, self._soon, self._deliver = client, path, soon, deliver
         self._watcher = self._fired
         self._told: object = _NEVER
 
     @abstractmethod
-    def arm(self) -> None:
-        """Read, with the watch set by the read."""
+    def arm(self) -> Any:
+        """Read, with the watch set by the read; kazoo's promise of the answer."""
 
     def _fired(self, event: Any) -> None:
         if event.type != EventType.NONE:  # NONE: the session ended; CONNECTED will arm us
-            self.arm()
+            self._soon(self.arm)
+
+    def _look_for(self) -> None:
+        """It is not there: ask to be told when it is created."""
+        self._client.exists_async(self._path, watch=self._watcher).rawlink(self._absent)
 
     def _absent(self, found: Any) -> None:
         """Answer of the `exists` that watches for the node's creation."""
         if not found.successful():
             return
         if found.value is not None:
-            self.arm()  # created between the two requests
+            self._soon(self.arm)  # created between the two requests
         else:
             self._tell(None, self._told_absent)
 
@@ -61,18 +68,21 @@ class DataWatch(Watch):
         self,
         client: Any,
         path: str,
-        deliver: Callable[[Callable[[], None]], None],
+        soon: Run,
+        deliver: Run,
         changed: Callable[[Versioned | None], None],
     ) -> None:
-        super().__init__(client, path, deliver)
+        super().__init__(client, path, soon, deliver)
         self._changed = changed
 
-    def arm(self) -> None:
-        self._client.get_async(self._path, watch=self._watcher).rawlink(self._answered)
+    def arm(self) -> Any:
+        asked = self._client.get_async(self._path, watch=self._watcher)
+        asked.rawlink(self._answered)
+        return asked
 
     def _answered(self, found: Any) -> None:
         if isinstance(found.exception, NoNodeError):
-            self._client.exists_async(self._path, watch=self._watcher).rawlink(self._absent)
+            self._soon(self._look_for)
         elif found.successful():
             data, stat = found.value
             self._tell(stat.mzxid, lambda: self._changed(Versioned(data, stat.version)))
@@ -89,19 +99,21 @@ class ChildrenWatch(Watch):
         self,
         client: Any,
         path: str,
-        deliver: Callable[[Callable[[], None]], None],
+        soon: Run,
+        deliver: Run,
         changed: Callable[[list[str]], None],
     ) -> None:
-        super().__init__(client, path, deliver)
+        super().__init__(client, path, soon, deliver)
         self._changed = changed
 
-    def arm(self) -> None:
+    def arm(self) -> Any:
         asked = self._client.get_children_async(self._path, watch=self._watcher, include_data=True)
         asked.rawlink(self._answered)
+        return asked
 
     def _answered(self, found: Any) -> None:
         if isinstance(found.exception, NoNodeError):
-            self._client.exists_async(self._path, watch=self._watcher).rawlink(self._absent)
+            self._soon(self._look_for)
         elif found.successful():
             children, stat = found.value
             names = sorted(children)

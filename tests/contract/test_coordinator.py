@@ -261,3 +261,33 @@ def test_a_slow_callback_holds_up_no_request(coordinators: CoordinatorRig) -> No
     assert c.get("/n") == Versioned(b"1", 1)
     release.set()
     assert read[0] == Versioned(b"0", 0)
+
+
+@pytest.mark.feature("N4")
+def test_a_thousand_watches_hold_across_a_reconnect(coordinators: CoordinatorRig) -> None:
+    """However many there are, a connection that is back is told of at once, and so is what changed meanwhile; requests
+    are answered, and closing ends. kazoo's own threads wait for nothing: they would wait for themselves."""
+    states = States()
+    a, b = coordinators.open(states), coordinators.open()
+    paths = [f"/many/{n}" for n in range(1_000)]
+    for path in paths:
+        b.create(path, b"0")
+    told: dict[str, Versioned | None] = {}
+    for path in paths:
+        a.watch(path, told.__setitem__)
+    wait_for(lambda: len(told) == len(paths), timeout_s=30)
+    for round_ in (1, 2):
+        coordinators.disconnect(a)
+        for path in paths[::100]:
+            b.set(path, b"%d" % round_, round_ - 1)
+        coordinators.reconnect(a)
+        back = time.monotonic()
+        wait_for(lambda: states[-1] is CONNECTED)
+        assert a.get(paths[0]) == Versioned(b"%d" % round_, round_)
+        assert time.monotonic() - back < 2.0
+        wait_for(lambda r=round_: all(told[path] == Versioned(b"%d" % r, r) for path in paths[::100]))  # type: ignore[misc]
+    b.set(paths[1], b"1", 0)
+    wait_for(lambda: told[paths[1]] == Versioned(b"1", 1))
+    closing = time.monotonic()
+    a.close()
+    assert time.monotonic() - closing < 5.0
