@@ -162,10 +162,18 @@ class Backend(Protocol):
         """`fetch` of one object, which is what most reads are."""
 
     def fetch(
-        self, partition: str, keys: Sequence[bytes], *, settled: int = 0, least: int = 0, mapping: int = 0
+        self,
+        partition: str,
+        keys: Sequence[bytes],
+        *,
+        settled: int = 0,
+        least: int = 0,
+        mapping: int = 0,
+        brief: bool = False,
     ) -> Sequence[Found | None]:
         """The committed objects under these index keys on the active node; it waits a moment for lsn `settled`, and
-        answers nothing without lsn `least`: one that does not get there may have been replaced without knowing it."""
+        answers nothing without lsn `least`: one that does not get there may have been replaced without knowing it.
+        `brief`: without their values, for who wants to know whether they are there."""
 
     def fetch_leased(self, partition: str, keys: Sequence[bytes], *, mapping: int = 0) -> Sequence[Found | None] | None:
         """The same, missing nothing that was answered to anybody before this call, as the active node may say under its

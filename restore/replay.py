@@ -19,7 +19,7 @@ from halog.core.records import Branch, EpochMerged, Header, Joined, Merged, Merg
 from restore.branches import Compared
 
 PART_BYTES = 200_000
-"""Of one part, about: a fifth of what brokers take by default. One object more may be in it."""
+"""Of one part, about: a fifth of what brokers take by default. What is larger is in one alone."""
 
 PART_IDS = 5_000
 """Transactions a part names: 80 kB."""
@@ -101,11 +101,12 @@ def _pieces(merged: Sequence[Merged]) -> Iterator[tuple[Merged, ...]]:
     piece: list[Merged] = []
     size = 0
     for m in merged:
-        piece.append(m)
-        size += len(m.key) + len(m.value or b"") + len(m.evidence) + 64
-        if size >= PART_BYTES:
+        its = len(m.key) + len(m.value or b"") + len(m.evidence) + 64
+        if piece and size + its > PART_BYTES:
             yield tuple(piece)
             piece, size = [], 0
+        piece.append(m)
+        size += its
     if piece:
         yield tuple(piece)
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from halog.runtime.pages import key_size, pieces
+
 
 @dataclass(frozen=True, slots=True)
 class Misplaced:
@@ -21,10 +23,11 @@ class Misplaced:
         return len(self.keys)
 
     def slices(self, rows: int) -> Iterator[Misplaced]:
-        """The same, so many at a time."""
-        for at in range(0, len(self), rows):
-            end = at + rows
-            yield Misplaced(self.type_name, self.keys[at:end], self.targets[at:end], self.lsns[at:end])
+        """The same, so many at a time, and no more keys than a frame takes."""
+        at = 0
+        for keys in pieces(self.keys, key_size, limit=rows):
+            begin, at = at, at + len(keys)
+            yield Misplaced(self.type_name, keys, self.targets[begin:at], self.lsns[begin:at])
 
 
 Counts = Mapping[str, int]

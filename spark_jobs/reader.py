@@ -8,16 +8,16 @@ partition at one moment.
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from halog.config import Config
 from halog.errors import ConfigError, LogError
 from halog.ports import TopicPartition
+from halog.runtime.pages import pieces, size_of
 from halog.runtime.snapshots import load
 from spark_jobs.columns import arrow_schema, batch
 from spark_jobs.history import History, Step, steps_before
@@ -28,8 +28,9 @@ from spark_jobs.snapshot import ATTEMPTS, NOW, Moment, Place, Readable, Trimmed,
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-BATCH = 2_000
-"""Rows handed to Spark at once: half a megabyte of objects of 200 bytes."""
+BATCH, BATCH_BYTES = 2_000, 16_000_000
+"""Rows handed to Spark at once: half a megabyte of objects of 200 bytes. And bytes of what they are made of: Arrow
+takes 2 GB in a column."""
 NO_OBJECTS = b"?" * 9
 """Of the state topic only the marker and what goes with it are wanted: a prefix that hardly any key has."""
 
@@ -107,7 +108,9 @@ class _Objects:
         values = Values(self.family)
         for log, place in partitions(self.family, indices):
             at = objects_at(log, place, self.family.family_id, self.moments[place.name])
-            yield from _batches(self.schema, object_rows(values, place.name, at.lsn, at.found.values()))
+            for some in pieces(at.found.values(), size_of, BATCH_BYTES, BATCH):
+                if rows := list(object_rows(values, place.name, at.lsn, some)):
+                    yield batch(self.schema, rows)
 
 
 class _Logged:
@@ -118,22 +121,22 @@ class _Logged:
 
     def __call__(self, indices: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for log, place in partitions(self.family, indices):
-            yield from _batches(self.schema, logged(log, place, self.family))
+            made = Changes(self.family, place.name)
+            for some in pieces(logged(log, place), step_size, BATCH_BYTES, BATCH):
+                if rows := [row for step in some for row in made.rows(step)]:
+                    yield batch(self.schema, rows)
 
 
-def logged(log: Readable, place: Place, family: Family) -> Iterator[tuple[Any, ...]]:
-    """Rows of every change the log of a partition still holds, up to where it ends now. LogError if it is trimmed
-    meanwhile."""
-    made = Changes(family, place.name)
+def logged(log: Readable, place: Place) -> Iterator[Step]:
+    """What the log of a partition still holds, up to where it ends now. LogError if it is trimmed meanwhile."""
     at = TopicPartition(place.log, place.index)
     earlier, history = _kept(log, place)
-    for step in earlier:
-        yield from made.rows(step)
+    yield from earlier
     try:
         for entry in entries(log, at, history.next_offset, log.bounds(at)[1]):
             later = history.read(entry)
             if later is not None:
-                yield from made.rows(later)
+                yield later
     except Trimmed:
         raise LogError(f"the log of {place.name} was trimmed while it was read; hold it (`halog log hold`)") from None
 
@@ -164,6 +167,6 @@ def partitions(family: Family, indices: Iterable[pa.RecordBatch]) -> Iterator[tu
         log.close()
 
 
-def _batches(schema: pa.Schema, rows: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
-    while some := list(itertools.islice(rows, BATCH)):
-        yield batch(schema, some)
+def step_size(step: Step) -> int:
+    """Bytes of what its rows are made of."""
+    return sum(len(c.key) + len(c.value or b"") + len(c.before or b"") for c in step.changes)

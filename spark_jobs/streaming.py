@@ -20,11 +20,12 @@ from halog.config import Config
 from halog.core.records import Change
 from halog.errors import LogError
 from halog.ports import Entry, TopicPartition
+from halog.runtime.pages import pieces
 from halog.runtime.snapshots import load
 from spark_jobs import kafka
 from spark_jobs.columns import arrow_schema, batch
 from spark_jobs.history import Carried, History, Step
-from spark_jobs.reader import NO_OBJECTS, by_partition, partitions
+from spark_jobs.reader import BATCH_BYTES, NO_OBJECTS, by_partition, partitions
 from spark_jobs.rows import Changes, change_schema
 from spark_jobs.site import Family, connect
 from spark_jobs.snapshot import Place, Readable, start_of
@@ -157,7 +158,8 @@ class _Decode:
         made: dict[int, Changes] = {}
         for raw in batches:
             rows = zip(*(column.to_pylist() for column in raw.columns))
-            yield batch(self.schema, list(itertools.chain.from_iterable(self._rows(made, row) for row in rows)))
+            for some in pieces(rows, _size_of, BATCH_BYTES):
+                yield batch(self.schema, list(itertools.chain.from_iterable(self._rows(made, row) for row in some)))
 
     def _rows(self, made: dict[int, Changes], row: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
         place, epoch, lsn, offset, time_ms, tx, op, ref, key, value, replaced, before = row
@@ -166,3 +168,8 @@ class _Decode:
             changes = made[place] = Changes(self.family, self.family.places[place].name)
         change = Change(op, ref, key, value, replaced, before)
         return changes.rows(Step(lsn, epoch, offset, time_ms, tx, (change,)))
+
+
+def _size_of(row: tuple[Any, ...]) -> int:
+    """Bytes of its values, before and after."""
+    return len(row[9] or b"") + len(row[11] or b"")

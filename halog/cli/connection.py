@@ -32,6 +32,8 @@ from halog.runtime.configured import in_force, of_file
 from halog.runtime.mapping import Owner, Places
 from halog.runtime.members import NodeInfo
 from halog.runtime.outside import Adapters
+from halog.runtime.pages import PAGE_OBJECTS, first_of, room_in
+from halog.runtime.reads import items_of
 from halog.runtime.request import Open
 from halog.runtime.results import perhaps_done
 from halog.runtime.router import Router
@@ -40,9 +42,6 @@ from halog.runtime.spanning import Spanning
 from halog.runtime.watching import watch
 from halog.runtime.wiring import adapters_for
 from halog.schema import Definition
-
-SCAN_PAGE = 500
-"""Objects per page of a scan: about 100 kB at 200 bytes each."""
 
 LOG_PIECE = 20_000
 """Log entries read at once: well under a second, so that a long log does not look like a silent one."""
@@ -125,22 +124,26 @@ class Connection:
             raise HalogError(f"the active node of {partition} answered {type(reply).__name__}")
         return reply
 
-    def fetch(self, partition: str, keys: Sequence[bytes]) -> Sequence[Found | None]:
-        """Committed objects under index keys."""
-        request = frames.Fetch(partition, list(keys), 0, mapping=self.mapping_version(partition))
-        return self.ask(partition, request, frames.Objects).items
+    def fetch(self, partition: str, keys: Sequence[bytes], *, brief: bool = False) -> Sequence[Found | None]:
+        """Committed objects under index keys; `brief`: without their values."""
+        version, room = self.mapping_version(partition), room_in(self.config.limits.max_frame_bytes)
+        found: list[Found | None] = []
+        while len(found) < len(keys):
+            request = frames.Fetch(partition, first_of(keys, len(found), room), 0, mapping=version, brief=brief)
+            found += items_of(self.ask(partition, request, frames.Objects), partition)
+        return found
 
     def scan(self, partition: str, prefix: bytes) -> Iterator[Found]:
         """Committed objects whose index key begins with `prefix`, page by page."""
         after, version = b"", self.mapping_version(partition)
         while True:
-            request = frames.Scan(partition, prefix, after, SCAN_PAGE, False, mapping=version)
-            page = self.ask(partition, request, frames.Objects).items
-            for found in page:
+            request = frames.Scan(partition, prefix, after, PAGE_OBJECTS, False, mapping=version)
+            page = self.ask(partition, request, frames.Objects)
+            for found in page.items:
                 if found is not None:
                     after = found.key
                     yield found
-            if len(page) < SCAN_PAGE:
+            if page.end:
                 return
 
     def read(self, tp: TopicPartition, start: int, end: int) -> Iterator[Entry]:

@@ -24,6 +24,7 @@ from halog.core.mapping import Place
 from halog.core.records import CREATE
 from halog.errors import ConfigError, DuplicateKeyError, FieldTypeError, HalogError, RecordFormatError
 from halog.runtime.mapping import Owner
+from halog.runtime.pages import ITEM_BYTES
 from halog.schema import ForeignType
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 BATCH_OBJECTS = 500
 """Objects per transaction: about 100 kB, far from the record limit, and few enough to hold up nobody."""
 BATCH_BYTES = 1_000_000
-"""A fifth of the largest record allowed: big objects go alone."""
+"""Or a fifth of the largest record allowed, if that is less: big objects go alone."""
 CHECK_OBJECTS = 500
 """Keys asked for at once."""
 
@@ -197,7 +198,8 @@ def _present(connection: Connection, group: Sequence[Item]) -> dict[int, bytes]:
         by_place.setdefault(item.place, []).append(item)
     present = {}
     for place, asked in by_place.items():
-        found = connection.fetch(place.partition, unique_keys(place, [item.index_key for item in asked]))
+        keys = unique_keys(place, [item.index_key for item in asked])
+        found = connection.fetch(place.partition, keys, brief=True)
         present.update({i.number: f.ref for i, f in zip(asked, found, strict=True) if f is not None})
     return present
 
@@ -209,17 +211,18 @@ def batches(connection: Connection, plan: Plan) -> Iterator[tuple[int, Mapping[s
     """The transactions that create what the plan says, place by place as they fill: how many objects, and the works by
     partition. MapperError, ConfigError of a mapper that is asked at create."""
     spreading, owners = Spreading(connection), dict[Place, Owner]()
+    most = min(BATCH_BYTES, connection.config.limits.max_record_bytes // 5)
     pending: dict[Place, list[Write]] = {}
     sizes: dict[Place, int] = {}
     for item in items(connection, plan.source):
         if item.number in plan.skipped:
             continue
         write = _write(connection, item, plan)
-        size = len(write.key) + len(write.value or b"")
+        size = len(write.key) + len(write.value or b"") + ITEM_BYTES
         place = item.place
         owners[place] = item.owner
         waiting = pending.setdefault(place, [])
-        if waiting and (len(waiting) >= BATCH_OBJECTS or sizes[place] + size > BATCH_BYTES):
+        if waiting and (len(waiting) >= BATCH_OBJECTS or sizes[place] + size > most):
             yield len(waiting), spreading.spread(place, item.owner, waiting)
             waiting = pending[place] = []
             sizes[place] = 0

@@ -25,6 +25,7 @@ from halog.errors import (
     RefusedError,
 )  # fmt: skip
 from halog.events import ITEMS, SETTLED, At, event
+from halog.runtime.pages import ITEM_BYTES, pieces
 from halog.schema.definition import ID_BYTES
 from restore.merge import Instance, State, changes_to
 from restore.report import Entry, is_known
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 BATCH_OBJECTS = ITEMS
 """In a transaction: as many as its event names."""
+BATCH_BYTES = 1_000_000
+"""The same: a fifth of the largest record allowed."""
 
 
 class Wanted(NamedTuple):
@@ -211,11 +214,18 @@ def _key_of(foreign: ForeignType, fields: Mapping[str, Any]) -> bytes:
 def _committed(connection: Connection, ready: Sequence[_Ready]) -> Iterator[list[Outcome]]:
     """All at once but those that change nothing; one by one where that is refused for any of them."""
     changing = [r for r in ready if r.changes]
-    if changing:
-        yield from _at_once(connection, changing)
+    room = min(BATCH_BYTES, connection.config.limits.max_record_bytes // 5)
+    for some in pieces(changing, _size_of, room):
+        yield from _at_once(connection, some)
     for one in ready:
         if not one.changes:
             yield from _at_once(connection, [one])
+
+
+def _size_of(one: _Ready) -> int:
+    """Bytes of its changes in a record, and of what they replace."""
+    was = 0 if one.was is None else len(one.was.value or b"")
+    return was + sum(len(c.key) + len(c.value or b"") + ITEM_BYTES for c in one.changes)
 
 
 def _at_once(connection: Connection, ready: Sequence[_Ready]) -> Iterator[list[Outcome]]:

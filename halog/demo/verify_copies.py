@@ -41,7 +41,7 @@ def read_store(ask: Ask, node: str, partition: str) -> Iterator[Found]:
             if found is not None:
                 after = found.key
                 yield found
-        if len(reply.items) < PAGE:
+        if reply.end:
             return
 
 

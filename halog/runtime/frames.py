@@ -109,7 +109,8 @@ Control = Hello | KeepAlive | Offline | Acks | Flush | Push | AskPosition | Told
 
 
 class Fetch(_Frame):
-    """Committed objects under index keys, once lsn `settled` is there, or after a moment; nothing without `least`."""
+    """Committed objects under index keys, once lsn `settled` is there, or after a moment; nothing without `least`.
+    Answered with as many of the first ones as fit a frame."""
 
     partition: str
     keys: list[bytes]
@@ -117,10 +118,13 @@ class Fetch(_Frame):
     least: int = 0
     mapping: int = 0
     """The version of the mapping that led there (T8)."""
+    brief: bool = False
+    """Only whether they are there: references and versions, and no values."""
 
 
 class Scan(_Frame):
-    """A page of committed objects whose key starts with `prefix`, behind `after`. `local`: of this node's own copy."""
+    """A page of committed objects whose key starts with `prefix`, behind `after`: at most `limit`, and what fits a
+    frame. `local`: of this node's own copy."""
 
     partition: str
     prefix: bytes
@@ -264,9 +268,11 @@ Request = (
 
 
 class Objects(_Frame):
-    """Reply to Fetch, Leased and Scan."""
+    """Reply to Fetch, Leased and Scan: the first of what was asked for, at least one if there is any."""
 
     items: list[Found | None]
+    end: bool
+    """Is that all? Who asked goes on behind the last one if not, however few they are."""
 
 
 class Moved(_Frame):

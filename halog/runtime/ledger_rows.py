@@ -6,7 +6,6 @@ nothing that the last one needs (trace 32); the last one's are deleted once the 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -14,11 +13,12 @@ import msgspec
 from halog.core.ledger import Decision, Ledger, Undecided
 from halog.errors import LogError
 from halog.runtime import ledgers
+from halog.runtime.pages import pieces
 
 Keyed = tuple[bytes, bytes | None, dict[str, bytes]]
 
 DECISIONS_EACH = 1_000
-"""Decisions in a row: about 60 kB."""
+"""Decisions in a row: about 60 kB of two participants each; of hundreds a row ends before."""
 
 
 class _Row(msgspec.Struct, frozen=True, array_like=True):
@@ -34,10 +34,13 @@ _ROW = msgspec.msgpack.Decoder(_Row)
 def rows(ledger: Ledger) -> list[bytes]:
     """All of it; nothing if it is empty. The horizon stands in the marker."""
     found = [_Row(undecided=ledgers.pack(u)) for u in ledger.undecided.values()]
-    decided = iter(ledger.decided.items())
-    while some := tuple(itertools.islice(decided, DECISIONS_EACH)):
-        found.append(_Row(decided=some))
+    for some in pieces(ledger.decided.items(), _size_of, limit=DECISIONS_EACH):
+        found.append(_Row(decided=tuple(some)))
     return [msgspec.msgpack.encode(row) for row in found]
+
+
+def _size_of(item: tuple[bytes, Decision]) -> int:
+    return 60 + sum(len(name) + 5 for name in item[1].participants)
 
 
 def keyed(lsn: int, of: Sequence[bytes]) -> Iterator[Keyed]:

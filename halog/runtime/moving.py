@@ -46,6 +46,7 @@ from halog.runtime import frames
 from halog.runtime.asking import Asker
 from halog.runtime.copy import Copy
 from halog.runtime.mapping import Owner, function_at, routing_of
+from halog.runtime.pages import key_size, pieces, size_of
 from halog.runtime.routing import Routing
 from halog.runtime.sweeping import Swept, side_by_side
 from halog.schema.definition import ID_BYTES
@@ -125,7 +126,7 @@ class Mover:
         entries that are to go, belong elsewhere until that is done. MapperError, UnknownTypeError."""
         type_name, routing_key = self._route(found)
         owner = self._owner(copy.core.table.policy, type_name, mapping)
-        owned = Owned(found.key, routing_key, len(found.value))
+        owned = Owned(found.key, routing_key, size_of(found))
         if owner.listed in (LISTING, UNLISTING):
             return (owned, copy.name) if _is_of_the_other_kind(found, copy, owner, owned) else None
         if not owner.listed or is_entry(found.key):
@@ -165,7 +166,8 @@ class Mover:
                 return
             except NotActiveError:
                 pass
-        self._asker.ask(partition, frames.Move(partition, list(keys)))
+        for its in pieces(keys, key_size):
+            self._asker.ask(partition, frames.Move(partition, its))
 
     def move(self, partition: str, keys: Iterable[bytes], versions: Mapping[bytes, int] = NOT_KNOWN) -> frames.Moved:
         """Move those of these objects that belong elsewhere; this node is active for the partition. `versions`: by key,

@@ -45,6 +45,7 @@ from halog.runtime.members import Membership, NodeInfo
 from halog.runtime.moving import Mover
 from halog.runtime.operators import Operators
 from halog.runtime.outside import Adapters
+from halog.runtime.pages import room_in
 from halog.runtime.reads import Reads
 from halog.runtime.rebalancing import Rebalancing
 from halog.runtime.remapping import Remapping
@@ -119,7 +120,8 @@ class Runtime:
         self._ballots = Ballots(self._asker)
         self._spanning = Spanning(self._asker, self._ballots, self._waits_for_quorum, self._commits, doubt_s)
         self.commit_over = self._spanning.commit
-        reads = self._reads = Reads(self._asker, execute, self._waits_for_quorum, self._lease_ms)
+        room = room_in(config.limits.max_frame_bytes)
+        reads = self._reads = Reads(self._asker, execute, self._waits_for_quorum, self._lease_ms, room)
         self.fetch, self.fetch_local, self.reach, self.barrier = (
             reads.fetch, reads.fetch_local, reads.reach, reads.barrier,
         )  # fmt: skip
@@ -173,7 +175,10 @@ class Runtime:
         a.coordinator.connect(self._session_changed)
         self._hello = hello = frames.Hello(c.cluster.name, self.name, self.incarnation)
         info = self._know_members(host)
-        self.service = Service(hello, self.members, host, self._execute, self.status, c.nodes, self.telling)
+        self.service = Service(
+            hello, self.members, host, self._execute, self.status, c.nodes, self.telling,
+            room_in(c.limits.max_frame_bytes),
+        )  # fmt: skip
         a.channel.introduce(frames.encode(hello))
         address = c.nodes[self.name].address if self.name in c.nodes else "127.0.0.1:0"
         actual = a.channel.listen(address, self.service.on_frame, self.service.on_closed) if host is not None else ""

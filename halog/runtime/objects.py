@@ -275,18 +275,29 @@ class ObjectTable:
 
     def _fill(self, key: bytes) -> Found | None:
         with self.lock:
-            if key in self._early:
-                return self._early[key][1]
-            data = self._unsaved.get(self._k + key, b"")
-            if data == b"":
-                data = self.store.get(self._k + key)
-            if data is None:
-                return None
-            found = unpack_object(key, data)
-            if self.ledger.locks.writer(key) is None:
+            found = self._look(key)
+            if found is not None and key not in self._early and self.ledger.locks.writer(key) is None:
                 self.cache[found.key] = found
                 make_room(self.cache, self.limit)
             return found
+
+    def _look(self, key: bytes) -> Found | None:
+        if key in self._early:
+            return self._early[key][1]
+        data = self._unsaved.get(self._k + key, b"")
+        if data == b"":
+            data = self.store.get(self._k + key)
+        return None if data is None else unpack_object(key, data)
+
+    def brief(self, keys: Iterable[bytes]) -> Iterator[Found | None]:
+        """As `find` for each, without the value: who asks for many wants to know whether they are there, and is no
+        reason to keep them in memory."""
+        for key in keys:
+            found = self.cache.get(key)
+            if found is None:
+                with self.lock:
+                    found = self._look(key)
+            yield None if found is None else Found(found.ref, found.version, b"", key)
 
     def lookup(self, keys: Sequence[bytes]) -> Callable[[bytes], Found | None]:
         """What finds these objects; many are found now."""

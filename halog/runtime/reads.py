@@ -14,6 +14,7 @@ from halog.backend import Found, Invocation, Invoked, Lag
 from halog.core import events as ev
 from halog.errors import (
     DeadlineError,
+    HalogError,
     NotActiveError,
     OutcomeUnknownError,
     OverloadedError,
@@ -25,20 +26,24 @@ from halog.runtime.asking import Asker, Waiter
 from halog.runtime.commits import OVERLOADED_S
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
+from halog.runtime.pages import ITEM_BYTES, PAGE_BYTES, PAGE_OBJECTS, first_of, pieces
 from halog.runtime.results import to_error
-from halog.runtime.service import WAIT_S, Execute, is_full
-
-SCAN_PAGE = 500
-"""Objects per page of a remote scan: about 100 kB at 200 bytes each."""
+from halog.runtime.service import WAIT_S, Execute
 
 
 class Reads:
     """Shared by all threads of a node. The methods are those of `Backend`."""
 
     def __init__(
-        self, asker: Asker, execute: Execute, waits: Callable[[str], bool], lease_ms: Callable[[str], int]
+        self,
+        asker: Asker,
+        execute: Execute,
+        waits: Callable[[str], bool],
+        lease_ms: Callable[[str], int],
+        room: int = PAGE_BYTES,
     ) -> None:
-        self._asker, self._execute, self._waits, self._lease_ms = asker, execute, waits, lease_ms
+        """`room`: bytes of keys in one question."""
+        self._asker, self._execute, self._waits, self._lease_ms, self._room = asker, execute, waits, lease_ms, room
         self.deliveries: Deliveries | None = None
         """Of the copies hosted here."""
 
@@ -62,27 +67,38 @@ class Reads:
     # --- objects ---
 
     def fetch(
-        self, partition: str, keys: Sequence[bytes], *, settled: int = 0, least: int = 0, mapping: int = 0
+        self,
+        partition: str,
+        keys: Sequence[bytes],
+        *,
+        settled: int = 0,
+        least: int = 0,
+        mapping: int = 0,
+        brief: bool = False,
     ) -> Sequence[Found | None]:
         """See Backend."""
-        request = frames.Fetch(partition, list(keys), settled, least, mapping)
-        return self._asker.patiently(partition, lambda: self._fetch(request))
+        found: list[Found | None] = []
+        while len(found) < len(keys):
+            asked = first_of(keys, len(found), self._room)
+            request = frames.Fetch(partition, asked, settled, least, mapping, brief)
+            found += self._asker.patiently(partition, partial(self._fetch, request))
+        return found
 
     def _fetch(self, r: frames.Fetch) -> Sequence[Found | None]:
+        """The first of them, at least one."""
         while True:
             copy = self._serving(r.partition, r.least)
             if copy is not None:
                 copy.wait_for(r.settled, WAIT_S)  # if its epoch has ended it never comes; commits check what was read
                 copy.wait_free(r.keys, self._asker.locked_of(r.partition))
                 if copy.maps_by(r.mapping, WAIT_S) and copy.serving:
-                    found = [copy.objects.find(k) for k in r.keys]
+                    found = list(copy.objects.brief(r.keys) if r.brief else map(copy.objects.find, r.keys))
                     copy.check_mapping(r.mapping)
                     return found
                 continue
             reply = self._asker.ask(r.partition, r)
             if reply is not None:
-                assert isinstance(reply, frames.Objects)
-                return reply.items
+                return items_of(reply, r.partition)
 
     def fetch_leased(self, partition: str, keys: Sequence[bytes], *, mapping: int = 0) -> Sequence[Found | None] | None:
         """See Backend."""
@@ -91,15 +107,19 @@ class Reads:
                 f'the policy of {partition} has no leases: read with read="barrier", or set its lease_ttl_ms',
                 partition=partition,
             )
-        while True:
+        found: list[Found | None] = []
+        while len(found) < len(keys):
             copy = self._asker.serving(partition)
             if copy is not None:
-                found = copy.find_leased(keys) if copy.maps_by(mapping, WAIT_S) else None
+                here = copy.find_leased(keys) if copy.maps_by(mapping, WAIT_S) else None
                 copy.check_mapping(mapping)
-                return None if self._asker.closed else found  # a node that closes says nothing more
-            reply = self._asker.ask(partition, frames.Leased(partition, list(keys), mapping))
-            if reply is not None:
-                return reply.items if isinstance(reply, frames.Objects) else None
+                return None if self._asker.closed else here  # a node that closes says nothing more
+            asked = first_of(keys, len(found), self._room)
+            reply = self._asker.ask(partition, frames.Leased(partition, asked, mapping))
+            if isinstance(reply, frames.Unleased):
+                return None
+            found += [] if reply is None else items_of(reply, partition)
+        return found
 
     def fetch_local(
         self, partition: str, keys: Sequence[bytes], *, after: int = 0, mapping: int = 0
@@ -125,7 +145,7 @@ class Reads:
                 copy.check_mapping(mapping)
                 yield from there
                 return
-            page = frames.Scan(partition, prefix, after, SCAN_PAGE, False, least, mapping)
+            page = frames.Scan(partition, prefix, after, PAGE_OBJECTS, False, least, mapping)
             reply = self._asker.patiently(partition, partial(self._asker.ask, partition, page))
             if reply is None:
                 continue
@@ -134,7 +154,7 @@ class Reads:
                 if found is not None:
                     after = found.key
                     yield found
-            if not is_full(len(reply.items), sum(len(f.value) for f in reply.items if f is not None), SCAN_PAGE):
+            if reply.end:
                 return
 
     def scan_local(self, partition: str, prefix: bytes, *, after: int = 0, mapping: int = 0) -> Iterator[Found] | None:
@@ -219,8 +239,9 @@ class Reads:
         self, partition: str, reads: Collection[tuple[bytes, int]], *, least: int = 0, mapping: int = 0
     ) -> None:
         """See Backend."""
-        request = frames.Validate(partition, list(reads), least, mapping)
-        self._asker.patiently(partition, lambda: self._validate(request))
+        for piece in pieces(reads, _read_size, self._room):  # versions only grow: what holds last, held at the first
+            request = frames.Validate(partition, piece, least, mapping)
+            self._asker.patiently(partition, partial(self._validate, request))
 
     def _validate(self, r: frames.Validate) -> None:
         while True:
@@ -242,3 +263,14 @@ class Reads:
             return self._execute(partition, invocation)
         assert isinstance(reply, frames.Answered)
         return reply.invoked
+
+
+def items_of(reply: frames.Reply, partition: str) -> list[Found | None]:
+    """What a question for objects was answered, at least one. HalogError if it was not."""
+    if not isinstance(reply, frames.Objects) or not reply.items:
+        raise HalogError(f"the active node of {partition} answered a question for objects with none of them")
+    return reply.items
+
+
+def _read_size(read: tuple[bytes, int]) -> int:
+    return len(read[0]) + ITEM_BYTES

@@ -7,10 +7,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 
-from halog.backend import Found, Invocation, Invoked
+from halog.backend import Invocation, Invoked
 from halog.config.check import NAMED, is_name
 from halog.core import events as ev
 from halog.core.ids import Member
@@ -20,6 +20,7 @@ from halog.runtime import ballots, frames
 from halog.runtime.copy import Copy
 from halog.runtime.counting import Counting
 from halog.runtime.failures import to_frame
+from halog.runtime.pages import page
 from halog.runtime.results import no_quorum, to_error
 
 if TYPE_CHECKING:
@@ -32,9 +33,6 @@ logger = logging.getLogger("halog.service")
 
 WAIT_S = 0.5
 """Longest wait for a commit in flight before a read is answered; the caller asks again."""
-
-PAGE_BYTES = 1_000_000
-"""A page of a scan ends with the object that passes this: with the largest object it still fits a frame."""
 
 SHOWN = 40
 """Characters of a name that is none, for people."""
@@ -54,12 +52,14 @@ class Service:
         status: Callable[[], dict[str, object]],
         known: Container[str],
         telling: Telling,
+        room: int,
     ) -> None:
+        """`room`: bytes of a page of objects."""
         self.known, self.telling = known, telling
         self.hello, self.members, self.host, self.execute, self.status = hello, members, host, execute, status
         self.mover: Mover | None = None
         """Of a hosting node."""
-        self.counting = Counting(host)
+        self.counting, self._room = Counting(host), room
         self._peers: dict[int, Member] = {}
         self._lock = threading.Lock()
         self._handlers: Mapping[type, Callable[[Peer, object], frames.Reply | None]] = {
@@ -182,16 +182,17 @@ class Service:
         copy = self._active(r.partition, r.least, r.mapping)
         copy.wait_for(r.settled, WAIT_S)
         copy.wait_free(r.keys, WAIT_S)
-        items = [copy.objects.find(k) for k in r.keys]
+        found = copy.objects.brief(r.keys) if r.brief else map(copy.objects.find, r.keys)
+        reply = page(found, self._room)
         self._active(r.partition).check_mapping(r.mapping)
-        return frames.Objects(items)
+        return reply
 
     def _leased(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.Leased)
         copy = self._active(r.partition, mapping=r.mapping)
         items = copy.find_leased(r.keys)
         copy.check_mapping(r.mapping)
-        return frames.Unleased() if items is None else frames.Objects(items)
+        return frames.Unleased() if items is None else page(items, self._room)
 
     def _reach(self, peer: Peer, r: object) -> frames.Reply:
         assert isinstance(r, frames.Reach)
@@ -213,10 +214,10 @@ class Service:
             copy = self._active(r.partition, r.least, r.mapping)
             copy.wait_free((r.prefix,), WAIT_S, prefixes=True)
             self._active(r.partition)  # still: else it may have waited for nothing
-        page = _page(copy.objects.scan(r.prefix, r.after), r.limit)
+        reply = page(copy.objects.scan(r.prefix, r.after), self._room, r.limit)
         if not r.local:
             copy.check_mapping(r.mapping)
-        return frames.Objects(page)
+        return reply
 
     def _submit(self, peer: Peer, r: object) -> None:
         assert isinstance(r, frames.Submit)
@@ -300,22 +301,6 @@ class Service:
         with self._lock:
             who = self._peers[id(peer)].node
         copy.hand_over(r.to, lambda result: _send(peer, _outcome(result, r.partition)), f"asked for by {who}")
-
-
-def is_full(count: int, size: int, limit: int) -> bool:
-    """Does a page of a scan end here? It must fit a frame, whatever the size of its objects."""
-    return count >= limit or size >= PAGE_BYTES
-
-
-def _page(found: Iterable[Found], limit: int) -> list[Found | None]:
-    page: list[Found | None] = []
-    size = 0
-    for f in found:
-        page.append(f)
-        size += len(f.value)
-        if is_full(len(page), size, limit):
-            break
-    return page
 
 
 def _outcome(result: ev.Result, partition: str) -> frames.Reply:

@@ -56,6 +56,7 @@ from halog.ports import Coordinator, Log, LogTransaction, Snapshot, TopicPartiti
 from halog.runtime import ledger_rows, places, retention
 from halog.runtime.copy import Copy
 from halog.runtime.objects import Item, StoredPosition
+from halog.runtime.pages import pieces
 from halog.runtime.state_topic import (
     FORMAT,
     MARKER as MARKER,
@@ -78,8 +79,8 @@ logger = logging.getLogger("halog.snapshots")
 
 T = TypeVar("T")
 
-CHUNK = 2_000
-"""Objects per Kafka transaction: an open one hides its rows from readers, so it must be short."""
+CHUNK, CHUNK_BYTES = 2_000, 16_000_000
+"""Objects per Kafka transaction, and their bytes: an open one hides its rows from readers, so it must be short."""
 
 BLOCK = 1_000
 """Lsns per outcome block: so many transaction ids, but for a merge, whose one lsn has many."""
@@ -302,7 +303,7 @@ class Snapshots:
     def _write(self, copy: Copy, changes: Iterator[Keyed]) -> None:
         """Write in chunks, and read each back before it counts."""
         tp = self._tp(copy)
-        for chunk in _batched(changes, CHUNK):
+        for chunk in pieces(changes, _size_of, CHUNK_BYTES, CHUNK):
             start = self.log.bounds(tp)[1]
             self._checked_writer(copy).write(tp, chunk)
             seen = dict(self.log.read_keyed(tp, start))
@@ -376,6 +377,10 @@ class Snapshots:
         for writer in self._writers.values():
             writer.close()
         self._writers.clear()
+
+
+def _size_of(row: Keyed) -> int:
+    return len(row[0]) + len(row[1] or b"")
 
 
 def _lsn(stored: bytes) -> int:

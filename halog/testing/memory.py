@@ -250,7 +250,14 @@ class MemoryBackend:
         return self._at(partition).objects.get(key)
 
     def fetch(
-        self, partition: str, keys: Sequence[bytes], *, settled: int = 0, least: int = 0, mapping: int = 0
+        self,
+        partition: str,
+        keys: Sequence[bytes],
+        *,
+        settled: int = 0,
+        least: int = 0,
+        mapping: int = 0,
+        brief: bool = False,
     ) -> Sequence[Found | None]:
         """See Backend."""
         objects = self._at(partition).objects

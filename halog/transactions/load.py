@@ -29,7 +29,10 @@ from halog.transactions.space import Space
 BATCH: Final = 500
 """Objects per commit: at 200 bytes each 100 kB a record, where the log's cost per record no longer shows."""
 CHUNK_BYTES: Final = 1_000_000
-"""A fifth of the largest record (R8), so that the envelope never decides."""
+"""Or a fifth of the largest record (R8), if that is less: a chunk ends with the object that passes it, and one that
+alone would double it goes into the next, so that the envelope never decides."""
+OBJECT_BYTES: Final = 64
+"""Of an object in a record beside its value and its key: reference, versions, lengths."""
 COMMITS_IN_FLIGHT: Final = 16
 """The threads that wait; more only lengthen the queue of a log that is written in order."""
 MAX_NAMES: Final = 1_000
@@ -124,27 +127,31 @@ class _Loader:
         whole = mapped.changing or mapped.listed
         place_of: Callable[[str, bytes], Place | str] = backend.place_of if whole else backend.partition_of
         chunks: dict[Place | str, _Chunk] = {}
-        batch = self.batch
+        batch, most = self.batch, min(CHUNK_BYTES, self.space.max_record_bytes // 5)
         try:
             for obj in objects:
                 info = info_of(type(obj))
                 index_key, routing_key = info.keys_of(obj)
                 at = place_of(info.name, routing_key)
                 value = encode(info, obj)
+                size = len(value) + len(index_key) + OBJECT_BYTES
                 chunk = chunks.get(at)
+                if chunk is not None and index_key in chunk.writes:
+                    self._duplicate(index_key)
+                    continue
+                if chunk is not None and chunk.size + size > 2 * most:
+                    self._submit(pool, chunk)
+                    chunk = None
                 if chunk is None:
                     place = at if isinstance(at, Place) else Place(at, mapped.versions.get(at, 0))
                     chunk = chunks[at] = _Chunk(place, mapped, info.name)
-                if index_key in chunk.writes:
-                    self._duplicate(index_key)
-                    continue
                 chunk.writes[index_key] = Write(CREATE, new_reference().to_bytes(), index_key, value, -1)
-                chunk.size += len(value)
-                if chunk.size >= CHUNK_BYTES or len(chunk.writes) >= batch:
+                chunk.size += size
+                if chunk.size >= most or len(chunk.writes) >= batch:
                     del chunks[at]
                     self._submit(pool, chunk)
-                    if self.error is not None:
-                        return
+                if self.error is not None:
+                    return
         except BaseException as error:
             self._fail(error)
             return
@@ -260,7 +267,7 @@ class _Loader:
             keys = list(chunk.writes)
             entries = [*map(entry_key, keys)] if place.listed else keys
             for asked in (entries, keys) if place.listed in (LISTING, UNLISTING) else (entries,):
-                found = self.space.backend.fetch(partition, asked, settled=settled, mapping=place.version)
+                found = self.space.backend.fetch(partition, asked, settled=settled, mapping=place.version, brief=True)
                 for key in [object_key(k) for k, there in zip(asked, found, strict=True) if there is not None]:
                     if chunk.writes.pop(key, None) is not None:
                         self._duplicate(key)

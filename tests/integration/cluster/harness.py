@@ -324,7 +324,7 @@ class Cluster:
                 assert found is not None
                 after = found.key
                 yield found
-            if len(reply.items) < 1_000:
+            if reply.end:
                 return
 
     def describe(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,8 +55,8 @@ def test_a_store_is_read_page_by_page_from_the_named_node(monkeypatch: pytest.Mo
     def ask(node: str, frame: frames.Request, timeout_s: float) -> frames.Reply:
         assert isinstance(frame, frames.Scan)
         asked.append((node, frame.partition, frame.after, frame.local))
-        left: Iterator[Found] = (f for f in SAME if f.key > frame.after)
-        return frames.Objects([f for f, _ in zip(left, range(frame.limit))])
+        left = [f for f in SAME if f.key > frame.after]
+        return frames.Objects([*left[: frame.limit]], end=len(left) <= frame.limit)
 
     assert list(verify_copies.read_store(ask, "B", "p-0")) == SAME
     assert asked == [("B", "p-0", b"", True), ("B", "p-0", b"b", True)]

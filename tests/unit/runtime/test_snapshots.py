@@ -287,3 +287,25 @@ def test_a_snapshot_of_another_log_is_not_taken_for_this_ones(cluster: Cluster) 
     fresh = Fresh(cluster)
     assert fresh.restore(log_id="00" * 16) == 0
     assert list(fresh.store.scan(b"")) == []
+
+
+@pytest.mark.feature("N4", "R8")
+def test_a_snapshot_of_large_objects_is_written_in_transactions_of_some_megabytes(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few objects that are: an open transaction hides its rows from readers, and its bytes are held twice."""
+    taker, copy = on(cluster, cluster.active_for(Counter, "c"))
+    written: list[list[int]] = []
+
+    class Writer:
+        def write(self, tp: object, chunk: list[tuple[bytes, bytes, dict[str, bytes]]]) -> None:
+            written.append([len(value) for _, value, _ in chunk])
+            seen.extend((key, value) for key, value, _ in chunk)
+
+    seen: list[tuple[bytes, bytes]] = []
+    monkeypatch.setattr(taker, "_checked_writer", lambda copy: Writer())
+    monkeypatch.setattr(taker.log, "read_keyed", lambda tp, start: seen)
+    rows = ((b"k%d" % i, bytes(2_000_000), dict[str, bytes]()) for i in range(50))
+    taker._write(copy, rows)
+    assert sum(map(len, written)) == 50
+    assert max(map(sum, written)) <= 16_000_000

@@ -1,0 +1,76 @@
+"""How much goes into one frame: pages of answers, and pieces of questions, by their bytes.
+
+Limits are in bytes, and objects have any size, so nothing is cut by a count alone. A page says itself whether it is the
+end: a short one may be short because its objects are large.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
+
+from halog.backend import Found
+from halog.runtime import frames
+
+T = TypeVar("T")
+
+PAGE_BYTES: Final = 1_000_000
+"""Of objects in a page, unless one alone is larger; of keys in a question."""
+
+ITEM_BYTES: Final = 64
+"""Of an object beside its value and its key: reference, version, lengths."""
+
+PAGE_OBJECTS: Final = 500
+"""Asked for in one page of a scan: about 100 kB at 200 bytes each."""
+
+
+def room_in(max_frame_bytes: int) -> int:
+    """Bytes of a page, so that it fits a frame: `max_frame_bytes` is at least twice the largest record."""
+    return min(PAGE_BYTES, max_frame_bytes // 2)
+
+
+def size_of(found: Found | None) -> int:
+    """Bytes of an object in a frame, or a little more."""
+    return 1 if found is None else len(found.value) + len(found.key) + ITEM_BYTES
+
+
+def page(found: Iterable[Found | None], room: int, limit: int = sys.maxsize) -> frames.Objects:
+    """The first of them, at least one, as many as `room` and `limit` take; its `end` says whether they are all."""
+    items: list[Found | None] = []
+    for one in found:
+        size = size_of(one)
+        if items and (size > room or len(items) >= limit):
+            return frames.Objects(items, end=False)
+        items.append(one)
+        room -= size
+    return frames.Objects(items, end=True)
+
+
+def pieces(
+    items: Iterable[T], size_of: Callable[[T], int], room: int = PAGE_BYTES, limit: int = sys.maxsize
+) -> Iterator[list[T]]:
+    """All of them in order, in pieces of at most `room` bytes and `limit` items; what is larger goes alone."""
+    piece: list[T] = []
+    size = 0
+    for item in items:
+        its = size_of(item)
+        if piece and (size + its > room or len(piece) >= limit):
+            yield piece
+            piece, size = [], 0
+        piece.append(item)
+        size += its
+    if piece:
+        yield piece
+
+
+def first_of(keys: Sequence[bytes], at: int, room: int = PAGE_BYTES) -> list[bytes]:
+    """The keys from `at` on that one question takes."""
+    if len(keys) == 1:
+        return list(keys)
+    return next(pieces(keys[at:] if at else keys, key_size, room), [])
+
+
+def key_size(key: bytes) -> int:
+    """Bytes of a key in a frame, or a little more."""
+    return len(key) + 5
