@@ -15,7 +15,7 @@ import sys
 import types
 import typing
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -200,7 +200,7 @@ def _class(annotation: Any, where: Where) -> Shape:
 def _enum(cls: type[enum.Enum], where: Where) -> Shape:
     if issubclass(cls, enum.Flag):
         raise where.fail(cls, "a Flag's combinations have no names; use list[...] of an Enum")
-    symbols = tuple(member.name for member in cls)
+    symbols = tuple(member._name_ for member in cls)
     if not symbols:
         raise where.fail(cls, "an Enum without members")
     for symbol in symbols:
@@ -213,8 +213,19 @@ def _record(cls: type[Any], where: Where) -> Shape:
         raise where.fail(cls, "is nested in itself; records cannot be recursive, use Ref[T]")
     if not dataclasses.fields(cls):
         raise where.fail(cls, "has no fields; a list of it would take no bytes")
+    check_made(cls, where.fail)
     inside = Where(f"{where.owner}.{where.field}", "", where.declaring, (*where.inside, cls))
     return RecordShape(check_name(local_name(cls), "dataclass"), tuple(field_shapes(cls, inside)), cls)
+
+
+def check_made(cls: type[Any], fail: Callable[[Any, str], DeclarationError]) -> None:
+    """DeclarationError for a class whose instances cannot be made from their fields alone: what is stored of them could
+    not be read."""
+    try:
+        object.__new__(cls)
+    except TypeError:
+        why = "is abstract" if inspect.isabstract(cls) else "derives from a built-in type, whose content is no field"
+        raise fail(cls, f"{why}; its objects could not be read back") from None
 
 
 def field_shapes(cls: type[Any], where: Where) -> Iterator[FieldShape]:
@@ -253,4 +264,4 @@ def _checked_plain(shape: Shape, value: Any, where: Where) -> Any:
     except Misfit as misfit:
         why = f"the default is no {misfit.expected}"
         raise where.fail(repr(value)[:80], why) from None
-    return to_plain(shape, value)
+    return to_plain(shape, value, fixed=True)

@@ -3,12 +3,14 @@
 It never evaluates generated text: composition of closures is the whole compiler. Two dialects share it. *Bound*: enums
 and records are the application's classes. *Unbound*: an enum is its symbol and a record a dict, for tools that import
 no application code. The theory: each closure checks what it writes and what it reads, so a value that encodes always
-decodes to an equal one, and bytes that decode were written by some value of the shape.
+decodes to one of the same type and `repr` (but for the zone of a datetime), and bytes that decode were written by some
+value of the shape.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from inspect import getattr_static
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -70,6 +72,11 @@ def encoder(shape: Shape, accepts: Accepts = same_name, *, bound: bool = True) -
             return ref_encoder(target, accepts)
         case RecordShape():
             return _record_encoder(shape, accepts, bound)
+
+
+def key_encoder(shape: Shape, *, bound: bool = True) -> Encoder:
+    """The same of a part of a key: equal numbers have the same bytes, so that they are one key."""
+    return decimal_encoder(shape, key=True) if isinstance(shape, DecimalShape) else encoder(shape, bound=bound)
 
 
 def decoder(shape: Shape, *, bound: bool = True) -> Decoder:
@@ -232,10 +239,13 @@ def _record_encoder(shape: RecordShape, accepts: Accepts, bound: bool) -> Encode
     names = [f.name for f in shape.fields]
     cls = shape.cls if bound and shape.cls is not None else dict
     values_of = values_getter(names) if cls is not dict else _items_getter(names)
+    inside = _names_inside(cls, names)
 
     def encode(value: Any) -> bytes:
         if type(value) is not cls or (cls is dict and len(value) != len(names)):
             raise Misfit(shape.name, value)
+        if inside is not None and len(value.__dict__) > inside:
+            _check_nothing_else(shape.name, names, value)
         try:
             values = values_of(value)
         except (AttributeError, KeyError):
@@ -246,6 +256,21 @@ def _record_encoder(shape: RecordShape, accepts: Accepts, bound: bool) -> Encode
             raise misfit_at(pairs, values) from None
 
     return encode
+
+
+def _names_inside(cls: type[Any], names: Sequence[str]) -> int | None:
+    """How many of the fields an instance's `__dict__` has; None: it has no `__dict__`."""
+    if not getattr(cls, "__dictoffset__", 0):
+        return None
+    return sum(not hasattr(getattr_static(cls, name, None), "__set__") for name in names)
+
+
+def _check_nothing_else(name: str, fields: Sequence[str], value: Any) -> None:
+    """Misfit for an attribute that is no field: it would be lost. As of managed objects, one that begins with _ may be,
+    and what the class has (a cached property) is made again."""
+    for found in value.__dict__:
+        if found not in fields and not found.startswith("_") and not hasattr(type(value), found):
+            raise Misfit(f"a {name} without an attribute {found!r}, which is no field and would be lost", value)
 
 
 def values_getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:

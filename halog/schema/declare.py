@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
 from halog.errors import DeclarationError, FieldTypeError
-from halog.schema.annotations import Where, field_shapes
+from halog.schema.annotations import Where, check_made, field_shapes
 from halog.schema.definition import Definition
 from halog.schema.methods import MethodInfo, public_functions, wrap
 from halog.schema.names import check_name, local_name
@@ -105,6 +105,8 @@ def _check_class(cls: type[Any], name: str, options: _Options) -> None:
         raise DeclarationError(f"{name}: leave @dataclass away; halog.managed makes the class a dataclass", type=name)
     if "__setattr__" in vars(cls) or "__getattribute__" in vars(cls):
         raise DeclarationError(f"{name}: a managed class cannot define __setattr__ or __getattribute__", type=name)
+    if not getattr(cls, "__abstractmethods__", None):
+        check_made(cls, lambda _cls, why: DeclarationError(f"{name}: {why}", type=name))
     if options.version is not None and type(options.version) is not int:
         raise DeclarationError(f"{name}: version must be an int, larger is newer", type=name)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from halog.errors import FieldTypeError, RecordFormatError
-from halog.schema.codec import decoder, encoder, misfit_at
+from halog.schema.codec import decoder, encoder, key_encoder, misfit_at
 from halog.schema.definition import Definition
 from halog.schema.evolution import body_reader
 from halog.schema.methods import field_type_error
@@ -31,7 +31,7 @@ class ForeignType:
         self._fields = definition.record.fields
         self._key = [(name, definition.shape(name)) for name in definition.key]
         self._encoders = [(f.name, encoder(f.shape, lambda _n, _t: True, bound=False)) for f in self._fields]
-        self._key_encoders = [(name, encoder(shape, bound=False)) for name, shape in self._key]
+        self._key_encoders = [(name, key_encoder(shape, bound=False)) for name, shape in self._key]
         readers = [(f.name, decoder(f.shape, bound=False)) for f in self._fields]
         self._read = body_reader(definition.name, definition.type_id, readers)
 

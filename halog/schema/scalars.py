@@ -1,7 +1,9 @@
 """Avro's scalar bytes, strictly: encoders that check the value, decoders that check the bytes.
 
-It never guesses: a bool is no int, a str subclass is no str, a naive datetime has no instant; over-long varints,
-negative lengths, and lengths beyond the data are refused before anything is allocated. The theory: an encoder raises
+It never guesses: a bool is no int, an int no float, a str subclass is no str, a naive datetime has no instant, and a
+moment that UTC's calendar does not hold could not be read back: what would come back as another type or with another
+`repr` is refused (only an aware datetime may change its zone). Over-long varints, negative lengths, and lengths beyond
+the data are refused before anything is allocated. The theory: an encoder raises
 `Misfit` and a decoder `Malformed` (or IndexError, struct.error, ValueError, OverflowError, which the caller maps);
 neither knows type or field names, so the hot path pays for none.
 
@@ -47,6 +49,8 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _EPOCH_DAY: Final = dt.date(1970, 1, 1).toordinal()
 _DAY_MICROS: Final = 86_400_000_000
 _MICRO: Final = dt.timedelta(microseconds=1)
+_FIRST: Final = (dt.datetime.min.replace(tzinfo=dt.UTC) - _EPOCH) // _MICRO
+_LAST: Final = (dt.datetime.max.replace(tzinfo=dt.UTC) - _EPOCH) // _MICRO
 
 
 def write_long(value: int) -> bytes:
@@ -126,8 +130,8 @@ def decode_bool(data: bytes, at: int) -> tuple[bool, int]:
 
 
 def encode_float(value: Any) -> bytes:
-    """Avro double. An int is taken where it is exactly a float, as Python's typing allows one for the other."""
-    if type(value) is not float and not (type(value) is int and abs(value) <= 1 << 53):
+    """Avro double. No int, though Python's typing allows one for a float: it would come back as another type."""
+    if type(value) is not float:
         raise Misfit("float", value)
     return _DOUBLE.pack(value)
 
@@ -175,9 +179,12 @@ def decode_date(data: bytes, at: int) -> tuple[dt.date, int]:
 
 
 def encode_time(value: Any) -> bytes:
-    """Microseconds since midnight. A time zone without a date has no offset, so only naive times."""
+    """Microseconds since midnight. A time zone without a date has no offset, so only naive times; and without one a
+    fold says nothing."""
     if type(value) is not dt.time or value.tzinfo is not None:
         raise Misfit("time without a time zone", value)
+    if value.fold:
+        raise Misfit("time with fold=0", value)
     return write_long(((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond)
 
 
@@ -192,10 +199,19 @@ def decode_time(data: bytes, at: int) -> tuple[dt.time, int]:
 
 
 def encode_datetime(value: Any) -> bytes:
-    """Microseconds since 1970 UTC. Aware only: a naive datetime means another instant on another machine."""
-    if type(value) is not dt.datetime or value.utcoffset() is None:
+    """Microseconds since 1970 UTC. Aware only: a naive datetime means another instant on another machine. Its zone may
+    know moments before year 1 or behind year 9999 of UTC: they could not be read back."""
+    if type(value) is not dt.datetime:
         raise Misfit("datetime with a time zone", value)
-    return write_long((value - _EPOCH) // _MICRO)
+    try:
+        if value.utcoffset() is None:
+            raise Misfit("datetime with a time zone", value)
+        micros = (value - _EPOCH) // _MICRO
+    except (NotImplementedError, TypeError, ValueError, OverflowError):  # of its zone, which may be anybody's
+        raise Misfit("datetime whose time zone says its offset", value) from None
+    if not _FIRST <= micros <= _LAST:
+        raise Misfit("datetime that is within year 1 to 9999 in UTC", value)
+    return write_long(micros)
 
 
 def decode_datetime(data: bytes, at: int) -> tuple[dt.datetime, int]:
@@ -206,7 +222,7 @@ def decode_datetime(data: bytes, at: int) -> tuple[dt.datetime, int]:
 
 def encode_uuid(value: Any) -> bytes:
     """Avro's uuid: the text of 36 characters, which every Avro reader understands."""
-    if not isinstance(value, uuid.UUID):
+    if type(value) is not uuid.UUID:
         raise Misfit("UUID", value)
     return b"\x48" + str(value).encode()
 

@@ -1,13 +1,16 @@
 """Codecs of enums, references and decimals: Avro types with a meaning on top, checked on the way in and out.
 
 Never rounds, and never takes a decimal context from the thread it happens to run in.
+
+A decimal's number is what Avro says, so every reader of Avro has it; how many digits were written behind the point is
+said by the bytes in front of it (`decimal_encoder`), so that it comes back with the same `repr`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow
-from typing import Any
+from typing import Any, Final
 
 from halog.schema.reference import REF_BYTES, Ref
 from halog.schema.scalars import (
@@ -35,7 +38,7 @@ def enum_encoder(shape: EnumShape, bound: bool) -> Encoder:
     def encode(value: Any) -> bytes:
         if type(value) is not cls:
             raise Misfit(shape.name, value)
-        raw = index.get(value if cls is str else value.name)
+        raw = index.get(value if cls is str else value._name_)
         if raw is None:
             raise Misfit(f"one of {', '.join(shape.symbols)}"[:120], value)
         return raw
@@ -61,6 +64,8 @@ def ref_encoder(target: str, accepts: Accepts) -> Encoder:
     def encode(value: Any) -> bytes:
         if type(value) is not Ref or not (value.type_name == target or accepts(value.type_name, target)):
             raise Misfit(f"Ref[{target}]", value)
+        if not (type(value.location) is type(value.installation) is type(value.counter) is int):
+            raise Misfit(f"Ref[{target}] of three unsigned 64-bit ints, a type name and key bytes", value)
         try:
             return value.raw + encode_str(value.type_name) + encode_bytes(value.key)
         except Exception:
@@ -84,33 +89,58 @@ def _exact(precision: int) -> Context:
     return Context(prec=precision, traps=[Inexact, InvalidOperation, Overflow, DivisionByZero])
 
 
-def decimal_encoder(shape: DecimalShape) -> Encoder:
-    """The digits as an integer; refuses what would have to be rounded."""
-    step, ctx = Decimal((0, (1,), -shape.scale)), _exact(shape.precision)
-    expected = f"Decimal of at most {shape.precision} digits, {shape.scale} of them behind the point"
+MINUS: Final = 32
+"""So many more bytes say that a zero has a minus sign. Its exponent takes fewer (`decimal_encoder`)."""
+_LONGEST: Final = 64
+
+
+def decimal_encoder(shape: DecimalShape, *, key: bool = False) -> Encoder:
+    """The number as an integer of units of the scale; refuses what would have to be rounded.
+
+    In front of its shortest form the sign is repeated: one byte for each power of ten by which the value's exponent is
+    above the scale's. `Decimal("2.50")` at scale 9 is 2,500,000,000 with 7 more bytes. Of a zero all bytes are zero.
+    `key`: without them, since equal numbers are one key.
+    """
+    scale, ctx = shape.scale, _exact(shape.precision)
+    step = Decimal((0, (1,), -scale))
+    expected = f"Decimal of at most {shape.precision} digits, {scale} of them behind the point"
 
     def encode(value: Any) -> bytes:
         if type(value) is not Decimal:
             raise Misfit("Decimal", value)
         try:
-            n = int(value.quantize(step, context=ctx).scaleb(shape.scale, ctx))
+            n = int(value.quantize(step, context=ctx).scaleb(scale, ctx))
         except (ArithmeticError, ValueError):
             raise Misfit(expected, value) from None
-        raw = n.to_bytes((n if n >= 0 else ~n).bit_length() // 8 + 1, "big", signed=True)
-        return write_long(len(raw)) + raw
+        size = (n if n >= 0 else ~n).bit_length() // 8 + 1
+        if not key:
+            sign, _, exponent = value.as_tuple()
+            more = int(exponent) + scale
+            if more < 0 or (not n and more >= MINUS - 1):
+                raise Misfit(expected, value)
+            size += more + (MINUS if sign and not n else 0)
+        return write_long(size) + n.to_bytes(size, "big", signed=True)
 
     return encode
 
 
 def decimal_decoder(shape: DecimalShape) -> Decoder:
     """The inverse of `decimal_encoder`; refuses more digits than declared."""
-    ctx, bound = _exact(shape.precision), 10**shape.precision
+    scale, ctx, bound = shape.scale, _exact(shape.precision), 10**shape.precision
 
     def decode(data: bytes, at: int) -> tuple[Decimal, int]:
         raw, at = read_chunk(data, at)
-        n = int.from_bytes(raw, "big", signed=True) if 0 < len(raw) <= 64 else bound
+        n = int.from_bytes(raw, "big", signed=True) if 0 < len(raw) <= _LONGEST else bound
         if not -bound < n < bound:
             raise Malformed("a decimal beyond its precision")
-        return Decimal(n).scaleb(-shape.scale, ctx), at
+        more = len(raw) - (n if n >= 0 else ~n).bit_length() // 8 - 1
+        if not more:
+            return Decimal(n).scaleb(-scale, ctx), at
+        if not n:
+            return Decimal((more >= MINUS, (0,), more % MINUS - scale)), at
+        whole, rest = divmod(n, 10**more)
+        if rest:
+            raise Malformed("a decimal with more digits behind the point than it says")
+        return Decimal(whole).scaleb(more - scale, ctx), at
 
     return decode

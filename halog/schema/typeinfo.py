@@ -16,7 +16,7 @@ from typing import Any
 import fastavro
 
 from halog.errors import FieldTypeError, HalogError, RecordFormatError
-from halog.schema.codec import decoder, encoder, misfit_at, values_getter
+from halog.schema.codec import decoder, encoder, key_encoder, misfit_at, values_getter
 from halog.schema.copies import copier
 from halog.schema.definition import Definition
 from halog.schema.evolution import Reader, body_reader, evolved_reader
@@ -106,7 +106,7 @@ class TypeInfo:
 
     def _compile_keys(self) -> None:
         shapes = [self.parsed.shape(n) for n in self.key_fields]
-        pairs = [(n, encoder(s)) for n, s in zip(self.key_fields, shapes)]
+        pairs = [(n, key_encoder(s)) for n, s in zip(self.key_fields, shapes)]
         at = [self.key_fields.index(n) for n in self.partition_fields]
         self.key_of = values_getter(self.key_fields)
         self._key_decoders = [decoder(s) for s in shapes]

@@ -19,7 +19,7 @@ FLIGHT = Flight(
 )  # fmt: skip
 PLAIN = {
     "time_hour": "2013-01-01T05:00:00+00:00", "carrier": "UA", "flight": 1545, "tail": "N14228", "status": "CANCELLED",
-    "price": "7.50", "legs": [{"origin": "EWR", "miles": 1400}], "notes": {"a": "b"},
+    "price": "7.5", "legs": [{"origin": "EWR", "miles": 1400}], "notes": {"a": "b"},
     "aircraft": {"ref": "0000000000000001" "0000000000000002" "0000000000000003", "type": "Aircraft",
                  "key": "0c4e3134323238"},
     "raw": "00ff",
