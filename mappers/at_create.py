@@ -65,7 +65,9 @@ class AtCreateMapper:
         """The partition that the function names. MisplacedError."""
         try:
             said: object = self._function(made, self.partitions, states)
-        except Exception as error:
+        except KeyboardInterrupt:  # of whoever waits for it
+            raise
+        except BaseException as error:
             raise self._misplaced(made, f"raised {type(error).__name__}: {error}") from error
         if not isinstance(said, str) or said not in self.partitions:
             raise self._misplaced(made, f"said {said!r}, which is no partition: {', '.join(self.partitions)}")

@@ -91,7 +91,9 @@ class CustomMapper:
     def _ask(self, values: tuple[Any, ...]) -> object:
         try:
             return self._function(self._type_name, values)
-        except Exception as error:
+        except KeyboardInterrupt:  # of whoever waits for it
+            raise
+        except BaseException as error:
             raise self._misplaced(values, f"raised {type(error).__name__}: {error}") from error
 
     def _misplaced(self, values: tuple[Any, ...], what: str) -> MisplacedError:

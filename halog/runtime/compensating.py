@@ -12,6 +12,7 @@ Whether what it creates besides may be there, the whole merge shows (`restore.cr
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -173,6 +174,9 @@ class _Said:
         if why := self._unasked(self.name):
             self.failed = True
             return Defer(_told(why))
+        if not _begin(trigger, found.key):
+            self.failed = True
+            return Defer(f"{self.name} is still at it since an earlier merge, and was not asked again")
         try:
             with changes_nothing():
                 said = trigger(self._conflict())
@@ -189,6 +193,8 @@ class _Said:
             self.failed = True
             logger.error("the trigger %s failed on %s:\n%s", self.name, found.key.hex()[:80], where)
             return Defer(_told(f"{self.name} failed: {_text_of(error)}"))
+        finally:
+            _ASKED.discard((id(trigger), found.key))
         return said
 
     def _trigger(self) -> Trigger | None:
@@ -274,6 +280,21 @@ class _Said:
                 f"{info.name}: it would have {len(made):,} bytes, the limit is {self._most:,} (limits.max_record_bytes)"
             )
         return made
+
+
+_ASKED = set[tuple[int, bytes]]()
+"""Triggers that are being asked in this process, and about what: a merge that is begun anew finds one that hangs."""
+
+_ASKING = threading.Lock()
+
+
+def _begin(trigger: Trigger, key: bytes) -> bool:
+    """Is it asked about this by nobody else?"""
+    with _ASKING:
+        if (id(trigger), key) in _ASKED:
+            return False
+        _ASKED.add((id(trigger), key))
+        return True
 
 
 def _key(info: TypeInfo, fields: Fields) -> tuple[Any, ...]:

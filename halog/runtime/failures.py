@@ -21,7 +21,11 @@ def to_frame(error: BaseException) -> Failed:
     """Any exception as a reply; what is not of the tree becomes a HalogError naming its class."""
     if isinstance(error, errors.HalogError) and type(error).__name__ in _CLASSES:
         return Failed(type(error).__name__, error.message, {k: _plain(v) for k, v in error.evidence.items()})
-    return Failed("HalogError", f"{type(error).__name__} on the active node: {error}", {})
+    try:
+        text = f"{type(error).__name__} on the active node: {error}"
+    except BaseException:  # of its own text
+        text = f"{type(error).__name__} on the active node"
+    return Failed("HalogError", text, {})
 
 
 def from_frame(failed: Failed) -> errors.HalogError:

@@ -218,6 +218,9 @@ class Invoke(_Frame):
 
     partition: str
     invocation: Invocation
+    number: bytes = b""
+    """The same at every attempt, and of no other request: what runs under it is not begun again, but answered to all
+    who ask. Without one each attempt runs."""
 
 
 class AskOutcome(_Frame):
@@ -233,6 +236,10 @@ class HandOver(_Frame):
 
     partition: str
     to: str
+    number: bytes = b""
+    """As in Invoke."""
+    again: bool = False
+    """An attempt before this one may have been acted on."""
 
 
 class Move(_Frame):
@@ -244,6 +251,8 @@ class Move(_Frame):
     """Only by this version of the mapping; 0: by whichever is served."""
     versions: list[int] = []
     """Those of the objects when they were found, in the order of the keys; none: not known."""
+    number: bytes = b""
+    """As in Invoke."""
 
 
 class CanMap(_Frame):

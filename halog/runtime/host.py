@@ -197,7 +197,7 @@ class Host:
         while not self._closing.is_set():
             try:
                 turn()
-            except Exception:
+            except BaseException:  # whatever the application's code in it raises, too
                 logger.exception("%s goes on after an error", threading.current_thread().name)
                 self._closing.wait(ERROR_PAUSE_S)
 
@@ -364,7 +364,7 @@ _STANDING = (Role.ELECTING.value, Role.CLAIMING.value)
 def _logged(work: Callable[[], None]) -> None:
     try:
         work()
-    except Exception:
+    except BaseException:
         logger.exception("a background task failed")
 
 

@@ -301,6 +301,6 @@ class Lives:
 def _called(notifier: Notifier, change: PartitionChange) -> None:
     try:
         notifier(change)
-    except Exception:
+    except BaseException:  # also what ends a task or a process: in this thread it would end all notifiers
         name = getattr(notifier, "__qualname__", repr(notifier))
         logger.exception("notifier %s failed on %s: %s → %s", name, change.partition, change.before, change.now)

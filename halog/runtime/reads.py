@@ -23,7 +23,7 @@ from halog.errors import (
 )
 from halog.runtime import frames
 from halog.runtime.asking import Asker, Waiter
-from halog.runtime.commits import OVERLOADED_S
+from halog.runtime.commits import OVERLOADED_S, RETRY_S
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
 from halog.runtime.pages import ITEM_BYTES, PAGE_BYTES, PAGE_OBJECTS, first_of, pieces
@@ -208,7 +208,7 @@ class Reads:
                 if not waits or time.monotonic() >= until:
                     raise
                 time.sleep(OVERLOADED_S)
-            except OutcomeUnknownError as e:
+            except (OutcomeUnknownError, DeadlineError) as e:
                 raise DeadlineError(
                     f"no node showed within {limit_s:g} s that it is active for {partition}; see `halog "
                     "partition show`",
@@ -257,12 +257,19 @@ class Reads:
 
     def invoke(self, partition: str, invocation: Invocation) -> Invoked:
         """See Backend."""
-        reply = self._asker.ask(partition, frames.Invoke(partition, invocation))
-        if reply is None:
-            self._serving(partition, invocation.least)
-            return self._execute(partition, invocation)
-        assert isinstance(reply, frames.Answered)
-        return reply.invoked
+        until = time.monotonic() + self._asker.call_of(partition)
+        while True:
+            reply = self._asker.ask(partition, frames.Invoke(partition, invocation), until)
+            if reply is not None:
+                assert isinstance(reply, frames.Answered)
+                return reply.invoked
+            try:
+                self._serving(partition, invocation.least)
+                return self._execute(partition, invocation)
+            except NotActiveError:  # again; whoever is active now runs it
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(RETRY_S)
 
 
 def items_of(reply: frames.Reply, partition: str) -> list[Found | None]:

@@ -1,12 +1,14 @@
 """One request, on its way to the active node of a partition until that answers: waits, retries, follows (R5).
 
-It is repeated only where repeating is harmless, and every request is: commits carry their transaction id. What rests on
-versions that were read at one site (`Work.site`) is asked for at that site only: behind a switch that parted the
-histories, the same version may be something else at the other one.
+It is repeated only where repeating is harmless, and every request is: commits carry their transaction id, and what may
+take long has a number, under which it runs once (`halog.runtime.repeats`). What only asks has no outcome: where nobody
+answers it, nothing happened. What rests on versions that were read at one site (`Work.site`) is asked for at that site
+only: behind a switch that parted the histories, the same version may be something else at the other one.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -34,11 +36,20 @@ if TYPE_CHECKING:
 HERE: Final = ""
 """This very site, where a partition may be served by another one."""
 
-_ACTS: Final = (frames.Submit, frames.Prepare, frames.Decide)
-"""What may have happened where no answer came."""
+_ACTS: Final = (frames.Submit, frames.Prepare, frames.Decide, frames.HandOver)
+"""What may have happened where no answer came. Of all else it does not matter: it changes nothing of what anybody is
+told (a method's changes are its caller's until he commits them; objects that move are the same elsewhere)."""
+
+_NUMBERED: Final = (frames.Invoke, frames.Move, frames.HandOver)
+"""What may take longer than an attempt."""
 
 _COUNTED: Final = (frames.Submit, frames.Prepare)
 """What is for an epoch."""
+
+NUMBER_BYTES: Final = 16
+"""No two requests have the same."""
+
+_ASK: Final = "what became of it tells `node.outcome(tx)`"
 
 _SILENCE: Final = (UnreachableError, DeadlineError, ClosedError)
 
@@ -91,6 +102,8 @@ class Request:
         self._hint: str | None = None
         self._unknown: HalogError | None = None
         """Why an attempt may have been acted on."""
+        self._silent: HalogError | None = None
+        """Why the last one has no answer."""
         self._open = open_
         self._epoch = 0
         """The one that an active node said to be in."""
@@ -99,6 +112,8 @@ class Request:
         """At another site: since when no node answers, and by which table."""
         self._why = ""
         """What came of the last attempt there."""
+        if isinstance(frame, _NUMBERED):
+            frame.number = os.urandom(NUMBER_BYTES)
 
     def answer(self) -> frames.Reply:
         """See `Router.ask`."""
@@ -176,7 +191,7 @@ class Request:
         except OutcomeUnknownError as e:
             if e.evidence.get("expired"):  # nobody will ever know more
                 raise
-            self._hint = None
+            self._hint, self._silent = None, e
             self._perhaps(e)
         except ZoneQuorumError as e:
             self._hint, self._refused = None, self._quorum_lost(e)
@@ -188,6 +203,8 @@ class Request:
         return None
 
     def _asked(self, where: Known, target: str | None) -> frames.Reply:
+        if isinstance(self._frame, frames.HandOver):
+            self._frame.again = self._unknown is not None
         if isinstance(self._frame, _COUNTED):  # who was replaced must not judge a second attempt
             self._frame.epoch = max(where.epoch(self._partition), self._epoch)
         try:
@@ -219,7 +236,7 @@ class Request:
         return True
 
     def _heard(self, where: Known) -> None:
-        self._failing = None
+        self._failing = self._silent = None
         if isinstance(where, Far):
             where.answers()
 
@@ -232,19 +249,19 @@ class Request:
         """Raises if there will be no other attempt."""
         if isinstance(error, ClosedError):
             raise error if self._unknown is None else closed_meanwhile(self._partition) from error
-        far = isinstance(where, Far)
-        if error.evidence.get("sent", True) and (isinstance(self._frame, _ACTS) or not far):
+        if error.evidence.get("sent", True):
+            self._silent = error
             self._perhaps(error)
         if isinstance(where, Far):
             self._check_line(where, target, error)
 
     def _perhaps(self, why: HalogError) -> None:
         """It may have been acted on, and another site may never hear of it."""
-        self._unknown = why
+        if not isinstance(self._frame, _ACTS):
+            return
+        self._unknown, self._site = why, self._at
         if isinstance(self._frame, _COUNTED):
             self._open.unanswered(self._at, self._frame.epoch)
-        if isinstance(self._frame, _ACTS):
-            self._site = self._at
 
     def _check_line(self, far: Far, target: str | None, error: HalogError) -> None:
         """Raises where the other site is not there. A takeover over there takes less time than two attempts; whoever
@@ -270,17 +287,32 @@ class Request:
     def _too_late(self, where: Known) -> HalogError:
         limit = f"within {self._deadline_s:g} s"
         if self._unknown is not None:
+            again = "see `halog partition show`" if isinstance(self._frame, frames.HandOver) else _ASK
             return OutcomeUnknownError(
-                f"partition {self._partition} gave no answer {limit}; ask again with the same transaction id",
-                partition=self._partition,
+                f"partition {self._partition} gave no answer {limit}; {again}", partition=self._partition
             )
         if isinstance(where, Far) and self._failing is not None:
             return mirrored(self._partition, where.name, where.is_silent(self._why))
         at = f" at site {where.name}{where.told_of(self._partition)}" if isinstance(where, Far) else ""
+        if self._silent is not None:
+            return self._no_answer(where, at)
         return PartitionUnavailableError(
             f"no node became active for partition {self._partition}{at} {limit}; see `halog partition show`",
             partition=self._partition,
             active=where.active(self._partition),
+        )
+
+    def _no_answer(self, where: Known, at: str) -> DeadlineError:
+        """Somebody is active, as far as is known, and says nothing: he is dead or cut off, or not done yet."""
+        active, frame = where.active(self._partition), self._frame
+        what = "gave no answer"
+        if isinstance(frame, frames.Invoke):
+            what = f"was not done with method {frame.invocation.method}"
+        return DeadlineError(
+            f"partition {self._partition}{at} {what} within {self._deadline_s:g} s: its active node {active} is silent "
+            f"({self._silent}); nothing was changed; see `halog partition show`",
+            partition=self._partition,
+            active=active,
         )
 
 

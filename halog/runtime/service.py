@@ -8,19 +8,20 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Container, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from halog.backend import Invocation, Invoked
 from halog.config.check import NAMED, is_name
 from halog.core import events as ev
 from halog.core.ids import Member
-from halog.errors import FrameError, HalogError, NotActiveError, RefusedError, UnreachableError
+from halog.errors import FrameError, HalogError, NotActiveError, RefusedError
 from halog.ports import Peer
 from halog.runtime import ballots, frames
 from halog.runtime.copy import Copy
 from halog.runtime.counting import Counting
 from halog.runtime.failures import to_frame
 from halog.runtime.pages import page
+from halog.runtime.repeats import Call, Repeats, encoded, send
 from halog.runtime.results import no_quorum, to_error
 
 if TYPE_CHECKING:
@@ -38,6 +39,12 @@ SHOWN = 40
 """Characters of a name that is none, for people."""
 
 Execute = Callable[[str, Invocation], Invoked]
+
+Asking = Peer | Call
+"""Where an answer goes."""
+
+Handler = Callable[[Any, object], frames.Reply | None]
+"""Of a kind of request: its answer; None: somebody gives it later, to where it is told."""
 
 
 class Service:
@@ -60,9 +67,10 @@ class Service:
         self.mover: Mover | None = None
         """Of a hosting node."""
         self.counting, self._room = Counting(host), room
+        self._repeats = Repeats()
         self._peers: dict[int, Member] = {}
         self._lock = threading.Lock()
-        self._handlers: Mapping[type, Callable[[Peer, object], frames.Reply | None]] = {
+        self._handlers: Mapping[type, Handler] = {
             frames.Fetch: self._fetch,
             frames.Leased: self._leased,
             frames.Scan: self._scan,
@@ -86,6 +94,7 @@ class Service:
 
     def on_frame(self, peer: Peer, data: bytes) -> None:
         """A frame arrived. FrameError closes the connection."""
+        self._repeats.heard(peer)
         frame = frames.decode_incoming(data)
         handler = self._handlers.get(type(frame))
         member = self._peers.get(id(peer))
@@ -96,7 +105,7 @@ class Service:
         elif handler is None:
             self._control(member, frame)  # type: ignore[arg-type]
         else:
-            self._answer(peer, handler, frame)
+            self._answer(peer, member, handler, frame)
 
     def _introduced(self, peer: Peer, hello: frames.Hello) -> None:
         for name in (hello.node, hello.cluster):
@@ -142,19 +151,25 @@ class Service:
         """A connection to us broke."""
         with self._lock:
             member = self._peers.pop(id(peer), None)
+        self._repeats.closed(peer)
         if member is not None:
             self.members.broken(member.node)
 
-    def _answer(self, peer: Peer, handler: Callable[[Peer, object], frames.Reply | None], frame: object) -> None:
+    def _answer(self, peer: Peer, member: Member, handler: Handler, frame: object) -> None:
+        """What may take longer than it is waited for runs once, however often it is asked for."""
+        number = getattr(frame, "number", b"")
+        to = self._repeats.begin(member, number, peer) if number else peer
+        if to is None:
+            return
         try:
-            reply = handler(peer, frame)
+            reply = handler(to, frame)
         except HalogError as e:
             reply = to_frame(e)
-        except Exception as e:
+        except BaseException as e:  # also what ends a task or a process: a request without an answer is asked again
             logger.exception("a request failed")
             reply = to_frame(e)
         if reply is not None:
-            _send(peer, reply)
+            _send(to, reply)
 
     # --- requests ---
 
@@ -177,7 +192,7 @@ class Service:
         if self.members.offline:
             raise no_quorum(self.hello.node, self.members.offline)
 
-    def _fetch(self, peer: Peer, r: object) -> frames.Reply:
+    def _fetch(self, peer: Asking, r: object) -> frames.Reply:
         assert isinstance(r, frames.Fetch)
         copy = self._active(r.partition, r.least, r.mapping)
         copy.wait_for(r.settled, WAIT_S)
@@ -187,25 +202,25 @@ class Service:
         self._active(r.partition).check_mapping(r.mapping)
         return reply
 
-    def _leased(self, peer: Peer, r: object) -> frames.Reply:
+    def _leased(self, peer: Asking, r: object) -> frames.Reply:
         assert isinstance(r, frames.Leased)
         copy = self._active(r.partition, mapping=r.mapping)
         items = copy.find_leased(r.keys)
         copy.check_mapping(r.mapping)
         return frames.Unleased() if items is None else page(items, self._room)
 
-    def _reach(self, peer: Peer, r: object) -> frames.Reply:
+    def _reach(self, peer: Asking, r: object) -> frames.Reply:
         assert isinstance(r, frames.Reach)
         if not self._active(r.partition).wait_for(r.lsn, WAIT_S):
             raise NotActiveError(f"{self.hello.node} does not have lsn {r.lsn} of {r.partition}", partition=r.partition)
         return frames.Valid()
 
-    def _barrier(self, peer: Peer, r: object) -> None:
+    def _barrier(self, peer: Asking, r: object) -> None:
         assert isinstance(r, frames.Barrier)
         copy = self._active(r.partition)
         self._follow(copy, copy.barrier(lambda result: _send(peer, _outcome(result, r.partition))))
 
-    def _scan(self, peer: Peer, r: object) -> frames.Reply:
+    def _scan(self, peer: Asking, r: object) -> frames.Reply:
         assert isinstance(r, frames.Scan)
         self._online()
         if r.local and self.host is not None and r.partition in self.host.copies:
@@ -219,7 +234,7 @@ class Service:
             copy.check_mapping(r.mapping)
         return reply
 
-    def _submit(self, peer: Peer, r: object) -> None:
+    def _submit(self, peer: Asking, r: object) -> None:
         assert isinstance(r, frames.Submit)
         copy = self._active(r.partition)
 
@@ -230,7 +245,7 @@ class Service:
             copy, copy.submit(r.tx, r.work, answer, r.epoch, exact=True)
         )  # it may have been under way for long
 
-    def _prepare(self, peer: Peer, r: object) -> None:
+    def _prepare(self, peer: Asking, r: object) -> None:
         assert isinstance(r, frames.Prepare)
         copy = self._active(r.partition)
 
@@ -239,7 +254,7 @@ class Service:
 
         self._follow(copy, ballots.prepare(copy, r, answer, exact=True))
 
-    def _decide(self, peer: Peer, r: object) -> None:
+    def _decide(self, peer: Asking, r: object) -> None:
         assert isinstance(r, frames.Decide)
         copy = self._active(r.partition)
 
@@ -250,7 +265,7 @@ class Service:
 
         self._follow(copy, ballots.decide(copy, r, answer))
 
-    def _votes(self, peer: Peer, r: object) -> frames.Reply:
+    def _votes(self, peer: Asking, r: object) -> frames.Reply:
         assert isinstance(r, frames.Votes)
         return ballots.votes(self._active(r.partition), r)
 
@@ -258,14 +273,14 @@ class Service:
         if self.host is not None:
             self.host.deliveries.follow(copy, tag, lambda: False, time.monotonic() + WAIT_S)
 
-    def _validate(self, peer: Peer, r: object) -> frames.Reply:
+    def _validate(self, peer: Asking, r: object) -> frames.Reply:
         assert isinstance(r, frames.Validate)
         copy = self._active(r.partition, r.least, r.mapping)
         copy.validate(r.reads)
         copy.check_mapping(r.mapping)
         return frames.Valid()
 
-    def _move(self, peer: Peer, r: object) -> frames.Reply:
+    def _move(self, peer: Asking, r: object) -> frames.Reply:
         assert isinstance(r, frames.Move)
         copy = self._active(r.partition, mapping=r.mapping)
         assert self.mover is not None
@@ -273,34 +288,36 @@ class Service:
             copy.check_mapping(r.mapping)
         return self.mover.move(r.partition, r.keys, dict(zip(r.keys, r.versions)))
 
-    def _can_map(self, peer: Peer, r: object) -> frames.Reply:
+    def _can_map(self, peer: Asking, r: object) -> frames.Reply:
         assert isinstance(r, frames.CanMap)
         if self.mover is None:
             raise RefusedError(f"{self.hello.node} hosts nothing")
         self.mover.check_code(r.policy, r.layout)
         return frames.Valid()
 
-    def _loads(self, peer: Peer, r: object) -> frames.Reply:
+    def _loads(self, peer: Asking, r: object) -> frames.Reply:
         self._online()
         return self.counting.told()
 
-    def _invoke(self, peer: Peer, r: object) -> frames.Reply:
+    def _invoke(self, peer: Asking, r: object) -> frames.Reply:
         assert isinstance(r, frames.Invoke)
         self._active(r.partition, r.invocation.least)
         return frames.Answered(self.execute(r.partition, r.invocation))
 
-    def _ask_outcome(self, peer: Peer, r: object) -> None:
+    def _ask_outcome(self, peer: Asking, r: object) -> None:
         assert isinstance(r, frames.AskOutcome)
         self._active(r.partition).ask_outcome(r.tx, r.attempt, lambda result: _send(peer, settled(result)))
 
-    def _hand_over(self, peer: Peer, r: object) -> None:
+    def _hand_over(self, peer: Asking, r: object) -> None:
         assert isinstance(r, frames.HandOver)
         copy = self._active(r.partition)
+        if r.to == self.hello.node and r.again:  # it was asked for before, and is done
+            _send(peer, frames.Committed(copy.core.chain.state.lsn))
+            return
         if r.to == self.hello.node:
             raise RefusedError(f"{r.to} is active for {r.partition} already")
-        with self._lock:
-            who = self._peers[id(peer)].node
-        copy.hand_over(r.to, lambda result: _send(peer, _outcome(result, r.partition)), f"asked for by {who}")
+        who = peer.member if isinstance(peer, Call) else self._peers[id(peer)]
+        copy.hand_over(r.to, lambda result: _send(peer, _outcome(result, r.partition)), f"asked for by {who.node}")
 
 
 def _outcome(result: ev.Result, partition: str) -> frames.Reply:
@@ -320,11 +337,8 @@ def settled(result: ev.Result) -> frames.Reply:
             return frames.OutcomeIs("unknown", 0)
 
 
-def _send(peer: Peer, reply: frames.Reply) -> None:
-    try:
-        try:
-            peer.send(frames.encode(reply))
-        except FrameError as e:  # too large for a frame: say so, or the caller asks in vain until its deadline
-            peer.send(frames.encode(to_frame(e)))
-    except UnreachableError:
-        logger.debug("%s is gone before its reply", peer.remote)
+def _send(to: Asking, reply: frames.Reply) -> None:
+    if isinstance(to, Call):
+        to.answer(reply)
+    else:
+        send(to, encoded(reply))

@@ -65,7 +65,7 @@ def _run(tx: Transaction, partition: str, invocation: Invocation) -> Invoked:
         return Invoked(done, _found(tx, given), result=result)
     except NotActiveError:
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # also what ends a task or a process: here it is a method's, and ends nothing else
         kept = Work(_reads(tx, given), given.writes)
         return Invoked(kept, _found(tx, given), error=failures.to_wire(error))
 

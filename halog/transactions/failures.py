@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import sys
 import traceback
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from halog import errors
@@ -22,19 +22,31 @@ _NOT_FOR_CALLERS: Final = (KeyboardInterrupt, GeneratorExit)
 
 
 def to_wire(error: BaseException) -> dict[str, object]:
-    """{class, message, args, evidence, traceback}. `args` is None where they are not plain values."""
+    """{class, message, args, evidence, traceback}. `args` is None where they are not plain values. Whatever the
+    exception is like, there is an answer: without one the call would be made again."""
     cls = type(error)
     is_halog = isinstance(error, errors.HalogError)
     evidence = error.evidence if isinstance(error, errors.HalogError) else vars(error)
     args = None if is_halog or not all(_is_plain(a) for a in error.args) else list(error.args)
-    text = "".join(traceback.format_exception(error))
     return {
-        "class": f"{cls.__module__}:{cls.__qualname__}",
-        "message": str(error),
+        "class": _printable(f"{cls.__module__}:{cls.__qualname__}"),
+        "message": _text(str, error),
         "args": args,
-        "evidence": {str(k): _plain(v) for k, v in evidence.items() if k != "__notes__"},
-        "traceback": text[-MAX_TEXT:],
+        "evidence": {_text(str, k): _plain(v) for k, v in evidence.items() if k != "__notes__"},
+        "traceback": _text(lambda e: "".join(traceback.format_exception(e))[-MAX_TEXT:], error),
     }
+
+
+def _text(of: Callable[[Any], str], value: object) -> str:
+    """Of what may be the application's, and fail."""
+    try:
+        return _printable(of(value)[:MAX_TEXT])
+    except BaseException as error:
+        return f"({type(value).__name__}: its text cannot be had: {type(error).__name__})"
+
+
+def _printable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
 
 
 def from_wire(error: dict[str, object], modules: Collection[str]) -> BaseException:
@@ -97,7 +109,12 @@ def _build(cls: Any, error: dict[str, object], message: str, state: dict[str, An
 
 
 def _is_plain(value: Any) -> bool:
-    return type(value) in _PLAIN
+    """Can a frame carry it, as it is?"""
+    if type(value) is int:
+        return -(2**63) <= value < 2**64
+    if type(value) is str:
+        return len(value) <= MAX_TEXT and _printable(value) == value
+    return type(value) in _PLAIN and (type(value) is not bytes or len(value) <= MAX_TEXT)
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
@@ -106,5 +123,5 @@ def _plain(value: Any, depth: int = 0) -> Any:
     if depth < 4 and isinstance(value, list | tuple):
         return [_plain(v, depth + 1) for v in value]
     if depth < 4 and isinstance(value, dict):
-        return {str(k): _plain(v, depth + 1) for k, v in value.items()}
-    return repr(value)[:200]
+        return {_text(str, k): _plain(v, depth + 1) for k, v in value.items()}
+    return _text(repr, value)[:200]
