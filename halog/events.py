@@ -159,6 +159,12 @@ SETTLED = Kind(
     INFO,
     "partition {partition}: {count} conflicts of merge {merge} are settled, {stands} stands: {cause}",
 )
+RECOVERED = Kind(
+    "HALOG-1124",
+    "recovered from logs",
+    WARNING,
+    "the tables of {partitions} partitions were made anew from their logs, {again} commits appended again: {cause}",
+)
 LOST = Kind("HALOG-1016", "events lost", WARNING, "{count} events are missing from the history: {cause}")
 
 KINDS: dict[str, Kind] = {
@@ -170,6 +176,7 @@ KINDS: dict[str, Kind] = {
         ACTIVATED, TAKEN_UP, REBALANCE, REMAPPING, REMAPPED, STATE, DEFINITION, REPLICATION, UNAVAILABLE,
         DIFFERING, MIRRORING, PARTED, RESTORED, SITES_ASKED, SITE_AWAY, SITE_BACK, BRANCHES,
         SITE_QUORUM_LOST, SITE_QUORUM, SITE_TAKEN_OVER, SITE_GIVEN_UP, SETTLED,
+        RECOVERED,
     )
 }  # fmt: skip
 """Every code that can occur."""

@@ -30,13 +30,16 @@ _OURS = {MARKER, "lock", "db", "fill", "lost+found"}
 
 
 class RocksStore:
-    """An ordered map of bytes in `directory`."""
+    """An ordered map of bytes in `directory`. `read_only`: as it was left; StoreError where nothing is."""
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
+    def __init__(self, directory: str | os.PathLike[str], *, read_only: bool = False) -> None:
         self.directory = str(directory)
+        if read_only and not Path(directory, "db").is_dir():
+            raise StoreError(f"there is no store in {directory}", directory=self.directory, held=False)
         self._lock_fd = _claim(Path(directory))
+        access = rocksdict.AccessType.read_only() if read_only else rocksdict.AccessType.read_write()
         try:
-            self._db = rocksdict.Rdict(str(Path(directory, "db")), options())
+            self._db = rocksdict.Rdict(str(Path(directory, "db")), options(), access_type=access)
         except Exception as e:
             os.close(self._lock_fd)
             raise self._error(e) from None

@@ -24,7 +24,7 @@ from halog.core.ids import Reference, location_code
 from halog.core.table import PartitionTable
 from halog.errors import AvailabilityError, HalogError, RefusedError, UnknownNameError, UnknownTypeError
 from halog.ports import Coordinator, Entry, SessionState, TopicPartition
-from halog.runtime import bindings, cluster, frames, mappings
+from halog.runtime import belonging, bindings, cluster, frames, mappings
 from halog.runtime.asking import Asker
 from halog.runtime.ballots import Ballots
 from halog.runtime.commits import Commits, says_nothing
@@ -70,11 +70,8 @@ class Connection:
             self.config = self.activated.config
         names = c.children("partitions")
         if not names and not as_in_file:
-            raise AvailabilityError(
-                f"{self.config.source}: cluster {self.config.cluster.name} does not exist at this site yet; its first "
-                "`halog node start` creates it",
-                cluster=self.config.cluster.name,
-            )
+            why = belonging.why_absent(self.adapters.log, c, self.config)
+            raise AvailabilityError(f"{self.config.source}: {why}", cluster=self.config.cluster.name)
         self.adapters.channel.introduce(
             frames.encode(frames.Hello(self.config.cluster.name, self.name, time.time_ns() // 1_000_000))
         )

@@ -51,6 +51,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "rebalance": ("halog.cli.rebalance:rebalance", "Change where keys belong, and move the objects under traffic."),
     "drain": ("halog.cli.drain:drain", "Move every copy off a node, under traffic."),
     "safe-to-stop": ("halog.cli.safe_to_stop:safe_to_stop", "Prove that nodes may stop without stopping a partition."),
+    "recover": ("halog.cli.recover:recover", "After ZooKeeper lost its data: make its tables anew from the logs."),
     "version": ("halog.cli.version:version", "Print the versions of halog and of what it runs on."),
 }
 

@@ -165,6 +165,11 @@ def _create(
                 break
 
 
+def read_tables(coordinator: Coordinator) -> dict[str, PartitionTable]:
+    """Every partition's, by its name."""
+    return {name: table for name, (_, table) in _read(coordinator, coordinator.children("partitions")).items()}
+
+
 def _read(coordinator: Coordinator, names: Iterable[str]) -> dict[str, tuple[int, PartitionTable]]:
     found = {name: coordinator.get(f"partitions/{name}") for name in names}
     return {name: (z.version, PartitionTable.from_bytes(z.data)) for name, z in found.items() if z is not None}

@@ -18,6 +18,7 @@ from halog.core import records
 from halog.core.chain import ChainState
 from halog.core.tail import Tail
 from halog.errors import RecordFormatError, StoreError
+from halog.ports import Store
 from halog.runtime.objects import ObjectTable
 
 logger = logging.getLogger("halog.partition")
@@ -41,6 +42,15 @@ def found(objects: ObjectTable, state: ChainState) -> Tail:
     tail.adopt(objects.stowed.load(), state)
     _adopt_left(tail, objects, state)
     return tail
+
+
+def stored(store: Store, prefix: bytes) -> tuple[bytes, ...]:
+    """What a copy that stopped left in this store; nothing is changed. StoreError if it cannot be read."""
+    data = store.get(prefix + b"u")
+    try:
+        return () if data is None else _RECORDS.decode(data)
+    except msgspec.MsgspecError as e:
+        raise StoreError(f"what a stopped copy left cannot be read: {e}") from e
 
 
 def carry_over(before: Tail, tail: Tail, objects: ObjectTable, partition: str, state: ChainState) -> None:

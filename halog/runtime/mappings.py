@@ -134,7 +134,8 @@ class Mappings:
         self._znodes: dict[str, int] = {}
         """By policy, the version of the znode that is known: what was read may be told late."""
         self.changed: Callable[[], None] = lambda: None
-        """Called behind every change, on any thread."""
+        """Called behind every change, on any thread; so is"""
+        self.noted: Callable[[], None] = lambda: None
         self.now = Known()
         self.homes: Collection[str] = ()
         """Policies that have one, so that another site may serve their partitions some day."""
@@ -179,6 +180,7 @@ class Mappings:
                 versions, changing, listed, leaving, policies, self.now.sites, mappings=known, updating=updating
             )
         self.changed()
+        self.noted()
 
     def served(self, table: PartitionTable, site: str) -> None:
         """Another site serves it from now on; "": this one does. Told of every partition; of those that no other site

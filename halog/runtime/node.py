@@ -26,7 +26,7 @@ from halog.core.ids import Member, Reference, location_code
 from halog.core.table import PartitionTable
 from halog.errors import HalogError
 from halog.ports import Log, SessionState, Store, TopicPartition, UnknownResult, Versioned
-from halog.runtime import cluster, frames
+from halog.runtime import belonging, cluster, frames
 from halog.runtime.asking import Asker, limits_of
 from halog.runtime.ballots import Ballots
 from halog.runtime.commits import Commits
@@ -49,6 +49,7 @@ from halog.runtime.pages import room_in
 from halog.runtime.reads import Reads
 from halog.runtime.rebalancing import Rebalancing
 from halog.runtime.remapping import Remapping
+from halog.runtime.remembering import Remembering
 from halog.runtime.router import Router
 from halog.runtime.routing import Routing
 from halog.runtime.service import Execute, Service
@@ -86,6 +87,7 @@ class Runtime:
         self.pid = os.getpid()
         self.location, self._compensate = location_code(name), compensate
         self.incarnation = time.time_ns() // 1_000_000
+        belonging.check_name(adapters.store, config, name)
         self.installation = self._installation(adapters.store)
         self.member = Member(name, self.incarnation)
         self.router = Router(name, adapters.channel, config.timing.attempt_timeout_ms / 1000, config.site.name)
@@ -238,6 +240,9 @@ class Runtime:
         rebalancing = Rebalancing(lambda: self.config, self.configured, *others)
         if rebalancing.wanted:
             host.keep_on("rebalancing", partial(rebalancing.turn, host.pause))
+        remembering = Remembering(self.adapters.coordinator, host.store, lambda: self.router.tables.values())
+        host.keep_on("remembering", partial(remembering.turn, host.pause))
+        self.routing.mappings.noted = remembering.stir
         self.remapping = Remapping(self, host)
         host.keep_on("remapping", self.remapping.turn)
         if self.config.other_sites:
@@ -246,7 +251,7 @@ class Runtime:
 
     def _create_topics_and_tables(self) -> dict[str, tuple[int, PartitionTable]]:
         a, c = self.adapters, self.config
-        cluster.create_topics(a.log, a.coordinator, c)
+        belonging.create_topics(a, c, self.name)
         self.telling.history.begin()
         self._publish(a.log)
         created, planned = self.telling.created, self.configured.activated

@@ -63,6 +63,11 @@ SAVE_AT = 1_000
 Item = tuple[bytes, bytes | None]
 
 
+def position_key(log_id: bytes) -> bytes:
+    """Where a store has how far its copy of that log got; nothing is there if it has none."""
+    return log_id[:PREFIX_BYTES] + b"p"
+
+
 def _last_lsn(block: bytes) -> int:
     lsn: int = _OUTCOME.unpack_from(block, len(block) - _OUTCOME.size)[0]
     return lsn
@@ -76,7 +81,7 @@ class ObjectTable:
         self.store, self.lock, self.limit = store, lock, cache_objects
         self.prefix = log_id[:PREFIX_BYTES]
         self._k, self._t = self.prefix + b"k", self.prefix + b"t"
-        self._x, self._p = self.prefix + b"x", self.prefix + b"p"
+        self._x, self._p = self.prefix + b"x", position_key(log_id)
         self.cache: dict[bytes, Found] = {}
         self._early: dict[bytes, tuple[int, Found | None]] = {}
         """Index key → (lsn, object) of commits that are visible before the log has them; None: deleted."""

@@ -197,7 +197,7 @@ class Placing:
     def _position(self, copy: Copy, table: PartitionTable) -> tuple[ChainState, int, Outcomes, int]:
         """Where to go on: the store's position if the log still confirms it, else what a snapshot holds."""
         host, stored = self._host, copy.objects.load_position()
-        if stored is not None and confirmed(host.log, copy, stored):
+        if stored is not None and confirmed(host.log, copy.tp, stored):
             return stored.state, stored.next_offset, copy.objects.load_outcomes(), stored.last_offset
         if stored is not None:
             logger.warning("partition %s: the local store is not of this log; rebuilding it", copy.name)

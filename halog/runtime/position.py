@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from halog.core.ids import digest
 from halog.errors import LogError
-from halog.ports import Log
+from halog.ports import Log, TopicPartition
 from halog.runtime.copy import Copy
 from halog.runtime.objects import StoredPosition
 
@@ -23,15 +23,15 @@ FAR = 100_000
 has it further away the copy is kept, as if it were lost."""
 
 
-def confirmed(log: Log, copy: Copy, stored: StoredPosition) -> bool:
+def confirmed(log: Log, tp: TopicPartition, stored: StoredPosition) -> bool:
     """Does the log hold the record this history ends with, where we read it (or nothing, for an empty history)?"""
-    start, end = log.bounds(copy.tp)
+    start, end = log.bounds(tp)
     if not start <= stored.next_offset <= end:
         return False
     last = stored.last_offset
     if last < start:  # nothing was read yet, or it was trimmed since
         return True
-    return any(digest(e.value) == stored.state.hash for e in log.read(copy.tp, last, last + 1))
+    return any(digest(e.value) == stored.state.hash for e in log.read(tp, last, last + 1))
 
 
 def lost(log: Log, copy: Copy, stored: StoredPosition | None, log_id: str) -> LogError | None:

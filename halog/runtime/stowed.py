@@ -74,14 +74,21 @@ class Stowed:
 
     def stood(self) -> tuple[int, ...]:
         """For whom it stands. What the policy is now says nothing of what was flushed then."""
+        noted = self._noted()
+        return noted.incarnations if _counts(noted) else ()
+
+    @property
+    def void(self) -> bool:
+        """Did it stand for somebody in an earlier run of the machine, which may have ended before it was flushed?"""
+        noted = self._noted()
+        return bool(noted.incarnations) and not _counts(noted)
+
+    def _noted(self) -> _Stands:
         data = self._store.get(self._w)
-        if data is None:
-            return ()
         try:
-            noted = _STANDS.decode(data)
+            return _Stands((), "") if data is None else _STANDS.decode(data)
         except msgspec.MsgspecError as e:
             raise StoreError(f"for whom the local store stands cannot be read: {e}; delete the data directory") from e
-        return noted.incarnations if noted.flushed or (noted.run and noted.run == machine_run()) else ()
 
     def load(self) -> list[bytes]:
         """What of it may still come: see `halog.core.stowing.last_run`."""
@@ -91,3 +98,7 @@ class Stowed:
             return last_run(data for _, data in stored)
         except RecordFormatError as e:
             raise StoreError(f"what a replica was pushed cannot be read: {e}; delete the data directory") from e
+
+
+def _counts(noted: _Stands) -> bool:
+    return noted.flushed or bool(noted.run and noted.run == machine_run())
