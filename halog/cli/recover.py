@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,7 +74,7 @@ def recover(
       halog recover --from-logs --accept-loss C --cluster fleet
     """
     from halog.cli.connection import connect, modules_beside
-    from halog.errors import OutcomeUnknownError
+    from halog.errors import OutcomeUnknownError, UnknownNameError
     from halog.ports import UnknownResult
     from halog.runtime.recovering import carry_out, check_stopped
     from halog.runtime.recovery import by_file
@@ -83,8 +83,10 @@ def recover(
         raise click.UsageError("say what to recover from: --from-logs")
     with connect(config_path, timeout_s, as_in_file=True) as connection, ExitStack() as stack:
         modules_beside(connection.config)
+        for node in (*places, *accepted):
+            if node not in connection.config.nodes:
+                raise UnknownNameError.of("node", node, list(connection.config.nodes))
         check_stopped(connection.coordinator)
-        _check_known(connection.config, (*places, *accepted))
         stores, missing = stack.enter_context(_opened(connection.config, places))
         plan = _look(connection, stores, missing)
         if not dry_run and not plan.nothing:
@@ -105,14 +107,6 @@ def _look(connection: Connection, stores: Mapping[str, Store], missing: Mapping[
 
     log, coordinator = connection.adapters.log, connection.coordinator
     return Looking(log, coordinator, connection.config, stores, missing, say).plan()
-
-
-def _check_known(config: Config, nodes: Iterable[str]) -> None:
-    from halog.errors import ConfigError
-
-    for node in nodes:
-        if node not in config.nodes:
-            raise ConfigError(f"{config.source}: there is no node {node}; known are {', '.join(config.nodes)}")
 
 
 @contextmanager

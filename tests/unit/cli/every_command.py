@@ -86,6 +86,10 @@ CALLS = {
     "rebalance": ["rebalance --policy {policy}", "rebalance --policy {policy} --dry-run", "rebalance --zone {zone}"],
     "rebalance cancel": ["rebalance cancel --policy {policy}"],
     "rebalance status": ["rebalance status"],
+    "recover": [
+        "recover --from-logs --dry-run --store {node}=A",
+        "recover --from-logs --accept-loss {node} --cluster ops",
+    ],
     "restore": ["restore --source {site}", "restore --source west --partition {partition}"],
     "restore undo": ["restore undo --partition {partition}", "restore undo --merge {merge}"],
     "safe-to-stop": ["safe-to-stop {node}"],

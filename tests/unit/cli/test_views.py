@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from halog.adapters.memory import MemoryTree
+from halog.adapters.memory import MemoryBroker, MemoryTree
 
 Run = Callable[..., Any]
 
@@ -65,7 +65,7 @@ def test_commands_before_the_first_node_say_what_to_do(cluster: Any, halog: Run,
     other.write_text(cluster.path.read_text())
     for name in "ABC":
         cluster.stop(name)
-    cluster.tree = MemoryTree()
+    cluster.tree, cluster.broker = MemoryTree(), MemoryBroker()
     ran = halog("status", "--config", other)
     assert (ran.code, ran.out) == (3, "")
     assert ran.err.count("\n") == 1
