@@ -8,6 +8,7 @@ mapper, told the topmost base's name; a class that is bound to another policy th
 from __future__ import annotations
 
 import importlib
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from halog.config import Config
 from halog.config.mapper import LEAST_LOADED, callable_of, is_custom
 from halog.config.whole import sites_named, sites_of
 from halog.core.mapping import BY_KEY, Layout, Place, PolicyMapping
-from halog.errors import ConfigError, MapperError, RecordFormatError, UnknownTypeError
+from halog.errors import ConfigError, HalogError, MapperError, RecordFormatError, UnknownTypeError
 from halog.schema import Definition
 from halog.schema.codec import decoder
 from halog.schema.definition import ID_BYTES
@@ -104,6 +105,16 @@ def import_module(config: Config, module: str) -> ModuleType:
         raise ConfigError(
             f"{config.source}: [application] modules names {module!r}, which cannot be imported: {e}; "
             "put it on the Python path"
+        ) from e
+    except HalogError:  # its classes are not as they must be: that names class and field itself
+        raise
+    except (Exception, SystemExit) as e:
+        where = [f for f in traceback.extract_tb(e.__traceback__) if not f.filename.startswith("<frozen")][-1]
+        at = "" if isinstance(e, SyntaxError) else f" ({where.filename}, line {where.lineno})"  # it names its own
+        raise ConfigError(
+            f"{config.source}: [application] modules names {module!r}, which fails when it is imported: "
+            f"{type(e).__name__}: {e}{at}",
+            module=module,
         ) from e
 
 

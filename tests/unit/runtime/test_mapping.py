@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from halog.config import Config, parse_config
 from halog.config.changes import tree
 from halog.errors import ConfigError, CoordinatorError, MapperError, UnknownTypeError
 from halog.runtime import bindings
-from halog.runtime.mapping import Places, function_of
+from halog.runtime.mapping import Places, function_of, import_module
 from halog.runtime.routing import Routing
 from halog.schema import Registry, managed
 from tests.unit.cli import placing
@@ -105,6 +106,27 @@ def test_a_mapper_is_told_the_topmost_base_and_plain_values(monkeypatch: pytest.
 def test_a_mapper_that_is_not_there_is_named(mapper: str, modules: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         function_of(config(mapper, modules), "own")
+
+
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("import os\n1 / 0", r"ZeroDivisionError: division by zero \(.*failing\.py, line 2\)"),
+        ("import sys\nsys.exit(3)", r"SystemExit: 3 \(.*failing\.py, line 2\)"),
+        ("def f(:", r"SyntaxError: invalid syntax \(failing\.py, line 1\)"),
+        ("import nowhere", "cannot be imported: No module named 'nowhere'"),
+    ],
+)
+def test_a_module_of_the_application_that_fails_is_its_own_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str
+) -> None:
+    """Whatever it does when it is imported is named with the place; it is no bug of halog's."""
+    (tmp_path / "failing.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "failing", raising=False)
+    with pytest.raises(ConfigError, match=f"modules names 'failing', which .*{why}"):
+        import_module(config(), "failing")
 
 
 def test_a_version_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
