@@ -12,6 +12,7 @@ import re
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -142,6 +143,17 @@ class Connection:
                     yield found
             if page.end:
                 return
+
+    def count(self, partition: str, prefix: bytes) -> tuple[Counter[bytes], int]:
+        """How many objects of each type id the active node counts, and the last lsn that was visible before."""
+        after, version = b"", self.mapping_version(partition)
+        counted, lsn = Counter[bytes](), -1
+        while True:
+            told = self.ask(partition, frames.Count(partition, prefix, after, version), frames.Counted)
+            counted.update(told.types)
+            after, lsn = told.last, told.lsn if lsn < 0 else lsn
+            if told.end:
+                return counted, lsn
 
     def read(self, tp: TopicPartition, start: int, end: int) -> Iterator[Entry]:
         """The log's entries in [start, end), each piece within the time allowed."""

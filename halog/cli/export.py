@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,7 @@ from halog.cli.talk import progress
 
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
+    from halog.errors import HalogError
 
 
 @click.command()
@@ -30,7 +31,9 @@ def export(types: tuple[str, ...], target: Path, config_path: Path, format_: str
 
     Each line holds type, key, fields and reference. No value is lost: decimals, dates and UUIDs are text, bytes are
     hex, not-a-number and infinities have names. Each partition is read from its active node page by page: an object
-    is as some transaction left it, but two objects may be of two moments. The file appears when it is complete.
+    is as some transaction left it, but two objects may be of two moments. The file appears when it is complete; its
+    last line says how many objects it has, and their checksum. "of" is how many the nodes count by themselves: where
+    nothing is written meanwhile the export fails unless it has them all.
 
     \b
     Examples:
@@ -41,9 +44,10 @@ def export(types: tuple[str, ...], target: Path, config_path: Path, format_: str
     from halog.cli.connection import connect
 
     with connect(config_path, timeout_s) as connection, written_whole(target) as out:
-        counts = write_lines(connection, _families(connection, types), out)
-    document = {"file": str(target), "objects": sum(counts.values()), "types": counts}
-    emit(format_, document, ["type", "objects"], [*counts.items(), ("all", sum(counts.values()))])
+        counts, there = write_lines(connection, _families(connection, types), out)
+    document = {"file": str(target), "objects": counts.total(), "of": there.total(), "types": dict(counts)}
+    rows = [(name, counts[name], there[name]) for name in dict.fromkeys([*counts, *there])]
+    emit(format_, document, ["type", "objects", "of"], [*rows, ("all", counts.total(), there.total())])
 
 
 @contextlib.contextmanager
@@ -78,21 +82,53 @@ def _families(connection: Connection, types: Sequence[str]) -> dict[bytes, froze
     return wanted
 
 
-def write_lines(connection: Connection, families: dict[bytes, frozenset[str]], out: IO[str]) -> dict[str, int]:
-    """Write every object of the families; how many of each type."""
-    counts: dict[str, int] = {}
+def write_lines(
+    connection: Connection, families: dict[bytes, frozenset[str]], out: IO[str]
+) -> tuple[Counter[str], Counter[str]]:
+    """Write every object of the families, and their sum; how many of each type, and how many the nodes counted before.
+    RefusedError if these are not the same although nothing was written meanwhile."""
+    from halog.cli.sums import Summing
+
+    summing, there = Summing(out), Counter[str]()
     connection.check_settled(connection.policies_of([name for names in families.values() for name in sorted(names)]))
     places = [(family, p) for family, names in families.items() for p in _partitions(connection, sorted(names))]
     with progress() as bar:
         task = bar.add_task("partitions", total=len(places), note="")
         for family, partition in places:
-            for name, line in _lines(connection, family, families[family], partition):
-                out.write(line)
-                counts[name] = counts.get(name, 0) + 1
-                if counts[name] % 1000 == 0:
-                    bar.update(task, note=f"{sum(counts.values()):,} objects")
+            expected, lsn = _counted(connection, family, families[family], partition)
+            there += expected
+            before = summing.types.copy()
+            for name, shown in _described(connection, family, families[family], partition):
+                summing.write(name, shown)
+                if summing.types[name] % 1000 == 0:
+                    bar.update(task, note=f"{summing.types.total():,} objects")
+            written = summing.types - before
+            if written != expected and _counted(connection, family, families[family], partition) == (expected, lsn):
+                raise _short(partition, written, expected)
             bar.advance(task)
-    return counts
+    summing.end()
+    return summing.types, there
+
+
+def _short(partition: str, written: Counter[str], expected: Counter[str]) -> HalogError:
+    from halog.errors import HalogError
+
+    return HalogError(
+        f"of the {expected.total():,} objects of {partition} that its active node counts, {written.total():,} were "
+        "read: this is a bug in halog; no file was written",
+        partition=partition,
+    )
+
+
+def _counted(
+    connection: Connection, family: bytes, names: frozenset[str], partition: str
+) -> tuple[Counter[str], int]:
+    """By the active node: how many objects of the types there are, and where in its log that was."""
+    counted, lsn = connection.count(partition, family)
+    found = Counter[str]()
+    for type_id, n in counted.items():
+        found[connection.definitions.foreign(type_id).name] += n
+    return Counter({name: n for name, n in found.items() if name in names}), lsn
 
 
 def _partitions(connection: Connection, names: Sequence[str]) -> list[str]:
@@ -100,11 +136,13 @@ def _partitions(connection: Connection, names: Sequence[str]) -> list[str]:
     return [t.name for t in connection.tables if t.policy in policies]
 
 
-def _lines(connection: Connection, family: bytes, names: frozenset[str], partition: str) -> Iterator[tuple[str, str]]:
+def _described(
+    connection: Connection, family: bytes, names: frozenset[str], partition: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
     from halog.cli.values import describe
 
     definitions = connection.definitions
     for found in connection.scan(partition, family):
         shown = describe(definitions, found)
         if shown["type"] in names:
-            yield shown["type"], json.dumps(shown, ensure_ascii=False, separators=(",", ":")) + "\n"
+            yield shown["type"], shown

@@ -20,11 +20,18 @@ if TYPE_CHECKING:
 @click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Check everything, also for duplicates; change nothing.")
 @click.option("--skip-existing", is_flag=True, help="Leave objects whose key exists alone, instead of refusing.")
+@click.option("--unverified", is_flag=True, help="Import what is there, also of a file that was cut or changed.")
 @config_option
 @format_option
 @timeout_option
 def import_(
-    source: Path, dry_run: bool, skip_existing: bool, config_path: Path, format_: str, timeout_s: float
+    source: Path,
+    dry_run: bool,
+    skip_existing: bool,
+    unverified: bool,
+    config_path: Path,
+    format_: str,
+    timeout_s: float,
 ) -> None:
     """Create the objects of a file that `halog export` wrote.
 
@@ -32,6 +39,9 @@ def import_(
     what is wrong is named by its line, and nothing has changed. Then objects are created, up to 500 in a transaction.
     They are new instances: each gets a new reference, and references among objects of the file point to the new ones.
     The types must have been published by a node that declares them.
+
+    An export that is cut or was changed is refused, by its checksum line. A file without one, written by hand or before
+    there were any, is taken as it is: nobody knows whether it is complete, which is told.
 
     \b
     Examples:
@@ -44,13 +54,17 @@ def import_(
 
     with connect(config_path, timeout_s) as connection:
         with progress() as bar:
-            plan = check_file(connection, source, skip_existing, bar)
+            plan = check_file(connection, source, skip_existing, bar, strict=not unverified)
         if not dry_run:
             _create(connection, plan)
     if plan.outside:
         say(f"references to objects outside the file: {plan.outside}, kept as they are")
+    if not plan.verified and not unverified:
+        say(f"{source} has no checksum line: whether it is complete is not known")
     document = {
         "file": str(source),
+        "verified": plan.verified,
+        "objects": plan.there.total(),
         "dry_run": dry_run,
         "created": 0 if dry_run else sum(plan.counts.values()),
         "would_create": sum(plan.counts.values()) if dry_run else 0,
@@ -58,7 +72,9 @@ def import_(
         "types": plan.counts,
     }
     verb = "would be created" if dry_run else "created"
-    emit(format_, document, ["type", verb], [*plan.counts.items(), ("all", sum(plan.counts.values()))])
+    rows = [(name, plan.counts.get(name, 0), there) for name, there in plan.there.items()]
+    all_of_it = "all", sum(plan.counts.values()), plan.there.total()
+    emit(format_, document, ["type", verb, "of"], [*rows, all_of_it])
 
 
 def _create(connection: Connection, plan: Plan) -> None:

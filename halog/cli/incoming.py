@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from halog.backend import Work, Write
+from halog.cli.completing import completed
 from halog.cli.listed import Spreading, unique_keys
 from halog.cli.references import refs_of, with_refs
+from halog.cli.sums import Verifying, is_sum
 from halog.core.mapping import Place
 from halog.core.records import CREATE
 from halog.errors import ConfigError, DuplicateKeyError, FieldTypeError, HalogError, RecordFormatError
@@ -42,7 +44,7 @@ CHECK_OBJECTS = 500
 
 
 class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A line of the file; `version` and `definition` are the exporter's."""
+    """A line of the file; `version`, `definition` and `number` are the exporter's."""
 
     type: str
     key: list[Any]
@@ -50,6 +52,7 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ref: str = ""
     version: int = 0
     definition: str = ""
+    number: int = 0
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -69,6 +72,9 @@ class Plan(msgspec.Struct):
 
     source: Path
     counts: dict[str, int]
+    """What is to be created, by type."""
+    there: Counter[str] = msgspec.field(default_factory=Counter)
+    """What the file has."""
     outside: int = 0
     skipped: set[int] = msgspec.field(default_factory=set)
     """Numbers of lines whose object exists."""
@@ -76,18 +82,22 @@ class Plan(msgspec.Struct):
     """How often objects to be created point to a reference of the file."""
     renamed: dict[str, bytes] = msgspec.field(default_factory=dict)
     """Reference in the file → reference of the object to be created."""
+    verified: bool = False
+    """Is the file as it was exported, and complete?"""
 
 
 # --- reading and checking ---
 
 
-def check_file(connection: Connection, source: Path, skip_existing: bool, bar: Progress) -> Plan:
-    """Check every line, and every key against the cluster and the file; the plan, or the first error by line."""
+def check_file(connection: Connection, source: Path, skip_existing: bool, bar: Progress, *, strict: bool) -> Plan:
+    """Check every line, and every key against the cluster and the file; the plan, or the first error by line. `strict`:
+    and that it is a whole export, if it is one."""
     plan = Plan(source, {})
     task = bar.add_task("checking", total=None, note="")
     seen: dict[bytes, int] = {}
     group: list[Item] = []
-    for item in items(connection, source):
+    verifying = Verifying(source, strict=strict)
+    for item in items(connection, source, verifying):
         with at_line(source, item.number):
             _check_unique(item, seen)
             item.foreign.encode(item.line.fields)
@@ -96,19 +106,28 @@ def check_file(connection: Connection, source: Path, skip_existing: bool, bar: P
             _admit(connection, group, plan, skip_existing)
             group = []
             bar.update(task, completed=item.number)
+    verifying.end()
+    plan.verified = verifying.verified
     _admit(connection, group, plan, skip_existing)
     plan.outside = sum(count for ref, count in plan.pointed.items() if ref not in plan.renamed)
     return plan
 
 
-def items(connection: Connection, source: Path) -> Iterator[Item]:
-    """The lines of the file, checked one by one; errors name the line."""
+def items(connection: Connection, source: Path, verifying: Verifying | None = None) -> Iterator[Item]:
+    """The lines of the file that have objects, checked one by one; errors name the line. `verifying` reads along."""
     try:
-        with source.open(encoding="utf-8") as file:
-            for number, text in enumerate(file, 1):
-                if text.strip():
-                    with at_line(source, number):
-                        item = _item(connection, number, text)
+        with source.open("rb") as file:
+            for number, raw in enumerate(file, 1):
+                if not raw.strip():
+                    continue
+                with at_line(source, number):
+                    document = _document(raw)
+                    item = None if is_sum(document) else _item(connection, number, document)
+                if verifying is not None and item is None:
+                    verifying.sum(document)
+                elif verifying is not None and item is not None:
+                    verifying.object(number, raw, item.line.number)
+                if item is not None:
                     yield item
     except OSError as error:
         raise ConfigError(f"{source}: cannot be read: {error.strerror}") from error
@@ -126,14 +145,24 @@ def at_line(source: Path, number: int) -> Iterator[None]:
         raise
 
 
-def _item(connection: Connection, number: int, text: str) -> Item:
+def _document(raw: bytes) -> Any:
+    text = raw.decode()
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RecordFormatError(f"not an exported object: {str(error)[:200]}") from error
+
+
+def _item(connection: Connection, number: int, document: Any) -> Item:
     from halog.cli.values import key_from_plain
 
     try:
-        line = msgspec.convert(json.loads(text), Line)
-    except (ValueError, RecursionError) as error:
+        line = msgspec.convert(document, Line)
+    except ValueError as error:
         raise RecordFormatError(f"not an exported object: {str(error)[:200]}") from error
     foreign = _foreign(connection.definitions, line)
+    if line.definition and line.definition != foreign.type_id.hex():
+        line = msgspec.structs.replace(line, fields=completed(foreign.parsed.record, line.fields))
     if [line.fields.get(name) for name in foreign.parsed.key] != line.key:
         raise FieldTypeError(f"{line.type}: the key {json.dumps(line.key)} is not what its fields say", type=line.type)
     key = key_from_plain(foreign.parsed, line.key)
@@ -166,6 +195,7 @@ def _admit(connection: Connection, group: Sequence[Item], plan: Plan, skip_exist
     present = _present(connection, group)
     for item in group:
         ref = present.get(item.number)
+        plan.there[item.line.type] += 1
         with at_line(plan.source, item.number):
             _check_admissible(item, plan, exists=ref is not None and not skip_existing)
         if ref is not None:

@@ -18,6 +18,7 @@ from halog.cli.distribution import (
     more_partitions,
 )
 from halog.cli.listed import located
+from halog.cli.sums import is_sum
 from halog.cli.values import key_from_plain, parse_key
 from halog.config.mapper import ROUND_ROBIN, callable_of, is_at_create, is_custom
 from halog.core.mapping import BY_KEY, LISTED, Place
@@ -254,6 +255,8 @@ def _routing(foreign: ForeignType, family: Sequence[str], text: str) -> bytes | 
     if text.startswith("{"):
         try:
             document = json.loads(text)
+            if is_sum(document):
+                return None
             name, parts = document["type"], document["key"]
         except (ValueError, KeyError) as error:
             raise ConfigError("is no object as `halog export` writes it") from error

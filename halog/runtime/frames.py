@@ -137,6 +137,17 @@ class Scan(_Frame):
     """As in Fetch."""
 
 
+class Count(_Frame):
+    """How many committed objects are there whose key starts with `prefix`, behind `after`? Answered with Counted, of
+    as many as are counted in a moment."""
+
+    partition: str
+    prefix: bytes
+    after: bytes
+    mapping: int = 0
+    """As in Fetch."""
+
+
 class Submit(_Frame):
     """Commit `work` as transaction `tx`; `epoch` is the highest epoch number the sender knows of: in another one it is
     not done, and a later one is told as NotActiveError, evidence `epoch`."""
@@ -271,7 +282,7 @@ class Loads(_Frame):
 
 
 Request = (
-    Fetch | Leased | Reach | Scan | Barrier | Submit | Validate | Invoke | AskOutcome | HandOver | Status
+    Fetch | Leased | Reach | Scan | Count | Barrier | Submit | Validate | Invoke | AskOutcome | HandOver | Status
     | Prepare | Decide | Votes | Move | CanMap | Loads
 )  # fmt: skip
 
@@ -282,6 +293,16 @@ class Objects(_Frame):
     items: list[Found | None]
     end: bool
     """Is that all? Who asked goes on behind the last one if not, however few they are."""
+
+
+class Counted(_Frame):
+    """Reply to Count: how many of each type id, up to key `last`; `end`: these are all. `lsn`: the last one that was
+    visible before."""
+
+    types: dict[bytes, int]
+    last: bytes
+    end: bool
+    lsn: int
 
 
 class Moved(_Frame):
@@ -363,7 +384,8 @@ class Failed(_Frame):
 
 
 Reply = (
-    Objects | Moved | Unleased | Committed | Valid | Answered | OutcomeIs | VotesAre | StatusIs | LoadsAre | Failed
+    Objects | Counted | Moved | Unleased | Committed | Valid | Answered | OutcomeIs | VotesAre | StatusIs | LoadsAre
+    | Failed
 )  # fmt: skip
 
 _ENCODER = msgspec.msgpack.Encoder()

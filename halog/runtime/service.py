@@ -20,7 +20,7 @@ from halog.runtime import ballots, frames
 from halog.runtime.copy import Copy
 from halog.runtime.counting import Counting
 from halog.runtime.failures import to_frame
-from halog.runtime.pages import page
+from halog.runtime.pages import count, page
 from halog.runtime.repeats import Call, Repeats, encoded, send
 from halog.runtime.results import no_quorum, to_error
 
@@ -74,6 +74,7 @@ class Service:
             frames.Fetch: self._fetch,
             frames.Leased: self._leased,
             frames.Scan: self._scan,
+            frames.Count: self._count,
             frames.Submit: self._submit,
             frames.Prepare: self._prepare,
             frames.Decide: self._decide,
@@ -232,6 +233,14 @@ class Service:
         reply = page(copy.objects.scan(r.prefix, r.after), self._room, r.limit)
         if not r.local:
             copy.check_mapping(r.mapping)
+        return reply
+
+    def _count(self, peer: Asking, r: object) -> frames.Reply:
+        assert isinstance(r, frames.Count)
+        copy = self._active(r.partition, mapping=r.mapping)
+        lsn = copy.core.visible
+        reply = count(copy.objects.scan(r.prefix, r.after), lsn)
+        self._active(r.partition).check_mapping(r.mapping)
         return reply
 
     def _submit(self, peer: Asking, r: object) -> None:

@@ -117,7 +117,7 @@ def test_exported_objects_are_imported_in_turn_and_entries_are_neither(
     fleet.create(*(Flight("eu", i) for i in range(4)), Aircraft("N1"))
     file = tmp_path / "all.jsonl"
     assert halog("export", "-o", file).code == 0
-    assert len(file.read_text().splitlines()) == 12 + 4 + 1
+    assert len(file.read_text().splitlines()) == 12 + 4 + 1 + 1, "and the checksum line"
     there = halog("import", file)
     assert (there.code, "exists; nothing was imported" in there.err) == (1, True), there
     node = fleet.nodes["C"]

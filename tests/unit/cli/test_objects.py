@@ -152,7 +152,8 @@ def test_export_of_a_type_takes_its_subclasses_only(cluster: Any, halog: Run, tm
     file = tmp_path / "some.jsonl"
     assert halog("export", "Aircraft", "-o", file, "--format", "json").json["types"] == {"Aircraft": 1, "Seaplane": 1}
     assert halog("export", "Seaplane", "-o", file, "--format", "json").json["types"] == {"Seaplane": 1}
-    assert [json.loads(line)["key"] for line in file.read_text().splitlines()] == [["N2"]]
+    one, last = (json.loads(line) for line in file.read_text().splitlines())
+    assert (one["key"], last["types"]) == (["N2"], {"Seaplane": 1})
 
 
 def test_a_failed_export_leaves_the_old_file(cluster: Any, halog: Run, tmp_path: Path) -> None:
@@ -262,3 +263,140 @@ def test_many_objects_are_imported_in_several_transactions(cluster: Any, halog: 
     assert len(everything(cluster)) == 1100
     ran = halog("log", "tail", cluster.partition_of(cluster.Flight("UA", 0)), "-n", "3", "--format", "json")
     assert [len(record["changes"]) for record in ran.lines] == [500, 500, 100]
+
+
+def lines_of(file: Path) -> list[str]:
+    return file.read_text().splitlines(keepends=True)
+
+
+@pytest.mark.feature("O1", "N5")
+def test_an_export_of_large_objects_has_all_of_them_and_says_so(cluster: Any, halog: Run, tmp_path: Path) -> None:
+    """Pages end by bytes, long before the number of objects that was asked for."""
+    some = next(iter(cluster.nodes.values()))
+    some.load(cluster.Aircraft(f"N{i}", photo=bytes(20_000)) for i in range(700))
+    file = tmp_path / "all.jsonl"
+    exported = halog("export", "-o", file, "--format", "json")
+    assert (exported.code, exported.json["objects"], exported.json["of"]) == (0, 700, 700)
+    *objects, last = map(json.loads, lines_of(file))
+    assert sorted(d["key"][0] for d in objects) == sorted(f"N{i}" for i in range(700))
+    assert [d["number"] for d in objects] == list(range(1, 701))
+    assert (last["export"], last["objects"], last["types"]) == ("complete", 700, {"Aircraft": 700})
+    shown = halog("export", "-o", file)
+    assert [line.split() for line in shown.out.splitlines()][-1] == ["all", "700", "700"]
+    skipped = halog("import", file, "--skip-existing", "--format", "json")
+    assert (skipped.code, skipped.json["created"], skipped.json["existing"]) == (0, 0, 700)
+    delete_all(cluster)
+    imported = halog("import", file, "--format", "json")
+    assert (imported.json["created"], imported.json["objects"], imported.json["verified"]) == (700, 700, True)
+    assert len(everything(cluster)) == 700
+
+
+@pytest.mark.feature("O1", "N5")
+def test_an_export_fails_that_has_fewer_objects_than_the_nodes_count(
+    cluster: Any, halog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from halog.cli.connection import Connection
+
+    fleet(cluster)
+    file = tmp_path / "all.jsonl"
+    real = Connection.scan
+    monkeypatch.setattr(Connection, "scan", lambda self, partition, prefix: list(real(self, partition, prefix))[1:])
+    ran = halog("export", "-o", file)
+    assert (ran.code, ran.out, file.exists()) == (1, "", False)
+    assert "that its active node counts" in ran.err
+
+
+@pytest.mark.feature("O1", "N5")
+@pytest.mark.parametrize(
+    ("cut", "said"),
+    [
+        (lambda lines: [], "is empty"),
+        (lambda lines: ["\n", " \n"], "is empty"),
+        (lambda lines: lines[:-1], "it is cut: the checksum line is missing"),
+        (lambda lines: lines[:3], "it is cut: the checksum line is missing"),
+        (lambda lines: [*lines[:3], lines[3][:40]], "line 4: not an exported object"),
+        (lambda lines: [*lines[:3], lines[-1]], "it has 3 of the 7 objects"),
+        (lambda lines: lines[2:], "line 1 is object 3 of its export"),
+        (lambda lines: lines[2:5], "line 1 is object 3 of its export"),
+        (lambda lines: [*lines[:2], *lines[3:]], "line 3 is object 4 of its export"),
+        (lambda lines: [*lines[:-1], lines[-1][:50]], "not an exported object"),
+        (lambda lines: [lines[0].replace('"version":', '"version":9'), *lines[1:]], "it was changed since it was"),
+        (lambda lines: [*lines[:6], lines[6].replace("}", "} ", 1), lines[7]], "it was changed since it was exported"),
+        (lambda lines: [*lines, lines[0]], "stands behind the checksum line"),
+        (lambda lines: [*lines, lines[-1]], "two checksum lines"),
+        (lambda lines: [*lines[:-1], '{"export": "complete"}\n'], "its checksum line is none"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_empty_or_cut_or_changed_is_refused(
+    cluster: Any, halog: Run, tmp_path: Path, cut: Callable[[list[str]], list[str]], said: str
+) -> None:
+    """Wherever it lost what it lost, nothing is imported, with any option but the one that says so."""
+    fleet(cluster)
+    file = tmp_path / "all.jsonl"
+    halog("export", "-o", file)
+    delete_all(cluster)
+    file.write_text("".join(cut(lines_of(file))))
+    for options in ((), ("--dry-run",), ("--skip-existing",)):
+        ran = halog("import", file, *options)
+        assert (ran.code, ran.out) == (1, ""), ran
+        assert said in ran.err
+    assert everything(cluster) == {}
+
+
+@pytest.mark.feature("O1")
+def test_what_is_left_of_a_file_is_imported_if_that_is_wanted(cluster: Any, halog: Run, tmp_path: Path) -> None:
+    fleet(cluster)
+    file = tmp_path / "all.jsonl"
+    halog("export", "-o", file)
+    delete_all(cluster)
+    file.write_text("".join(lines_of(file)[1:5]))
+    ran = halog("import", file, "--unverified", "--format", "json")
+    assert (ran.code, ran.json["created"], ran.json["verified"]) == (0, 4, False), ran
+    file.write_text("")
+    assert "is empty" in halog("import", file, "--unverified").err
+
+
+@pytest.mark.feature("O1")
+def test_a_file_without_numbers_and_checksum_is_imported_and_told_to_be_unverified(
+    cluster: Any, halog: Run, tmp_path: Path
+) -> None:
+    """As exports were once, and as people write them."""
+    fleet(cluster)
+    file = tmp_path / "all.jsonl"
+    halog("export", "-o", file)
+    delete_all(cluster)
+    documents = [json.loads(text) for text in lines_of(file)[:-1]]
+    file.write_text("".join(json.dumps({k: v for k, v in d.items() if k != "number"}) + "\n" for d in documents))
+    ran = halog("import", file, "--format", "json")
+    assert (ran.code, ran.json["created"], ran.json["verified"]) == (0, 7, False), ran
+    assert "has no checksum line: whether it is complete is not known" in ran.err
+
+
+@pytest.mark.feature("O1")
+def test_an_export_of_nothing_is_a_whole_one(cluster: Any, halog: Run, tmp_path: Path) -> None:
+    file = tmp_path / "all.jsonl"
+    assert halog("export", "-o", file, "--format", "json").json["objects"] == 0
+    ran = halog("import", file, "--format", "json")
+    assert (ran.code, ran.json["objects"], ran.json["verified"]) == (0, 0, True)
+
+
+@pytest.mark.feature("O1", "U2")
+def test_an_export_that_is_older_than_a_field_is_imported_with_its_default(
+    cluster: Any, halog: Run, tmp_path: Path
+) -> None:
+    """Written by a definition that this cluster has never seen. What has no constant default is named; so it is where
+    the definition is this cluster's own."""
+    fields = {"tail": "N7", "miles": 9, "kind": "PROP"}
+    old: dict[str, Any] = {"type": "Aircraft", "key": ["N7"], "fields": fields, "definition": "00" * 8}
+    file = tmp_path / "old.jsonl"
+    file.write_text(json.dumps(old) + "\n")
+    assert halog("import", file, "--format", "json").json["created"] == 1
+    found = everything(cluster)[("Aircraft", ("N7",))]
+    assert (found["miles"], found["kind"], found["price"], found["notes"]) == (
+        9, cluster.Kind.PROP, Decimal("0.00"), None,
+    )  # fmt: skip
+    for wrong in ({**old, "fields": {**fields, "gone": 1}}, {**old, "definition": ""}):
+        file.write_text(json.dumps({**wrong, "key": ["N8"], "fields": {**wrong["fields"], "tail": "N8"}}) + "\n")
+        refused = halog("import", file)
+        assert (refused.code, "missing or unknown field" in refused.err) == (1, True), refused
+    assert len(everything(cluster)) == 1

@@ -1,0 +1,115 @@
+"""The last line of an export: how many objects of which types stand above it, and the checksum of those lines.
+
+An import that finds it knows that it has the whole file. Each line of an export has its number besides, so that a file
+which has lost its end is told from one that somebody has written by hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from halog.errors import RecordFormatError
+
+UNVERIFIED = "--unverified imports what is there"
+
+
+class Sum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The line; `export` says that it is one."""
+
+    export: str
+    objects: int
+    types: dict[str, int]
+    sha256: str
+
+
+COMPLETE = "complete"
+
+
+class Summing:
+    """Writes lines, and their sum behind them."""
+
+    def __init__(self, out: IO[str]) -> None:
+        self._out, self._hash = out, hashlib.sha256()
+        self.types: Counter[str] = Counter()
+
+    def write(self, type_name: str, document: dict[str, Any]) -> None:
+        """One object."""
+        self.types[type_name] += 1
+        text = json.dumps({"number": self.types.total(), **document}, ensure_ascii=False, separators=(",", ":")) + "\n"
+        self._hash.update(text.encode())
+        self._out.write(text)
+
+    def end(self) -> None:
+        """What stands above is all."""
+        made = Sum(COMPLETE, self.types.total(), dict(self.types), self._hash.hexdigest())
+        self._out.write(json.dumps(msgspec.to_builtins(made), ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
+def is_sum(document: Any) -> bool:
+    """Is a line of a file of objects its last one?"""
+    return isinstance(document, dict) and "export" in document and "type" not in document
+
+
+class Verifying:
+    """Reads lines along, and says at the end whether they are what was exported. `strict`: else only counts them."""
+
+    def __init__(self, source: Path, *, strict: bool) -> None:
+        self._source, self._strict = source, strict
+        self._hash = hashlib.sha256()
+        self._sum: Sum | None = None
+        self._numbered = 0
+        """So many lines have numbers."""
+        self.lines = 0
+        """So many have objects."""
+
+    @property
+    def verified(self) -> bool:
+        """Is it known that the file is complete?"""
+        return self._strict and self._sum is not None
+
+    def object(self, number: int, raw: bytes, ordinal: int) -> None:
+        """A line with an object, the `ordinal`-th of its export; 0: of none. RecordFormatError."""
+        self.lines += 1
+        self._numbered += ordinal > 0
+        self._hash.update(raw)
+        if not self._strict:
+            return
+        if self._sum is not None:
+            raise self._wrong(f"stands behind the checksum line, which is the last one of an export (line {number})")
+        if ordinal and ordinal != self.lines:
+            raise self._wrong(f"line {number} is object {ordinal} of its export, and object {self.lines} of the file")
+
+    def sum(self, document: Any) -> None:
+        """The checksum line. RecordFormatError."""
+        if self._strict and self._sum is not None:
+            raise self._wrong("it has two checksum lines: two exports in one file")
+        try:
+            self._sum = msgspec.convert(document, Sum)
+        except msgspec.ValidationError as error:
+            raise self._wrong(f"its checksum line is none: {error}") from error
+
+    def end(self) -> None:
+        """There is no other line. RecordFormatError unless they are all of an export, or of none."""
+        if not self.lines and self._sum is None:
+            raise RecordFormatError(
+                f"{self._source}: is empty: not even the checksum line is there, with which every export ends; nothing "
+                "was imported"
+            )
+        if not self._strict:
+            return
+        if self._sum is None:
+            if self._numbered:
+                raise self._wrong("it is cut: the checksum line is missing, with which every export ends")
+        elif self._sum.objects != self.lines:
+            raise self._wrong(f"it has {self.lines:,} of the {self._sum.objects:,} objects that were exported")
+        elif self._sum.sha256 != self._hash.hexdigest():
+            raise self._wrong("it was changed since it was exported: its checksum is another one")
+
+    def _wrong(self, why: str) -> RecordFormatError:
+        return RecordFormatError(f"{self._source}: {why}; nothing was imported ({UNVERIFIED})", file=str(self._source))
