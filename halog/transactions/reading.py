@@ -284,7 +284,8 @@ class Reading:
 
     def extent(self, cls: type[T]) -> Iterator[T]:
         """All objects of a class and its subclasses, in all partitions (D2), with this transaction's changes. What is
-        read counts as read; objects created elsewhere meanwhile may be missed."""
+        read counts as read; objects created elsewhere meanwhile may be missed. RecordFormatError behind the last one if
+        the bytes of any cannot be read: it names them."""
         return extents.extent(self, cls)
 
     def touched(self, entry: Entry) -> Any:

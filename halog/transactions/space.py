@@ -227,10 +227,21 @@ class Space:
     def decoded(self, found: Found, partition: str) -> Image:
         """The decoded value of a committed object of this partition, for one use."""
         info, read = self.reader_of(found.value[:ID_BYTES])
-        values = read(found.value)
+        try:
+            values = read(found.value)
+        except RecordFormatError as error:
+            raise self._unreadable(info, found, partition, error) from error
         same = found.value[:ID_BYTES] == info.type_id
         data = found.value if same else info.encode_values([values[n] for n in info.fields])
         return Image(found.key, partition, found.ref, found.version, info, values, data, found)
+
+    def _unreadable(self, info: TypeInfo, found: Found, partition: str, error: RecordFormatError) -> RecordFormatError:
+        name = self.name_of(found.key)
+        return RecordFormatError(
+            f"{name} in partition {partition} cannot be read: {error.message}; nothing was changed, and other objects "
+            "can be read: an operator sees its bytes with `halog get --raw` and can delete it with `halog delete`",
+            type=info.name, key=found.key, object=name, partition=partition, version=found.version,
+        )  # fmt: skip
 
     # --- places ---
 
