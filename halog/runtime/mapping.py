@@ -21,7 +21,8 @@ from halog.errors import ConfigError, HalogError, MapperError, RecordFormatError
 from halog.schema import Definition
 from halog.schema.codec import decoder
 from halog.schema.definition import ID_BYTES
-from halog.schema.scalars import DECODE_ERRORS
+from halog.schema.scalars import DECODE_ERRORS, Decoder, read_long
+from halog.schema.shapes import Scalar, Shape
 from mappers import (
     AtCreateMapper,
     ConsistentHash,
@@ -193,11 +194,17 @@ def values_of(definition: Definition) -> Callable[[bytes], tuple[Any, ...]]:
     return values
 
 
+def _passing(shape: Shape) -> Decoder:
+    """Finds the end of a key's part. Not what it means: a moment that no calendar has lies somewhere, too."""
+    passed = isinstance(shape, Scalar) and shape.kind in ("date", "datetime")
+    return read_long if passed else decoder(shape, bound=False)
+
+
 def routing_of(definition: Definition) -> Callable[[bytes], bytes]:
     """What finds the routing key in an index key: the bytes of the `partition_by` values, one behind the other."""
     if definition.partition_by == definition.key:
         return lambda index_key: index_key[ID_BYTES:]
-    decoders = [decoder(definition.shape(name), bound=False) for name in definition.key]
+    decoders = [_passing(definition.shape(name)) for name in definition.key]
     at = [definition.key.index(name) for name in definition.partition_by]
 
     def routing_key(index_key: bytes) -> bytes:

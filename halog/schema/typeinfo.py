@@ -125,10 +125,15 @@ class TypeInfo:
 
     def check_key(self, args: Sequence[Any]) -> Key:
         """The key from what the caller gave: `get(T, a, b)`, or one tuple `get(T, (a, b))`. FieldTypeError if wrong."""
+        key = self.key_in(args)
+        self.encode_key(key)
+        return key
+
+    def key_in(self, args: Sequence[Any]) -> Key:
+        """The same, not checked."""
         key = tuple(args)
         if len(key) == 1 and len(self.key_fields) > 1 and isinstance(key[0], tuple):
-            key = key[0]
-        self.encode_key(key)
+            return tuple(key[0])
         return key
 
     def decode_index_key(self, raw: bytes) -> Key:

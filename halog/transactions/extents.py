@@ -3,16 +3,17 @@
 Never more than one page of a partition in hand. The theory: objects move from their old owner to their new one, so of
 two looks at all partitions, one behind the other, at least one meets every object that was there all the time: the
 first, if it had not moved when the second began, else the second. What was met is passed over. A partition that serves
-another mapping by now refuses to go on, and all are looked at again.
+another mapping by now refuses to go on, and all are looked at again. An object whose bytes cannot be read hides no
+other one: it is told of by name, at the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from halog.backend import Found, Mapped
-from halog.errors import RemappedError
+from halog.errors import RecordFormatError, RemappedError
 from halog.schema.definition import ID_BYTES
 from halog.transactions.directory import is_absent
 from halog.transactions.families import entry_at
@@ -23,29 +24,58 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+NAMED: Final = 10
+"""Objects that cannot be read, by name in an error's text."""
+MOST: Final = 1_000
+"""By name in its evidence."""
+
 
 def extent(tx: Reading, cls: type[T]) -> Iterator[T]:
     """See `Reading.extent`."""
     tx.check_open()
-    seen: set[bytes] = set()
+    met = Met(set(), [])
     while True:
         mapped = tx.backend.mapped
         try:
             for _ in range(2 if mapped.changing else 1):
-                yield from _all_partitions(tx, cls, mapped, seen)
-            return
+                yield from _all_partitions(tx, cls, mapped, met)
+            break
         except RemappedError as error:
             tx.space.relearn(error)
+    if met.unreadable:
+        raise _told(tx.space.info_of(cls).name, met.unreadable)
 
 
-def _all_partitions(tx: Reading, cls: type[T], mapped: Mapped, seen: set[bytes]) -> Iterator[T]:
-    """Once; objects whose keys are `seen` are passed over, the others are from then on."""
+class Met(NamedTuple):
+    """What an extent has met so far."""
+
+    seen: set[bytes]
+    """By key: passed over from now on."""
+    unreadable: list[RecordFormatError]
+    """Told of when all others were given."""
+
+
+def _told(name: str, errors: list[RecordFormatError]) -> RecordFormatError:
+    if len(errors) == 1:
+        return errors[0]
+    objects = [str(error.evidence["object"]) for error in errors]
+    shown = ", ".join(objects[:NAMED]) + (", …" if len(objects) > NAMED else "")
+    return RecordFormatError(
+        f"{len(objects):,} objects of the extent of {name} cannot be read, all others were given: {shown}; "
+        f"the first one: {errors[0].message}",
+        type=name, objects=objects[:MOST], count=len(objects),
+    )  # fmt: skip
+
+
+def _all_partitions(tx: Reading, cls: type[T], mapped: Mapped, met: Met) -> Iterator[T]:
+    """Once; objects that were met are passed over, the others are from then on."""
     infos = tx.space.registry.subtypes(cls)
     for partition in dict.fromkeys(p for info in infos for p in tx.backend.partitions_of(info.name)):
-        yield from _one(tx, cls, partition, infos[0].family_id, mapped, seen)
+        yield from _one(tx, cls, partition, infos[0].family_id, mapped, met)
 
 
-def _one(tx: Reading, cls: type[T], partition: str, family: bytes, mapped: Mapped, seen: set[bytes]) -> Iterator[T]:
+def _one(tx: Reading, cls: type[T], partition: str, family: bytes, mapped: Mapped, met: Met) -> Iterator[T]:
+    seen = met.seen
     anywhere = mapped.changing or partition in mapped.listed
     for found in _scanned(tx, partition, family, mapped):
         tx.check_open()
@@ -55,7 +85,12 @@ def _one(tx: Reading, cls: type[T], partition: str, family: bytes, mapped: Mappe
         if entry is None:
             if not issubclass(tx.space.reader_of(found.value[:ID_BYTES])[0].cls, cls):
                 continue
-            entry = tx.add(found.key, partition, found, remember=False)
+            try:
+                entry = tx.add(found.key, partition, found, remember=False)
+            except RecordFormatError as error:
+                seen.add(found.key)
+                met.unreadable.append(error)
+                continue
         seen.add(found.key)
         obj: Any = tx.touched(entry)
         if isinstance(obj, cls):

@@ -151,12 +151,18 @@ class Reading:
         the object is made here, as in `_look`, without a call."""
         if self.state:
             self.check_open()
+        whole = key[0] if len(key) == 1 else key
         try:
-            route = self.space.routes[cls][key[0] if len(key) == 1 else key]
-        except (KeyError, TypeError):  # not known, or cannot be hashed: `Space.route` says what is wrong with it
+            route = self.space.routes[cls][whole]
+        except Exception:  # not known, or cannot be hashed or compared: `Space.route` says what is wrong with it
             return self._find_at(cls, self.space.route(cls, key), key)
         types = route.types
-        if types is not None and type(key[0]) is not types and [*map(type, key)] != types:
+        if type(whole) is not types and (
+            type(whole) is not tuple
+            or type(whole[0]) is not types[0]  # type: ignore[index]
+            or type(whole[1]) is not types[1]  # type: ignore[index]
+            or (len(whole) > 2 and [*map(type, whole)] != types)
+        ):
             return self._find_at(cls, self.space.route(cls, key), key)
         obj = self.looked.get(route.key)
         if obj is None:
@@ -238,12 +244,12 @@ class Reading:
         return image
 
     def _route(self, cls: type[Any], key: tuple[Any, ...]) -> Route:
+        whole = key[0] if len(key) == 1 else key
         try:
-            route = self.space.routes[cls][key[0] if len(key) == 1 else key]
-        except (KeyError, TypeError):
+            route = self.space.routes[cls][whole]
+        except Exception:
             return self.space.route(cls, key)
-        types = route.types
-        if types is None or type(key[0]) is types or [*map(type, key)] == types:
+        if type(whole) is route.types or (type(whole) is tuple and [*map(type, whole)] == route.types):
             return route
         return self.space.route(cls, key)
 
@@ -278,7 +284,8 @@ class Reading:
 
     def extent(self, cls: type[T]) -> Iterator[T]:
         """All objects of a class and its subclasses, in all partitions (D2), with this transaction's changes. What is
-        read counts as read; objects created elsewhere meanwhile may be missed."""
+        read counts as read; objects created elsewhere meanwhile may be missed. RecordFormatError behind the last one if
+        the bytes of any cannot be read: it names them."""
         return extents.extent(self, cls)
 
     def touched(self, entry: Entry) -> Any:

@@ -8,8 +8,10 @@ anew where that one is refused.
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import time
+import uuid
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
@@ -36,8 +38,9 @@ again in some µs."""
 MAX_RECORD_BYTES: Final = 5_000_000
 """R8's default; the active node checks the exact size, this side only spares it what cannot pass."""
 
-_BY_EQUALITY: Final = frozenset({"str", "bytes", "uuid", "date", "datetime"})
-"""Kinds whose equal values always have equal bytes; `1 == True == 1.0` is why ints are compared by type too."""
+_BY_EQUALITY: Final = frozenset({str, bytes, int, bool, dt.date, uuid.UUID})
+"""Types of which equal values always have equal bytes. Others may be equal to these: `1 == True == 1.0`, and a subclass
+says itself what it equals; so a look compares types, too."""
 
 _ROOM: Final = object()
 """In the place of a binding. Nothing else is this object, so an object whose every entry is its image's has none."""
@@ -107,8 +110,8 @@ class Route(msgspec.Struct, eq=False, gc=False):  # 100,000s are kept; no cycles
 
     key: bytes
     partition: str
-    types: type | list[type] | None
-    """Of the key's only part, or of all its parts, where they must be checked."""
+    types: type | list[type]
+    """Of the key's only part, or of all its parts: what else is equal to it may be another key, or none."""
     image: Image
     """What was last read there. Kept here, so that reading it again looks into one table less: with 10,000s of objects
     every table is a cache miss or two."""
@@ -141,7 +144,10 @@ class Space:
         self.max_record_bytes = max_record_bytes
         self.pid = os.getpid()
         self.routes: dict[type[Any], dict[Any, Route]] = {}
-        """By class, then by the key's only part or the tuple of its parts (which may also be given as one tuple)."""
+        """By class, then by the key's only part or the tuple of its parts (which may also be given as one tuple); of
+        keys that equal values and types make one (`_is_by_equality`)."""
+        self.encoded: dict[type[Any], dict[bytes, Route]] = {}
+        """Of all others, by class, then by index key."""
         self.images: dict[bytes, Image] = {}
         self._families: dict[str, tuple[int, Family]] = {}
         """By type name, each with how many types were declared then."""
@@ -221,28 +227,50 @@ class Space:
     def decoded(self, found: Found, partition: str) -> Image:
         """The decoded value of a committed object of this partition, for one use."""
         info, read = self.reader_of(found.value[:ID_BYTES])
-        values = read(found.value)
+        try:
+            values = read(found.value)
+        except RecordFormatError as error:
+            raise self._unreadable(info, found, partition, error) from error
         same = found.value[:ID_BYTES] == info.type_id
         data = found.value if same else info.encode_values([values[n] for n in info.fields])
         return Image(found.key, partition, found.ref, found.version, info, values, data, found)
+
+    def _unreadable(self, info: TypeInfo, found: Found, partition: str, error: RecordFormatError) -> RecordFormatError:
+        name = self.name_of(found.key)
+        return RecordFormatError(
+            f"{name} in partition {partition} cannot be read: {error.message}; nothing was changed, and other objects "
+            "can be read: an operator sees its bytes with `halog get --raw` and can delete it with `halog delete`",
+            type=info.name, key=found.key, object=name, partition=partition, version=found.version,
+        )  # fmt: skip
 
     # --- places ---
 
     def route(self, cls: type[Any], key: tuple[Any, ...]) -> Route:
         """Where the object of this class and key is. FieldTypeError for a wrong key, UnknownTypeError."""
         info = self.info_of(cls)
-        checked = info.check_key(key)
+        checked = info.key_in(key)
+        index_key = info.index_key(checked)
+        known = self.encoded.get(cls)
+        if known is not None and index_key in known:
+            return known[index_key]
         place = self.backend.place_of(info.name, info.routing_key(checked))
-        route = Route(info.index_key(checked), place.partition, _types_to_check(info, checked), NOWHERE, place.version)
+        types: type | list[type] = type(checked[0]) if len(checked) == 1 else [*map(type, checked)]
+        route = Route(index_key, place.partition, types, NOWHERE, place.version)
         family = self._family(info)
         if family.split or place.before or place.listed:
             below = [self.backend.place_of(name, info.routing_key(checked)) for name in family.below]
             route.places = tuple(dict.fromkeys((place, *below)))
-        elif checked == key:
-            if sum(map(len, self.routes.values())) >= MAX_ROUTES:
-                self.forget_routes()
-            self.routes.setdefault(cls, {})[key[0] if len(key) == 1 else key] = route
+        else:
+            self._keep_route(cls, checked, route)
         return route
+
+    def _keep_route(self, cls: type[Any], key: tuple[Any, ...], route: Route) -> None:
+        if sum(map(len, (*self.routes.values(), *self.encoded.values()))) >= MAX_ROUTES:
+            self.forget_routes()
+        if all(map(_is_by_equality, key)):
+            self.routes.setdefault(cls, {})[key[0] if len(key) == 1 else key] = route
+        else:
+            self.encoded.setdefault(cls, {})[route.key] = route
 
     def _family(self, info: TypeInfo) -> Family:
         declared = len(self.registry.by_name)
@@ -253,7 +281,7 @@ class Space:
 
     def forget_routes(self) -> None:
         """Keys may now live elsewhere."""
-        self.routes = {}
+        self.routes, self.encoded = {}, {}
         self._families = {}
 
     def relearn(self, error: RemappedError, since: float = 0.0) -> float:
@@ -295,12 +323,11 @@ class Space:
         return f"object {key.hex()}"
 
 
-def _types_to_check(info: TypeInfo, key: tuple[Any, ...]) -> type | list[type] | None:
-    """See `Route`."""
-    kinds = {getattr(info.parsed.shape(n), "kind", "") for n in info.key_fields}
-    if kinds <= _BY_EQUALITY:
-        return None
-    return type(key[0]) if len(key) == 1 else [*map(type, key)]
+def _is_by_equality(part: Any) -> bool:
+    """Have all values of its type that equal it the same bytes? Moments of one zone are equal if the clock's face is,
+    also in the hour that comes twice (`fold`); those that equal one of UTC are the same instant."""
+    kind = type(part)
+    return kind in _BY_EQUALITY or (kind is dt.datetime and part.tzinfo is dt.UTC)
 
 
 def describe(info: TypeInfo, key: tuple[Any, ...]) -> str:
