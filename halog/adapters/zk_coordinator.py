@@ -32,6 +32,7 @@ from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
 from halog.adapters.dispatch import Dispatcher
+from halog.adapters.zk_fork import left_to_the_parent
 from halog.adapters.zk_watch import ChildrenWatch, DataWatch, Watch
 from halog.errors import ClosedError, CoordinatorError, UnreachableError, VersionError
 from halog.ports import SessionState, UnknownResult, Versioned
@@ -70,6 +71,7 @@ class ZkCoordinator:
             command_retry=KazooRetry(max_tries=0),
             logger=_Quiet(log),
         )
+        left_to_the_parent(self._client)
         self._dispatch: Dispatcher | None = None
         self._on_state: Callable[[SessionState], None] = lambda state: None
         self._lock = threading.Lock()
