@@ -28,7 +28,7 @@ from halog.core.durability import Durability, checked
 from halog.errors import ConflictError, DeclarationError, HalogError, NoTransactionError, OutcomeUnknownError
 from halog.schema.reference import Ref
 from halog.transactions import commit as commits, retry
-from halog.transactions.context import CURRENT, check_may_change
+from halog.transactions.context import CURRENT, check_may_change, forked_error
 from halog.transactions.load import BATCH, Duplicates, Loaded
 from halog.transactions.mailbox import Mailbox
 from halog.transactions.node import Node as SyncNode
@@ -54,6 +54,20 @@ class Node:
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="halog-aio")
         self._mail: Mailbox | None = None
 
+    def submit(self, work: Callable[[], R]) -> asyncio.Future[R]:
+        """Run it on a thread. NoTransactionError once the node is closed; ForkedError in a child of the process that
+        opened it, where the threads are not."""
+        self.check_forked()
+        try:
+            return asyncio.wrap_future(self.pool.submit(work))
+        except RuntimeError as error:  # the pool is shut down
+            raise NoTransactionError(f"the node is closed: {error}") from error
+
+    def check_forked(self) -> None:
+        """ForkedError in a child of the process that opened it."""
+        if self.sync.forked:
+            raise forked_error()
+
     def mailbox(self) -> Mailbox:
         """Where answers for the running loop go."""
         loop = asyncio.get_running_loop()
@@ -70,8 +84,10 @@ class Node:
         await self.close()
 
     async def close(self) -> None:
-        """Leave the cluster; waits for what is under way."""
-        await _finished(_submit(self.pool, self.sync.close))
+        """Leave the cluster; waits for what is under way. In a forked child there is nothing to leave."""
+        if self.sync.forked:
+            return
+        await _finished(self.submit(self.sync.close))
         self.pool.shutdown(wait=False)
 
     def transaction(
@@ -115,7 +131,7 @@ class Node:
     async def load(self, objects: Iterable[Any], *, batch: int = BATCH, duplicates: Duplicates = "raise") -> Loaded:
         """Create many objects fast; see `halog.Node.load`. The iterable is read on a thread."""
         check_may_change()  # that thread has another context
-        return await _finished(_submit(self.pool, partial(self.sync.load, objects, batch=batch, duplicates=duplicates)))
+        return await _finished(self.submit(partial(self.sync.load, objects, batch=batch, duplicates=duplicates)))
 
 
 class Transaction:
@@ -136,7 +152,9 @@ class Transaction:
             if kind is None:
                 await self.commit()
         finally:
-            if self.sync.state == OPEN:
+            if self._node.sync.forked:  # nobody rolls back but this thread, the only one there is
+                self.sync.rollback()
+            elif self.sync.state == OPEN:
                 await _finished(asyncio.ensure_future(self._run(True, self.sync.rollback)))
 
     @property
@@ -155,6 +173,7 @@ class Transaction:
             async with self._lock:
                 pass
         tx = self.sync
+        self._node.check_forked()
         tx.check_open()
         if not self._commits_here():
             await self._do(tx.commit)
@@ -206,7 +225,7 @@ class Transaction:
     async def _settle(self, presented: commits.Presented) -> None:
         """No answer came of it: a thread presents it until there is one."""
         try:
-            settled = _submit(self._node.pool, partial(commits.finish, self.sync, presented))
+            settled = self._node.submit(partial(commits.finish, self.sync, presented))
         except NoTransactionError:  # the node was closed meanwhile: it answers at once
             commits.finish(self.sync, presented)
         else:
@@ -266,7 +285,7 @@ class Transaction:
                 self._context = contextvars.copy_context()
                 self._context.run(CURRENT.set, self.sync)
             work = partial(self._context.run, func, *args, **kwargs)
-            future = _submit(self._node.pool, work)
+            future = self._node.submit(work)
         except BaseException:
             self._lock.release()
             raise
@@ -274,13 +293,6 @@ class Transaction:
             return await _finished(future)
         finally:
             self._lock.release()
-
-
-def _submit(pool: ThreadPoolExecutor, work: Callable[[], R]) -> asyncio.Future[R]:
-    try:
-        return asyncio.wrap_future(pool.submit(work))
-    except RuntimeError as error:  # the pool is shut down
-        raise NoTransactionError(f"the node is closed: {error}") from error
 
 
 async def _finished(future: asyncio.Future[R]) -> R:

@@ -34,6 +34,7 @@ from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
 from halog.adapters.dispatch import Dispatcher
+from halog.adapters.zk_fork import left_to_the_parent
 from halog.adapters.zk_wake import CountingHandler
 from halog.adapters.zk_watch import ChildrenWatch, DataWatch, Watch
 from halog.errors import ClosedError, CoordinatorError, UnreachableError, VersionError
@@ -77,6 +78,7 @@ class ZkCoordinator:
             handler=CountingHandler(),
             logger=_Quiet(log),
         )
+        left_to_the_parent(self._client)
         self._dispatch: Dispatcher | None = None
         self._arming: Dispatcher | None = None
         """Sets watches: it calls kazoo where kazoo's own threads must not."""

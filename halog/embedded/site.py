@@ -49,6 +49,7 @@ class EmbeddedSite(SiteControl):
         self._remote, self._host = remote, checked_host(host)
         self._progress = progress or LogProgress()
         self._since = since  # when the command began, on boot_clock(); None: when start() is called
+        self._pid = os.getpid()
         self._starting: subprocess.Popen[bytes] | None = None
         self._supervisor: subprocess.Popen[bytes] | None = None
 
@@ -66,6 +67,7 @@ class EmbeddedSite(SiteControl):
 
     def begin(self) -> None:
         """Start without waiting: `begun` is to be asked next, or `abandon`."""
+        self._pid = os.getpid()
         since = self._since if self._since is not None else boot_clock()
         self.check()
         java = find_java()
@@ -118,7 +120,9 @@ class EmbeddedSite(SiteControl):
         raise SiteError(f"the supervisor ended before the servers answered: {last}; see {self.data_dir}/logs")
 
     def abandon(self) -> None:
-        """Give up what began; nothing of it is left when this returns."""
+        """Give up what began; nothing of it is left when this returns. In a forked child it is the parent's."""
+        if os.getpid() != self._pid:
+            return
         process, self._starting = self._starting, None
         if process is None:
             return
@@ -129,7 +133,10 @@ class EmbeddedSite(SiteControl):
         process.wait()
 
     def stop(self) -> None:
-        """Both servers and the supervisor are gone when it returns. Does nothing where nothing runs."""
+        """Both servers and the supervisor are gone when it returns. Does nothing where nothing runs, and in a child
+        forked from the process that started them, whose they are."""
+        if os.getpid() != self._pid:
+            return
         if datadir.is_locked(self.data_dir):
             with suppress(HalogError):  # it may be ending already; the wait below tells
                 self.down()

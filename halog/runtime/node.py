@@ -259,8 +259,9 @@ class Runtime:
             return cluster.create_tables(a.coordinator, c, created, planned=planned, originals=originals.of)
 
     def close(self, hand_over: bool = True) -> None:
-        """Hand over what this node is active for, leave, and let go of everything."""
-        if self._asker.closed:
+        """Hand over what this node is active for, leave, and let go of everything. In a forked child nothing of it is
+        there to be let go of."""
+        if self._asker.closed or os.getpid() != self.pid:
             return
         if hand_over and self.host is not None:
             hand_over_all(self.host, self.config.timing.close_deadline_ms / 1000)

@@ -6,6 +6,7 @@ Time is real, so a test waits for the same few hundred milliseconds an operator 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -91,6 +92,7 @@ class Cluster:
     ) -> None:
         self.names = tuple(f"{site}{'-' if site else ''}{chr(ord('A') + i)}" for i in range(nodes))
         self.registry, self.site, self.home = registry, site, home
+        self._pid = os.getpid()
         self._others = {} if home is None else {home.site: home}
         self._lines: dict[str, list[Gate]] = {}
         """What stands to other sites."""
@@ -138,7 +140,9 @@ class Cluster:
         return self
 
     def close(self) -> None:
-        """Close all clients and nodes."""
+        """Close all clients and nodes; in a forked child they are the parent's."""
+        if os.getpid() != self._pid:
+            return
         for client in self._clients:
             client.close()
         for name in list(self._running):

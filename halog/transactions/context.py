@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from halog.errors import NoTransactionError, RefusedError
+from halog.errors import ForkedError, NoTransactionError, RefusedError
 
 if TYPE_CHECKING:
     from halog.transactions.writing import Transaction
@@ -39,6 +39,14 @@ def check_may_change() -> None:
         raise RefusedError(
             'a compensation trigger changes nothing itself: it returns a verdict; only read="local" is allowed'
         )
+
+
+def forked_error() -> ForkedError:
+    """What is asked of a node or a transaction of the parent's; nothing was done."""
+    return ForkedError(
+        "this process was forked from the one that opened the node, and may not use its connections; nothing was done: "
+        "open a node after fork()"
+    )
 
 
 def task_now() -> Any:

@@ -6,6 +6,7 @@ transaction; they exist here so that an application needs to pass around one thi
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
@@ -14,8 +15,8 @@ from halog.core.durability import Durability, checked
 from halog.errors import ClosedError, NoTransactionError, RefusedError
 from halog.schema.reference import Ref
 from halog.schema.registry import DEFAULT, Registry
-from halog.transactions import load as bulk, retry
-from halog.transactions.context import check_may_change, open_here
+from halog.transactions import forked as forked, load as bulk, retry
+from halog.transactions.context import check_may_change, forked_error, open_here
 from halog.transactions.execute import Executor
 from halog.transactions.space import MAX_RECORD_BYTES, Space
 from halog.transactions.token import Token, merged
@@ -65,11 +66,24 @@ class Node:
         self.close()
 
     def close(self) -> None:
-        """Leave the cluster. Open transactions of this node can no longer commit."""
-        if not self._closed:
+        """Leave the cluster. Open transactions of this node can no longer commit. In a process that was forked from the
+        one that opened it there is nothing to leave: it returns at once."""
+        if not self._closed and not self.forked:
             self.abandon()
             if self._close_backend is not None:
                 self._close_backend()
+
+    @property
+    def forked(self) -> bool:
+        """Was it opened by another process, which this one was forked from? Then it is that one's (ForkedError)."""
+        return os.getpid() != self.space.pid
+
+    def check_open(self) -> None:
+        """ClosedError once it is closed; ForkedError in a child of the process that opened it."""
+        if self._closed:
+            raise ClosedError("the node is closed")
+        if self.forked:
+            raise forked_error()
 
     def abandon(self) -> None:
         """Begin no more transactions, but leave the backend as it is: for tests that pull its plug."""
@@ -91,8 +105,7 @@ class Node:
         `durability`: what its commit waits for, where that is not what the policy says (R6); the commit raises
         RefusedError if the policy cannot give it, ReplicasError if too few replicas are there. ClosedError; see
         `Transaction.__enter__`."""
-        if self._closed:
-            raise ClosedError("the node is closed")
+        self.check_open()
         tx = self._special(read, merged(after)) if read != "active" or after else Transaction(self.space)
         if durability is not None:
             tx.durability = checked(durability)
@@ -107,8 +120,7 @@ class Node:
 
     def begin(self, settled: Mapping[str, int], durability: Durability | None = None) -> Transaction:
         """A transaction whose reads wait for these positions."""
-        if self._closed:
-            raise ClosedError("the node is closed")
+        self.check_open()
         tx = Transaction.special_one(self.space, settled=settled) if settled else Transaction(self.space)
         if durability is not None:
             tx.durability = durability
@@ -139,6 +151,8 @@ class Node:
         """This node's transaction in this thread or task; NoTransactionError if none is open."""
         tx = open_here()
         if tx is None or tx.space is not self.space:
+            if self.forked:
+                raise forked_error()
             raise NoTransactionError("no transaction of this node is open here; write `with node.transaction():`")
         return tx
 
@@ -183,7 +197,6 @@ class Node:
         progress: Callable[[int], None] | None = None,
     ) -> bulk.Loaded:
         """Create many objects fast: see `load.load`."""
-        if self._closed:
-            raise ClosedError("the node is closed")
+        self.check_open()
         check_may_change()
         return bulk.load(self.space, objects, batch=batch, duplicates=duplicates, progress=progress)

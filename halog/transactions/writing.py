@@ -17,7 +17,6 @@ from halog.core.ids import ABSENT
 from halog.errors import (
     DuplicateKeyError,
     FieldTypeError,
-    ForkedError,
     NoTransactionError,
     RefusedError,
     TransactionError,
@@ -26,7 +25,7 @@ from halog.schema.methods import BINDING
 from halog.schema.reference import Ref
 from halog.schema.typeinfo import TypeInfo
 from halog.transactions import commit, moving
-from halog.transactions.context import CURRENT, TRIGGERED, check_may_change, open_here, task_now
+from halog.transactions.context import CURRENT, TRIGGERED, check_may_change, forked_error, open_here, task_now
 from halog.transactions.directory import is_absent
 from halog.transactions.ended import class_of, end, revive
 from halog.transactions.entry import Entry
@@ -45,6 +44,8 @@ class Transaction(Reading):
     """Made by `node.transaction()`; use it in a with-block. Its verbs are the node's (D1)."""
 
     task: Any = None
+    left_behind = False
+    """Was it open when this process was forked? Then it is the parent's."""
     durability: Durability | None = None
     """What it asks of its commit; None: what the policy says (R6)."""
     id: bytes | None = None
@@ -104,7 +105,7 @@ class Transaction(Reading):
 
     def _refuse_begin(self) -> None:
         if os.getpid() != self.space.pid:
-            raise ForkedError("this process was forked from the one that opened the node; open a node after fork()")
+            raise forked_error()
         if self.state != NEW:
             raise NoTransactionError("a transaction is used once; call node.transaction() again")
         if not self.local:
@@ -121,6 +122,14 @@ class Transaction(Reading):
                 commit.commit(self)
             else:
                 self.finish(ROLLED_BACK)
+        elif self.left_behind and kind is None:
+            self.check_open()
+
+    def leave_behind(self) -> None:
+        """In a forked child: what was open is the parent's, and over here."""
+        if self.state == OPEN:
+            self.finish(ROLLED_BACK)
+            self.left_behind = True
 
     def commit(self) -> None:
         """End the transaction and keep its changes; done by itself at the end of the with-block.
@@ -241,6 +250,12 @@ class Transaction(Reading):
         return info.ref(entry.ref, info.key_of(obj))
 
     # --- checks ---
+
+    def check_open(self) -> None:
+        """See Reading; ForkedError in a child of the process that began it."""
+        if self.left_behind:
+            raise forked_error()
+        super().check_open()
 
     def _check_writable(self) -> None:
         if self.state:

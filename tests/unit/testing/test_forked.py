@@ -1,0 +1,114 @@
+"""The test kit and its nodes in a child behind fork(): they are the parent's (X5, D1)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import halog
+from halog.embedded import EmbeddedSite
+from halog.errors import ForkedError, NodeError
+from halog.testing.cluster import Cluster
+from halog.testing.nodes import MemoryNode
+from tests.unit.counting import REGISTRY, Counter
+
+pytestmark = pytest.mark.feature("X5")
+
+CHILD_S = 10.0
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """The child's exit code; AssertionError if it hangs."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    until = time.monotonic() + CHILD_S
+    while time.monotonic() < until:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    raise AssertionError("the child hangs")
+
+
+@pytest.mark.feature("D1")
+def test_a_child_closes_nothing_of_its_parents_cluster() -> None:
+    with Cluster(2, partitions=2, registry=REGISTRY) as cluster:
+        client = cluster.client()
+        with client.transaction():
+            client.create(Counter("a"))
+        assert in_child(cluster.close) == 0
+        assert in_child(client.close) == 0
+        assert in_child(lambda: cluster.node("A").runtime.close()) == 0
+        with client.transaction():
+            assert client.get(Counter, "a").add(1) == 1
+
+
+@pytest.mark.feature("D1")
+def test_a_childs_node_is_its_own() -> None:
+    def child() -> None:
+        with pytest.raises(ForkedError):
+            node.transaction()
+        with pytest.raises(NodeError, match="no node is open in this process"):
+            add()
+        with MemoryNode(registry=REGISTRY) as own:
+            with own.transaction() as tx:
+                tx.create(Counter("a"))
+            assert add() == 1
+
+    with MemoryNode(registry=REGISTRY) as node:
+
+        @halog.transaction
+        def add() -> int:
+            return halog.current().get(Counter, "a").add(1)
+
+        assert in_child(child) == 0
+
+
+@pytest.mark.feature("D1")
+def test_a_transaction_is_over_in_the_child_and_goes_on_in_its_parent() -> None:
+    def child() -> None:
+        assert tx.outcome == "rolled back"
+        for verb in (lambda: tx.get(Counter, "b"), lambda: tx.create(Counter("c")), tx.commit):
+            with pytest.raises(ForkedError, match="open a node after fork"):
+                verb()
+        with pytest.raises(ForkedError):
+            tx.__exit__(None, None, None)
+
+    with MemoryNode(registry=REGISTRY) as node:
+        with node.transaction() as tx:
+            tx.create(Counter("a"))
+            assert in_child(child) == 0
+        with node.transaction() as tx:
+            assert tx.get(Counter, "a").value == 0
+            tx.commit()
+            assert in_child(lambda: tx.__exit__(None, None, None)) == 0, "it was over before"
+
+
+@pytest.mark.feature("O3")
+def test_a_child_stops_no_servers_of_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    site = EmbeddedSite(tmp_path)
+    monkeypatch.setattr("halog.embedded.datadir.is_locked", lambda path: True)
+    monkeypatch.setattr(site, "down", lambda: asked.append("down"))
+
+    def child() -> None:
+        site.stop()
+        site.__exit__(None, None, None)
+        site.abandon()
+        assert asked == []
+
+    assert in_child(child) == 0
+    site.stop()
+    assert asked == ["down"]
