@@ -189,6 +189,8 @@ class KafkaSession:
             if self._gathering:
                 with self._lock:
                     self._send_if_ready()
+        except KafkaException as e:  # what was under way when the session was abandoned was purged, which is fatal
+            self._failed = self._failed or f"{e.args[0].name()}: {e.args[0].str()}"
         finally:
             self._leave()
         if self._failed is not None:

@@ -20,6 +20,7 @@ from halog.core.election import Candidate, pick
 from halog.core.group import needed, priority
 from halog.core.ids import NO_EPOCH, EpochId, Member, nonce
 from halog.core.leading import Leading
+from halog.core.log_doubt import LogDoubt
 from halog.core.nodelist import NodeList, told_by
 from halog.core.opening import Opening
 from halog.core.roles import Role
@@ -71,6 +72,7 @@ class Campaign:
         self.ahead_since: int | None = None
         """Since when the log shows a later epoch than the znode: for a moment that is a watch that is late."""
         self.opening = Opening(self)
+        self.log = LogDoubt(p)
 
     # --- when to stand ---
 
@@ -82,12 +84,21 @@ class Campaign:
     def watch(self, table: PartitionTable) -> None:
         """The znode is about to become `table`."""
         self.causes.watch(table)
+        self.log.watch(table)
         p = self.p
         p.out += told_by(p.me, p.alive, p.table, table, p.overrides.passed())
 
     def pause(self) -> None:
         """This node just gave up an epoch: let others go first for a moment."""
         self.not_before = self.p.now + self.p.settings.retry_ms
+
+    def gave_up(self, why: str, since_ms: int, *, opened: bool) -> None:
+        """This node ended an epoch of its own. `since_ms`: since when the log had said nothing."""
+        self.causes.gave_up(why)
+        if not opened:
+            self.log.not_opened()
+        self.log.begin(since_ms)
+        self.release()
 
     def release(self) -> None:
         """This node is up, so to the others its epoch looks alive: say in the znode that it is over, or nobody but this
@@ -152,7 +163,9 @@ class Campaign:
         if self._mine_by_hand_over():
             p.become("handed over to me")
             self._claim()
-        elif p.now >= self.not_before and (p.now >= self.grace_until or self._all_up()) and self._enough():
+        elif self.log.stands or p.now < self.not_before:
+            return
+        elif (p.now >= self.grace_until or self._all_up()) and self._enough():
             self._stand()
 
     def _enough(self) -> bool:
@@ -345,6 +358,7 @@ class Campaign:
 
     def opened(self) -> None:
         """Our epoch is open in the log."""
+        self.log.opened()
         self.p.merging.opened()
         self.waits = True
         self.serve_if_over()

@@ -24,6 +24,7 @@ from halog.core.chain import ChainState
 from halog.core.durability import Durability
 from halog.core.ids import EpochId, Member, Position
 from halog.core.ledger import Applied
+from halog.core.log_events import AskLog as AskLog, LogAnswered as LogAnswered
 from halog.core.merge_events import MergeAsked as MergeAsked, MergeDue as MergeDue, MergeMade as MergeMade
 from halog.core.records import Change, Record
 from halog.core.results import (
@@ -238,7 +239,7 @@ Event = (
     TableSeen | AliveChanged | EntriesRead | LogEnd | Taken | Restored | LogLost | Submitted | BarrierAsked | Asked
     | Appended | AppendFailed | ReplicaAck | FlushAsked | Flushed | Pushed | PositionAsked | PositionTold | CasDone
     | Renewed | Died | SessionLost | HandOverAsked | PrepareAsked | DecideAsked | MappingAsked | Confirmed | Ticked
-    | MergeAsked | MergeMade | SiteAck | VoteAnswered | Stowed
+    | MergeAsked | MergeMade | SiteAck | VoteAnswered | Stowed | LogAnswered
 )  # fmt: skip
 
 
@@ -394,5 +395,5 @@ class RoleChanged(msgspec.Struct, frozen=True):
 Effect = (
     Append | EndSession | Read | StopReading | Apply | Show | Keep | Save | Flush | Reply | SetTable | Renew | Refresh
     | AskPositions | TellPosition | SendAck | AskFlush | Push | RoleChanged | Tell | Spread | AskDecision
-    | MergeDue | AskVote | KeepTail | Stow | Stand
+    | MergeDue | AskVote | KeepTail | Stow | Stand | AskLog
 )  # fmt: skip

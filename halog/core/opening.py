@@ -30,7 +30,7 @@ class Opening:
     def start(self) -> None:
         """Announce the epoch that was claimed."""
         p, epoch = self._p, self._campaign.epoch
-        self._campaign.deadline = p.now + p.settings.start_deadline_ms
+        self._campaign.deadline = p.now + self._campaign.log.open_within_ms
         s = p.chain.state
         self.first_tag = p.tag + 1
         self._append(records.encode(records.EpochStarted(records.Header(s.log_id, epoch), s.epoch, s.lsn)))

@@ -109,6 +109,7 @@ class Partition:
             ev.Confirmed: self._led(lambda leading, e: leading.votes.confirmed(e)),
             ev.MergeAsked: self.merging.asked,
             ev.MergeMade: self.merging.made,
+            ev.LogAnswered: self.campaign.log.answered,
             ev.Ticked: self._ticked,
         }
 
@@ -181,7 +182,9 @@ class Partition:
     def step_down(self, happening: str, why: str) -> None:
         """Stop claiming or writing; from here on learn what happened from the log like everybody else."""
         self.merging.over(ev.Unknown(why))
+        since = self.now
         if self.leading is not None:
+            since = self.leading.writer.unanswered_since(self.now)
             self.discarded.in_flight(self.leading.writer.queue, self.leading.epoch.number, self.now, why)
             if self.unlogged:
                 self.following.shown = self.visible
@@ -189,11 +192,11 @@ class Partition:
             self.leading.abandon(why)
             self.leading = None
             self.out.append(ev.Read(self.next_offset))
+        opening = self.role in CLAIMANT
         self.become(happening, why)
         self.campaign.pause()
         if happening == "epoch ended":
-            self.campaign.causes.gave_up(why)
-            self.campaign.release()
+            self.campaign.gave_up(why, since, opened=not opening)
 
     # --- the znode and the members ---
 
@@ -265,6 +268,7 @@ class Partition:
             self._accepted(record, hash_)
         elif verdict is Verdict.OPENED:
             self.tail.opened(record.header.epoch)
+            self.campaign.log.opened()
             self.following.shown = 0
             self._apply(self.merging.read(record))
         elif verdict is Verdict.SKIPPED:

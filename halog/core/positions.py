@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def position_asked(p: Partition, e: ev.PositionAsked) -> None:
     """Publishing a position seals the epochs known now."""
     p.seal()
-    willing = p.eligible and p.now >= p.campaign.not_before
+    willing = p.eligible and p.now >= p.campaign.not_before and not p.campaign.log.stands
     p.out.append(ev.TellPosition(e.node, e.round, p.position, willing, _tail_told(p), p.tail.stood))
 
 

@@ -380,6 +380,10 @@ class Writer:
         """True if the oldest append has gone unanswered for too long."""
         return bool(self.queue) and now - self.queue[0].since_ms > self.settings.commit_deadline_ms
 
+    def unanswered_since(self, now: int) -> int:
+        """When the oldest append was given to the log that it has not answered; `now`: there is none."""
+        return self.queue[0].since_ms if self.queue else now
+
     def abandon(self, why: str, out: list[ev.Effect]) -> None:
         """The epoch is over: whatever was not answered is unknown."""
         tokens: Iterable[int] = [

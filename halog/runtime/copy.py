@@ -95,6 +95,7 @@ class Copy(Showing):
             ev.SetTable: lambda e: node.set_table(self, e),
             ev.Renew: lambda e: node.renew_lease(self, e),
             ev.AskVote: lambda e: node.ask_vote(self, e),
+            ev.AskLog: lambda e: node.ask_log(self, e),
             ev.Refresh: lambda e: node.refresh_table(self),
             ev.AskPositions: lambda e: node.ask_positions(self.name, e.round, e.nodes),
             ev.TellPosition: lambda e: node.tell_position(self.name, e),

@@ -27,6 +27,7 @@ from halog.runtime.deliveries import SOON_S, Deliveries
 from halog.runtime.flushing import FlushedStore
 from halog.runtime.groups import Overrides
 from halog.runtime.leasing import Leasing
+from halog.runtime.log_questions import ASKERS, LogQuestions
 from halog.runtime.members import Membership
 from halog.runtime.on_disk import Disk
 from halog.runtime.pacing import Pacing
@@ -85,6 +86,10 @@ class Host:
         self.control = Control(self.copies).take
         self.leasing = Leasing(coordinator, self.copies, self.run)
         self.renew_lease = self.leasing.renew
+        self.log_questions = LogQuestions(
+            log.bounds, lambda: self._session is not self._ending, telling.of_log
+        )  # fmt: skip
+        self.ask_log = self.log_questions.ask
         self.settling = Settling()
         self.spread, self.ask_decision = self.settling.spread, self.settling.ask_decision
         self.members: Membership
@@ -141,6 +146,7 @@ class Host:
             ("refresh", lambda: self._refreshing.turn(self._closing)),
             ("overrides", lambda: self._overrides.turn(self._closing)),
             ("placing", lambda: self.placing.turn(self._closing)),
+            *((f"log-asked-{i}", lambda: self.log_questions.turn(self._closing)) for i in range(ASKERS)),
         ):
             self.keep_on(name, turn)
 
@@ -243,12 +249,15 @@ class Host:
 
     def _renew(self, session: LogSession, why: str) -> None:
         self._ended(session, why)
+        said = ""
         while not self._closing.is_set():
             try:
                 self._session = self.log.session()
                 break
             except Exception as e:
-                logger.warning("no producer session yet: %s", e)
+                if str(e) != said:  # an attempt that fails as the one before it is not news
+                    logger.warning("no producer session yet, going on trying: %s", e)
+                said = str(e)
                 self._closing.wait(ERROR_PAUSE_S)
         self._ended(session, why)  # for whoever took it for the current one until now
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from halog.core import events as ev
 from halog.core.group import could_fork
 from halog.core.nodelist import migration_asked
 from halog.core.roles import LEADING, Role
-from halog.events import CREATED, INTRUDER, JOINED, LEFT, MIGRATION, ROLE
+from halog.events import CREATED, INTRUDER, JOINED, LEFT, MIGRATION, ROLE, Kind
 from halog.runtime.history import History
 
 if TYPE_CHECKING:
@@ -72,6 +73,10 @@ class Telling:
             if role in _LEADS and could_fork(table, table.group.required):
                 more["may_fork"] = True
             self.history.tell(ROLE, why, more=more, partition=copy.name, epoch=s.epoch.number, lsn=s.lsn)
+
+    def of_log(self, kind: Kind, cause: str, more: Mapping[str, Any]) -> None:
+        """The log is away, or back, as this node finds it."""
+        self.history.tell(kind, cause, more=more)
 
     def created(self, partition: str) -> None:
         """This node wrote the partition's table."""

@@ -55,6 +55,7 @@ def status(node: Runtime) -> dict[str, object]:
         "rebalance": None if node.host is None else node.remapping.view(),
         "config": node.configured.view(),
         "events_dropped": node.telling.history.dropped,
+        "log": None if node.host is None else node.host.log_questions.view(),
         "states": node.lives.view(),
         "copies": [view(c) for c in list(node.copies.values())],
     }

@@ -27,6 +27,7 @@ from tests.mutants import (  # noqa: F401 - they register themselves
     merges,
     moves,
     mutants,
+    outages,
     policies,
     reads,
     remaps,

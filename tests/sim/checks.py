@@ -252,7 +252,8 @@ class Checks:
             self.lost, self.acknowledged = True, 0
 
     def sets(self, p: Process, e: ev.SetTable) -> None:
-        """A node asks for this table. Within one site nothing must hold yet."""
+        """A node asks for this table."""
+        self.world.outages.claims_epoch(p, e)
 
     def table_set(self, old: PartitionTable, new: PartitionTable) -> None:
         """A compare-and-set went through."""

@@ -35,11 +35,41 @@ class FakeLog:
         self.entries: list[Entry] = []
         self.readers: list[Reader] = []
         self.sessions: list[Session] = []
+        self.away = self.full = False
+        """It takes nothing; and if it is `away`, it gives nothing and answers nobody either."""
+        self.questions: list[tuple[int, Deliver]] = []
+        """Asked while it is away."""
 
     def session(self, writer: str, deliver: Deliver) -> Session:
         made = Session(self, len(self.sessions), writer, deliver)
         self.sessions.append(made)
         return made
+
+    def ask(self, round_: int, deliver: Deliver) -> None:
+        """Does it answer?"""
+        self.engine.at(self.nature.delay(self.nature.read), self._asked, round_, deliver)
+
+    def _asked(self, round_: int, deliver: Deliver) -> None:
+        if self.away:
+            self.questions.append((round_, deliver))
+        else:
+            self.engine.at(self.nature.delay(self.nature.ack), deliver, ev.LogAnswered(round_))
+
+    def leaves(self, *, readable: bool) -> None:
+        """It takes nothing from now on."""
+        self.away, self.full = not readable, readable
+
+    def returns(self) -> None:
+        """It is back: what was sent meanwhile arrives, and who asked hears it."""
+        self.away = self.full = False
+        for session in self.sessions:
+            if not session.frozen:
+                session.thaw()
+        for r in self.readers:
+            r.poke()
+        asked, self.questions = self.questions, []
+        for round_, deliver in asked:
+            self._asked(round_, deliver)
 
     def land(self, entry: Entry) -> int:
         self.entries.append(entry)
@@ -100,7 +130,7 @@ class Session:
             self.deliver(ev.AppendFailed(-1, why))
 
     def _arrive(self, tag: int, data: bytes, fate: Fate) -> None:
-        if self.frozen:
+        if self.frozen or self.log.away or self.log.full:
             self.held.append((tag, data, fate))
             return
         if fate is Fate.FAILED:
@@ -167,7 +197,7 @@ class Reader:
         if generation != self.generation:
             return
         self._due = False
-        if self.stuck:
+        if self.stuck or self.log.away:
             return
         first, position = self.position, min(self.position + self.log.nature.batch, len(self.log.entries))
         self.position = position

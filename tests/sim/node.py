@@ -298,6 +298,9 @@ class Process:
         elif isinstance(e, ev.AskFlush):
             for n in e.to:
                 self.world.send(self.name, n, ev.FlushAsked(self.me, e.epoch, e.lsn))
+        elif isinstance(e, ev.AskLog):
+            self.world.outages.asked(self, e)
+            self.world.log.ask(e.round, self.deliver)
         elif isinstance(e, ev.Spread | ev.AskDecision | ev.MergeDue | ev.AskVote):
             self.world.asked_for(self, e)
         elif isinstance(e, ev.Tell):

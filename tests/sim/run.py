@@ -29,6 +29,7 @@ from tests.sim import (
     lives,
     market,
     moves,
+    outages,
     rough,
     shop,
     stalls,
@@ -51,6 +52,7 @@ OWN_RANGES = {
     "late": late.SEEDS,
     "stowed": stowed.SEEDS,
     "rough": rough.SEEDS,
+    "outages": outages.SEEDS,
 }
 """Histories of other kinds than those that seeds from 0 on play, and those of which there are few among these."""
 
@@ -76,7 +78,8 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
     keep = rng.choice((50_000, 50_000, 50_000, 5))
     world = World(
         seed, names=names, sync_replicas=rough.sync_replicas(seed, rng.choice((0, 1, 1, 2))),
-        clients=rng.choice((1, 2, 4)), quota=30, keep=keep, calm=rng.random() < 0.3, verbose=verbose,
+        clients=rng.choice((1, 2, 4)), quota=30, keep=keep, calm=rng.random() < 0.3 or outages.is_calm(seed),
+        verbose=verbose,
     )  # fmt: skip
     for n in names:
         world.engine.at(rng.choice((0.0, 0.0, 300.0)) * rng.random(), world.start, n)
@@ -84,7 +87,7 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
         world.engine.at(30.0 + 60.0 * rng.random(), c.begin)
     kinds = stopping.played(seed, rng.sample(FAULTS, rng.randint(1, 5)))
     length = rng.uniform(*FAULT_PHASE_MS)
-    for _ in range(rng.randint(1, 6)):
+    for _ in range(rng.randint(1, 6) if not outages.is_calm(seed) else 0):
         world.engine.at(60.0 + rng.random() * (length - 60.0), rng.choice(kinds), world)
     if is_grouped(seed):
         for _ in range(world.operator.randint(0, 4)):
@@ -95,6 +98,7 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
         length += leases.prepare(world, length)
     length += late.prepare(world, length)
     length += rough.prepare(world, length)
+    length += world.outages.prepare(length)
     if lasting.given(seed):
         length += lasting.prepare(world, length)
     if zones.given(seed):

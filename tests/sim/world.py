@@ -17,7 +17,7 @@ from halog.core.roles import Role
 from halog.core.settings import Settings, Sync
 from halog.core.table import SYNC, Group, PartitionTable
 from halog.core.tail import holders
-from tests.sim import faults, late, leases, lives, moves, stopping, stowed, trimmed, zones
+from tests.sim import faults, late, leases, lives, moves, outages, stopping, stowed, trimmed, zones
 from tests.sim.checks import Checks
 from tests.sim.client import Client, Request, Transaction
 from tests.sim.coordinator import FakeCoordinator
@@ -27,6 +27,7 @@ from tests.sim.log import FakeLog
 from tests.sim.members import Members
 from tests.sim.nature import Nature
 from tests.sim.node import Node, Process
+from tests.sim.outages import Outages
 from tests.sim.reader import Reader
 from tests.sim.shown import Shown
 from tests.sim.store import Disk
@@ -72,13 +73,16 @@ UNLOGGED_SEEDS = range(5, 1 << 21, 7)
 
 def is_unlogged(seed: int) -> bool:
     return (
-        seed in UNLOGGED_SEEDS or stowed.is_rough(seed) or ((lives.given(seed) or late.given(seed)) and seed % 7 == 5)
+        seed in UNLOGGED_SEEDS
+        or stowed.is_rough(seed)
+        or ((lives.given(seed) or late.given(seed) or outages.given(seed)) and seed % 7 == 5)
     )
 
 
 def is_away(seed: int) -> bool:
     """Is the log away in it, while those who hold what it lacks go one after the other?"""
-    return is_unlogged(seed) and seed % 5 >= 2  # what once failed in the others is replayed
+    may = seed % 5 >= 2 and not outages.is_calm(seed)  # what once failed in the others is replayed
+    return may and is_unlogged(seed)
 
 
 ASKING = (0, 2)
@@ -91,7 +95,7 @@ def is_asking(seed: int) -> bool:
 
 def is_less(seed: int) -> bool:
     """Do most of them ask for less in it, while the log is away?"""
-    return is_asking(seed) and not is_unlogged(seed) and seed % 5 >= 2
+    return is_asking(seed) and not is_unlogged(seed) and seed % 5 >= 2 and not outages.is_calm(seed)
 
 
 SETTINGS_OF = (SETTINGS, SETTINGS, SETTINGS, msgspec.structs.replace(SETTINGS, remote_sync=Sync.WRITE_NO_SYNC))
@@ -159,7 +163,7 @@ class World:
         self._hand_overs: set[int] = set()
         self._arrives: dict[tuple[str, str], float] = {}
         self.nodes = {n: Node(self, n, Disk(table.beginning(site), keep)) for n in names}
-        self.reader, self.shown = Reader(self), Shown(self)
+        self.reader, self.shown, self.outages = Reader(self), Shown(self), Outages(self)
         self.clients = [Client(self, f"client{i}", quota=quota) for i in range(clients)]
 
     def _settings(self, settings: Settings, *, grouped: bool) -> Settings:
@@ -298,6 +302,7 @@ class World:
         self.healed = True
         self.nature.calm()
         self.reader.stop()
+        self.outages.heal()
         self.cuts.clear()
         for session in self.log.sessions:
             if session.frozen:

@@ -95,6 +95,8 @@ class Core:
         self.offset = 0
         """Where the next record will land."""
         self.token = 0
+        self.answers = True
+        """Does the log answer at once when it is asked whether it does?"""
 
     @property
     def role(self) -> Role:
@@ -107,6 +109,8 @@ class Core:
     def step(self, event: ev.Event, *, after_ms: int = 0) -> list[ev.Effect]:
         self.now += after_ms
         self.effects = self.p.step(event, self.now)
+        for asked in self.of(ev.AskLog) if self.answers else []:
+            self.effects += self.p.step(ev.LogAnswered(asked.round), self.now)
         return self.effects
 
     def of(self, kind: type[E]) -> list[E]:

@@ -93,6 +93,8 @@ class World:
                     self.reading = e.offset
                 case ev.StopReading():
                     self.reading = None
+                case ev.AskLog():
+                    self.step(ev.LogAnswered(e.round))
                 case ev.Refresh():
                     self.step(ev.TableSeen(self.version, self.table))
                 case ev.Reply(result=ev.Happened(lsn=lsn)):

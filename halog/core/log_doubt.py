@@ -1,0 +1,74 @@
+"""Does the log answer? A copy that has reason to doubt it claims nothing before it does (W1, W4).
+
+An epoch that its writer gave up ended because the log said nothing, or nothing that could be believed; whoever claims
+the next one at once would wait for the same log in vain, give up, and so would the next: epoch after epoch for as long
+as it is away. So who gave up, and who sees in the znode that somebody did, asks the log first. A log that is there
+answers within ms; one that is away answers when it is back, and the next claim follows that very answer: no pause, no
+timer. Nobody asks where the active died: a log that is away as well costs one epoch then.
+
+An answer proves that the log can be read. Where it can be read and takes nothing (too few replicas in sync) the epoch's
+first record waits for it, each time twice as long: it lands as soon as it is taken.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from halog.core import events as ev
+
+if TYPE_CHECKING:
+    from halog.core.partition import Partition
+    from halog.core.table import PartitionTable
+
+MOST_DOUBLINGS: Final = 3
+"""An epoch that cannot be opened is waited for 24 s at most, by default: then another node may try."""
+
+
+class LogDoubt:
+    """Of one copy."""
+
+    def __init__(self, p: Partition) -> None:
+        self._p = p
+        self._asked = 0
+        """The round of the question that is not answered; 0: none is."""
+        self._unopened = 0
+        """So many epochs in a row were claimed here and not opened."""
+
+    @property
+    def stands(self) -> bool:
+        """Is the log's answer still to come?"""
+        return self._asked != 0
+
+    def begin(self, since_ms: int) -> None:
+        """There is reason to ask it; `since_ms`: since when it is not known to answer."""
+        if not self._asked:
+            self._asked = self._p.next_round()
+            self._p.out.append(ev.AskLog(self._asked, since_ms))
+
+    def answered(self, e: ev.LogAnswered) -> None:
+        """It does, unless that was an answer to an earlier question."""
+        if e.round == self._asked:
+            self._asked = 0
+            self._p.campaign.consider()
+
+    def watch(self, table: PartitionTable) -> None:
+        """The znode is about to become `table`: has somebody given up his epoch?"""
+        before = self._p.table
+        given_up = table.active is None and before.active is not None and table.epoch == before.epoch
+        if given_up and before.active != self._p.me and not table.owner:
+            self.begin(self._p.now)
+
+    # --- epochs that do not open ---
+
+    @property
+    def open_within_ms(self) -> int:
+        """How long the first records of an epoch are waited for."""
+        return self._p.settings.start_deadline_ms << min(self._unopened, MOST_DOUBLINGS)
+
+    def not_opened(self) -> None:
+        """An epoch was claimed here, and given up before it was open."""
+        self._unopened += 1
+
+    def opened(self) -> None:
+        """The log has opened an epoch, whoever's."""
+        self._unopened = 0

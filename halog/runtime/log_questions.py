@@ -1,0 +1,153 @@
+"""Does the log answer? What copies ask of it before they claim an epoch (`halog.core.log_doubt`), asked on threads of
+their own, again and again until it does.
+
+An answer is the end of that very partition's log, told by its leader, once there is a producer session to append with:
+whoever claims then waits for nothing. Operators are told once, by each node, since when the log is away, and once that
+it is back, whatever the number of its partitions. This module decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from halog.core import events as ev
+from halog.events import LOG_AWAY, LOG_BACK, Kind
+from halog.ports import TopicPartition
+from halog.runtime.clock import monotonic_ms, wall_ahead_ms
+
+logger = logging.getLogger("halog.log")
+
+ASKERS = 2
+"""Threads that ask: a partition whose broker is away does not hold up the others."""
+
+ASK_S = 1.0
+"""One attempt: what is asked while a broker stands still is answered as soon as it goes on."""
+
+PAUSE_S = 0.1
+"""Between attempts that fail at once: a broker that is back is found within this."""
+
+WAIT_S = 0.1
+"""One wait for something to ask."""
+
+SESSION_S = 0.002
+"""Between looks whether the session is there."""
+
+TOLD_MS = 1_000
+"""A log that says nothing for so long after it was asked is away."""
+
+
+class Asking(Protocol):
+    """What is asked of a copy."""
+
+    name: str
+    tp: TopicPartition
+
+    def post(self, event: ev.Event) -> None: ...
+
+
+class _Question:
+    __slots__ = ("asked_ms", "copy", "round", "since_ms")
+
+    def __init__(self, copy: Asking, e: ev.AskLog) -> None:
+        self.copy, self.round, self.since_ms, self.asked_ms = copy, e.round, e.since_ms, monotonic_ms()
+
+
+class LogQuestions:
+    """Of one node. `end(tp, timeout_s)` asks the log; `ready()`: is there a session to append with? `tell(kind, cause,
+    more)` tells the history."""
+
+    def __init__(
+        self,
+        end: Callable[[TopicPartition, float], object],
+        ready: Callable[[], bool],
+        tell: Callable[[Kind, str, Mapping[str, Any]], None],
+    ) -> None:
+        self._end, self._ready, self._tell = end, ready, tell
+        self._lock = threading.Condition()
+        self._open: dict[str, _Question] = {}
+        """By partition, in the order they are to be asked; `_asked` are under way."""
+        self._asked: set[str] = set()
+        self._away_since_ms = 0
+        """On the driver's clock; 0: nobody was told that it is away."""
+        self._why = ""
+
+    def ask(self, copy: Asking, e: ev.AskLog) -> None:
+        """The copy wants to know; a later question replaces its earlier one."""
+        with self._lock:
+            self._open[copy.name] = _Question(copy, e)
+            self._lock.notify_all()
+
+    def turn(self, closing: threading.Event) -> None:
+        """Ask for one partition, and wait for the answer."""
+        question = self._next()
+        if question is None:
+            return
+        try:
+            self._end(question.copy.tp, ASK_S)
+            while not self._ready() and not closing.is_set():
+                self._look("no producer session yet")
+                closing.wait(SESSION_S)
+        except Exception as error:
+            self._look(str(error))
+            self._again(question)
+            closing.wait(PAUSE_S)
+        else:
+            self._answered(question)
+
+    def _next(self) -> _Question | None:
+        with self._lock:
+            self._lock.wait_for(lambda: self._open.keys() - self._asked, WAIT_S)
+            name = next((n for n in self._open if n not in self._asked), None)
+            if name is None:
+                return None
+            self._asked.add(name)
+            return self._open[name]
+
+    def _again(self, question: _Question) -> None:
+        """Behind all others."""
+        name = question.copy.name
+        with self._lock:
+            self._asked.discard(name)
+            self._open[name] = self._open.pop(name)
+
+    def _answered(self, question: _Question) -> None:
+        name = question.copy.name
+        with self._lock:
+            self._asked.discard(name)
+            if self._open.get(name) is question:
+                del self._open[name]
+            since, over = self._away_since_ms, not self._open
+            self._away_since_ms = 0 if over else since
+        question.copy.post(ev.LogAnswered(question.round))
+        if since and over:
+            lasted = monotonic_ms() - since
+            self._tell(LOG_BACK, f"after {lasted / 1000:.1f} s", {"away_ms": lasted})
+
+    def _look(self, why: str) -> None:
+        """Has it been asked for long, and nobody was told?"""
+        self._why, now = why, monotonic_ms()
+        with self._lock:
+            oldest = min((q.since_ms for q in self._open.values()), default=now)
+            asked = min((q.asked_ms for q in self._open.values()), default=now)
+            count = len(self._open)
+            if self._away_since_ms or now - asked < TOLD_MS:
+                return
+            self._away_since_ms = oldest
+        more = {"since": _moment(oldest), "since_ms": oldest + wall_ahead_ms(), "partitions": count}
+        self._tell(LOG_AWAY, why, more)
+
+    def view(self) -> dict[str, object] | None:
+        """For operators: since when it is away, why, and which partitions wait for it; None: it is not."""
+        with self._lock:
+            if not self._away_since_ms:
+                return None
+            waiting = sorted(self._open)
+            return {"since_ms": self._away_since_ms + wall_ahead_ms(), "why": self._why, "partitions": waiting}
+
+
+def _moment(driver_ms: int) -> str:
+    return datetime.fromtimestamp((driver_ms + wall_ahead_ms()) / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

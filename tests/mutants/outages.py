@@ -1,0 +1,47 @@
+"""Mutants of outages (W1, W4): who claims while the log is away, how long it is waited for, and who hears that it is
+back."""
+
+from __future__ import annotations
+
+from halog.core.log_doubt import LogDoubt
+from tests.mutants.registry import mutant, patch
+from tests.sim import outages
+
+SEEDS = outages.SEEDS[:2_000]
+
+
+@mutant("W1", SEEDS)
+def epochs_are_claimed_while_the_log_is_away() -> None:
+    """Who gave up for want of the log claims again at once."""
+    patch(LogDoubt, "stands", property(lambda self: False))
+
+
+@mutant("W1", SEEDS)
+def the_epoch_that_another_gave_up_is_claimed_at_once() -> None:
+    """Whoever has not met the silence of the log himself thinks nothing of it."""
+    patch(LogDoubt, "watch", lambda self, table: None)
+
+
+@mutant("W1", SEEDS)
+def an_epoch_that_does_not_open_is_waited_for_as_long_each_time() -> None:
+    """A log that can be read and takes nothing is given epoch after epoch."""
+    patch(LogDoubt, "not_opened", lambda self: None)
+
+
+@mutant("W1", SEEDS)
+def the_logs_answer_is_not_heard() -> None:
+    """Nobody claims at once when it is back."""
+
+    def answered(self: LogDoubt, e: object) -> None:
+        self._p.campaign.not_before = self._p.now + 1_000
+        real(self, e)
+
+    real = patch(LogDoubt, "answered", answered)
+
+
+@mutant("W4", SEEDS)
+def the_log_is_waited_for_without_end() -> None:
+    """An append that is not answered ends no epoch."""
+    from halog.core.writer import Writer
+
+    patch(Writer, "overdue", lambda self, now: False)

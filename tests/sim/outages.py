@@ -1,0 +1,167 @@
+"""Outages of the log and of the coordinator, and reconnects to it (W1, W4).
+
+The log takes nothing, gives nothing and answers nobody for seconds; or the coordinator goes for everybody at once, and
+each is back at a time of its own. What is watched: nobody waits for the log beyond its deadline, nobody claims epoch
+after epoch meanwhile, and once it is back somebody serves at once. In half of these histories nothing else goes wrong,
+and then each of that holds exactly; in the others every other fault is met, too.
+
+They are histories of their own, from 11 * 2^20 on, drawn from chances of their own.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Final
+
+from halog.core import events as ev
+from tests.sim import faults
+from tests.sim.node import TICK_MS
+from tests.sim.violation import demand
+
+if TYPE_CHECKING:
+    from halog.core.ids import EpochId, Member
+    from tests.sim.node import Process
+    from tests.sim.world import World
+
+SEEDS = range(11 << 20, 23 << 19)
+BEGUN_MS: Final = 650.0
+"""All nodes have started, and one of them serves."""
+AWAY_MS: Final = (400.0, 4_000.0)
+LATE_MS: Final = 60.0
+"""Ticks, late reports and replies: so long after a deadline what is due has been done."""
+BACK_MS: Final = 150.0
+"""In a calm world somebody serves so long after the log is back: a stand-back, an election, two appends."""
+CLAIMS: Final = 6
+"""Epochs that one process may claim while the log is away, among all other faults: it knows that it is once it has
+waited for it in vain."""
+CALM: Final = 0
+"""Where nothing else goes wrong: who waits in vain gives up, and nobody claims before the log has answered."""
+FULL: Final = 12
+"""And all of them while the log can be read and takes nothing: each is waited for twice as long as that node's last."""
+
+
+def given(seed: int) -> bool:
+    """Do servers go away in this history?"""
+    return seed in SEEDS
+
+
+def is_calm(seed: int) -> bool:
+    """And nothing else?"""
+    return given(seed) and seed % 2 == 0
+
+
+class Outages:
+    """Of one world."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.claims: dict[Member, set[EpochId]] = {}
+        """What each process has claimed since."""
+
+    @property
+    def are_on(self) -> bool:
+        """Does the log take nothing?"""
+        return self.world.log.away or self.world.log.full
+
+    def prepare(self, length: float) -> float:
+        """Draw them; how much longer such a history takes."""
+        world = self.world
+        if not given(world.seed):
+            return 0.0
+        rng = random.Random(f"{world.seed}/outages")
+        at = BEGUN_MS + rng.uniform(0.0, length)
+        for _ in range(rng.randint(1, 2)):
+            lasts = rng.uniform(*AWAY_MS)
+            world.engine.at(at, self._goes, rng.random() < 0.25)
+            world.engine.at(at + lasts, self._returns)
+            if rng.random() < 0.4:
+                world.engine.at(at + rng.random() * lasts, self._coordinator_goes, rng, rng.uniform(10.0, 400.0))
+            if rng.random() < 0.3 and not is_calm(world.seed):
+                world.engine.at(at + rng.random() * lasts, faults.crash, world)
+            at += lasts + rng.uniform(2 * BACK_MS, 1_000.0)
+        if rng.random() < 0.5:
+            world.engine.at(rng.uniform(100.0, at), self._coordinator_goes, rng, rng.uniform(10.0, 600.0))
+        world.engine.at(150.0, self._watch)
+        return max(0.0, at - length)
+
+    # --- the log ---
+
+    def _goes(self, readable: bool) -> None:
+        world = self.world
+        if not world.healed and not self.are_on:
+            world.cover.hit("log takes nothing" if readable else "log outage")
+            world.engine.say(f"--- the log {'takes nothing' if readable else 'is away'} ---")
+            self.claims = {}
+            world.log.leaves(readable=readable)
+
+    def _returns(self) -> None:
+        world = self.world
+        if self.are_on:
+            world.engine.say("--- the log is back ---")
+            world.log.returns()
+            if is_calm(world.seed) and world.active() is None and not world.healed:
+                world.cover.hit("log back, nobody was active")
+                self._serves(world.engine.now + BACK_MS)
+
+    def heal(self) -> None:
+        """At the end everything is back."""
+        self._returns()
+
+    def _serves(self, until: float) -> None:
+        """Somebody does, before then; unless the coordinator is away as well."""
+        world = self.world
+        if self.are_on or world.healed or not all(p.coordinator.up for p in world.processes()):
+            return
+        if world.active() is None:
+            demand(world.engine.now < until, f"W1: nobody serves {BACK_MS:.0f} ms after the log is back")
+            world.engine.at(1.0, self._serves, until)
+
+    def asked(self, p: Process, e: ev.AskLog) -> None:
+        """A copy doubts the log."""
+        self.world.cover.hit("log asked")
+        if is_calm(self.world.seed) and self.world.log.away:
+            since = (e.since_ms - p.skew) / p.rate
+            demand(since <= self.world.engine.now, f"W4: {p.name} doubts the log from a moment to come on")
+
+    def claims_epoch(self, p: Process, e: ev.SetTable) -> None:
+        """A process asks for this table."""
+        world = self.world
+        if not self.are_on or e.table.active != p.me or e.table.epoch == p.partition.table.epoch:
+            return
+        handed_over = p.partition.chain.state.closed_for == p.name
+        if not handed_over:
+            self.claims.setdefault(p.me, set()).add(e.table.epoch)
+        mine, all_ = len(self.claims.get(p.me, ())), sum(map(len, self.claims.values()))
+        if world.log.full:
+            demand(all_ <= FULL or not is_calm(world.seed), f"W1: {all_} epochs are claimed while the log takes none")
+        elif is_calm(world.seed):
+            demand(all_ <= CALM, f"W1: {p.name} claims an epoch while the log is away, and nobody died")
+        else:
+            demand(mine <= CLAIMS, f"W1: {p.name} claims {mine} epochs while the log is away")
+
+    def _watch(self) -> None:
+        """W4: what the log did not acknowledge in time is given up, and not before."""
+        world = self.world
+        if world.healed:
+            return
+        limit = world.settings.commit_deadline_ms + TICK_MS + LATE_MS
+        for p in world.processes():
+            leading = p.partition.leading
+            if leading is not None and leading.writer.queue and not p.paused and p.rate == 1.0:
+                age = p.clock() - leading.writer.queue[0].since_ms
+                demand(age <= limit, f"W4: {p.name} waits for the log for {age} ms")
+        world.engine.at(TICK_MS, self._watch)
+
+    # --- the coordinator ---
+
+    def _coordinator_goes(self, rng: random.Random, lasts: float) -> None:
+        """For everybody; each has a new session at a time of its own."""
+        world = self.world
+        if world.healed:
+            return
+        world.cover.hit("coordinator outage")
+        world.engine.say("--- the coordinator is away ---")
+        for p in list(world.processes()):
+            if p.coordinator.up:
+                world.coordinator.lose(p.coordinator)
+                world.engine.at(lasts + rng.uniform(0.0, 60.0), faults.renew_session, world, p)

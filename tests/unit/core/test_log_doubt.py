@@ -1,0 +1,131 @@
+"""A log that says nothing: the epoch is given up once, and the next claim follows its first answer (W1, W4)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from halog.core import events as ev
+from halog.core.roles import Role
+from tests.unit.core.kit import SETTINGS, A, B, Core, replica
+
+LONG_MS = 60_000
+
+
+def doubting() -> tuple[Core, ev.AskLog]:
+    """Active, and the log does not acknowledge a commit in time."""
+    core = Core().active()
+    core.answers = False
+    core.submit(1)
+    core.step(ev.Ticked(), after_ms=SETTINGS.commit_deadline_ms + 1)
+    assert [type(r) for r in core.replies()] == [ev.Unknown]
+    return core, core.one(ev.AskLog)
+
+
+def released(core: Core) -> None:
+    """What was asked for when the epoch was given up goes through."""
+    core.step(ev.CasDone(core.one(ev.SetTable).round, ev.Cas.OK, 2))
+    given_up = msgspec.structs.replace(core.p.table, active=None)
+    core.step(ev.TableSeen(2, given_up))
+
+
+def wait(core: Core, ms: int) -> list[ev.Effect]:
+    effects: list[ev.Effect] = []
+    for _ in range(ms // 100):
+        effects += core.step(ev.Ticked(), after_ms=100)
+    return effects
+
+
+@pytest.mark.feature("R4", "P10")
+def test_an_epoch_given_up_for_want_of_the_log_is_followed_by_none_before_the_log_answers() -> None:
+    core, asked = doubting()
+    assert core.now - asked.since_ms == SETTINGS.commit_deadline_ms + 1
+    released(core)
+    assert not [e for e in wait(core, LONG_MS) if isinstance(e, ev.SetTable | ev.AskPositions | ev.AskLog)]
+    core.step(ev.LogAnswered(asked.round))
+    assert core.is_now(Role.ELECTING)
+
+
+@pytest.mark.feature("R4")
+def test_the_claim_follows_the_very_answer() -> None:
+    """No pause, no timer: alone it claims in the step that hears it."""
+    core, asked = doubting()
+    released(core)
+    core.alive()
+    wait(core, LONG_MS)
+    core.step(ev.LogAnswered(asked.round))
+    assert core.one(ev.SetTable).table.active == A
+
+
+@pytest.mark.feature("R4")
+def test_an_answer_to_another_question_is_none() -> None:
+    core, asked = doubting()
+    released(core)
+    wait(core, 1_000)
+    core.step(ev.LogAnswered(asked.round - 1))
+    assert core.role is Role.FOLLOWING
+
+
+@pytest.mark.feature("R4", "P10")
+def test_who_sees_that_another_gave_up_asks_the_log_first() -> None:
+    """It has met nothing itself, and would open an epoch that nobody can."""
+    core, _ = replica()
+    core.answers = False
+    core.alive(A)
+    core.step(ev.TableSeen(2, msgspec.structs.replace(core.p.table, active=None)))
+    asked = core.one(ev.AskLog)
+    assert not [e for e in wait(core, LONG_MS) if isinstance(e, ev.SetTable | ev.AskPositions | ev.AskLog)]
+    core.step(ev.LogAnswered(asked.round))
+    assert core.is_now(Role.ELECTING)
+
+
+@pytest.mark.feature("R4")
+def test_nothing_is_asked_where_the_active_died() -> None:
+    core, _ = replica()
+    core.answers = False
+    core.alive()
+    assert not core.of(ev.AskLog)
+    assert core.one(ev.SetTable).table.active == B
+
+
+def test_who_doubts_the_log_is_no_candidate_for_others() -> None:
+    core, asked = doubting()
+    released(core)
+    wait(core, 1_000)
+    core.step(ev.PositionAsked("B", 7))
+    assert not core.one(ev.TellPosition).eligible
+    core.step(ev.LogAnswered(asked.round))
+    core.step(ev.PositionAsked("B", 8))
+    assert core.one(ev.TellPosition).eligible
+
+
+@pytest.mark.feature("R4")
+def test_an_epoch_that_does_not_open_is_waited_for_twice_as_long_as_the_one_before() -> None:
+    """A log that can be read and takes nothing: its answer proves less."""
+    core, waits = Core(configured=("A",)), []
+    core.loaded()
+    for _ in range(5):
+        while core.role is not Role.CLAIMING:
+            core.step(ev.Ticked(), after_ms=10)
+        core.cas_ok()
+        began = core.now
+        while core.is_now(Role.STARTING):
+            core.step(ev.Ticked(), after_ms=10)
+        waits.append(core.now - began)
+    assert waits == [SETTINGS.start_deadline_ms * n for n in (1, 2, 4, 8, 8)]
+    while core.role is not Role.CLAIMING:
+        core.step(ev.Ticked(), after_ms=10)
+    core.cas_ok()
+    core.land()
+    core.land()
+    assert core.is_now(Role.ACTIVE)
+    assert core.p.campaign.log.open_within_ms == SETTINGS.start_deadline_ms
+
+
+def test_a_site_that_gives_its_log_away_is_not_asked_for() -> None:
+    """Its copies stand for no election."""
+    core, _ = replica()
+    core.answers = False
+    gone = msgspec.structs.replace(core.p.table, active=None, owner="there")
+    core.step(ev.TableSeen(2, gone))
+    assert not core.of(ev.AskLog)
