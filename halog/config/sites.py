@@ -75,12 +75,9 @@ def address_problems(key: str, address: str, *, zero: bool = True) -> Problems:
     elif int(port) == 0 and not zero:
         yield key, f"{address!r}: a server to connect to needs a port"
     elif names_all_interfaces(host):
-        yield (
-            key,
-            (
-                f"{address!r} stands for every interface of whichever machine reads it, so others who are told it would "
-                "ask themselves; name the host or the address by which other machines reach this one"
-            ),
+        yield key, (
+            f"{address!r} stands for every interface of whichever machine reads it, so others who are told it would "
+            "ask themselves; name the host or the address by which other machines reach this one"
         )
 
 
