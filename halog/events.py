@@ -159,6 +159,9 @@ SETTLED = Kind(
     INFO,
     "partition {partition}: {count} conflicts of merge {merge} are settled, {stands} stands: {cause}",
 )
+DELETED = Kind(
+    "HALOG-1108", "deleted by an operator", WARNING, "partition {partition}: {object} was deleted by hand: {cause}"
+)
 LOG_AWAY = Kind("HALOG-1113", "log away", ERROR, "{node}: the log does not answer since {since}: {cause}")
 LOG_BACK = Kind("HALOG-1114", "log back", INFO, "{node}: the log answers again: {cause}")
 RECOVERED = Kind(
@@ -178,7 +181,7 @@ KINDS: dict[str, Kind] = {
         ACTIVATED, TAKEN_UP, REBALANCE, REMAPPING, REMAPPED, STATE, DEFINITION, REPLICATION, UNAVAILABLE,
         DIFFERING, MIRRORING, PARTED, RESTORED, SITES_ASKED, SITE_AWAY, SITE_BACK, BRANCHES,
         SITE_QUORUM_LOST, SITE_QUORUM, SITE_TAKEN_OVER, SITE_GIVEN_UP, SETTLED,
-        LOG_AWAY, LOG_BACK,
+        DELETED, LOG_AWAY, LOG_BACK,
         RECOVERED,
     )
 }  # fmt: skip

@@ -95,9 +95,21 @@ def _check(family: Family) -> None:
 def object_rows(values: Values, partition: str, lsn: int, objects: Iterable[Found]) -> Iterator[tuple[Any, ...]]:
     """One for each object that was asked for."""
     for found in objects:
-        value = values.read(found.value)
+        value = _read(values, found.value, partition, found.key)
         if value is not None:
             yield (*value.fields.values(), value.type_name, partition, found.ref, found.version, lsn)
+
+
+def _read(values: Values, value: bytes, partition: str, key: bytes) -> Value | None:
+    """RecordFormatError names what cannot be read: an operator looks at it with `halog get --raw`."""
+    try:
+        return values.read(value)
+    except RecordFormatError as error:
+        raise RecordFormatError(
+            f"partition {partition}, key bytes {key[ID_BYTES:].hex()[:200]}: {error.message}; `halog get "
+            f"{values.wanted.name} --key-bytes … --raw` shows it, `halog delete` deletes it",
+            partition=partition, key=key,
+        ) from error  # fmt: skip
 
 
 def change_schema(family: Family) -> t.StructType:
@@ -160,8 +172,8 @@ class Changes:
                 yield row
 
     def _row(self, step: Step, change: Change) -> tuple[Any, ...] | None:
-        after = None if change.value is None else self._values.read(change.value)
-        before = None if change.before is None else self._values.read(change.before)
+        after = None if change.value is None else _read(self._values, change.value, self._partition, change.key)
+        before = None if change.before is None else _read(self._values, change.before, self._partition, change.key)
         if after is None and before is None and (change.value is not None or change.before is not None):
             return None
         named = after or before

@@ -36,6 +36,7 @@ def list_(type_name: str, count: int, all_: bool, config_path: Path, format_: st
 
     Each partition is read from its active node page by page, in the order of the keys' bytes: an object is as some
     transaction left it, but two objects may be of two moments. `halog export` writes all of them to a file.
+    One that cannot be read is listed with the bytes of its key: `halog get --raw` shows it, `halog delete` deletes it.
 
     \b
     Examples:
@@ -48,14 +49,14 @@ def list_(type_name: str, count: int, all_: bool, config_path: Path, format_: st
     with connect(config_path, timeout_s) as connection:
         found = list(islice(_objects(connection, type_name), None if all_ else count + 1))
     shown = found if all_ else found[:count]
-    rows = [(d["type"], _key(d["key"]), d["partition"], d["version"], _fields(d["fields"])) for d in shown]
+    rows = [(d["type"], _key(d["key"]), d["partition"], d["version"], _fields(d)) for d in shown]
     emit(format_, shown, ["type", "key", "partition", "version", "fields"], rows)
     if len(found) > len(shown):
         say(f"there are more: these are the first {count}; -n says how many, --all shows all")
 
 
 def _objects(connection: Connection, type_name: str) -> Iterator[dict[str, Any]]:
-    from halog.cli.values import describe
+    from halog.cli.values import describe_any
 
     definitions = connection.definitions
     definition = definitions.current(type_name)
@@ -65,8 +66,8 @@ def _objects(connection: Connection, type_name: str) -> Iterator[dict[str, Any]]
     for table in connection.tables:
         if table.policy in policies:
             for found in connection.scan(table.name, definition.family_id):
-                shown = describe(definitions, found)
-                if shown["type"] in names:
+                shown = describe_any(definitions, found)
+                if shown["type"] in names or shown["type"] == definition.root:
                     yield {**shown, "partition": table.name}
 
 
@@ -74,7 +75,10 @@ def _key(parts: list[Any]) -> str:
     return " ".join(part if isinstance(part, str) else json.dumps(part, ensure_ascii=False) for part in parts)
 
 
-def _fields(fields: dict[str, Any]) -> str:
+def _fields(shown: dict[str, Any]) -> str:
     from halog.cli.values import short
 
+    if "fields" not in shown:
+        return f"cannot be read (key bytes {shown['key_bytes']})"
+    fields = shown["fields"]
     return short(", ".join(f"{name}={short(value, 20)}" for name, value in fields.items()), WIDTH)

@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "mapper": ("halog.cli.mapper:mapper", "Which partition a key belongs to and why; how evenly keys spread."),
     "get": ("halog.cli.get:get", "Show one object, by type and key."),
     "list": ("halog.cli.list_:list_", "List the objects of a type."),
+    "delete": ("halog.cli.delete:delete", "Delete one object, also one that cannot be read."),
     "log": ("halog.cli.holds:log", "A partition's log: show it, decoded and judged; keep it from being trimmed."),
     "txn": ("halog.cli.txn:txn", "Transactions over several partitions: what is in doubt, and why; decide it."),
     "events": ("halog.cli.events:events", "What happened in the cluster, and because of what."),

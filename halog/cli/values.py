@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from halog.backend import Found
 from halog.core.directory import is_entry, object_key
 from halog.core.early import lsn_of
 from halog.core.ids import REF_BYTES
-from halog.errors import FieldTypeError, HalogError
+from halog.errors import FieldTypeError, HalogError, RecordFormatError, UnknownTypeError
 from halog.runtime.schemas import Definitions
 from halog.schema import Definition, ForeignType
 from halog.schema.definition import ID_BYTES
@@ -52,9 +53,17 @@ def key_from_plain(definition: Definition, parts: Sequence[Any]) -> tuple[Any, .
 
 
 def describe(definitions: Definitions, found: Found) -> dict[str, Any]:
-    """A committed object as plain values: type, definition, key, reference, version, fields."""
+    """A committed object as plain values: type, definition, key, reference, version, fields. RecordFormatError names
+    one that cannot be read."""
     foreign = definitions.foreign(found.value[:ID_BYTES])
-    fields = foreign.decode(found.value)
+    try:
+        fields = foreign.decode(found.value)
+    except RecordFormatError as error:
+        name = f"{foreign.name} {' '.join(map(str, describe_key(definitions, found.key)[1]))}"
+        raise RecordFormatError(
+            f"{name} cannot be read: {error.message}; `halog get --raw` shows its bytes, `halog delete` deletes it",
+            type=foreign.name, key=found.key,
+        ) from error  # fmt: skip
     return {
         "type": foreign.name,
         "key": [fields[name] for name in foreign.parsed.key],
@@ -63,6 +72,31 @@ def describe(definitions: Definitions, found: Found) -> dict[str, Any]:
         "version": lsn_of(found.version),
         "definition": foreign.type_id.hex(),
     }
+
+
+def describe_any(definitions: Definitions, found: Found, *, raw: bool = False) -> dict[str, Any]:
+    """The same; with `raw`, or if it cannot be read, its bytes instead of its fields, those of its key, and why."""
+    why = None
+    try:
+        whole = describe(definitions, found)
+        if not raw:
+            return whole
+    except (RecordFormatError, UnknownTypeError) as error:
+        why = error.message
+    family, key = describe_key(definitions, found.key)
+    type_id = found.value[:ID_BYTES]
+    with suppress(HalogError):  # else it is of this key space, and that is all that is known
+        family = definitions.find(type_id).name
+    shown = {
+        "type": family,
+        "key": key,
+        "key_bytes": found.key[ID_BYTES:].hex(),
+        "bytes": found.value.hex(),
+        "ref": found.ref.hex(),
+        "version": lsn_of(found.version),
+        "definition": type_id.hex(),
+    }
+    return shown if why is None else {**shown, "why": why}
 
 
 def describe_key(definitions: Definitions, index_key: bytes) -> tuple[str, list[Any]]:

@@ -37,6 +37,7 @@ CALLS = {
         "conflicts settle Flight UA 1 --as source --partition {partition}",
     ],
     "conflicts show": ["conflicts show --partition {partition}"],
+    "delete": ["delete {type} N1 --cluster ops", "delete Aircraft {key} --cluster ops"],
     "demo": [],
     "doctor": [],
     "down": [],
