@@ -2,13 +2,13 @@
 
 Law: an outcome is answered from the accepted history, never from what is in flight. A `Prepare` is appended only where
 versions hold and nobody else holds its objects; its own are held from that moment, before the log has it. Only the
-first partition decides, by the first valid `Outcome` in its log; the others copy it. Who is in doubt for too long asks
-the first to abort, and the first aborts what it is itself in doubt of: asking finds the decision, or makes sure that
-there is one. A commit is spread until every participant has confirmed it, one of an earlier epoch as soon as this one
-serves; an abort is spread once, and a vote that it overtakes is followed (unless too much is in flight) or refused. The
-horizon never passes what is undecided, in flight or unconfirmed. A request that was routed by an older mapping than the
-one served is refused; before one of a newer mapping is served, `MapperChanged` stands in the chain. Records of this
-kind wait for the log, whatever the policy says.
+first partition decides, by the first valid `Outcome` in its log; the others copy it. Who is in doubt for too long, and
+has not been asked for his vote again for as long, asks the first to abort, and the first aborts what it is itself in
+doubt of: asking finds the decision, or makes sure that there is one. A commit is spread until every participant has
+confirmed it, one of an earlier epoch as soon as this one serves; an abort is spread once, and a vote that it overtakes
+is followed (unless too much is in flight) or refused. The horizon never passes what is undecided, in flight or
+unconfirmed. A request that was routed by an older mapping than the one served is refused; before one of a newer mapping
+is served, `MapperChanged` stands in the chain. Records of this kind wait for the log, whatever the policy says.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Voting:
         self._ahead = b""
         """The horizon on its way to the log."""
         self._since = dict.fromkeys(ledger.undecided, now)
-        """Since when this epoch knows of each that is undecided, or last asked about it."""
+        """Since when this epoch knows of each that is undecided, or last asked about it, or was asked for the vote."""
         self.unconfirmed = {
             tx: set(others) for tx, d in reversed(ledger.decided.items()) if (others := self._others(d))
         }
@@ -160,6 +160,7 @@ class Voting:
             result: ev.Result = _other()
         elif (undecided := self.ledger.undecided.get(tx)) is not None:
             if undecided.prepare.digest == e.digest:
+                self._since[tx] = now  # its initiator lives
                 self._when_held(undecided.prepare.header.lsn, e.token, out)
                 return True
             result = _other()

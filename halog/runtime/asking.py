@@ -73,6 +73,15 @@ class Asker:
         own = self._own(partition)
         return self.locked_s if own is None or own.locked_s is None else own.locked_s
 
+    def doubt_of(self, partition: str, usual_s: float) -> float:
+        """How long a participant there waits for an initiator that it hears nothing of."""
+        own = self._own(partition)
+        return usual_s if own is None or own.locked_s is None else own.locked_s / 2
+
+    def shortest_doubt(self, usual_s: float) -> float:
+        """Of any partition."""
+        return min([usual_s, *(own.locked_s / 2 for own in self._of_policies.values() if own.locked_s is not None)])
+
     def _own(self, partition: str) -> Limits | None:
         known = self.router.tables.get(partition) if self._of_policies else None
         return None if known is None else self._of_policies.get(known[1].policy)

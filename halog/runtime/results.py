@@ -60,7 +60,10 @@ def _not_now(partition: str, result: ev.Locked | ev.Otherwise | ev.Remapped) -> 
         )
     if isinstance(result, ev.Otherwise):
         return errors.ConflictError(
-            f"the transaction took too long, and was given up in {partition}; run it again", settled_lsn=0
+            f"the transaction took too long, and was given up in {partition}; nothing happened; run it again",
+            partition=partition,
+            given_up=True,
+            settled_lsn=0,
         )
     return errors.LockedError(
         f"an object in {partition} is held by transaction {result.tx.hex()}, which is not decided yet; run the "

@@ -1,9 +1,9 @@
 """A transaction over several partitions, as the node of the application drives it (D4).
 
 All participants but the first vote at once; when they have, the first votes and decides in one go, and tells the others
-itself. Law: only this node asks to commit, and only once. So until it has asked, whatever goes wrong means that nothing
-happened, whether anybody hears of the abort or not; from then on only the first partition knows, and is asked by id
-until it answers.
+itself. One that fails over is waited for, and those that have voted hear meanwhile that this node lives. Law: only this
+node asks to commit, and only once. So until it has asked, whatever goes wrong means that nothing happened, whether
+anybody hears of the abort or not; from then on only the first partition knows, and is asked by id until it answers.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from halog.runtime.asking import Asker
 from halog.runtime.ballots import ABORTED, COMMITTED, EXPIRED, Ballots, attempt
 from halog.runtime.commits import OVERLOADED_S, PERHAPS, RETRY_S, Commits
 from halog.runtime.lanes import Errands, Lanes
+from halog.runtime.living import SHARE, Initiating, Living
 from halog.runtime.request import HERE, Open, switched
 from halog.runtime.results import clock_behind
 
@@ -46,6 +47,9 @@ logger = logging.getLogger("halog.node")
 EACH, THREADS = 16, 256
 """Votes asked for at once, of one partition and of all: each takes a round trip to the log, so this is some thousand
 transactions a second."""
+
+STEP_S = 2.0
+"""How long a participant is asked in one go: between two it is looked whether another one has refused."""
 
 ABORTS_EACH, ABORTS, ABORT_S = 2, 32, 1.0
 """The same for aborts, and how long one is offered to the first partition; participants in doubt ask for it
@@ -75,12 +79,12 @@ class Spanning:
         self._asker, self._ballots, self._waits, self._commits = asker, ballots, waits, commits
         self._votes = Lanes("halog-votes", EACH, THREADS)
         self._aborts = Errands("halog-aborts", ABORTS_EACH, ABORTS)
-        self._patience_s = max(doubt_s, asker.router.attempt_s)
-        """How long a vote waits for an active node. Behind the doubt timeout the others ask for the abort anyway; an
-        attempt's time is longer than a takeover takes."""
+        self._doubt_s = doubt_s
+        self._initiating = Initiating(ballots.prepare, asker.shortest_doubt(doubt_s) / SHARE / 2)
 
     def close(self) -> None:
         """Whoever still waits for votes is told; nothing of it happens."""
+        self._initiating.close()
         self._votes.close()
         self._aborts.close()
 
@@ -89,8 +93,8 @@ class Spanning:
         self._asker.check_open()
         self._commits.sent(tx)
         participants = tuple(sorted(works))
-        until = time.monotonic() + self._asker.call_s
-        works = self._at_one_site(works, min(until, time.monotonic() + SWITCHES_S))
+        began = time.monotonic()
+        works = self._at_one_site(works, began + min(self._asker.call_s, SWITCHES_S))
         digest = hashlib.blake2b(
             msgspec.msgpack.encode((participants, [works[p] for p in participants])), digest_size=16
         ).digest()
@@ -98,12 +102,18 @@ class Spanning:
         last, *others = [
             frames.Prepare(p, tx, first, participants, digest, works[p], last=p == first) for p in participants
         ]
-        try:
-            lsns = self._all_vote(others, until)
-        except BaseException:
-            self._abort(last)
-            raise
-        return lsns | {first: self._decided(last, until)}
+        doubt_s = min(self._asker.doubt_of(p, self._doubt_s) for p in participants)
+        with self._initiating.living(tx, doubt_s / SHARE) as living:
+            try:
+                lsns = self._all_vote(others, began, living)
+            except BaseException:
+                self._abort(last)
+                raise
+            return lsns | {first: self._decided(last, began, living)}
+
+    def _until(self, partition: str, began: float) -> float:
+        """A failover is waited out for as long as an answer of this partition is."""
+        return began + self._asker.call_of(partition)
 
     def _at_one_site(self, works: Mapping[str, Work], until: float) -> Mapping[str, Work]:
         """The same, asked for where they are served now, or by `until`. RefusedError where that is at several sites:
@@ -129,15 +139,16 @@ class Spanning:
 
     # --- votes ---
 
-    def _all_vote(self, asked: list[frames.Prepare], until: float) -> dict[str, int]:
+    def _all_vote(self, asked: list[frames.Prepare], began: float, living: Living) -> dict[str, int]:
         """The lsn of each vote. The first that fails is enough: nobody waits for the others. A single one needs no
         thread of its own."""
-        failed, gone = threading.Event(), self._gone(until)
+        failed = threading.Event()
         if len(asked) == 1:
-            return {asked[0].partition: self._vote(asked[0], gone, until, failed)}
+            return {asked[0].partition: self._vote(asked[0], began, living, failed)}
         try:
             votes = {
-                self._votes.submit(r.partition, partial(self._vote, r, gone, until, failed)): r.partition for r in asked
+                self._votes.submit(r.partition, partial(self._vote, r, began, living, failed)): r.partition
+                for r in asked
             }
             done, _ = wait(votes, return_when=FIRST_EXCEPTION)
         except BaseException:
@@ -154,25 +165,22 @@ class Spanning:
             raise min(errors, key=lambda e: isinstance(e, AvailabilityError) * 2 + isinstance(e, ConflictError))
         return {partition: vote.result() for vote, partition in votes.items()}
 
-    def _gone(self, until: float) -> float:
-        """When an active node that is not there is waited for no more."""
-        return min(until, time.monotonic() + self._patience_s)
-
-    def _vote(self, r: frames.Prepare, gone: float, until: float, failed: threading.Event) -> int:
-        """One participant's vote; _Stopped once another one has failed. From `gone` on an active node is not waited
-        for, and a vote whose turn comes only then is not asked for."""
-        limit = gone
+    def _vote(self, r: frames.Prepare, began: float, living: Living, failed: threading.Event) -> int:
+        """One participant's vote, waited for until its deadline; _Stopped once another one has failed, ConflictError
+        once it was given up. A vote whose turn comes only behind its deadline is not asked for."""
+        until = self._until(r.partition, began)
         try:
-            if not failed.is_set() and time.monotonic() >= gone:
+            if not failed.is_set() and time.monotonic() >= until:
                 raise OverloadedError(
                     f"votes have waited too long for partition {r.partition}; nothing happened; try again later",
                     partition=r.partition,
                 )
             while not failed.is_set():
-                lsn = self._vote_once(r, limit, until)
+                living.check()
+                lsn = self._vote_once(r, until)
                 if lsn:
+                    living.voted.append(r)
                     return lsn
-                limit = self._limit(gone, until)
         except BaseException as error:
             failed.set()
             if isinstance(error, HalogError):
@@ -180,28 +188,21 @@ class Spanning:
             raise
         raise _Stopped
 
-    def _limit(self, gone: float, until: float) -> float:
-        """Of another attempt."""
-        return min(until, max(gone, time.monotonic() + self._asker.router.attempt_s))
-
-    def _vote_once(self, r: frames.Prepare, limit: float, until: float, open_: Open | None = None) -> int | None:
+    def _vote_once(self, r: frames.Prepare, until: float, open_: Open | None = None) -> int | None:
         """None: ask again, nothing happened; PERHAPS: ask again, it may have arrived."""
+        limit = min(until, time.monotonic() + max(STEP_S, self._asker.router.attempt_s))
         try:
             return self._ballots.prepare(r, limit, open_)
         except PartitionUnavailableError as e:
-            raise PartitionUnavailableError(
-                f"no node is active for partition {r.partition}; nothing happened; run the transaction again when "
-                "there is one (`halog partition show`)",
-                partition=r.partition,
-                active=e.evidence.get("active"),
-                **{name: True for name in ("asked_before",) if name in e.evidence},
-            ) from None
+            if limit <= time.monotonic() < until:  # nobody is active yet
+                return _asked_before(e)
+            raise _nobody(r.partition, e) from None
         except (OverloadedError, QuorumError) as e:
             waits = isinstance(e, OverloadedError) or self._waits(r.partition)
             if not waits or time.monotonic() >= until:
                 raise
             time.sleep(OVERLOADED_S)
-            return PERHAPS if "asked_before" in e.evidence else None
+            return _asked_before(e)
         except NotActiveError:  # perhaps of another one than was asked
             if time.monotonic() >= until:
                 raise
@@ -213,13 +214,17 @@ class Spanning:
                     raise
                 self._commits.catch_up(e.evidence["horizon"])
                 raise clock_behind(e) from None
-            if time.monotonic() >= until or self._asker.closed:
-                raise DeadlineError(
-                    f"partition {r.partition} did not answer within {self._asker.call_s:g} s; nothing happened",
-                    partition=r.partition,
-                ) from None
+            self._check_time(r.partition, until)
             time.sleep(RETRY_S)
             return PERHAPS
+
+    def _check_time(self, partition: str, until: float) -> None:
+        if time.monotonic() >= until or self._asker.closed:
+            raise DeadlineError(
+                f"partition {partition} did not answer within {self._asker.call_of(partition):g} s; nothing happened; "
+                "run the transaction again",
+                partition=partition,
+            ) from None
 
     def _abort(self, last: frames.Prepare) -> None:
         """So that nobody is in doubt for long."""
@@ -228,14 +233,16 @@ class Spanning:
 
     # --- the decision ---
 
-    def _decided(self, last: frames.Prepare, until: float) -> int:
+    def _decided(self, last: frames.Prepare, began: float, living: Living) -> int:
         """The lsn of the commit in the first partition. What is refused before anything may have arrived there did not
-        happen; from then on only that partition knows: it is asked to abort, and says how it stands."""
-        gone, perhaps = self._gone(until), False
-        limit, open_ = gone, Open()
+        happen; from then on only that partition knows: it is asked to abort, and says how it stands. So does whoever
+        has copied its decision to abort."""
+        until = max(self._until(last.partition, began), time.monotonic() + self._asker.router.attempt_s)
+        perhaps, open_ = False, Open()
         while True:
+            living.check()
             try:
-                lsn = self._vote_once(last, limit, until, open_)
+                lsn = self._vote_once(last, until, open_)
             except HalogError as error:
                 error.evidence.setdefault("partition", last.partition)
                 perhaps = perhaps or "asked_before" in error.evidence
@@ -246,7 +253,6 @@ class Spanning:
             if lsn:
                 return lsn
             perhaps = perhaps or lsn is PERHAPS
-            limit = self._limit(gone, until)
 
     def _settled(self, last: frames.Prepare, error: HalogError, open_: Open) -> int:
         """The lsn of the commit, if it has happened; raises `error` if it has not and will not."""
@@ -259,11 +265,27 @@ class Spanning:
         if outcome == ABORTED:
             raise error
         raise OutcomeUnknownError(
-            f"partition {last.first} did not say what became of transaction {last.tx.hex()}; see `halog txn list`",
+            f"partition {last.first} did not say what became of transaction {last.tx.hex()}; ask with "
+            "`node.outcome(tx)`, or see `halog txn list`",
             partition=last.first,
+            participants=list(last.participants),
             expired=outcome == EXPIRED,
             epoch=open_.epoch if last.work.site else max(open_.epoch, self._asker.epoch(last.first)),
         ) from error
+
+
+def _asked_before(error: HalogError) -> int | None:
+    return PERHAPS if "asked_before" in error.evidence else None
+
+
+def _nobody(partition: str, error: HalogError) -> PartitionUnavailableError:
+    return PartitionUnavailableError(
+        f"no node is active for partition {partition}; nothing happened; run the transaction again when "
+        "there is one (`halog partition show`)",
+        partition=partition,
+        active=error.evidence.get("active"),
+        **{name: True for name in ("asked_before",) if name in error.evidence},
+    )
 
 
 def _aborting(last: frames.Prepare) -> frames.Decide:

@@ -229,3 +229,33 @@ def test_a_replica_reads_promptly_while_votes_come() -> None:
     core.p.ledger.decided[tx(5)] = Decision(True, 3, 3)
     core.step(ev.Taken(), after_ms=1)
     assert not following.is_patient, "more are expected"
+
+
+def test_who_is_asked_for_its_vote_again_is_not_in_doubt() -> None:
+    """Its initiator lives, and waits for another participant; once nobody asks any more the doubt begins anew."""
+    core = Core().active()
+    ms = Settings().doubt_ms
+
+    def ask(token: int) -> None:
+        core.step(ev.PrepareAsked(token, tx(1_000), "o", ("o", "p"), b"d", (), (create(),), {}))
+
+    ask(1)
+    core.acknowledge()
+    for token in range(2, 10):
+        assert not [e for e in core.step(ev.Ticked(), after_ms=ms // 2) if isinstance(e, ev.AskDecision)]
+        ask(token)
+        assert [type(r) for r in core.replies()] == [ev.Happened]
+        assert core.of(ev.Append) == [], "one vote is enough"
+    asked = [e for e in core.step(ev.Ticked(), after_ms=ms) if isinstance(e, ev.AskDecision)]
+    assert [(e.tx, e.first) for e in asked] == [(tx(1_000), "o")]
+
+
+def test_another_transaction_of_the_same_id_renews_nothing() -> None:
+    core = Core().active()
+    ms = Settings().doubt_ms
+    core.step(ev.PrepareAsked(1, tx(1_000), "o", ("o", "p"), b"d", (), (create(),), {}))
+    core.acknowledge()
+    core.step(ev.Ticked(), after_ms=ms // 2)
+    core.step(ev.PrepareAsked(2, tx(1_000), "o", ("o", "p"), b"other", (), (create(),), {}))
+    assert [type(r) for r in core.replies()] == [ev.Refused]
+    assert [e for e in core.step(ev.Ticked(), after_ms=ms // 2) if isinstance(e, ev.AskDecision)]

@@ -78,7 +78,7 @@ def one_unserved(cluster: Cluster, said: list[Any]) -> tuple[Any, list[str], lis
     names = apart(cluster, 3)
     create(cluster, names)
     client: Any = cluster.client()
-    client.backend._spanning._patience_s = PATIENCE_S
+    client.backend._asker.call_s = PATIENCE_S
     parts = [cluster.partition_of(Counter, n) for n in names]
     Unserved(client, parts[0])
     return client, names, many(cluster, client, set(parts[:2]), said)
@@ -139,7 +139,7 @@ def test_a_vote_of_a_partition_that_nobody_serves_is_given_up(cluster: Cluster) 
     with pytest.raises(AvailabilityError) as caught, client.transaction() as tx:
         for n in names:
             tx.get(Counter, n).value += 1
-    assert 0.9 < time.monotonic() - began < 5  # longer than a takeover takes
+    assert 5.5 < time.monotonic() - began < 9  # a failover, however long, is waited out until the deadline
     assert type(caught.value) is PartitionUnavailableError
     assert "nothing happened" in caught.value.message
     assert tx.outcome == "rolled back"
