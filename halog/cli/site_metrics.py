@@ -38,8 +38,8 @@ def metrics(config_path: Path, timeout_s: float) -> None:
       halog site metrics
     """
     from halog.cli.connection import connect
+    from halog.cli.mirror_state import mirrors
     from halog.cli.parted import documents
-    from halog.cli.sites import mirrors
     from halog.cli.survey import ask_nodes, partition_view
     from halog.cli.with_home import with_home
     from halog.runtime.splits import parted

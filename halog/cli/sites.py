@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +11,12 @@ import click
 from halog.cli.confirming import check_confirmed, cluster_option
 from halog.cli.group import reason_option
 from halog.cli.letting_go import let_go
+from halog.cli.mirror_state import mirrors, unmirrored
 from halog.cli.options import config_option, timeout_after, timeout_option
 from halog.cli.output import emit, emit_table, format_option
 from halog.cli.site_metrics import metrics
 from halog.cli.status import DEGRADED_EXIT
+from halog.cli.talk import say
 from halog.cli.with_home import partition_option, with_home
 
 if TYPE_CHECKING:
@@ -27,12 +28,6 @@ if TYPE_CHECKING:
 
 SWITCH_S = 60.0
 """A switch drains, mirrors what is left and elects: a second or two; a mirror may have to catch up first."""
-
-ENDS = "; if that lasts, `halog site promote` at {site}, or here, says who serves"
-"""What is said of a log that is compared: for long only where the other site does not take it, or cannot be asked."""
-
-STALE_S = 10.0
-"""A standing that is older than this says nothing of now: mirrors write theirs every two seconds."""
 
 
 @click.group()
@@ -62,7 +57,7 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
     """List the sites as this one sees them: where partitions are served, whether requests for them can go there, and
     whether their histories are one.
 
-    Exit code 4 if histories have parted, or a mirror stands still.
+    Exit code 4 if histories have parted, a mirror stands still, or another site does not mirror what it is to.
 
     \b
     Examples:
@@ -80,7 +75,8 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
         for table in connection.tables:
             serves[table.owner or own] = serves.get(table.owner or own, 0) + 1
         both = parted(connection.coordinator, connection.tables)
-        documents = [_site(connection, name, own, serves[name], found, both) for name in serves]
+        lacking = unmirrored(connection, connection.tables)
+        documents = [_site(connection, name, own, serves[name], found, both, lacking) for name in serves]
     apart = [one for d in documents for one in d["parted"]]
     rows = [
         (
@@ -92,7 +88,10 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
     emit(format_, documents, heads, rows)
     if apart and format_ != "json":
         emit_table(COLUMNS, map(row, apart))
-    if any(d["parted"] or d["still"] for d in documents):
+    for d in documents:
+        if d["not_mirrored_there"]:
+            say(f"site {d['site']} mirrors nothing of {', '.join(d['not_mirrored_there'])} now")
+    if any(d["parted"] or d["still"] or d["not_mirrored_there"] for d in documents):
         raise click.exceptions.Exit(DEGRADED_EXIT)
 
 
@@ -299,39 +298,14 @@ def _check_served(connection: Connection, site: str, tables: Iterable[PartitionT
         )
 
 
-def mirrors(connection: Connection, tables: Iterable[PartitionTable]) -> list[dict[str, Any]]:
-    """How each of them is mirrored; `why`: why it is not."""
-    from halog.runtime.arrivals import awaited
-    from halog.runtime.sites import COMPARES, standing
-
-    found = []
-    for table in tables:
-        now = standing(connection.coordinator, table.name)
-        told = awaited(connection.coordinator, table.name, table.owner)
-        age_s = 0.0 if now is None else max(0.0, time.time() - now.at_ms / 1000)
-        why = ""
-        if table.owner and (now is None or now.site != table.owner):
-            why = "not begun"
-        elif now is not None and now.error:
-            why = now.error + (ENDS.format(site=table.owner) if now.error == COMPARES else "")
-        elif table.owner and age_s > STALE_S:
-            why = "nobody mirrors it: is a node with a copy up?"
-        found.append({
-            "partition": table.name,
-            "site": table.owner,
-            "by": "" if now is None else now.by,
-            "behind": None if now is None else now.behind,
-            "lag_ms": None if now is None else now.lag_ms,
-            "age_s": round(age_s, 1),
-            "parted": now is not None and now.parted,
-            "commits_wait": None if told is None else told.waits,
-            "why": why if table.owner else "",
-        })  # fmt: skip
-    return found
-
-
 def _site(
-    connection: Connection, name: str, own: str, serves: int, found: list[dict[str, Any]], both: dict[str, Parted]
+    connection: Connection,
+    name: str,
+    own: str,
+    serves: int,
+    found: list[dict[str, Any]],
+    both: dict[str, Parted],
+    lacking: Mapping[str, Collection[str]],
 ) -> dict[str, Any]:
     from halog.cli.parted import documents
 
@@ -347,6 +321,7 @@ def _site(
         "votes": connection.config.site_votes[name],
         "parted": documents({p: one for p, one in both.items() if one.site == name}),
         "still": [m["partition"] for m in mine if m["why"]],
+        "not_mirrored_there": [partition for partition, sites in lacking.items() if name in sites],
     }
 
 

@@ -69,6 +69,7 @@ def as_json(seen: Survey) -> dict[str, Any]:
         "mirrored": [p.partition for p in seen.partitions if is_mirrored(p)],
         "parted": documents({p.partition: p.parted for p in seen.partitions if p.parted is not None}),
         "replicas": {"configured": configured_replicas(seen), "present": present_replicas(seen)},
+        "why": {p.partition: p.why for p in seen.degraded if p.why},
         "replicas_missing": {p.partition: list(p.missing) for p in seen.degraded if p.missing},
         "sync_sites": sync_sites(seen),
         "votes_of_sites": votes_of_sites(seen),
@@ -216,10 +217,10 @@ def _lag_text(worst: dict[str, Any] | None) -> str:
 def _show_degraded(degraded: list[PartitionView]) -> None:
     from halog.cli.parted import COLUMNS, documents, row
 
-    rows = [(p.partition, p.state, p.active, ", ".join(p.missing)) for p in degraded[:SHOWN]]
+    rows = [(p.partition, p.state, p.active, ", ".join(p.missing), p.why) for p in degraded[:SHOWN]]
     if len(degraded) > SHOWN:
-        rows.append((f"and {len(degraded) - SHOWN} more", "", None, "see `halog partition list`"))
-    emit_table(["partition", "state", "active", "missing"], rows)
+        rows.append((f"and {len(degraded) - SHOWN} more", "", None, "see `halog partition list`", ""))
+    emit_table(["partition", "state", "active", "missing", ""], rows)
     apart = {p.partition: p.parted for p in degraded[:SHOWN] if p.parted is not None}
     if apart:
         emit_table(COLUMNS, map(row, documents(apart)))

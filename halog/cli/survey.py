@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from halog.cli.mirror_state import standing_still, unmirrored
 from halog.core.defining import status
 from halog.core.group import as_of, counts, needed
 from halog.core.life import State
@@ -43,6 +44,11 @@ OUTVOTED = "no quorum of sites"
 """Too few votes of sites are this one's: it refuses commits."""
 SITE_MISSING = "sync site missing"
 """The log of a site that must have each commit does not have them."""
+
+STILL = "mirror stands still"
+"""Another site serves it, and nothing of it is brought here."""
+UNMIRRORED = "not mirrored"
+"""It is served here, and another site that is to mirror it brings nothing."""
 
 WELL = (OK, UNPLACED, MIRRORED)
 
@@ -120,6 +126,8 @@ class PartitionView(msgspec.Struct, frozen=True):
     """Too few of them are this site's."""
     parted: Parted | None = None
     """What is told of the other site that has gone on with it, too."""
+    why: str = ""
+    """What is missing, in words, where the state alone does not say it."""
 
     @property
     def worst(self) -> CopyView | None:
@@ -194,13 +202,14 @@ class Survey(msgspec.Struct, frozen=True):
 
 def survey(connection: Connection) -> Survey:
     """Ask every registered node, and put it beside the tables."""
-    said, split = ask_nodes(connection), parted(connection.coordinator, connection.tables)
-    config = connection.config
+    tables = connection.tables
+    said, split = ask_nodes(connection), parted(connection.coordinator, tables)
+    config, still, lacking = connection.config, standing_still(connection, tables), unmirrored(connection, tables)
     return Survey(
         config.cluster.name,
         config.site.name,
         tuple(node_views(list(config.nodes), connection.nodes, said)),
-        tuple(partition_view(t, connection.nodes, said, split) for t in connection.tables),
+        tuple(partition_view(t, connection.nodes, said, split, still, lacking) for t in connection.tables),
         read(connection.coordinator).number,
         plan_of(connection),
         tuple(drained_nodes(connection.coordinator)),
@@ -210,7 +219,8 @@ def survey(connection: Connection) -> Survey:
 def survey_of(connection: Connection, table: PartitionTable) -> PartitionView:
     """The same of one partition."""
     split = parted(connection.coordinator, [table])
-    return partition_view(table, connection.nodes, ask_nodes(connection), split)
+    still, lacking = standing_still(connection, [table]), unmirrored(connection, [table])
+    return partition_view(table, connection.nodes, ask_nodes(connection), split, still, lacking)
 
 
 def plan_of(connection: Connection) -> PlanView | None:
@@ -288,6 +298,8 @@ def partition_view(
     registered: Mapping[str, NodeInfo],
     said: Mapping[str, Said],
     split: Mapping[str, Parted] = MappingProxyType({}),
+    still: Mapping[str, str] = MappingProxyType({}),
+    unmirrored: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> PartitionView:
     """One partition, as the table says and its nodes confirm."""
     copies = tuple(_copy_view(node, table, registered, said) for node in _nodes_of(table))
@@ -301,12 +313,24 @@ def partition_view(
     outvoted = not told.get("quorum_of_sites", True)
     state = OUTVOTED if outvoted else state
     state = PARTED if table.name in split else state
+    why = _short(table, registered, said) if state in (NO_ACTIVE, NO_QUORUM) else ""
+    if state == MIRRORED and table.name in still:
+        state, why = STILL, still[table.name]
+    if state == OK and table.name in unmirrored:
+        state, why = UNMIRRORED, f"site {', '.join(unmirrored[table.name])} brings nothing of it"
     seen = tuple(_seen(node, table, said.get(node, {})) for node, info in sorted(registered.items()) if info.hosts)
     return PartitionView(
         table.name, table.policy, state, active.node if serving and active else None, table.epoch.number,
         active.lsn if active else None, table.configured, missing, copies, _life(table, seen), seen, sites,
-        tuple(VotesView(*one) for one in told.get("votes", ())), outvoted, split.get(table.name),
+        tuple(VotesView(*one) for one in told.get("votes", ())), outvoted, split.get(table.name), why,
     )  # fmt: skip
+
+
+def _short(table: PartitionTable, registered: Mapping[str, NodeInfo], said: Mapping[str, Said]) -> str:
+    """How many of its nodes are up and how many it needs, where these are more."""
+    up = [n for n in table.configured if n in registered and "error" not in said.get(n, {"error": ""})]
+    need = needed(as_of(table, wall_ms()), up[0] if up else "")
+    return f"{len(up)} of {len(table.configured)} nodes up, {need} needed" if len(up) < need else ""
 
 
 def _of_active(table: PartitionTable, said: Said) -> Said:

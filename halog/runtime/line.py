@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +22,7 @@ from halog.errors import HalogError, LogError, PartedError, RefusedError
 from halog.events import MIRRORING, PARTED
 from halog.ports import Entry, LogSession, LogTail, OutOfRange, TopicPartition, UnknownResult
 from halog.runtime import places, retention, splits
+from halog.runtime.audience import announce
 from halog.runtime.giving import GivingAway, beginning
 from halog.runtime.mirrored import HOLD_S, Mirrored
 from halog.runtime.outside import Remote
@@ -107,6 +109,16 @@ class Line:
             self.reset()
             self._succession.is_silent(self.wanted)
             self._host.pause(LOOK_S)
+
+    def announce(self) -> None:
+        """Say to the other site what is brought from it, now and then. On a thread of its own: no record waits for an
+        answer to that."""
+        way = self._way
+        if way is not None:
+            brought = [one.copy.name for one in list(self._running.values()) if one.mirror.parted is None]
+            with suppress(HalogError, UnknownResult):  # said again by the next turn
+                announce(way.remote.coordinator, self._host.site, self._host.me, brought)
+        self._host.pause(REPORT_S)
 
     def reset(self) -> None:
         """Let go of everything; what is under way may still land, and does no harm."""

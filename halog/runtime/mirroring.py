@@ -52,6 +52,7 @@ class Mirroring:
                 succession = Succession(self._host, site, self._reach, self._others)
                 line = self._lines[site] = Line(self._host, succession, self._definitions)
                 self._host.keep_on(f"mirror-{site}", line.turn)
+                self._host.keep_on(f"mirror-told-{site}", line.announce)
         for site, line in self._lines.items():
             line.wanted = frozenset(wanted.get(site, ()))
         self._host.pause(LOOK_S)

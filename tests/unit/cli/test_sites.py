@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -283,3 +284,24 @@ def test_metrics_say_what_was_not_counted_to_its_end() -> None:
         f"halog_site_parted_objects_capped{here} 1",
         f"halog_site_parted_age_seconds{here} 2.5",
     ]
+
+
+def test_a_mirror_that_brings_nothing_is_degraded_at_both_sites(
+    west: Cluster, east: Cluster, files: dict[str, Path], halog: Halog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line is cut: the site that mirrors says that nothing comes, the one that serves that nothing is fetched."""
+    monkeypatch.setattr("halog.cli.mirror_state.STALE_S", 3.0)
+
+    def states(site: str) -> dict[str, Any]:
+        ran = halog("status", "--config", files[site], "--format", "json")
+        return {"code": ran.code, **(ran.json["why"] if ran.out else {})}
+
+    wait_until(lambda: states("west") == {"code": 0} == states("east"), "both are well")
+    east.cut()
+    wait_until(lambda: states("west")["code"] == 4 == states("east")["code"], "both say that nothing is mirrored")
+    assert "brings nothing of it" in str(states("west")), "the one that serves"
+    assert re.search("nobody has mirrored it for|cut|not begun|reach", str(states("east"))), "the one that mirrors"
+    listed = halog("site", "list", "--config", files["west"])
+    assert (listed.code, "site east mirrors nothing of " in listed.err) == (4, True)
+    east.mend()
+    wait_until(lambda: states("west") == {"code": 0} == states("east"), "both are well again")
