@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,8 +38,16 @@ class Twin:
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with Cluster(2, partitions=1, registry=REGISTRY) as cluster:
+def local_sync() -> str:
+    return "WRITE_NO_SYNC"
+
+
+@pytest.fixture
+def cluster(local_sync: str) -> Iterator[Cluster]:
+    made = Cluster(2, partitions=1, registry=REGISTRY)
+    policy = replace(made.config.policies["test"], local_sync=local_sync)
+    made.config = replace(made.config, policies={"test": policy}).validate()
+    with made as cluster:
         with cluster.client().transaction() as tx:
             for side in (0, 1):
                 tx.create(Twin("a", side))
@@ -136,6 +145,15 @@ def test_objects_that_change_together_are_never_seen_apart(cluster: Cluster, rea
     writer = cluster.client()
     with writing(lambda n: both(writer, n)):
         whole, told = reads(reader, look)
+    assert told <= whole / 100
+
+
+@pytest.mark.feature("R5", "R6")
+@pytest.mark.parametrize("local_sync", ["NO_SYNC"])
+def test_nor_where_they_are_shown_before_the_log_has_them(cluster: Cluster, reader: Any) -> None:
+    writer = cluster.client()
+    with writing(lambda n: both(writer, n)):
+        whole, told = reads(reader, lambda tx: tx.get(Twin, "a", 0).value == tx.get(Twin, "a", 1).value)
     assert told <= whole / 100
 
 
