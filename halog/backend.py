@@ -84,6 +84,22 @@ class Lag(msgspec.Struct, frozen=True, array_like=True):
     ms: float
 
 
+class View(Protocol):
+    """One moment of a partition, as one transaction sees it from its first read there on, whatever is changed
+    meanwhile. Each method raises ConflictError where what objects were then is not known any more."""
+
+    lag: Lag
+    """How far its copy was behind at the moment."""
+    mapping: int
+    """By which it was taken up (T8)."""
+
+    def find(self, key: bytes) -> Found | None:
+        """The object under an index key."""
+
+    def scan(self, prefix: bytes) -> Iterator[Found]:
+        """Objects whose index key starts with `prefix` (a type family)."""
+
+
 class Mapped(msgspec.Struct, frozen=True, eq=False):
     """What a node knows of mappings; another one for each change it learns of (T8)."""
 
@@ -179,11 +195,12 @@ class Backend(Protocol):
         """The same, missing nothing that was answered to anybody before this call, as the active node may say under its
         lease; None if it has none just now. RefusedError if the partition's policy has no leases (R5)."""
 
-    def fetch_local(
-        self, partition: str, keys: Sequence[bytes], *, after: int = 0, mapping: int = 0
-    ) -> tuple[Sequence[Found | None], Lag] | None:
-        """The same from this node's own copy, once it has `after`, with its lag; None if this node holds no copy, or
-        one that is not complete yet. DeadlineError if it does not get there in time."""
+    def view(
+        self, partition: str, under: tuple[bytes, ...], *, after: int = 0, mapping: int = 0, ahead: bool = False
+    ) -> View:
+        """What is visible now in this node's own copy, once it has `after`, and shows what became by then of the
+        objects under these keys, or prefixes of keys; in the active node's if this node holds no copy, or one that is
+        not complete yet, or with `ahead`. DeadlineError if it does not get there in time."""
 
     def reach(self, partition: str, lsn: int) -> None:
         """Wait until reads of the active node are no older than `lsn`. DeadlineError if that takes too long."""
@@ -194,9 +211,6 @@ class Backend(Protocol):
 
     def scan(self, partition: str, prefix: bytes, *, least: int = 0, mapping: int = 0) -> Iterator[Found]:
         """Committed objects of the active node whose index key starts with `prefix` (a type family)."""
-
-    def scan_local(self, partition: str, prefix: bytes, *, after: int = 0, mapping: int = 0) -> Iterator[Found] | None:
-        """The same from this node's own copy, as `fetch_local`."""
 
     def commit(self, partition: str, tx: bytes, work: Work) -> int:
         """Commit; the lsn. ConflictError (evidence: settled_lsn), DuplicateKeyError, RecordTooLargeError, RefusedError,

@@ -210,6 +210,7 @@ class Copy(Showing):
 
     def tick(self) -> None:
         """Time passes: deadlines are looked at."""
+        self.named.sweep()
         self.post(ev.Ticked(wall_ahead_ms()))
 
     def leave(self) -> None:
@@ -283,9 +284,13 @@ class Copy(Showing):
     def _take(self, e: ev.Apply) -> None:
         serving = self.node.states.pop(self.name, None)  # absent while the objects change
         core = self.core
-        if core.table.kind_of(core.me) == ASYNC:
-            self.consistency.check(e.records, replayed=core.role is Role.LOADING)
-        self.objects.take(e.records, e.state, e.next_offset)
+        self.objects.moments.begin()
+        try:
+            if core.table.kind_of(core.me) == ASYNC:
+                self.consistency.check(e.records, replayed=core.role is Role.LOADING)
+            self.objects.take(e.records, e.state, e.next_offset)
+        finally:
+            self.objects.moments.end()
         self.tally.took(e.records)
         if serving is not None:
             self.node.states[self.name] = object()

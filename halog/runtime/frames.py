@@ -148,6 +148,31 @@ class Count(_Frame):
     """As in Fetch."""
 
 
+class Look(_Frame):
+    """Objects under index keys, as they were at a moment of the active node's. Answered with Seen."""
+
+    partition: str
+    keys: list[bytes]
+    moment: bytes = b""
+    """As an earlier answer named it; empty: at the one that is now, once this copy is not in doubt about them."""
+    after: int = 0
+    """The lsn that the reader's session has seen."""
+    mapping: int = 0
+    """As in Fetch."""
+
+
+class LookThrough(_Frame):
+    """A page of objects whose key starts with `prefix`, behind the key `behind`, as in Look. Answered with Seen."""
+
+    partition: str
+    prefix: bytes
+    behind: bytes
+    limit: int
+    moment: bytes = b""
+    after: int = 0
+    mapping: int = 0
+
+
 class Submit(_Frame):
     """Commit `work` as transaction `tx`; `epoch` is the highest epoch number the sender knows of: in another one it is
     not done, and a later one is told as NotActiveError, evidence `epoch`."""
@@ -282,8 +307,8 @@ class Loads(_Frame):
 
 
 Request = (
-    Fetch | Leased | Reach | Scan | Count | Barrier | Submit | Validate | Invoke | AskOutcome | HandOver | Status
-    | Prepare | Decide | Votes | Move | CanMap | Loads
+    Fetch | Leased | Reach | Scan | Count | Look | LookThrough | Barrier | Submit | Validate | Invoke | AskOutcome
+    | HandOver | Status | Prepare | Decide | Votes | Move | CanMap | Loads
 )  # fmt: skip
 
 
@@ -303,6 +328,14 @@ class Counted(_Frame):
     last: bytes
     end: bool
     lsn: int
+
+
+class Seen(_Frame):
+    """Reply to Look and LookThrough: the name of the moment, and what was there, as in Objects."""
+
+    moment: bytes
+    items: list[Found | None]
+    end: bool
 
 
 class Moved(_Frame):
@@ -384,8 +417,8 @@ class Failed(_Frame):
 
 
 Reply = (
-    Objects | Counted | Moved | Unleased | Committed | Valid | Answered | OutcomeIs | VotesAre | StatusIs | LoadsAre
-    | Failed
+    Objects | Counted | Seen | Moved | Unleased | Committed | Valid | Answered | OutcomeIs | VotesAre | StatusIs
+    | LoadsAre | Failed
 )  # fmt: skip
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from halog.backend import Lag
 from halog.runtime.clock import monotonic_ms
 
+LEVEL = Lag(0, 0.0)
+
 
 class Lateness:
     """Of one copy."""
@@ -23,5 +25,5 @@ class Lateness:
 
     def lag(self, lsn: int) -> Lag:
         """Records, and ms since it was last known to be level."""
-        behind = max(0, self._tail - lsn)
-        return Lag(behind, float(monotonic_ms() - self._level_at) if behind else 0.0)
+        behind = self._tail - lsn
+        return Lag(behind, float(monotonic_ms() - self._level_at)) if behind > 0 else LEVEL

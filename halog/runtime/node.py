@@ -124,11 +124,9 @@ class Runtime:
         self.commit_over = self._spanning.commit
         room = room_in(config.limits.max_frame_bytes)
         reads = self._reads = Reads(self._asker, execute, self._waits_for_quorum, self._lease_ms, room)
-        self.fetch, self.fetch_local, self.reach, self.barrier = (
-            reads.fetch, reads.fetch_local, reads.reach, reads.barrier,
-        )  # fmt: skip
+        self.fetch, self.view, self.reach, self.barrier = reads.fetch, reads.view, reads.reach, reads.barrier
         self.fetch_leased = reads.fetch_leased
-        self.scan, self.scan_local = reads.scan, reads.scan_local
+        self.scan = reads.scan
         self.mover = Mover(self._asker, routing, reads.fetch, self.commit_over, self.new_transaction_id)
         self.gather = self.mover.gather
         self.operators = Operators(self._asker, config, adapters.coordinator, reads, places, self.telling.history)

@@ -34,6 +34,7 @@ from halog.core.early import early_version
 from halog.core.ids import ABSENT
 from halog.core.ledger import Applied, Decided, Ledger, Prepared
 from halog.core.merged import MergedIn, standing
+from halog.core.moments import Moment, Moments, Past
 from halog.core.outcomes import Outcomes
 from halog.ports import Snapshot, Store
 from halog.runtime import ledgers, restored
@@ -87,6 +88,8 @@ class ObjectTable:
         """Index key → (lsn, object) of commits that are visible before the log has them; None: deleted."""
         self._outcomes = Outcomes()
         self.ledger = Ledger()
+        self.moments: Moments[Found] = Moments()
+        """What objects were, for transactions that read here. Whatever changes one notes it first."""
         self._unsaved: dict[bytes, bytes | None] = {}
         self._happened: list[bytes] = []
         """Outcomes, as stored."""
@@ -108,10 +111,19 @@ class ObjectTable:
         self.references.load()
 
     def take(self, accepted: Sequence[Applied], state: ChainState, next_offset: int) -> None:
-        """Accepted records: visible from here on."""
-        unsaved, happened = self._unsaved, self._happened
+        """Accepted records: visible from here on, all at once for who reads at a moment."""
+        self.moments.begin()
+        try:
+            self._take(accepted, state, next_offset)
+        finally:
+            self.moments.end()
+
+    def _take(self, accepted: Sequence[Applied], state: ChainState, next_offset: int) -> None:
+        unsaved, happened, moments = self._unsaved, self._happened, self.moments
         for record in accepted:
             if type(record) is records.Commit:
+                if moments.noting is not None:
+                    self._note(c.key for c in record.changes)
                 lsn = _LSN.pack(record.header.lsn)
                 happened.append(lsn + record.header.tx)
                 unsaved.update(self.items_for(record, lsn))
@@ -134,13 +146,14 @@ class ObjectTable:
             for c in meant.undecided.prepare.changes:
                 self.cache.pop(c.key, None)
         elif type(meant) is Decided and meant.commit is not None:
-            self.take((meant.commit,), state, next_offset)
+            self._take((meant.commit,), state, next_offset)
 
     def _take_merge(self, meant: MergedIn, state: ChainState, next_offset: int) -> None:
         """Whatever stands here under its keys, what it says stands there now, and is of its version (F5)."""
         self._drop_early()
         held = self.held([m.key for m in meant.merged])
         changes = [c for m in meant.merged for c in standing(m, held[m.key])]
+        self._note(c.key for c in changes)
         lsn = _LSN.pack(meant.header.lsn)
         self._happened += [lsn + tx for tx in meant.happened]
         self._unsaved.update(ledgers.items_for(self.prefix, meant))
@@ -166,9 +179,14 @@ class ObjectTable:
 
     def discard(self, header: records.Header, gone: records.Change) -> None:
         """An object of this copy alone, before the record of this header is taken."""
-        made = records.Commit(header, (gone,))
-        self._unsaved.update(self.items_for(made, _LSN.pack(header.lsn)))
-        self.show(made, header.lsn)
+        self.moments.begin()
+        try:
+            self._note((gone.key,))
+            made = records.Commit(header, (gone,))
+            self._unsaved.update(self.items_for(made, _LSN.pack(header.lsn)))
+            self.show(made, header.lsn)
+        finally:
+            self.moments.end()
 
     def _stored(self, keys: Iterable[bytes]) -> dict[bytes, bytes | None]:
         """As stored or about to be."""
@@ -242,13 +260,18 @@ class ObjectTable:
     def show_early(self, acknowledged: Iterable[records.Record], *, lost_with_active: bool) -> None:
         """Commits are visible that the log may not have yet; none of it is stored before `take` brings them.
         `lost_with_active`: nobody else brings them into the log, so another commit may get their lsn."""
-        for record in acknowledged:
-            assert type(record) is records.Commit
-            lsn = record.header.lsn
-            version = early_version(record.header.epoch.number, lsn) if lost_with_active else lsn
-            for c in record.changes:
-                self._early[c.key] = lsn, None if c.value is None else Found(c.ref, version, c.value, c.key)
-            self.show(record, version)
+        self.moments.begin()
+        try:
+            for record in acknowledged:
+                assert type(record) is records.Commit
+                lsn = record.header.lsn
+                version = early_version(record.header.epoch.number, lsn) if lost_with_active else lsn
+                self._note(c.key for c in record.changes)
+                for c in record.changes:
+                    self._early[c.key] = lsn, None if c.value is None else Found(c.ref, version, c.value, c.key)
+                self.show(record, version)
+        finally:
+            self.moments.end()
 
     def _show_taken(self, record: records.Commit) -> None:
         """The log has it; what became of its objects later on stays visible throughout, since readers take no lock."""
@@ -267,9 +290,40 @@ class ObjectTable:
 
     def _drop_early(self) -> None:
         """An epoch opened without it: it is not to come."""
+        self._note(self._early)
         for key in self._early:
             self.cache.pop(key, None)
         self._early.clear()
+
+    # --- moments ---
+
+    def _note(self, keys: Iterable[bytes]) -> None:
+        """Write down what these objects are, if anybody reads who may ask for it, before they change."""
+        noting, note, cached = self.moments.noting, self.moments.note, self.cache.get
+        if noting is None:
+            return
+        missing = []
+        for key in keys:
+            if key not in noting:
+                found = cached(key)
+                if found is None:
+                    missing.append(key)
+                else:
+                    note(key, found, len(found.value))
+        if missing:
+            stored = self._stored(missing)
+            for key, data in stored.items():
+                found = self._early[key][1] if key in self._early else unpack_object(key, data) if data else None
+                note(key, found, 0 if found is None else len(found.value))
+
+    def moment(self) -> Moment[Found]:
+        """What objects are now: for a `Past`, which shows them so whatever becomes of them."""
+        now = self.moments.now
+        if now is None:  # they are being changed
+            with self.lock:
+                now = self.moments.now
+                assert now is not None
+        return now
 
     # --- reading ---
 
@@ -339,13 +393,17 @@ class ObjectTable:
                 return key, version, now
         return None
 
-    def scan(self, key_prefix: bytes, after: bytes = b"") -> Iterator[Found]:
-        """Objects whose index key starts with `key_prefix` and is greater than `after`, as of the call."""
+    def scan(self, key_prefix: bytes, after: bytes = b"", past: Past[Found] | None = None) -> Iterator[Found]:
+        """Objects whose index key starts with `key_prefix` and is greater than `after`, as of the call, or as they were
+        at the moment of `past`. OverError."""
         with self.lock:
             self.save()
-            early = {k: found for k, (_, found) in self._early.items() if k.startswith(key_prefix) and k > after}
+            newer = {k: found for k, (_, found) in self._early.items()}
+            if past is not None:
+                newer |= past.changed()
+            newer = {k: found for k, found in newer.items() if k > after and k.startswith(key_prefix)}
             stored = scan(self.store.snapshot(), self.prefix, key_prefix, after)
-        return merged(stored, early) if early else stored
+        return merged(stored, newer) if newer else stored
 
     # --- life of the copy ---
 
@@ -407,6 +465,7 @@ class ObjectTable:
     def drop(self) -> None:
         """Delete everything of this partition from the store."""
         with self.lock:
+            self.moments.lose()
             self.cache.clear()
             self._early.clear()
             self._forget_unsaved()

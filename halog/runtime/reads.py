@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
-from halog.backend import Found, Invocation, Invoked, Lag
+from halog.backend import Found, Invocation, Invoked, View
 from halog.core import events as ev
 from halog.errors import (
     DeadlineError,
@@ -29,6 +29,7 @@ from halog.runtime.deliveries import Deliveries
 from halog.runtime.pages import ITEM_BYTES, PAGE_BYTES, PAGE_OBJECTS, first_of, pieces
 from halog.runtime.results import to_error
 from halog.runtime.service import WAIT_S, Execute
+from halog.runtime.viewing import FarView, late, own_view
 
 
 class Reads:
@@ -121,16 +122,17 @@ class Reads:
             found += [] if reply is None else items_of(reply, partition)
         return found
 
-    def fetch_local(
-        self, partition: str, keys: Sequence[bytes], *, after: int = 0, mapping: int = 0
-    ) -> tuple[Sequence[Found | None], Lag] | None:
+    def view(
+        self, partition: str, under: tuple[bytes, ...], *, after: int = 0, mapping: int = 0, ahead: bool = False
+    ) -> View:
         """See Backend."""
-        copy = self._complete(partition, tuple(keys), after, mapping)
-        if copy is None:
-            return None
-        found = [copy.objects.find(k) for k in keys]
-        copy.check_mapping(mapping)
-        return found, copy.lag()
+        if not ahead or self._asker.serving(partition) is not None:
+            own = own_view(self._asker, partition, under, after, mapping)
+            if own is not None:
+                return own
+        if after:
+            self.reach(partition, after)
+        return FarView(self._asker, partition, after, mapping)
 
     def scan(self, partition: str, prefix: bytes, *, least: int = 0, mapping: int = 0) -> Iterator[Found]:
         """See Backend."""
@@ -157,34 +159,6 @@ class Reads:
             if reply.end:
                 return
 
-    def scan_local(self, partition: str, prefix: bytes, *, after: int = 0, mapping: int = 0) -> Iterator[Found] | None:
-        """See Backend."""
-        copy = self._complete(partition, (prefix,), after, mapping)
-        if copy is None:
-            return None
-        there = copy.objects.scan(prefix)
-        copy.check_mapping(mapping)
-        return there
-
-    def _complete(self, partition: str, keys: tuple[bytes, ...], after: int, mapping: int) -> Copy | None:
-        """This node's copy, if it may be read, by this mapping too, and once it has `after`, and shows what became by
-        then of the objects under `keys`, or prefixes of keys. DeadlineError."""
-        copy = self._asker.readable(partition)
-        if copy is not None and copy.core.ledger.mapping < mapping:
-            return None
-        limit_s = self._asker.call_of(partition)
-        if copy is not None and not copy.wait_for(after, limit_s):
-            raise self._late(copy, after)
-        if copy is not None and after and not copy.wait_decided(keys, after, limit_s):
-            said = f"what would change these objects of {copy.name} was not decided within {limit_s:g} s"
-            raise DeadlineError(said, partition=copy.name, lsn=after)
-        return copy
-
-    def _late(self, copy: Copy, lsn: int) -> DeadlineError:
-        at = f"this node's copy of {copy.name} is at lsn {copy.core.visible}"
-        said = f"{at}, and did not reach lsn {lsn} within {self._asker.call_of(copy.name):g} s"
-        return DeadlineError(said, partition=copy.name, lsn=lsn)
-
     # --- positions ---
 
     def reach(self, partition: str, lsn: int) -> None:
@@ -192,7 +166,7 @@ class Reads:
         while True:
             copy = self._asker.serving(partition)
             if copy is not None and not copy.wait_for(lsn, self._asker.call_of(partition)):
-                raise self._late(copy, lsn)
+                raise late(copy, lsn, self._asker.call_of(partition))
             if copy is not None or self._asker.ask(partition, frames.Reach(partition, lsn)) is not None:
                 return
 

@@ -1,4 +1,4 @@
-"""Objects of a partition in key order, as the store has them, with newer ones over them."""
+"""Objects of a partition in key order, as the store has them, with others over them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def scan(source: Snapshot, prefix: bytes, key_prefix: bytes, after: bytes = b"")
         yield unpack_object(k[n:], data)
 
 
-def merged(stored: Iterator[Found], early: Mapping[bytes, Found | None]) -> Iterator[Found]:
-    """Stored objects with newer ones over them, by index key."""
-    newer = deque(sorted(early))
+def merged(stored: Iterator[Found], others: Mapping[bytes, Found | None]) -> Iterator[Found]:
+    """Stored objects with others over them, newer or older ones, by index key."""
+    newer = deque(sorted(others))
     for found in stored:
         while newer and newer[0] < found.key:
-            if (between := early[newer.popleft()]) is not None:
+            if (between := others[newer.popleft()]) is not None:
                 yield between
         if newer and newer[0] == found.key:
-            if (instead := early[newer.popleft()]) is not None:
+            if (instead := others[newer.popleft()]) is not None:
                 yield instead
         else:
             yield found
     for key in newer:
-        if (last := early[key]) is not None:
+        if (last := others[key]) is not None:
             yield last

@@ -16,7 +16,7 @@ from halog.core import events as ev
 from halog.core.ids import Member
 from halog.errors import FrameError, HalogError, NotActiveError, RefusedError
 from halog.ports import Peer
-from halog.runtime import ballots, frames
+from halog.runtime import ballots, frames, looks
 from halog.runtime.copy import Copy
 from halog.runtime.counting import Counting
 from halog.runtime.failures import to_frame
@@ -75,6 +75,8 @@ class Service:
             frames.Leased: self._leased,
             frames.Scan: self._scan,
             frames.Count: self._count,
+            frames.Look: self._look,
+            frames.LookThrough: self._look_through,
             frames.Submit: self._submit,
             frames.Prepare: self._prepare,
             frames.Decide: self._decide,
@@ -242,6 +244,16 @@ class Service:
         reply = count(copy.objects.scan(r.prefix, r.after), lsn)
         self._active(r.partition).check_mapping(r.mapping)
         return reply
+
+    def _look(self, peer: Asking, r: object) -> frames.Reply:
+        assert isinstance(r, frames.Look)
+        copy = self._active(r.partition, mapping=r.mapping)
+        return looks.look(copy, r, lambda: self._active(r.partition), WAIT_S, self._room)
+
+    def _look_through(self, peer: Asking, r: object) -> frames.Reply:
+        assert isinstance(r, frames.LookThrough)
+        copy = self._active(r.partition, mapping=r.mapping)
+        return looks.look_through(copy, r, lambda: self._active(r.partition), WAIT_S, self._room)
 
     def _submit(self, peer: Asking, r: object) -> None:
         assert isinstance(r, frames.Submit)

@@ -15,7 +15,8 @@ from halog.core.early import EARLY, as_logged
 from halog.core.partition import Partition
 from halog.core.roles import Role
 from halog.runtime.clock import monotonic_ms
-from halog.runtime.lateness import Lateness
+from halog.runtime.lateness import LEVEL, Lateness
+from halog.runtime.named import Named, Taken
 from halog.runtime.objects import ObjectTable
 from halog.runtime.results import to_error
 
@@ -33,6 +34,7 @@ class Showing:
         self.progress = threading.Condition(lock)
         """Something new is visible."""
         self._lateness = Lateness()
+        self.named = Named()
 
     @property
     def serving(self) -> bool:
@@ -83,6 +85,17 @@ class Showing:
         held = self.held(keys)
         return found if self.leased and leading is self.core.leading and held is None else None
 
+    # --- moments ---
+
+    def take_up(self) -> Taken:
+        """What is shown now, for one transaction to read at."""
+        if not self.core.ledger.undecided:
+            return Taken(self.objects.moment(), {})
+        with self.lock:  # so that nobody is decided in between
+            undecided = self.core.ledger.undecided.values()
+            doubted = {c.key: u.prepare.header.lsn for u in undecided for c in u.prepare.changes}
+            return Taken(self.objects.moment(), doubted)
+
     # --- positions ---
 
     def has(self, lsn: int) -> bool:
@@ -117,7 +130,7 @@ class Showing:
 
     def lag(self) -> Lag:
         """How far behind the active this copy is, as far as it knows; ms since it was last known to be level."""
-        return Lag(0, 0.0) if self.serving else self._lateness.lag(self.core.chain.state.lsn)
+        return LEVEL if self.serving else self._lateness.lag(self.core.chain.state.lsn)
 
     # --- locks ---
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 
 import msgspec
 
-from halog.backend import Found, Invocation, Invoked, Lag, Mapped, Work
+from halog.backend import Found, Invocation, Invoked, Lag, Mapped, View, Work
 from halog.core import events as ev, records
 from halog.core.chain import Chain, ChainState
 from halog.core.durability import Durability, why_not
@@ -137,6 +137,23 @@ class MemoryPartition:
                 self.objects[c.key] = Found(c.ref, record.header.lsn, c.value, c.key)
         for states in self.states:
             states[self.name] = object()
+
+
+class MemoryView:
+    """What was there once."""
+
+    lag = Lag(0, 0.0)
+
+    def __init__(self, objects: dict[bytes, Found], mapping: int) -> None:
+        self._objects, self.mapping = objects, mapping
+
+    def find(self, key: bytes) -> Found | None:
+        """See View."""
+        return self._objects.get(key)
+
+    def scan(self, prefix: bytes) -> Iterator[Found]:
+        """See View."""
+        return (f for k, f in sorted(self._objects.items()) if k.startswith(prefix))
 
 
 class MemoryCluster:
@@ -267,12 +284,13 @@ class MemoryBackend:
         """See Backend: nobody else could be active."""
         return self.fetch(partition, keys)
 
-    def fetch_local(
-        self, partition: str, keys: Sequence[bytes], *, after: int = 0, mapping: int = 0
-    ) -> tuple[Sequence[Found | None], Lag] | None:
+    def view(
+        self, partition: str, under: tuple[bytes, ...], *, after: int = 0, mapping: int = 0, ahead: bool = False
+    ) -> View:
         """See Backend."""
-        objects = self.cluster.partitions[partition].objects
-        return [objects.get(k) for k in keys], Lag(0, 0.0)
+        at = self.cluster.partitions[partition]
+        with at.lock:
+            return MemoryView(dict(at.objects), mapping)
 
     def reach(self, partition: str, lsn: int) -> None:
         """See Backend: everything is everywhere at once."""
@@ -285,10 +303,6 @@ class MemoryBackend:
         """See Backend."""
         found = sorted(self._at(partition).objects.items())
         return (f for k, f in found if k.startswith(prefix))
-
-    def scan_local(self, partition: str, prefix: bytes, *, after: int = 0, mapping: int = 0) -> Iterator[Found] | None:
-        """See Backend."""
-        return self.scan(partition, prefix)
 
     def commit(self, partition: str, tx: bytes, work: Work) -> int:
         """See Backend."""

@@ -1,7 +1,8 @@
 """The end of a transaction: check what was read, or present all changes to the active nodes once.
 
 Never decides a conflict and never retries. The theory: nothing read twice is checked (one object is always a
-snapshot); several objects read and nothing changed: their versions are validated; changes: one `Work`, whose
+snapshot); several objects read and nothing changed: their versions are
+validated, unless they are of one moment anyhow (`read="local"`); changes: one `Work`, whose
 acceptance is the commit, or one for each partition, which happen together (D4). Whatever is raised before the
 backend's `commit` returns means nothing happened, except OutcomeUnknownError.
 """
@@ -67,7 +68,7 @@ def prepare(tx: Transaction) -> Presented | None:
             if tx.looked:
                 changes, reads = work.compared(tx.entries.values())
             return _presented(tx, changes, reads)
-        if len(reads) + len(tx.looked) > 1 and not tx.local and not tx.unchanged():
+        if len(reads) + len(tx.looked) > 1 and (tx.checked or not tx.local) and not tx.unchanged():
             _validate(tx, reads)
     except HalogError as error:
         _end(tx, error)

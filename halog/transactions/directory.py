@@ -40,7 +40,8 @@ def look_up(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
     known = tx.held.get(entry_key(key))
     if known is not None and known.partition in place.owners:
         return known.partition, None
-    at, found = _where_it_was(tx, key, place) or _asked(tx, key, place)
+    read = None if tx.views is None else frozenset(tx.views)
+    at, found = _where_it_was(tx, key, place) or _asked(tx, key, place, read)
     if found is None:
         tx.seen = None
         if known is None or tx.backend.mapped.one_directory(known.partition, at):  # else of the class's own policy
@@ -50,7 +51,7 @@ def look_up(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
 
 def _where_it_was(tx: Reading, key: bytes, place: Place) -> tuple[str, Found] | None:
     """An object that is still where this process has seen it: it is nowhere else, so nobody need be asked where."""
-    if _in_session(tx):
+    if in_session(tx):
         return None
     mapped, known = tx.backend.mapped, tx.space.images.get(key)
     if known is None or not mapped.one_directory(known.partition, place.partition):
@@ -67,8 +68,9 @@ def is_absent(tx: Reading, key: bytes, partition: str) -> bool:
     return known is not None and tx.backend.mapped.one_directory(known.partition, partition)
 
 
-def _asked(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
-    """Drive `halog.core.directory.look`. ConflictError if an object is not where its entry says for too long."""
+def _asked(tx: Reading, key: bytes, place: Place, read: frozenset[str] | None) -> tuple[str, Found | None]:
+    """Drive `halog.core.directory.look`. ConflictError if an object is not where its entry says for too long, or where
+    what the transaction sees of partitions that it has `read` does not say."""
     until, missed = time.monotonic() + tx.backend.deadline_of(place.partition), False
     asking: Looking[Found] = look(key, place)
     asked = next(asking)
@@ -76,8 +78,11 @@ def _asked(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
         partition, wanted = asked
         if missed and partition == place.owners[0] and is_entry(wanted):
             _pause(tx, key, partition, until)
-        found = _read(tx, wanted, partition, place.version, active=missed)
-        missed = missed or (found is None and not is_entry(wanted))
+        found = _read(tx, wanted, partition, place.version, ahead=missed)
+        if found is None and not is_entry(wanted):
+            if read is not None and not tx.checked:
+                _look_anew(tx, key, partition, read, again=missed)
+            missed = True
         try:
             asked = asking.send(found)
         except StopIteration as end:
@@ -85,15 +90,29 @@ def _asked(tx: Reading, key: bytes, place: Place) -> tuple[str, Found | None]:
             return where, what
 
 
-def _read(tx: Reading, key: bytes, partition: str, mapping: int, *, active: bool) -> Found | None:
+def _read(tx: Reading, key: bytes, partition: str, mapping: int, *, ahead: bool) -> Found | None:
     """As the transaction reads. Copies of this node's own may be behind each other: then the active nodes are asked."""
-    if tx.local and (active or _in_session(tx)):
-        tx.catch_up(partition)
-        return tx.backend.find(partition, key, mapping)
+    if tx.local and ahead and (view := tx.view_of(partition, key, mapping, ahead=True)) is not None:
+        return view.find(key)
     return tx.fetch_at(key, partition, mapping)
 
 
-def _in_session(tx: Reading) -> bool:
+def _look_anew(tx: Reading, key: bytes, partition: str, read: frozenset[str], *, again: bool) -> None:
+    """An object is not where its entry says, by what the transaction sees of both partitions. Of those that it has not
+    `read` before it looked for this object it may see another moment."""
+    assert tx.views is not None
+    anew = tx.views.keys() - read
+    if not anew or (again and partition in read):
+        raise ConflictError(
+            f"{tx.space.name_of(key)} came to partition {partition}, or went, after the transaction began to read "
+            "there; run the transaction again",
+            key=key, partition=partition, settled_lsn=0,
+        )  # fmt: skip
+    for name in anew:
+        del tx.views[name]
+
+
+def in_session(tx: Reading) -> bool:
     """Are its reads to be no older than tokens say, and otherwise as they come? A token names the partition in which an
     object was seen: neither that of its entry, nor those in which it was before, so copies of these may be older."""
     return tx.after is not None and tx.least is None and (bool(tx.after) or not tx.local)

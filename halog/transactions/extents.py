@@ -118,9 +118,7 @@ def _met(tx: Reading, key: bytes, partition: str, mapped: Mapped) -> Entry | Non
 def _scanned(tx: Reading, partition: str, family: bytes, mapped: Mapped) -> Iterator[Found]:
     tx.check_reach(family, partition)
     mapping = mapped.versions.get(partition, 0)
-    if tx.local and not mapped.changing:
-        local = tx.backend.scan_local(partition, family, after=tx.after_in(partition), mapping=mapping)
-        if local is not None:
-            return local
+    if tx.local and (view := tx.view_of(partition, family, mapping)) is not None:
+        return view.scan(family)
     tx.catch_up(partition)
     return tx.backend.scan(partition, family, least=tx.least_of(partition), mapping=mapping)

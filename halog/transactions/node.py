@@ -97,7 +97,8 @@ class Node:
         self, *, read: Read = "active", after: Token | Iterable[Token] = (), durability: Durability | None = None
     ) -> Transaction:
         """A transaction, for a with-block (D1). `read="local"`: read-only, from this node's own copies where it has
-        them; `tx.lag` tells how old the last read was. `read="barrier"`: linearizable, and may write: before the first
+        them, each partition at one moment (ConflictError where it is not known any more what was then); `tx.lag` tells
+        how old that was. `read="barrier"`: linearizable, and may write: before the first
         read of a partition its active node shows by a record in the log that it still is active (R5); QuorumError below
         the quorum. `read="lease"`: the same promise, and no question while the active node's lease lasts; only where
         the policy has leases. `after`: tokens of earlier transactions, on any node (`tx.token`); reads are no older

@@ -12,13 +12,13 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
-from halog.backend import Backend, Found, Lag, Mapped
+from halog.backend import Backend, Found, Lag, Mapped, View
 from halog.core.early import lsn_of
 from halog.core.ids import ABSENT
 from halog.errors import ConflictError, NotFoundError, NoTransactionError, RemappedError
 from halog.schema.methods import BINDING
 from halog.schema.reference import Ref
-from halog.transactions import calls, extents, moving
+from halog.transactions import calls, directory, extents, moving
 from halog.transactions.calls import Saved
 from halog.transactions.entry import Entry
 from halog.transactions.families import NOTHING, UNLISTED, locate
@@ -74,8 +74,13 @@ class Reading:
     """What objects only looked at know this transaction by."""
     quick: Life | None = None
     """The same while looks may be quick."""
+    views: dict[str, View] | None = None
+    """With `read="local"`: what it sees of each partition, from its first read there to its end."""
+    checked = False
+    """With `read="local"`: it reads at the active nodes, and what it read is checked at its end, since objects are on
+    their way from one partition to another (T8)."""
     lag: Lag | None = None
-    """How far the copy was behind at the last read, with `read="local"`."""
+    """With `read="local"`: how far the copy of the partition that was read last was behind when it was first read."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -351,16 +356,45 @@ class Reading:
                 seen[e.partition] = max(lsn_of(e.image.version), seen.get(e.partition, 0))
         return seen
 
+    def view_of(self, partition: str, under: bytes, mapping: int, *, ahead: bool = False) -> View | None:
+        """What this transaction sees of a partition, with `read="local"`: one moment. `under`: the key it asks for
+        first there, or prefix of keys; `ahead`: of the active node's copy, unless it has read there. None: it is to ask
+        the active node, and is checked at its end. ConflictError where the mapping has changed since it began."""
+        views = self.views
+        assert views is not None
+        view = views.get(partition)
+        if view is None:
+            mapped = self.backend.mapped
+            if self.checked or mapped.changing:
+                self._be_checked(partition)
+                return None
+            if self.after and partition in mapped.listed:
+                ahead = ahead or directory.in_session(self)
+            after = self.after_in(partition) if self.after else 0
+            view = views[partition] = self.backend.view(partition, (under,), after=after, mapping=mapping, ahead=ahead)
+        elif view.mapping != mapping:
+            raise self._mapping_changed(partition)
+        self.lag = view.lag
+        return view
+
+    def _be_checked(self, partition: str) -> None:
+        if self.views:
+            raise self._mapping_changed(partition)
+        self.checked, self.lag = True, Lag(0, 0.0)
+
+    def _mapping_changed(self, partition: str) -> ConflictError:
+        return ConflictError(
+            f"where objects of partition {partition} belong has changed since the transaction began to read; nothing "
+            "was done; run the transaction again",
+            partition=partition, settled_lsn=0,
+        )  # fmt: skip
+
     def fetch_at(self, key: bytes, partition: str, mapping: int) -> Found | None:
         """What is under an index key there, read as this transaction reads. RemappedError if that partition is to be
         asked by another version of the mapping."""
         self.check_reach(key, partition)
-        if self.local and not self.backend.mapped.changing:
-            read = self.backend.fetch_local(partition, (key,), after=self.after_in(partition), mapping=mapping)
-            if read is not None:
-                self.lag = read[1]
-                return read[0][0]
-            self.lag = Lag(0, 0.0)
+        if self.local and (view := self.view_of(partition, key, mapping)) is not None:
+            return view.find(key)
         self.catch_up(partition)
         if self.leased and (leased := self.backend.fetch_leased(partition, (key,), mapping=mapping)) is not None:
             return leased[0]

@@ -74,6 +74,8 @@ class Transaction(Reading):
         tx = cls(space)
         tx.local, tx.settled, tx.serving, tx.special = local, settled, serving, True
         tx.after = after
+        if local:
+            tx.views = {}
         if barrier or leased:
             tx.least, tx.leased = {}, leased
         if serving is not None:
@@ -162,7 +164,7 @@ class Transaction(Reading):
                 end(obj)
                 e.obj = None  # object and entry name each other; left so, only the garbage collector would free them
         self.held = {}
-        self.saved = self.pinned = None
+        self.saved = self.pinned = self.views = None
 
     @property
     def token(self) -> Token:

@@ -33,6 +33,7 @@ from tests.mutants import (  # noqa: F401 - they register themselves
     remaps,
     shown,
     sites,
+    stills,
     stopping,
     stowed,
     sync_sites,

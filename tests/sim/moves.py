@@ -16,7 +16,7 @@ from halog.core.group import majority
 from halog.core.migrating import assigned, moving, why_not, why_not_assigned
 from halog.core.roles import CLAIMANT
 from halog.core.table import Group, PartitionTable, Target
-from tests.sim import late, outages
+from tests.sim import late, outages, stills
 from tests.sim.violation import demand
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ LOOK_MS = 15.0
 
 
 def is_moving(seed: int) -> bool:
-    return seed in SEEDS or (seed >= LIVED and not late.given(seed) and not outages.given(seed))
+    own = late.given(seed) or outages.given(seed) or (stills.given(seed) and seed % 2)
+    return seed in SEEDS or (seed >= LIVED and not own)
 
 
 def first_home(seed: int, names: Sequence[str]) -> tuple[str, ...]:

@@ -251,12 +251,16 @@ class Process:
             self.world.cover.hit(
                 "appends acknowledged together" if self.partition.leading is not None else "read together"
             )
+        self.world.stills.begin(self)
         for record, state, next_offset in one_by_one(e):
+            self.world.stills.change(self, record)
             self.copy.apply(record, state, next_offset)
             self.world.shown.applied(self, record)
+            self.world.stills.changed(self)
             self.world.checks.applied(self, record, state)
             if isinstance(record, records.Commit) and record.origin is not None:
                 self.world.cover.hit("appended again")
+        self.world.stills.end(self)
         self._flush_soon()
 
     def _perform_rarely(self, e: ev.Effect) -> None:

@@ -33,6 +33,7 @@ from tests.sim import (
     rough,
     shop,
     stalls,
+    stills,
     stopping,
     stowed,
     zones,
@@ -53,6 +54,7 @@ OWN_RANGES = {
     "stowed": stowed.SEEDS,
     "rough": rough.SEEDS,
     "outages": outages.SEEDS,
+    "stills": stills.SEEDS,
 }
 """Histories of other kinds than those that seeds from 0 on play, and those of which there are few among these."""
 
@@ -105,6 +107,7 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
         zones.prepare(world, length)
     lives.prepare(world, length)
     world.shown.prepare()
+    world.stills.prepare()
     world.engine.at(length, _end_faults, world)
     world.fault_phase_ms = length
     return world

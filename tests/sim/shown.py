@@ -81,13 +81,17 @@ class Shown:
     # --- copies ---
 
     def show(self, p: Process, e: ev.Show) -> None:
+        self.world.stills.begin(p)
         for record in e.records:
             self.world.cover.hit("shown before logged")
+            self.world.stills.change(p, record, early=True)
             if record.header.epoch == p.partition.campaign.epoch:
                 self._declares(record.header)
             else:
                 self._replica_shows(p, record.header)
             p.shown.show(record, unlogged=self.world.unlogged)
+            self.world.stills.changed(p)
+        self.world.stills.end(p)
 
     def _declares(self, h: records.Header) -> None:
         self.declared[h.epoch] = max(h.lsn, self.declared.get(h.epoch, 0))

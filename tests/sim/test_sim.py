@@ -8,7 +8,7 @@ import pytest
 
 from halog.core import life, zones as core_zones
 from halog.core.roles import TRANSITIONS
-from tests.sim import bank, late, leases, lives, market, moves, reader, rough, shop, stopping, stowed, zones
+from tests.sim import bank, late, leases, lives, market, moves, reader, rough, shop, stills, stopping, stowed, zones
 from tests.sim.abroad import pair, takeover, waiting
 from tests.sim.coverage import edge_name
 from tests.sim.run import run_seed
@@ -27,6 +27,9 @@ STOWED = 60
 
 ROUGH = 60
 """Rougher ones of these, of their own."""
+
+STILLS = 100
+"""Histories in which transactions read whole moments (R5); likewise."""
 
 MOVED = 150
 """Histories in which operators move the partition (P12); they are histories of their own."""
@@ -145,6 +148,7 @@ INTERESTING = [
     "sites: sites that vote are one by themselves", "sites: sites that vote have parted",
     "sites: unfinished switch ended",
     "sites: promote done", "sites: promote failed: UnreachableError", "sites: demote done", "sites: undo done",
+    "still: begins while objects change", "still: shown what was", "still: told that it is over", "still: waits",
     "a request arrived late", "handed over and back", "answer Conflicted of what may still arrive",
     "answer Duplicated of what may still arrive", "answer TooFew of what may still arrive",
     "added", "removed", "too few replicas", "transfer requested", "discarded transactions",
@@ -174,7 +178,7 @@ def seen() -> Counter[str]:
     lived = [*lives.SEEDS[:LIVES], *[n for n in lives.SEEDS[: 11 * LIVES] if is_grouped(n)]]
     sites = [pair.SEEDS[n] for n in (*range(SITES), *RARE_SITES)]
     stopped = stopping.SEEDS[:STOPPED]
-    belated = [*late.SEEDS[:LATE], *stowed.SEEDS[:STOWED], *rough.SEEDS[:ROUGH]]
+    belated = [*late.SEEDS[:LATE], *stowed.SEEDS[:STOWED], *rough.SEEDS[:ROUGH], *stills.SEEDS[:STILLS]]
     sites += [*waiting.SEEDS[:WAITING], *takeover.SEEDS[:VOTING]]
     for seed in dict.fromkeys(
         [*range(SEEDS), *RARE_SEEDS, *grouped, *read, *zoned, *moved, *stopped, *belated, *banks, *lived, *sites]
@@ -206,6 +210,11 @@ def test_partitions_move_through_every_fault(seen: Counter[str]) -> None:
 @pytest.mark.feature("R4", "R5")
 def test_requests_that_are_late_are_done_in_their_epoch_or_not_at_all(seen: Counter[str]) -> None:
     assert seen["a request arrived late"] > 3 * LATE
+
+
+@pytest.mark.feature("R5")
+def test_transactions_see_whole_moments_of_a_copy_that_changes(seen: Counter[str]) -> None:
+    assert seen["still: whole"] > 50 * STILLS
 
 
 @pytest.mark.feature("P7", "P8", "P12")

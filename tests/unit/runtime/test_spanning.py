@@ -236,3 +236,31 @@ def test_a_token_waits_for_what_it_may_have_seen_and_for_nothing_else(cluster: C
         assert seen.get(Counter, other).value == 101
     with pytest.raises(HalogError), node.transaction(read="local", after=tx.token) as held:
         held.get(Counter, names[1])
+
+
+@pytest.mark.feature("D4", "R5")
+@pytest.mark.parametrize("doubt_ms", [1_000])
+@pytest.mark.parametrize("who", ["copy", "client"])
+def test_what_was_decided_behind_a_moment_is_not_missed_by_a_session(cluster: Cluster, who: str) -> None:
+    """The transaction sees the partition as it was before the decision, which its token may have seen."""
+    names = apart(cluster)
+    create(cluster, names)
+    home = cluster.partition_of(Counter, names[1])
+    other = next(f"o{i}" for i in range(999) if cluster.partition_of(Counter, f"o{i}") == home)
+    create(cluster, [other])
+    half_done(cluster, names)
+    here = cluster.node(cluster.active_for(Counter, names[1]))
+    with here.transaction() as tx:
+        tx.get(Counter, other).value += 1
+    node = cluster.client() if who == "client" else here
+    assert active_copy(cluster, names[1]).core.ledger.undecided
+    with (
+        pytest.raises(ConflictError, match="only after this one began"),
+        node.transaction(read="local", after=tx.token) as seen,
+    ):
+        assert seen.get(Counter, other).value == 101
+        assert seen.find(Counter, "nobody") is None
+        nothing_in_doubt(cluster, names)
+        seen.get(Counter, names[1])
+    with node.transaction(read="local", after=tx.token) as seen:
+        assert [seen.get(Counter, name).value for name in (other, names[1])] == [101, 100]

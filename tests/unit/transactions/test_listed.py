@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from halog import aio
-from halog.backend import Found, Lag, Work
+from halog.backend import View, Work
 from halog.core.directory import entry_key, is_entry, object_key, unpacked
 from halog.core.records import UPDATE
 from halog.errors import ConflictError, CrossPartitionError, DuplicateKeyError, NotFoundError
-from halog.testing.memory import MemoryCluster
+from halog.testing.memory import MemoryCluster, MemoryView
 from halog.testing.nodes import MemoryNode
 from halog.transactions.token import Token
 from halog.transactions.writing import Read
@@ -331,13 +331,14 @@ def lagging(node: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its copies stay as they are now, but for those that a session's position waits for."""
     then = {name: dict(partition.objects) for name, partition in node.cluster.partitions.items()}
 
-    def fetch_local(
-        partition: str, keys: Sequence[bytes], *, after: int = 0, mapping: int = 0
-    ) -> tuple[Sequence[Found | None], Lag]:
-        objects = node.cluster.partitions[partition].objects if after else then[partition]
-        return [objects.get(key) for key in keys], Lag(0, 0.0)
+    def view(
+        partition: str, under: tuple[bytes, ...], *, after: int = 0, mapping: int = 0, ahead: bool = False
+    ) -> View:
+        now = ahead or after
+        return real(partition, under, mapping=mapping) if now else MemoryView(then[partition], mapping)
 
-    monkeypatch.setattr(node.backend, "fetch_local", fetch_local)
+    real = node.backend.view
+    monkeypatch.setattr(node.backend, "view", view)
 
 
 def made_anew(node: MemoryNode, text: str) -> Token:

@@ -1,0 +1,58 @@
+"""How the active node shows one of its moments to a transaction elsewhere (R5): the other side of `viewing.FarView`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from halog.core.moments import OverError
+from halog.runtime import frames
+from halog.runtime.copy import Copy
+from halog.runtime.named import Taken
+from halog.runtime.pages import page
+from halog.runtime.viewing import over, undecided, unknown
+
+
+def look(copy: Copy, r: frames.Look, check: Callable[[], object], wait_s: float, room: int) -> frames.Seen:
+    """Objects under some keys."""
+    moment, taken = _at(copy, r, r.keys, check, wait_s, prefixes=False)
+    if r.after and any(taken.lacks(key, r.after) for key in r.keys):
+        raise undecided(copy.name)
+    past, find = taken.past(), copy.objects.find
+    try:
+        its = page((past.of(key, find(key)) for key in r.keys), room)
+    except OverError:
+        raise over(copy.name) from None
+    return frames.Seen(moment, its.items, its.end)
+
+
+def look_through(
+    copy: Copy, r: frames.LookThrough, check: Callable[[], object], wait_s: float, room: int
+) -> frames.Seen:
+    """A page of those under a prefix of keys."""
+    moment, taken = _at(copy, r, (r.prefix,), check, wait_s, prefixes=True)
+    if taken.lacks(r.prefix, r.after, prefix=True):
+        raise undecided(copy.name)
+    try:
+        its = page(copy.objects.scan(r.prefix, r.behind, taken.past()), room, r.limit)
+    except OverError:
+        raise over(copy.name) from None
+    return frames.Seen(moment, its.items, its.end)
+
+
+def _at(
+    copy: Copy, r: frames.Look | frames.LookThrough, under: Collection[bytes], check: Callable[[], object],
+    wait_s: float, *, prefixes: bool,
+) -> tuple[bytes, Taken]:  # fmt: skip
+    """The moment that is asked for; a new one once what is in doubt under these keys is decided. `check` raises if this
+    node is not active, or no more: else it may have waited for nothing."""
+    if r.moment:
+        taken = copy.named.find(r.moment)
+        if taken is None:
+            raise unknown(copy.name)
+        return r.moment, taken
+    if copy.core.ledger.locks:
+        copy.wait_free(under, wait_s, prefixes=prefixes)
+        check()
+    taken = copy.take_up()
+    copy.check_mapping(r.mapping)
+    return copy.named.name(taken), taken
