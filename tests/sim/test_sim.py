@@ -8,7 +8,7 @@ import pytest
 
 from halog.core import life, zones as core_zones
 from halog.core.roles import TRANSITIONS
-from tests.sim import bank, late, leases, lives, market, moves, reader, rough, shop, stopping, stowed, zones
+from tests.sim import bank, late, leases, lives, market, moves, outages, reader, rough, shop, stopping, stowed, zones
 from tests.sim.abroad import pair, takeover, waiting
 from tests.sim.coverage import edge_name
 from tests.sim.run import run_seed
@@ -36,6 +36,9 @@ LIVES = 100
 
 LATE = 100
 """Histories in which requests are late (R5); likewise."""
+
+OUTAGES = 60
+"""Histories in which the log and the coordinator go away (W1, W4); likewise."""
 
 BANKS = 150
 """Histories over several partitions (D4, D5); they are histories of their own, too."""
@@ -145,6 +148,7 @@ INTERESTING = [
     "sites: sites that vote are one by themselves", "sites: sites that vote have parted",
     "sites: unfinished switch ended",
     "sites: promote done", "sites: promote failed: UnreachableError", "sites: demote done", "sites: undo done",
+    "log outage", "log takes nothing", "log asked", "coordinator outage",
     "a request arrived late", "handed over and back", "answer Conflicted of what may still arrive",
     "answer Duplicated of what may still arrive", "answer TooFew of what may still arrive",
     "added", "removed", "too few replicas", "transfer requested", "discarded transactions",
@@ -174,7 +178,7 @@ def seen() -> Counter[str]:
     lived = [*lives.SEEDS[:LIVES], *[n for n in lives.SEEDS[: 11 * LIVES] if is_grouped(n)]]
     sites = [pair.SEEDS[n] for n in (*range(SITES), *RARE_SITES)]
     stopped = stopping.SEEDS[:STOPPED]
-    belated = [*late.SEEDS[:LATE], *stowed.SEEDS[:STOWED], *rough.SEEDS[:ROUGH]]
+    belated = [*outages.SEEDS[:OUTAGES], *late.SEEDS[:LATE], *stowed.SEEDS[:STOWED], *rough.SEEDS[:ROUGH]]
     sites += [*waiting.SEEDS[:WAITING], *takeover.SEEDS[:VOTING]]
     for seed in dict.fromkeys(
         [*range(SEEDS), *RARE_SEEDS, *grouped, *read, *zoned, *moved, *stopped, *belated, *banks, *lived, *sites]
@@ -206,6 +210,13 @@ def test_partitions_move_through_every_fault(seen: Counter[str]) -> None:
 @pytest.mark.feature("R4", "R5")
 def test_requests_that_are_late_are_done_in_their_epoch_or_not_at_all(seen: Counter[str]) -> None:
     assert seen["a request arrived late"] > 3 * LATE
+
+
+@pytest.mark.feature("R4", "P10")
+def test_nobody_claims_epoch_after_epoch_while_the_log_is_away(seen: Counter[str]) -> None:
+    """And somebody serves at once when it is back; both are judged in each history (`tests.sim.outages`)."""
+    assert seen["log outage"] > OUTAGES // 2
+    assert seen["log back, nobody was active"] > OUTAGES // 6
 
 
 @pytest.mark.feature("P7", "P8", "P12")
