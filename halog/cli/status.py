@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from halog.cli.options import config_option, timeout_option
 from halog.cli.output import emit_json, emit_table, format_option
@@ -29,7 +30,7 @@ def status(config_path: Path, format_: str, timeout_s: float) -> None:
     """Show how the cluster is: nodes, partitions, replicas, lag.
 
     Exit code 4 if it is degraded: a partition has no active node or no quorum, fewer replicas than configured, lacks a
-    site that its commits wait for or votes of sites that it needs, or has parted.
+    site that its commits wait for or votes of sites that it needs, or has parted; or Kafka does not answer.
 
     \b
     Examples:
@@ -46,7 +47,7 @@ def status(config_path: Path, format_: str, timeout_s: float) -> None:
         emit_json(as_json(seen))
     else:
         show(seen)
-    if seen.degraded:
+    if not seen.is_well:
         raise click.exceptions.Exit(DEGRADED_EXIT)
 
 
@@ -58,7 +59,8 @@ def as_json(seen: Survey) -> dict[str, Any]:
     return {
         "cluster": seen.cluster,
         "site": seen.site,
-        "ok": not seen.degraded,
+        "ok": seen.is_well,
+        "kafka": None if seen.kafka is None else msgspec.to_builtins(seen.kafka),
         "nodes": {n.node: n.state for n in seen.nodes},
         "zones": zones_of(seen),
         "config": {"version": seen.config or None, "behind": behind(seen)},
@@ -153,7 +155,8 @@ def show(seen: Survey) -> None:
     active, mirrored = sum(p.active is not None for p in here), len(seen.partitions) - len(here)
     echo_facts(
         [
-            ("cluster", f"{seen.cluster} at site {seen.site}: {'degraded' if seen.degraded else 'ok'}"),
+            ("cluster", f"{seen.cluster} at site {seen.site}: {'ok' if seen.is_well else 'degraded'}"),
+            *([("kafka", seen.kafka.text())] if seen.kafka is not None else []),
             ("nodes", f"{up} of {len(hosting)} up" + (f", clients: {clients}" if clients else "")),
             *[(f"zone {name}", state) for name, state in zones_of(seen).items() if state == "disabled"],
             *([("config", _config_text(seen))] if seen.config else []),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from halog.cli.kafka_told import KafkaView, kafka_view
 from halog.cli.mirror_state import standing_still, unmirrored
 from halog.core.defining import status
 from halog.core.group import as_of, counts, needed
@@ -192,6 +193,13 @@ class Survey(msgspec.Struct, frozen=True):
     """The plan that is not done; None: there is none."""
     drained: tuple[str, ...] = ()
     """Nodes that were emptied: they get no partitions that are added."""
+    kafka: KafkaView | None = None
+    """The log, if it does not answer."""
+
+    @property
+    def is_well(self) -> bool:
+        """Does everything serve, as it is to?"""
+        return not self.degraded and self.kafka is None
 
     @property
     def degraded(self) -> list[PartitionView]:
@@ -205,14 +213,16 @@ def survey(connection: Connection) -> Survey:
     tables = connection.tables
     said, split = ask_nodes(connection), parted(connection.coordinator, tables)
     config, still, lacking = connection.config, standing_still(connection, tables), unmirrored(connection, tables)
+    partitions = tuple(partition_view(t, connection.nodes, said, split, still, lacking) for t in tables)
     return Survey(
         config.cluster.name,
         config.site.name,
         tuple(node_views(list(config.nodes), connection.nodes, said)),
-        tuple(partition_view(t, connection.nodes, said, split, still, lacking) for t in connection.tables),
+        partitions,
         read(connection.coordinator).number,
         plan_of(connection),
         tuple(drained_nodes(connection.coordinator)),
+        kafka_view(connection, said, [p.partition for p in partitions if p.state == NO_ACTIVE]),
     )
 
 

@@ -84,6 +84,9 @@ class Commits:
             return self._commit(partition, tx, work, open_)
         except OutcomeUnknownError as error:
             error.evidence["epoch"] = open_.epoch
+            missing = "" if "expired" in error.evidence else self._asker.router.missing(partition)
+            if missing and missing not in error.message:
+                error.message += f": {missing}"
             raise
 
     def _commit(self, partition: str, tx: bytes, work: Work, open_: Open) -> int:

@@ -42,6 +42,7 @@ from halog.runtime.lives import Lives
 from halog.runtime.machines import check_bound, check_reachable, machine
 from halog.runtime.mapping import Places
 from halog.runtime.members import Membership, NodeInfo
+from halog.runtime.missing import log_missing
 from halog.runtime.moving import Mover
 from halog.runtime.operators import Operators
 from halog.runtime.outside import Adapters
@@ -97,6 +98,7 @@ class Runtime:
         self.telling = Telling(History(config.cluster.name, name, self.incarnation, journal))
         self.lives = Lives(name, self.telling.history, lambda p: p in self.routing.mappings.now.updating)
         self.router.seen, self.router.look = self.lives.table_seen, self._look
+        self.router.missing = self._log_missing
         self.configured = Configured(activated or of_file(config, name), self.telling.history, self._reconfigured)
         self.states: Mapping[str, object] = {}
         self.session_state = SessionState.CONNECTED
@@ -136,6 +138,10 @@ class Runtime:
         known = self.router.tables.get(partition)
         policy = None if known is None else self.config.policies.get(known[1].policy)
         return policy is not None and policy.below_quorum == "wait"
+
+    def _log_missing(self, partition: str) -> str:
+        known = self.router.tables.get(partition)
+        return log_missing(self.adapters.log, None if known is None else known[1])
 
     def _lease_ms(self, partition: str) -> int:
         known = self.router.tables.get(partition)

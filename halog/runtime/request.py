@@ -286,6 +286,10 @@ class Request:
 
     def _too_late(self, where: Known) -> HalogError:
         limit = f"within {self._deadline_s:g} s"
+        far = isinstance(where, Far)
+        missing = "" if far else self._router.missing(self._partition)
+        if missing:
+            limit += f": {missing}"
         if self._unknown is not None:
             again = "see `halog partition show`" if isinstance(self._frame, frames.HandOver) else _ASK
             return OutcomeUnknownError(

@@ -35,6 +35,8 @@ class Router(Known):
         """Reads a partition's table at once."""
         self.offline: Callable[[], str] = lambda: ""
         """Why this very node is offline, if it is (Q1): then nothing is asked for in its name."""
+        self.missing: Callable[[str], str] = lambda partition: ""
+        """Which server is away that a partition needs; "": none, as far as this process finds."""
 
     def taken(self, name: str, version: int, table: PartitionTable) -> None:
         """See Known."""

@@ -8,7 +8,9 @@ import pytest
 
 from halog.core import life, zones as core_zones
 from halog.core.roles import TRANSITIONS
-from tests.sim import bank, late, leases, lives, market, moves, reader, rough, shop, stills, stopping, stowed, zones
+from tests.sim import (
+    bank, late, leases, lives, market, moves, outages, reader, rough, shop, stills, stopping, stowed, zones,
+)  # fmt: skip
 from tests.sim.abroad import pair, takeover, waiting
 from tests.sim.coverage import edge_name
 from tests.sim.run import run_seed
@@ -39,6 +41,9 @@ LIVES = 100
 
 LATE = 100
 """Histories in which requests are late (R5); likewise."""
+
+OUTAGES = 60
+"""Histories in which the log and the coordinator go away (W1, W4); likewise."""
 
 BANKS = 150
 """Histories over several partitions (D4, D5); they are histories of their own, too."""
@@ -149,6 +154,7 @@ INTERESTING = [
     "sites: unfinished switch ended",
     "sites: promote done", "sites: promote failed: UnreachableError", "sites: demote done", "sites: undo done",
     "still: begins while objects change", "still: shown what was", "still: told that it is over", "still: waits",
+    "log outage", "log takes nothing", "log asked", "coordinator outage",
     "a request arrived late", "handed over and back", "answer Conflicted of what may still arrive",
     "answer Duplicated of what may still arrive", "answer TooFew of what may still arrive",
     "added", "removed", "too few replicas", "transfer requested", "discarded transactions",
@@ -178,7 +184,8 @@ def seen() -> Counter[str]:
     lived = [*lives.SEEDS[:LIVES], *[n for n in lives.SEEDS[: 11 * LIVES] if is_grouped(n)]]
     sites = [pair.SEEDS[n] for n in (*range(SITES), *RARE_SITES)]
     stopped = stopping.SEEDS[:STOPPED]
-    belated = [*late.SEEDS[:LATE], *stowed.SEEDS[:STOWED], *rough.SEEDS[:ROUGH], *stills.SEEDS[:STILLS]]
+    belated = [*outages.SEEDS[:OUTAGES], *late.SEEDS[:LATE], *stowed.SEEDS[:STOWED], *rough.SEEDS[:ROUGH]]
+    belated += stills.SEEDS[:STILLS]
     sites += [*waiting.SEEDS[:WAITING], *takeover.SEEDS[:VOTING]]
     for seed in dict.fromkeys(
         [*range(SEEDS), *RARE_SEEDS, *grouped, *read, *zoned, *moved, *stopped, *belated, *banks, *lived, *sites]
@@ -215,6 +222,13 @@ def test_requests_that_are_late_are_done_in_their_epoch_or_not_at_all(seen: Coun
 @pytest.mark.feature("R5")
 def test_transactions_see_whole_moments_of_a_copy_that_changes(seen: Counter[str]) -> None:
     assert seen["still: whole"] > 50 * STILLS
+
+
+@pytest.mark.feature("R4", "P10")
+def test_nobody_claims_epoch_after_epoch_while_the_log_is_away(seen: Counter[str]) -> None:
+    """And somebody serves at once when it is back; both are judged in each history (`tests.sim.outages`)."""
+    assert seen["log outage"] > OUTAGES // 2
+    assert seen["log back, nobody was active"] > OUTAGES // 6
 
 
 @pytest.mark.feature("P7", "P8", "P12")

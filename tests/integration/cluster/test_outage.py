@@ -31,7 +31,7 @@ FLOWS_S = 4.0
 
 @pytest.fixture
 def two(make: Make, site: Site) -> Iterator[Cluster]:
-    cluster = make(nodes="AB", partitions=PARTITIONS, async_=0)
+    cluster = make(nodes="AB", partitions=PARTITIONS, async_=0, deadline_ms=8_000)
     cluster.start()
     cluster.whole()
     yield cluster
@@ -54,7 +54,7 @@ def commit(cluster: Cluster, number: int) -> None:
         node.create(Aircraft(f"N{number}"))
 
 
-@pytest.mark.feature("O3", "R4", "P10", "Q4")
+@pytest.mark.feature("O3", "R4", "Q4")
 def test_an_outage_of_the_broker_costs_one_epoch_and_is_told_once(two: Cluster, site: Site) -> None:
     for number in range(40):  # some in each partition
         commit(two, number)
@@ -62,8 +62,7 @@ def test_an_outage_of_the_broker_costs_one_epoch_and_is_told_once(two: Cluster, 
     site.pause("kafka")
     began = time.monotonic()
     with pytest.raises(HalogError) as told:
-        two.client().config  # noqa: B018
-        commit_impatiently(two)
+        commit(two, 100)
     assert site.info.bootstrap in told.value.message, "the error names the server that is missing"
     seen = command(two, "status", "--format", "json")
     assert seen.returncode == 4
@@ -78,7 +77,7 @@ def test_an_outage_of_the_broker_costs_one_epoch_and_is_told_once(two: Cluster, 
     assert time.monotonic() - back < FLOWS_S
     for number in range(2_000, 2_040):
         commit(two, number)
-    assert epochs(two) <= before + 2 * PARTITIONS, "one epoch for each partition, or one more for one that was cut short"
+    assert epochs(two) <= before + 2 * PARTITIONS, "one for each, and one more where somebody was hasty"
     told_of(two)
     assert json.loads(command(two, "status", "--format", "json").stdout)["kafka"] is None
 
