@@ -24,6 +24,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+from halog.backend import Outcome
 from halog.core.durability import Durability, checked
 from halog.errors import ConflictError, DeclarationError, HalogError, NoTransactionError, OutcomeUnknownError
 from halog.schema.reference import Ref
@@ -127,6 +128,12 @@ class Node:
                 seconds = attempts.failed(error)
                 retry.remember(settled, error)
             await asyncio.sleep(seconds)
+
+    async def outcome(self, of: Transaction | OutcomeUnknownError) -> Outcome:
+        """What became of a transaction whose commit raised OutcomeUnknownError, or was cancelled; see
+        `halog.Node.outcome`."""
+        asked = of.sync if isinstance(of, Transaction) else of
+        return await _finished(self.submit(partial(self.sync.outcome, asked)))
 
     async def load(self, objects: Iterable[Any], *, batch: int = BATCH, duplicates: Duplicates = "raise") -> Loaded:
         """Create many objects fast; see `halog.Node.load`. The iterable is read on a thread."""

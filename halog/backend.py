@@ -8,7 +8,7 @@ backend hides where the active is: it waits, retries and follows hand-overs for 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -75,6 +75,10 @@ class Invoked(msgspec.Struct, frozen=True, array_like=True):
     result: bytes | None = None
     error: dict[str, object] | None = None
     """{class, message, evidence, traceback}: plain values only."""
+
+
+Outcome = Literal["happened", "did not happen", "expired", "unknown"]
+"""What became of a transaction. "expired": no partition remembers an id that old; "unknown": it may still happen."""
 
 
 class Lag(msgspec.Struct, frozen=True, array_like=True):
@@ -229,6 +233,11 @@ class Backend(Protocol):
 
     def follow_up(self) -> None:
         """Give the answers that have come to those commits, on this thread, without waiting; the rest come later."""
+
+    def outcome(self, partition: str, tx: bytes, epoch: int, participants: Sequence[str] = ()) -> Outcome:
+        """What became of a commit that nobody answered, presented in no higher `epoch`; waits until it is known.
+        `participants`: of one over several partitions, of which `partition` is the first; what is not decided then is
+        given up. DeadlineError, PartitionUnavailableError: nobody is there to say."""
 
     def validate(
         self, partition: str, reads: Collection[tuple[bytes, int]], *, least: int = 0, mapping: int = 0

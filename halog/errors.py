@@ -28,7 +28,7 @@
     │   │   ├── ReplicasError     too few sync replicas are there to flush what asks for it (R6)
     │   │   └── ZoneQuorumError   the node has no quorum in one of its zones (Q1)
     │   └── DeadlineError         not within the time allowed               (exit 6)
-    ├── OutcomeUnknownError       it may or may not have happened; ask again by id
+    ├── OutcomeUnknownError       it may or may not have happened; `node.outcome` says which
     ├── RefusedError              refused because it would be unsafe        (exit 5)
     │   ├── NodeListsError        a node's definition of a partition says otherwise than the cluster (P10)
     │   └── NothingToDoError      there is nothing of what was to be ended or undone (exit 0)
@@ -232,10 +232,11 @@ class DeadlineError(AvailabilityError):
 
 
 class OutcomeUnknownError(HalogError):
-    """It may or may not have happened. Asking again with the same transaction id settles it.
+    """It may or may not have happened. Of a commit `node.outcome(error)` says which; its evidence is what that asks by.
 
-    Of a commit `evidence["epoch"]` is the highest epoch that a request of it was sent for: "did not happen" is true if
-    it is asked under that one (or a higher one), for under a lower one what is late may still be done.
+    `tx`: the id; `partition`: that which decides; `participants`: all of them, if there are several; `epoch`: the
+    highest that a request of it was sent for: "did not happen" is true if it is asked under that one (or a higher one),
+    for under a lower one what is late may still be done.
     """
 
     happened = None

@@ -82,8 +82,9 @@ class Commits:
         open_ = Open(0 if tx in self._unsent else self._asker.epoch(partition))
         try:
             return self._commit(partition, tx, work, open_)
-        except OutcomeUnknownError as error:
-            error.evidence["epoch"] = open_.epoch
+        except OutcomeUnknownError as error:  # whoever has it can ask what became of it
+            error.evidence |= {"tx": tx.hex(), "epoch": open_.epoch}
+            error.evidence.setdefault("partition", partition)
             missing = "" if "expired" in error.evidence else self._asker.router.missing(partition)
             if missing and missing not in error.message:
                 error.message += f": {missing}"

@@ -27,6 +27,7 @@ from halog.core.table import PartitionTable
 from halog.errors import HalogError
 from halog.ports import Log, SessionState, Store, TopicPartition, UnknownResult, Versioned
 from halog.runtime import belonging, cluster, frames
+from halog.runtime.afterwards import Afterwards
 from halog.runtime.asking import Asker, limits_of
 from halog.runtime.ballots import Ballots
 from halog.runtime.commits import Commits
@@ -131,7 +132,11 @@ class Runtime:
         self.scan = reads.scan
         self.mover = Mover(self._asker, routing, reads.fetch, self.commit_over, self.new_transaction_id)
         self.gather = self.mover.gather
-        self.operators = Operators(self._asker, config, adapters.coordinator, reads, places, self.telling.history)
+        afterwards = Afterwards(self._asker, self._ballots)
+        self.outcome = afterwards.outcome
+        self.operators = Operators(
+            self._asker, config, adapters.coordinator, reads, places, self.telling.history, afterwards
+        )
         self.validate, self.invoke = reads.validate, reads.invoke
 
     def _waits_for_quorum(self, partition: str) -> bool:

@@ -12,6 +12,7 @@ from halog.core.table import PartitionTable
 from halog.errors import RefusedError, UnknownNameError
 from halog.ports import Coordinator
 from halog.runtime import frames, wishes
+from halog.runtime.afterwards import Afterwards
 from halog.runtime.asking import Asker
 from halog.runtime.cluster import read_nodes
 from halog.runtime.history import History
@@ -19,7 +20,6 @@ from halog.runtime.mapping import Places
 from halog.runtime.migration import migrate, wait_until_there
 from halog.runtime.reads import Reads
 from halog.runtime.results import to_error
-from halog.runtime.service import settled
 from halog.runtime.telling import migration_told
 
 
@@ -27,8 +27,16 @@ class Operators:
     """Part of a running node."""
 
     def __init__(
-        self, asker: Asker, config: Config, coordinator: Coordinator, reads: Reads, places: Places, history: History
+        self,
+        asker: Asker,
+        config: Config,
+        coordinator: Coordinator,
+        reads: Reads,
+        places: Places,
+        history: History,
+        afterwards: Afterwards,
     ) -> None:
+        self._afterwards = afterwards
         self._asker, self.config, self._coordinator = asker, config, coordinator
         self._reads, self._places, self._history = reads, places, history
 
@@ -48,14 +56,9 @@ class Operators:
         migration_told(self._history, before, now)
 
     def outcome(self, partition: str, tx: bytes, attempt: int) -> str:
-        """What became of a transaction attempted under epoch number `attempt`: "happened", "did not happen",
-        "expired" or "unknown"."""
-        reply = self._asker.ask(partition, frames.AskOutcome(partition, tx, attempt))
-        if reply is None:
-            copy = self._asker.copies[partition]
-            reply = settled(self._asker.wait(partition, lambda answer: copy.ask_outcome(tx, attempt, answer)))
-        assert isinstance(reply, frames.OutcomeIs)
-        return reply.outcome
+        """What became of a transaction attempted under epoch number `attempt`, asked once: "happened", "did not
+        happen", "expired" or "unknown"; see `halog.Node.outcome`."""
+        return self._afterwards.one(partition, tx, attempt)
 
     def hand_over(self, partition: str, to: str) -> None:
         """Make `to` active for a partition (Q5). RefusedError says why not."""

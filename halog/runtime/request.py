@@ -49,7 +49,7 @@ _COUNTED: Final = (frames.Submit, frames.Prepare)
 NUMBER_BYTES: Final = 16
 """No two requests have the same."""
 
-_ASK: Final = "what became of it tells `node.outcome(tx)`"
+_ASK: Final = "`node.outcome(tx)` says what became of it"
 
 _SILENCE: Final = (UnreachableError, DeadlineError, ClosedError)
 

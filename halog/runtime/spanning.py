@@ -267,6 +267,7 @@ class Spanning:
         raise OutcomeUnknownError(
             f"partition {last.first} did not say what became of transaction {last.tx.hex()}; ask with "
             "`node.outcome(tx)`, or see `halog txn list`",
+            tx=last.tx.hex(),
             partition=last.first,
             participants=list(last.participants),
             expired=outcome == EXPIRED,

@@ -31,6 +31,7 @@ from halog.errors import (
 )
 from halog.transactions import directory, moving, work
 from halog.transactions.looked import images, untouched
+from halog.transactions.outcomes import told_by, unsettled
 from halog.transactions.space import Image
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ def finish(tx: Transaction, presented: Presented) -> None:
             told = _lost_race(tx, presented.works) or told
         raise told from None
     except BaseException:  # interrupted: nobody knows
+        tx.unsettled = unsettled(presented)
         tx.finish(UNKNOWN)
         raise
     tx.spread = lsns
@@ -141,6 +143,7 @@ def unanswered(tx: Transaction, partition: str) -> OutcomeUnknownError:
 def _end(tx: Transaction, error: HalogError) -> None:
     if isinstance(error, OutcomeUnknownError):
         error.evidence.setdefault("tx", None if tx.id is None else tx.id.hex())
+        tx.unsettled = told_by(error.evidence)
         tx.finish(UNKNOWN)
     else:
         tx.finish(ROLLED_BACK)

@@ -10,12 +10,12 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
-from halog.backend import Backend
+from halog.backend import Backend, Outcome
 from halog.core.durability import Durability, checked
-from halog.errors import ClosedError, NoTransactionError, RefusedError
+from halog.errors import ClosedError, NoTransactionError, OutcomeUnknownError, RefusedError
 from halog.schema.reference import Ref
 from halog.schema.registry import DEFAULT, Registry
-from halog.transactions import forked as forked, load as bulk, retry
+from halog.transactions import forked as forked, load as bulk, outcomes, retry
 from halog.transactions.context import check_may_change, forked_error, open_here
 from halog.transactions.execute import Executor
 from halog.transactions.space import MAX_RECORD_BYTES, Space
@@ -156,6 +156,15 @@ class Node:
                 raise forked_error()
             raise NoTransactionError("no transaction of this node is open here; write `with node.transaction():`")
         return tx
+
+    def outcome(self, of: Transaction | OutcomeUnknownError) -> Outcome:
+        """What became of a transaction whose commit raised OutcomeUnknownError, on any node, by the transaction or by
+        the error: "happened"; "did not happen", and it will not; "expired": nobody remembers an id that old; "unknown":
+        it may still happen, ask again. It is waited for, up to `timing.call_deadline_ms`. Over several partitions
+        what is not decided is given up by asking. AvailabilityError: nobody is there to say. NoTransactionError: it has
+        not ended."""
+        self.check_open()
+        return outcomes.outcome(self.backend, of)
 
     # --- verbs of the current transaction ---
 

@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeVar, get_args
 
+from halog.backend import Outcome
 from halog.core.durability import Durability
 from halog.core.ids import ABSENT
 from halog.errors import (
@@ -31,7 +32,8 @@ from halog.transactions.ended import class_of, end, revive
 from halog.transactions.entry import Entry
 from halog.transactions.families import entry_at
 from halog.transactions.looked import Bond, let_go
-from halog.transactions.reading import NEW, OPEN, OUTCOMES, ROLLED_BACK, Reading
+from halog.transactions.outcomes import Unsettled
+from halog.transactions.reading import COMMITTED, NEW, OPEN, OUTCOMES, ROLLED_BACK, Reading
 from halog.transactions.space import Space
 from halog.transactions.token import Token
 
@@ -54,6 +56,8 @@ class Transaction(Reading):
     """The partition it changed, once it has committed; of several the one that decided."""
     lsn: int | None = None
     """Where it was committed; None if it changed nothing or did not commit."""
+    unsettled: Unsettled | None = None
+    """Where its outcome is asked for, if it is unknown."""
     spread: Mapping[str, int] | None = None
     """Where, by partition, if it changed or rested on more than one."""
 
@@ -137,8 +141,8 @@ class Transaction(Reading):
         """End the transaction and keep its changes; done by itself at the end of the with-block.
 
         ConflictError (LockedError among them), DuplicateKeyError, FieldTypeError, RecordTooLargeError (R8),
-        AvailabilityError, RefusedError (R6): nothing happened. OutcomeUnknownError: nobody answered in time; `id` names
-        the transaction.
+        AvailabilityError, RefusedError (R6): nothing happened. OutcomeUnknownError: nobody answered in time;
+        `Node.outcome` says what became of it.
         """
         self.check_open()
         commit.commit(self)
@@ -166,6 +170,13 @@ class Transaction(Reading):
         self.held = {}
         self.saved = self.pinned = self.views = None
 
+    def settled_as(self, said: Outcome) -> None:
+        """It was unknown, and now this is known."""
+        if said == "happened":
+            self.state = COMMITTED
+        elif said == "did not happen":
+            self.state = ROLLED_BACK
+
     @property
     def token(self) -> Token:
         """What this transaction has seen and, if it has committed, written: reads of another transaction begun `after`
@@ -176,7 +187,7 @@ class Transaction(Reading):
 
     @property
     def outcome(self) -> str:
-        """`new`, `open`, `committing`, `committed`, `rolled back` or `unknown`."""
+        """`new`, `open`, `committing`, `committed`, `rolled back` or `unknown` (see `Node.outcome`)."""
         return OUTCOMES[self.state]
 
     # --- verbs ---

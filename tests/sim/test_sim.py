@@ -9,7 +9,20 @@ import pytest
 from halog.core import life, zones as core_zones
 from halog.core.roles import TRANSITIONS
 from tests.sim import (
-    bank, late, leases, lives, market, moves, outages, reader, rough, shop, stills, stopping, stowed, zones,
+    bank,
+    late,
+    leases,
+    lives,
+    market,
+    moves,
+    outages,
+    reader,
+    rough,
+    shop,
+    stills,
+    stopping,
+    stowed,
+    zones,
 )  # fmt: skip
 from tests.sim.abroad import pair, takeover, waiting
 from tests.sim.coverage import edge_name

@@ -17,13 +17,16 @@ BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE, re.S)
 @pytest.mark.feature("X5", "D1")
 def test_the_guides_code_runs(tmp_path: Path) -> None:
     """Classes, transactions and the application's tests do what the guide says, with nothing but halog installed."""
-    classes, transactions, tests = BLOCKS
+    classes, transactions, errors, tests = BLOCKS
     body = transactions.replace('halog.node("halog.toml")', "halog_cluster(nodes=3).client()")
     indented = "".join(f"    {line}" for line in body.splitlines(keepends=True))
+    begin = "    with node.transaction():\n        node.create(Aircraft(tail='N14228'))\n"
+    asks = "".join(f"    {line}" for line in errors.splitlines(keepends=True))
     program = f"{classes}\n\ndef test_transactions(halog_cluster):\n{indented}\n\n{tests}"
+    program += f"\n\ndef test_errors(halog_node):\n    node = halog_node\n{begin}{asks}"
     (tmp_path / "test_example.py").write_text(program)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],
         cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False,
     )  # fmt: skip
-    assert re.search(r"\b3 passed", done.stdout), done.stdout + done.stderr
+    assert re.search(r"\b4 passed", done.stdout), done.stdout + done.stderr

@@ -1,0 +1,63 @@
+"""What became of a transaction, asked by whoever was not told (R4, R5, T7): the law is the partition's that decides.
+
+What has ended with an answer is told without asking anybody. Else the transaction, or the error that said that it is
+unknown, names the partition, the epoch and the participants to ask by.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from halog.backend import Backend, Outcome
+from halog.errors import NoTransactionError, OutcomeUnknownError
+
+if TYPE_CHECKING:
+    from halog.transactions.commit import Presented
+    from halog.transactions.writing import Transaction
+
+_ENDED: Final[dict[str, Outcome]] = {"committed": "happened", "rolled back": "did not happen"}
+
+
+class Unsettled(NamedTuple):
+    """What to ask by."""
+
+    partition: str
+    """That which decides."""
+    epoch: int | None
+    """None: not known, since nobody was there to hear it."""
+    participants: tuple[str, ...]
+
+
+def unsettled(presented: Presented) -> Unsettled:
+    """Of a commit that was interrupted."""
+    return Unsettled(presented.partition, None, () if presented.works is None else tuple(sorted(presented.works)))
+
+
+def told_by(evidence: dict[str, Any]) -> Unsettled | None:
+    """Of an error's evidence, if it is about a commit."""
+    partition, epoch, participants = (evidence.get(n) for n in ("partition", "epoch", "participants"))
+    if not isinstance(partition, str) or not isinstance(epoch, int):
+        return None
+    return Unsettled(partition, epoch, tuple(participants or ()))
+
+
+def outcome(backend: Backend, of: Transaction | OutcomeUnknownError) -> Outcome:
+    """See `Node.outcome`."""
+    if isinstance(of, OutcomeUnknownError):
+        tx, asked = of.evidence.get("tx"), told_by(of.evidence)
+        if not isinstance(tx, str) or asked is None:
+            raise NoTransactionError("this error names no transaction: what it is about was no commit")
+        return _ask(backend, bytes.fromhex(tx), asked)
+    if (said := _ENDED.get(of.outcome)) is not None:
+        return said
+    if of.id is None or of.unsettled is None:
+        raise NoTransactionError(f"this transaction has no outcome yet: it is {of.outcome}")
+    said = _ask(backend, of.id, of.unsettled)
+    of.settled_as(said)
+    return said
+
+
+def _ask(backend: Backend, tx: bytes, asked: Unsettled) -> Outcome:
+    """Under a higher epoch than any request was sent for, if that one is not known."""
+    epoch = backend.epoch_of(asked.partition) + 1 if asked.epoch is None else asked.epoch
+    return backend.outcome(asked.partition, tx, epoch, asked.participants)
