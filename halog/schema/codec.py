@@ -15,6 +15,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from halog.errors import HalogError
+from halog.schema.lent import ENDED, EndedDict, EndedList
 from halog.schema.scalars import (
     SCALAR_CODECS,
     Decoder,
@@ -123,7 +124,7 @@ def misfit_at(encoders: Sequence[tuple[str, Encoder]], values: Sequence[Any]) ->
 
 def _list_encoder(item: Encoder) -> Encoder:
     def encode(value: Any) -> bytes:
-        if type(value) is not list:
+        if type(value) is not list and type(value) is not EndedList:
             raise Misfit("list", value)
         if not value:
             return b"\x00"
@@ -166,7 +167,7 @@ def _block(data: bytes, at: int) -> tuple[int, int]:
 
 def _map_encoder(item: Encoder) -> Encoder:
     def encode(value: Any) -> bytes:
-        if type(value) is not dict:
+        if type(value) is not dict and type(value) is not EndedDict:
             raise Misfit("dict", value)
         if not value:
             return b"\x00"
@@ -242,7 +243,7 @@ def _record_encoder(shape: RecordShape, accepts: Accepts, bound: bool) -> Encode
     inside = _names_inside(cls, names)
 
     def encode(value: Any) -> bytes:
-        if type(value) is not cls or (cls is dict and len(value) != len(names)):
+        if (type(value) is not cls and type(value) is not ENDED.get(cls)) or (cls is dict and len(value) != len(names)):
             raise Misfit(shape.name, value)
         if inside is not None and len(value.__dict__) > inside:
             _check_nothing_else(shape.name, names, value)

@@ -17,9 +17,10 @@ import fastavro
 
 from halog.errors import FieldTypeError, HalogError, RecordFormatError
 from halog.schema.codec import decoder, encoder, key_encoder, misfit_at, values_getter
-from halog.schema.copies import copier
+from halog.schema.copies import Copier, copier
 from halog.schema.definition import Definition
 from halog.schema.evolution import Reader, body_reader, evolved_reader
+from halog.schema.lent import Freezer, freezer
 from halog.schema.methods import BINDING, MethodInfo, field_type_error
 from halog.schema.reference import Ref
 from halog.schema.scalars import DECODE_ERRORS, Encoder, Misfit
@@ -92,6 +93,12 @@ class TypeInfo:
     def schema(self) -> Any:
         """The Avro schema as fastavro parsed it, once."""
         return fastavro.parse_schema(self.avro)
+
+    @cached_property
+    def inside(self) -> Mapping[str, tuple[Freezer, Copier]]:
+        """Of each field whose value can be changed in place: what freezes it, and what makes it the object's own."""
+        made = [(f.name, freezer(f.shape, f"{self.name}.{f.name}"), copier(f.shape)) for f in self.parsed.record.fields]
+        return {name: (freeze, copy) for name, freeze, copy in made if freeze is not None and copy is not None}
 
     def _compile_values(self, accepts: Accepts) -> None:
         shapes = [f.shape for f in self.parsed.record.fields]

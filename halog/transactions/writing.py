@@ -28,7 +28,7 @@ from halog.schema.typeinfo import TypeInfo
 from halog.transactions import commit, moving
 from halog.transactions.context import CURRENT, TRIGGERED, check_may_change, forked_error, open_here, task_now
 from halog.transactions.directory import is_absent
-from halog.transactions.ended import class_of, end, revive
+from halog.transactions.ended import class_of, end, revive, thaw
 from halog.transactions.entry import Entry
 from halog.transactions.families import entry_at
 from halog.transactions.looked import Bond, let_go
@@ -215,6 +215,8 @@ class Transaction(Reading):
             entry.known = True
         if bound is not None:
             revive(obj)
+        elif info.mutable:
+            thaw(info, obj)
         entry.ref = self.backend.new_reference().to_bytes()
         entry.obj, entry.made, entry.pending = obj, True, None
         obj.__dict__[BINDING] = entry
