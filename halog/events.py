@@ -170,6 +170,7 @@ RECOVERED = Kind(
     WARNING,
     "the tables of {partitions} partitions were made anew from their logs, {again} commits appended again: {cause}",
 )
+STORE_ASIDE = Kind("HALOG-1125", "store set aside", ERROR, "{node} has a new store; the old one is {aside}: {cause}")
 LOST = Kind("HALOG-1016", "events lost", WARNING, "{count} events are missing from the history: {cause}")
 
 KINDS: dict[str, Kind] = {
@@ -181,8 +182,7 @@ KINDS: dict[str, Kind] = {
         ACTIVATED, TAKEN_UP, REBALANCE, REMAPPING, REMAPPED, STATE, DEFINITION, REPLICATION, UNAVAILABLE,
         DIFFERING, MIRRORING, PARTED, RESTORED, SITES_ASKED, SITE_AWAY, SITE_BACK, BRANCHES,
         SITE_QUORUM_LOST, SITE_QUORUM, SITE_TAKEN_OVER, SITE_GIVEN_UP, SETTLED,
-        DELETED, LOG_AWAY, LOG_BACK,
-        RECOVERED,
+        DELETED, LOG_AWAY, LOG_BACK, RECOVERED, STORE_ASIDE,
     )
 }  # fmt: skip
 """Every code that can occur."""

@@ -2,10 +2,12 @@
 
     HALOG-STORE   marker: what makes the directory ours     lock   flock of the owner     db/   RocksDB's files
     fill/         tables being written that are no part of the store yet
+    WRITTEN       how far it was written (`rocks_written`)  DAMAGED   why what is in db/ is not to be opened again
+    db.damaged-…  what was set aside
 
 Every write is one RocksDB batch in its write-ahead log: it survives kill -9; with `flush`, a power cut. Never deletes
-or repairs anything by itself: a damaged store is a StoreError with evidence `rebuild=True`, and the caller, which knows
-that the log has it all, calls `destroy` and begins anew.
+or repairs anything by itself: a damaged store is a StoreError with evidence `rebuild=True`, and the caller calls
+`set_aside` and begins anew. Damage that is met while it is open is noted, so that the next one who opens it is told.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import fcntl
 import itertools
 import os
 import shutil
+import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,10 +27,12 @@ import rocksdict
 
 from halog.adapters.rocks_options import moved, options, write_options
 from halog.adapters.rocks_view import RocksView
+from halog.adapters.rocks_written import NAME as WRITTEN, Written, remove
 from halog.errors import ClosedError, HalogError, RefusedError, StoreError
 
 MARKER = "HALOG-STORE"
-_OURS = {MARKER, "lock", "db", "fill", "lost+found"}
+DAMAGED = "DAMAGED"
+_OURS = {MARKER, "lock", "db", "fill", "lost+found", WRITTEN, DAMAGED}
 
 
 class RocksStore:
@@ -37,16 +43,43 @@ class RocksStore:
         if read_only and not Path(directory, "db").is_dir():
             raise StoreError(f"there is no store in {directory}", directory=self.directory, held=False)
         self._lock_fd = _claim(Path(directory))
-        access = rocksdict.AccessType.read_only() if read_only else rocksdict.AccessType.read_write()
+        self._views: weakref.WeakSet[RocksView] = weakref.WeakSet()
+        self._read_only = read_only
         try:
-            self._db = rocksdict.Rdict(str(Path(directory, "db")), options(), access_type=access)
-        except Exception as e:
+            self._open(Path(directory))
+        except BaseException:
             os.close(self._lock_fd)
-            raise self._error(e) from None
-        self._get = self._db.get
+            raise
+        self._get, self._number = self._db.get, self._db.latest_sequence_number
         self._fills = itertools.count()
-        shutil.rmtree(Path(directory, "fill"), ignore_errors=True)  # of a process that was killed
         self._no_sync = write_options()
+
+    def _open(self, path: Path) -> None:
+        """StoreError with `rebuild` for what is damaged, or lacks what was in it."""
+        if why := _noted_damage(path) or _lacks_files(path / "db"):
+            raise self._damaged(why)
+        self._written = Written(path)
+        try:
+            self._db = self._opened(path / "db")
+            has = self._db.latest_sequence_number()
+            if lacking := self._written.lacking(has):
+                self._db.close()
+                raise self._damaged(f"its write-ahead log lacks the last {lacking} writes")
+            if not self._read_only:
+                shutil.rmtree(path / "fill", ignore_errors=True)  # of a process that was killed
+                self._written.begin(has, path / "db")
+        except BaseException:
+            self._written.close()
+            raise
+
+    def _opened(self, db: Path) -> Any:
+        if why := self._written.shortened(db):
+            raise self._damaged(why)
+        access = rocksdict.AccessType.read_only() if self._read_only else rocksdict.AccessType.read_write()
+        try:
+            return rocksdict.Rdict(str(db), options(), access_type=access)
+        except Exception as e:
+            raise self._error(e) from None
 
     def get(self, key: bytes) -> bytes | None:
         try:
@@ -76,8 +109,11 @@ class RocksStore:
         try:
             if not batch.is_empty():
                 self._db.write(batch, self._no_sync)
+                self._written.wrote(self._number())
             if flush:  # by itself: a write that syncs keeps the GIL for as long as the disk takes
+                upto = self._number()
                 self._db.flush_wal(True)
+                self._written.flushed(upto)
         except Exception as e:
             raise self._error(e) from None
 
@@ -101,6 +137,7 @@ class RocksStore:
         try:
             table.finish()  # synced
             self._db.ingest_external_file([str(path)], moved())
+            self._written.wrote(self._number())
         except Exception as e:
             raise self._error(e) from None
 
@@ -111,32 +148,47 @@ class RocksStore:
             return
         try:
             self._db.delete_range(prefix, upper, self._no_sync)
+            self._written.wrote(self._number())
         except Exception as e:
             raise self._error(e) from None
 
     def snapshot(self) -> RocksView:
         try:
-            return RocksView(self._db.iter(), self._error)
+            view = RocksView(self._db.iter(), self._error)
         except Exception as e:
             raise self._error(e) from None
+        self._views.add(view)
+        return view
 
     def close(self) -> None:
-        """Twice is fine."""
+        """Twice is fine. Scans that are under way end: RocksDB lets go of its files with the last of them."""
         if self._lock_fd < 0:
             return
+        fd, self._lock_fd = self._lock_fd, -1
+        for view in list(self._views):
+            view.let_go()
         with contextlib.suppress(Exception):
             self._db.close()
-        os.close(self._lock_fd)
-        self._lock_fd = -1
+        self._written.close()
+        os.close(fd)
 
     def _error(self, e: Exception) -> HalogError:
-        if self._lock_fd < 0 or type(e).__name__ == "DbClosedError":
+        if self._lock_fd < 0 or isinstance(e, ClosedError) or type(e).__name__ == "DbClosedError":
             return ClosedError(f"store {self.directory} is closed")
+        if _is_damage(str(e)):
+            return self._damaged(str(e))
+        return StoreError(f"store {self.directory} cannot be used: {e}", directory=self.directory, held=False)
+
+    def _damaged(self, why: str) -> StoreError:
+        """Whoever opens it next is told, too: not everything that is damaged is read when it is opened."""
+        if not self._read_only:
+            note_damage(self.directory, why)
         return StoreError(
-            f"store {self.directory} cannot be trusted: {e}; it will be rebuilt from the log",
+            f"store {self.directory} is damaged: {why}; it will be rebuilt from the log",
             directory=self.directory,
             held=False,
             rebuild=True,
+            why=why,
         )
 
 
@@ -151,15 +203,55 @@ def _put_all(table: Any, items: Iterable[tuple[bytes, bytes]], error: Callable[[
     return key is not None
 
 
-def destroy(directory: str | os.PathLike[str]) -> None:
-    """Remove a store's data, so that it can be made anew. Refuses what is not ours or is held by another."""
-    if not Path(directory).exists():
-        return
-    fd = _claim(Path(directory))
+def note_damage(directory: str | os.PathLike[str], why: str) -> None:
+    """What is there is not to be opened again."""
+    with contextlib.suppress(OSError):  # of a disk that takes nothing it is told again
+        Path(directory, DAMAGED).write_text(" ".join(why.split())[:1_000])
+
+
+def set_aside(directory: str | os.PathLike[str]) -> Path | None:
+    """Rename a store's data, so that it can be made anew; nothing is deleted. Where it is now; None: there was none.
+    Refuses what is not ours or is held by another."""
+    path = Path(directory)
+    if not path.exists():
+        return None
+    fd = _claim(path)
     try:
-        shutil.rmtree(Path(directory, "db"), ignore_errors=True)
+        aside = None
+        if (path / "db").exists():
+            stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+            names = (f"db.damaged-{stamp}-{n}" for n in itertools.count(1))
+            aside = next(path / name for name in names if not (path / name).exists())
+            (path / "db").rename(aside)
+        remove(path)
+        (path / DAMAGED).unlink(missing_ok=True)
+        return aside
     finally:
         os.close(fd)
+
+
+def _noted_damage(path: Path) -> str:
+    try:
+        return (path / DAMAGED).read_text() or "it was found damaged"
+    except FileNotFoundError:
+        return ""
+
+
+def _lacks_files(db: Path) -> str:
+    """RocksDB makes a new one where its file CURRENT is not there, over all that is, and reads one without its
+    write-ahead log."""
+    names = set(os.listdir(db)) if db.exists() else set()
+    has_any = any(name.startswith("MANIFEST") or name.endswith((".sst", ".log")) for name in names)
+    if has_any and "CURRENT" not in names:
+        return f"{db / 'CURRENT'} is missing"
+    if "CURRENT" in names and not any(name.endswith(".log") for name in names):
+        return f"the write-ahead log in {db} is missing"
+    return ""
+
+
+def _is_damage(text: str) -> bool:
+    """Not a disk that is full, read only, or gives an error once: what is there is as it was then."""
+    return text.startswith("Corruption") or "No such file" in text
 
 
 def _claim(path: Path) -> int:

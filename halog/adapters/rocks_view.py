@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from halog.errors import ClosedError
+
 CHUNK = 512  # rows copied per hold of the lock: other scans of the same view interleave at this grain
 
 
@@ -40,6 +42,8 @@ class RocksView:
         with self._lock:
             it = self._iterator
             try:
+                if it is None:
+                    raise ClosedError("the store is closed")
                 it.seek(begin)
                 while len(rows) < limit and it.valid() and (key := it.key()).startswith(prefix):
                     rows.append((key, it.value()))
@@ -47,4 +51,11 @@ class RocksView:
                 it.status()  # damage ends an iteration silently: ask
             except Exception as e:
                 raise self._error(e) from None
+            finally:
+                it = None  # an error's frames live as long as the error, and RocksDB's files as long as an iterator
         return rows
+
+    def let_go(self) -> None:
+        """The store closes; whoever still scans is told."""
+        with self._lock:
+            self._iterator = None

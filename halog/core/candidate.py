@@ -23,6 +23,7 @@ from halog.core.leading import Leading
 from halog.core.log_doubt import LogDoubt
 from halog.core.nodelist import NodeList, told_by
 from halog.core.opening import Opening
+from halog.core.positions import lacking_holders
 from halog.core.roles import Role
 from halog.core.stowing import is_holder
 from halog.core.table import SYNC, PartitionTable, Replica, arrange
@@ -189,7 +190,7 @@ class Campaign:
         self.round = p.next_round()
         holder = p.unlogged and is_holder(p.me.node, (p.me.incarnation, *p.tail.stood), holders(p.table))
         self.told = {p.me.node: Candidate(p.me.node, p.position, priority(p.table, p.me.node), holder=holder)}
-        self.tails, self.withheld = {}, set()
+        self.tails, self.withheld = {}, {p.me.node} if lacking_holders(p) else set()
         others = {m.node for m in p.alive if m.node in p.table.present and m != p.me}
         self.asked = frozenset(others)
         self.deadline = p.now + self.patience
@@ -252,7 +253,9 @@ class Campaign:
         waits, self.waits_for = self.waits_for, wanted
         if waits != wanted:
             where = "" if p.settings.stows else " in memory"
-            p.out.append(ev.Tell(UNLOGGED_AWAY, "", f"{names} may have it{where}, and do not answer"))
+            silent = ", ".join(sorted(self.withheld))
+            why = f"{silent} cannot tell it: its store was set aside, or it leads soon" if silent else "do not answer"
+            p.out.append(ev.Tell(UNLOGGED_AWAY, "", f"{names} may have it{where}, and {why}"))
         return False
 
     def _give_up(self, names: str) -> None:

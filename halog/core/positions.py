@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from halog.core import events as ev, records
 from halog.core.held import MAX_BYTES
 from halog.core.roles import Role
-from halog.core.tail import Tail
+from halog.core.stowing import is_holder
+from halog.core.tail import Tail, holders
 
 if TYPE_CHECKING:
     from halog.core.partition import Partition
@@ -17,7 +18,21 @@ def position_asked(p: Partition, e: ev.PositionAsked) -> None:
     """Publishing a position seals the epochs known now."""
     p.seal()
     willing = p.eligible and p.now >= p.campaign.not_before and not p.campaign.log.stands
-    p.out.append(ev.TellPosition(e.node, e.round, p.position, willing, _tail_told(p), p.tail.stood))
+    tail, stood = _tail_told(p), p.tail.stood
+    if lacking := lacking_holders(p):  # it is a holder that cannot tell its tail
+        tail, stood = None, (*stood, *lacking)
+    p.out.append(ev.TellPosition(e.node, e.round, p.position, willing, tail, stood))
+
+
+def lacking_holders(p: Partition) -> tuple[int, ...]:
+    """The runs of this node that are holders, where nobody can tell what they stowed: that store was set aside, and
+    this one stands for none of them (decision 53)."""
+    if not p.unlogged or not p.settings.stows:
+        return ()
+    named = holders(p.table)
+    if is_holder(p.me.node, (p.me.incarnation, *p.tail.stood), named):
+        return ()
+    return p.tail.lacks(p.me.node, named)
 
 
 def _tail_told(p: Partition) -> tuple[bytes, ...] | None:

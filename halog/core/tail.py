@@ -22,12 +22,19 @@ from halog.events import UNLOGGED_LOST
 class Tail:
     """Commits of one epoch, one lsn behind the other."""
 
-    __slots__ = ("run", "stood")
+    __slots__ = ("replaced", "run", "stood")
 
-    def __init__(self, stood: tuple[int, ...] = ()) -> None:
+    def __init__(self, stood: tuple[int, ...] = (), replaced: int = 0) -> None:
         self.run: list[records.Commit] = []
         self.stood = stood
         """The incarnations of this node for which the copy's store stands (`halog.core.stowing`)."""
+        self.replaced = replaced
+        """Incarnations below this one may have stowed in a store that was set aside what this one lacks; 0: there was
+        no other store here."""
+
+    def lacks(self, node: str, holders: Iterable[Member]) -> tuple[int, ...]:
+        """The incarnations of this node among the holders whose word the store that was set aside may have kept."""
+        return tuple(m.incarnation for m in holders if m.node == node and m.incarnation < self.replaced)
 
     @property
     def tip(self) -> int:

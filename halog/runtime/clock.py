@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
-_RUN = Path("/proc/sys/kernel/random/boot_id")
+from halog.adapters.machine import machine_run as machine_run
 
 
 def monotonic_ms() -> int:
@@ -23,12 +22,3 @@ def wall_ahead_ms() -> int:
     what ends for over too early, never too late."""
     driver_ms = monotonic_ms()
     return wall_ms() - driver_ms
-
-
-def machine_run() -> str:
-    """Names this run of the machine: what was handed to the operating system is there as long as it lasts. "": where
-    that is not to be had, no two are known to be the same."""
-    try:
-        return _RUN.read_text("ascii").strip()
-    except (OSError, ValueError):
-        return ""

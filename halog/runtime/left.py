@@ -19,6 +19,7 @@ from halog.core.chain import ChainState
 from halog.core.tail import Tail
 from halog.errors import RecordFormatError, StoreError
 from halog.ports import Store
+from halog.runtime import replaced
 from halog.runtime.objects import ObjectTable
 
 logger = logging.getLogger("halog.partition")
@@ -38,7 +39,8 @@ def leave(objects: ObjectTable, partition: str, datas: Sequence[bytes]) -> None:
 def found(objects: ObjectTable, state: ChainState) -> Tail:
     """What was left, and what was stowed, as far as it may still come behind `state`, with the incarnations for which
     the store stands; what was left and may not come is deleted."""
-    tail = Tail(objects.stowed.stood())
+    before = replaced.found(objects.store)
+    tail = Tail(objects.stowed.stood(), 0 if before is None else before.at_ms)
     tail.adopt(objects.stowed.load(), state)
     _adopt_left(tail, objects, state)
     return tail

@@ -210,6 +210,7 @@ class Runtime:
         if host is not None:
             self._serve(host, list(tables.values()))
             self.telling.joined(actual, self.pid, len(host.copies))
+            self.telling.store_replaced(host.store)
         a.coordinator.watch_children("partitions", self._partitions_changed)
         a.coordinator.watch_children("nodes", self._nodes_changed)
         self.configured.watch(a.coordinator, hosts=host is not None)

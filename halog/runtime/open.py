@@ -19,7 +19,7 @@ from halog.runtime.mapping import Places
 from halog.runtime.node import Runtime
 from halog.runtime.outside import Adapters
 from halog.runtime.partitions import Partitions
-from halog.runtime.wiring import active_version, adapters_for, drop_store, import_modules
+from halog.runtime.wiring import active_version, adapters_for, import_modules, replace_store
 from halog.runtime.witness import Witness
 from halog.schema import Definition
 from halog.schema.registry import DEFAULT, Registry
@@ -63,10 +63,8 @@ def node(
     except StoreError as e:
         if not e.evidence.get("rebuild"):
             raise
-        why = e.message
-    # Damage that only reading shows; the log has it all. Not in the except clause: the error's frames hold iterators,
-    # and RocksDB lets go of its files with the last of them.
-    drop_store(known.config, name, why)
+        why = str(e.evidence.get("why", e.message))
+    replace_store(known.config, name, why)
     return _joined(known, name, registry, make, witness)
 
 

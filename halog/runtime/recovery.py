@@ -24,7 +24,7 @@ from halog.core.table import PartitionTable, Target
 from halog.core.tail import Tail
 from halog.errors import HalogError, LogError, StoreError
 from halog.ports import Coordinator, Log, Store, TopicPartition
-from halog.runtime import agreement, belonging, cluster, histories, left, mappings, versions
+from halog.runtime import agreement, belonging, cluster, histories, left, mappings, replaced, versions
 from halog.runtime.histories import History
 from halog.runtime.objects import PREFIX_BYTES, position_key
 from halog.runtime.remembering import newest, noted
@@ -277,9 +277,12 @@ class Looking:
         of = self._config.policies[policy]
         if Sync[of.local_sync] is Sync.NO_SYNC:
             for node in self._config.hosts_of(policy):
-                if node in self._missing:
+                why = self._missing.get(node, "")
+                if node in self._stores and (before := replaced.found(self._stores[node])) is not None:
+                    why = f"its store was found damaged once, and set aside as {before.aside}"
+                if why:
                     self._needs.setdefault(
-                        node, f"{self._missing[node]}, and it may hold commits of policy {policy} that the log lacks"
+                        node, f"{why}, and it may hold commits of policy {policy} that the log lacks"
                     )
 
     # --- the rest ---

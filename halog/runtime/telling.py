@@ -15,11 +15,13 @@ from halog.core import events as ev
 from halog.core.group import could_fork
 from halog.core.nodelist import migration_asked
 from halog.core.roles import LEADING, Role
-from halog.events import CREATED, INTRUDER, JOINED, LEFT, MIGRATION, ROLE, Kind
+from halog.events import CREATED, INTRUDER, JOINED, LEFT, MIGRATION, ROLE, STORE_ASIDE, Kind
+from halog.runtime import replaced
 from halog.runtime.history import History
 
 if TYPE_CHECKING:
     from halog.core.table import PartitionTable
+    from halog.ports import Store
     from halog.runtime.copy import Copy
 
 INTRUDER_S = 60.0
@@ -88,6 +90,14 @@ class Telling:
         """This node takes part."""
         more = {"address": address, "pid": pid, "partitions": partitions}
         self.history.tell(JOINED, f"started as pid {pid} at {address}, hosting {partitions} partitions", more=more)
+
+    def store_replaced(self, store: Store) -> None:
+        """This node has a store in place of a damaged one: told once."""
+        what = replaced.found(store)
+        if what is not None and not what.told:
+            aside = what.aside or "gone"
+            self.history.tell(STORE_ASIDE, what.why, more={"aside": aside})
+            replaced.told(store, what)
 
     def left(self) -> None:
         """This node leaves on purpose."""

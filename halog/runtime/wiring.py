@@ -9,6 +9,7 @@ from pathlib import Path
 from halog.config import Config
 from halog.errors import ConfigError, StoreError, UnknownNameError, UnreachableError
 from halog.ports import Store
+from halog.runtime import replaced
 from halog.runtime.configured import Activated, for_node
 from halog.runtime.mapping import import_module
 from halog.runtime.outside import Adapters, Remote
@@ -99,7 +100,8 @@ def active_version(own: Config, name: str) -> Activated:
 
 
 def open_store(directory: Path) -> Store:
-    """The local store. One that cannot be trusted is dropped: the log and the state topic hold everything."""
+    """The local store. One that is damaged is set aside: the log and the state topic hold everything, unless commits do
+    not wait for the log; so the new one says that it was made in place of another."""
     from halog.adapters.rocks_store import RocksStore
 
     try:
@@ -107,20 +109,32 @@ def open_store(directory: Path) -> Store:
     except StoreError as e:
         if not e.evidence.get("rebuild"):
             raise
-        _drop(directory, e.message)
-        return RocksStore(directory)
+        return _anew(directory, str(e.evidence.get("why", e.message)))
 
 
-def drop_store(config: Config, name: str, why: str) -> None:
-    """Begin anew with a store that could be opened and then not be read."""
-    _drop(config.nodes[name].data_dir, why)
+def replace_store(config: Config, name: str, why: str) -> None:
+    """Begin anew in place of a store that could be opened and then not be read."""
+    _anew(config.nodes[name].data_dir, why).close()
 
 
-def _drop(directory: Path, why: str) -> None:
-    from halog.adapters.rocks_store import destroy
+def _anew(directory: Path, why: str) -> Store:
+    from halog.adapters.rocks_store import RocksStore, set_aside
 
-    logger.warning("%s; it is dropped", why)
-    destroy(directory)
+    aside = set_aside(directory)
+    store = RocksStore(directory)
+    try:
+        replaced.note(store, why, aside)
+    except BaseException:
+        store.close()
+        raise
+    logger.error(
+        "the store in %s is damaged (%s): it was set aside%s, nothing of it was deleted, and a new one is made from "
+        "the log",
+        directory,
+        why,
+        "" if aside is None else f" as {aside}",
+    )
+    return store
 
 
 def import_modules(config: Config) -> None:

@@ -6,12 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from halog.adapters.rocks_store import RocksStore, destroy
-from halog.errors import RefusedError, StoreError
+from halog.adapters import rocks_written
+from halog.adapters.rocks_store import RocksStore, set_aside
+from halog.errors import ClosedError, RefusedError, StoreError
+from halog.runtime import replaced
+from halog.runtime.wiring import open_store
 
 _WRITER = """
 import sys, itertools
@@ -74,7 +78,8 @@ def test_a_fill_that_was_killed_has_left_nothing(tmp_path: Path, killed_at: int,
 
 
 def test_damage_is_told_and_the_store_can_be_made_anew(tmp_path: Path) -> None:
-    """Flipped bytes in a table: StoreError with the directory, not wrong data; `destroy` makes room for a new one."""
+    """Flipped bytes in a table: StoreError with the directory, not wrong data; `set_aside` makes room for a new one and
+    deletes nothing, and nobody opens the damaged one again before that."""
     s = RocksStore(tmp_path / "s")
     s.write([(b"%06d" % n, os.urandom(100)) for n in range(20_000)])
     s._db.flush()
@@ -91,28 +96,135 @@ def test_damage_is_told_and_the_store_can_be_made_anew(tmp_path: Path) -> None:
         finally:
             s.close()
     assert caught.value.evidence["rebuild"] is True
-    destroy(tmp_path / "s")
+    with pytest.raises(StoreError, match="damaged"):
+        RocksStore(tmp_path / "s")
+    tables = sorted(p.name for p in (tmp_path / "s" / "db").glob("*.sst"))
+    aside = set_aside(tmp_path / "s")
+    assert aside is not None
+    assert sorted(p.name for p in aside.glob("*.sst")) == tables
     s = RocksStore(tmp_path / "s")
     assert list(s.scan(b"")) == []
     s.close()
 
 
+def _flip(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    for at in range(0, len(raw), 3):
+        raw[at] ^= 0x5A
+    path.write_bytes(raw)
+
+
+HARM: dict[str, Callable[[Path], None]] = {
+    "corrupt": _flip,
+    "truncated": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "empty": lambda path: os.truncate(path, 0),
+    "missing": Path.unlink,
+}
+"""What is done to a file."""
+
+INTACT = {("OPTIONS-*", harm) for harm in HARM} | {("IDENTITY", harm) for harm in HARM}
+"""Files that hold none of the data: the store works without them."""
+
+
+@pytest.mark.feature("P10", "R1")
+@pytest.mark.parametrize("harm", HARM)
+@pytest.mark.parametrize("files", ["CURRENT", "MANIFEST-*", "*.sst", "*.log", "OPTIONS-*", "IDENTITY"])
+def test_whatever_file_is_harmed_the_first_start_sets_the_store_aside(
+    tmp_path: Path, files: str, harm: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By a process that was killed; some of its data were in tables, some in the write-ahead log. Nothing that is lost
+    goes unnoticed, nothing is deleted, and the second start is a start like any other."""
+    script = f"""
+import os, signal
+from halog.adapters.rocks_store import RocksStore
+s = RocksStore({str(tmp_path / "A")!r})
+s.write([(b"a%05d" % n, os.urandom(100)) for n in range(3_000)])
+s._db.flush()
+s.write([(b"b%05d" % n, os.urandom(100)) for n in range(3_000)])
+s.write([(b"c", b"last")])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", script], check=False)
+    harmed = [p for p in (tmp_path / "A" / "db").glob(files) if p.stat().st_size]
+    assert harmed
+    for path in harmed:
+        HARM[harm](path)
+    store = open_store(tmp_path / "A")
+    lost = replaced.found(store)
+    if (files, harm) in INTACT:
+        assert lost is None
+        assert len(list(store.scan(b"b"))) == 3_000
+        store.close()
+        return
+    if lost is None:  # damage that only reading shows
+        with pytest.raises(StoreError):
+            list(store.scan(b""))
+        store.close()
+        store = open_store(tmp_path / "A")
+        lost = replaced.found(store)
+    assert lost is not None
+    assert list(store.scan(b"a")) == list(store.scan(b"b")) == []
+    assert Path(lost.aside).is_dir()
+    assert f"set aside as {lost.aside}" in caplog.text
+    store.write([(b"k", b"v")])
+    store.close()
+    again = open_store(tmp_path / "A")
+    assert again.get(b"k") == b"v"
+    again.close()
+
+
+def test_a_scan_that_is_not_over_keeps_no_store_open(tmp_path: Path) -> None:
+    """An error's frames may hold one, as the second start of a node found: it had the directory locked itself."""
+    s = RocksStore(tmp_path / "s")
+    s.write([(b"%06d" % n, b"x") for n in range(2_000)])
+    scanned = s.scan(b"")
+    next(scanned)
+    s.close()
+    again = RocksStore(tmp_path / "s")
+    with pytest.raises(ClosedError):
+        list(scanned)
+    again.close()
+
+
+def test_writes_that_only_a_lost_machine_had_are_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was not flushed may be gone with the run of the machine; what was flushed may not."""
+    script = f"""
+import os, signal
+from halog.adapters.rocks_store import RocksStore
+s = RocksStore({str(tmp_path / "A")!r})
+s.write([(b"a", b"1")], flush=True)
+s.write([(b"b", b"2")])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", script], check=False)
+    (log,) = (p for p in (tmp_path / "A" / "db").glob("*.log") if p.stat().st_size)
+    whole = log.read_bytes()
+    log.write_bytes(whole[:-3])
+    with pytest.raises(StoreError, match="lacks the last 1 writes"):
+        RocksStore(tmp_path / "A")
+    (tmp_path / "A" / "DAMAGED").unlink()
+    monkeypatch.setattr(rocks_written, "machine_run", lambda: "another run of the machine")
+    s = RocksStore(tmp_path / "A")
+    assert (s.get(b"a"), s.get(b"b")) == (b"1", None)
+    s.close()
+
+
 def test_a_foreign_directory_is_refused_and_untouched(tmp_path: Path) -> None:
-    """A directory with somebody's files is neither used nor destroyed."""
+    """A directory with somebody's files is neither used nor moved."""
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(RefusedError, match=str(tmp_path)):
         RocksStore(tmp_path)
     with pytest.raises(RefusedError):
-        destroy(tmp_path)
+        set_aside(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_a_held_store_is_not_destroyed(tmp_path: Path) -> None:
-    """While another node lives in it, `destroy` refuses, and its data stay."""
+def test_a_held_store_is_not_set_aside(tmp_path: Path) -> None:
+    """While another node lives in it, `set_aside` refuses, and its data stay."""
     s = RocksStore(tmp_path / "s")
     s.write([(b"a", b"1")])
     with pytest.raises(StoreError, match="held"):
-        destroy(tmp_path / "s")
+        set_aside(tmp_path / "s")
     assert s.get(b"a") == b"1"
     s.close()
 

@@ -1,4 +1,4 @@
-"""A local store that cannot be trusted is dropped and made anew; any other trouble with it is passed on. What start-up
+"""A local store that is damaged is set aside and made anew; any other trouble with it is passed on. What start-up
 made is closed if it fails."""
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from halog.runtime.outside import Adapters
 from halog.runtime.wiring import open_store, remote_site
 
 
-def test_a_damaged_store_is_dropped_and_made_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A store whose manifest is rubbish opens empty, with a warning that names the directory."""
+def test_a_damaged_store_is_set_aside_and_made_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A store whose manifest is rubbish opens empty; it is said where the old one is, and nothing of it was deleted."""
     store = open_store(tmp_path / "A")
     store.write([(b"k", b"v")])
     store.close()
@@ -44,7 +44,9 @@ def test_a_damaged_store_is_dropped_and_made_anew(tmp_path: Path, caplog: pytest
     assert again.get(b"k") is None
     again.close()
     assert str(tmp_path / "A") in caplog.text
-    assert "rebuilt from the log" in caplog.text
+    assert "a new one is made from the log" in caplog.text
+    (aside,) = (tmp_path / "A").glob("db.damaged-*")
+    assert any(m.read_bytes() == b"rubbish" for m in aside.glob("MANIFEST-*"))
 
 
 def test_a_directory_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
@@ -101,7 +103,7 @@ def test_tails_made_beside_the_start_are_closed_if_it_fails() -> None:
 
 
 def test_a_store_that_can_be_opened_and_not_be_read_is_made_anew(tmp_path: Path) -> None:
-    """Damage that only reading shows: all is closed, the data is removed, and the node joins with a new store."""
+    """Damage that only reading shows: all is closed, the data is set aside, and the node joins with a new store."""
     (tmp_path / "A/db").mkdir(parents=True)
     (tmp_path / "A/HALOG-STORE").touch()
     opened: list[MemoryStore] = []
@@ -111,7 +113,7 @@ def test_a_store_that_can_be_opened_and_not_be_read_is_made_anew(tmp_path: Path)
             raise StoreError("checksum mismatch", rebuild=True)
 
     def adapters(*_: object) -> Adapters:
-        assert (tmp_path / "A/db").exists() is not bool(opened)
+        assert bool(list((tmp_path / "A").glob("db.damaged-*"))) is bool(opened)
         opened.append(MemoryStore() if opened else Damaged())
         return Adapters(MemoryLog(MemoryBroker()), MemoryCoordinator(MemoryTree()), MemoryChannel(), opened[-1])
 

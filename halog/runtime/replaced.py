@@ -1,0 +1,56 @@
+"""What a store says that was made in place of a damaged one, which was set aside.
+
+Key `halog:replaced`, MessagePack [when, in ms since 1970; why; where the other one is now; has it been told?]. Runs of
+this node that began before may have stowed there what the log lacks (decision 53): nobody goes on without that as long
+as nobody else has it, and no operator gives it up.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from halog.errors import StoreError
+from halog.ports import Store
+from halog.runtime.clock import wall_ms
+
+_KEY: Final = b"halog:replaced"
+
+
+class Replaced(msgspec.Struct, array_like=True, frozen=True):
+    """Another store stood here."""
+
+    at_ms: int
+    """Runs of the node that began later have used this one."""
+    why: str
+    aside: str
+    """Where the other one is; "": it was gone."""
+    told: bool = False
+
+
+_REPLACED = msgspec.msgpack.Decoder(Replaced)
+
+
+def note(store: Store, why: str, aside: Path | None) -> None:
+    """The first thing in a new store."""
+    _write(store, Replaced(wall_ms(), why, "" if aside is None else str(aside)))
+
+
+def found(store: Store) -> Replaced | None:
+    """None: it is the first one here, as far as is known."""
+    data = store.get(_KEY)
+    try:
+        return None if data is None else _REPLACED.decode(data)
+    except msgspec.MsgspecError as e:
+        raise StoreError(f"what the local store was made in place of cannot be read: {e}", rebuild=True) from e
+
+
+def told(store: Store, what: Replaced) -> None:
+    """It is in the event history."""
+    _write(store, msgspec.structs.replace(what, told=True))
+
+
+def _write(store: Store, what: Replaced) -> None:
+    store.write([(_KEY, msgspec.msgpack.encode(what))], flush=True)
