@@ -26,6 +26,13 @@ debian() { # package, what for
 }
 
 [ -n "${JAVA_HOME:-}" ] || command -v java >/dev/null || debian openjdk-17-jre-headless "Java 17 or newer"
+# What tests of faults use. Without them, and where we may not install them, those tests say so and skip.
+for need in cc=gcc,libc6-dev strace=strace ip=iproute2; do
+    command -v "${need%%=*}" >/dev/null && continue
+    for package in $(echo "${need#*=}" | tr , ' '); do
+        [ "$(id -u)" != 0 ] || debian "$package" "${need%%=*}, for tests of faults"
+    done
+done
 
 wanted=$(cat requirements/build.lock requirements/dev.lock pyproject.toml tools/setup.sh | sha256sum)
 [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && exit 0
