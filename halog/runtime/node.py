@@ -109,6 +109,7 @@ class Runtime:
             routing.partition_of, routing.place_of, routing.partitions_of, routing.had, routing.relearn,
         )  # fmt: skip
         self.next_partition = routing.next_partition
+        routing.closing = lambda: self._asker.closed
         self.router.served, routing.mappings.homes = routing.mappings.served, homes_of(config)
         self._witness = witness
         self._counts = itertools.count((self.incarnation << 22) + 1)  # threads take theirs one by one
