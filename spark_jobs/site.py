@@ -82,7 +82,7 @@ class Site:
         config, coordinator = self.config, self.coordinator
         self.definitions = Definitions(self.log, cluster.schemas_topic(config))
         self.held = bindings.read(coordinator)
-        found = [coordinator.get(f"partitions/{name}") for name in coordinator.children("partitions")]
+        found = coordinator.get_many([f"partitions/{name}" for name in coordinator.children("partitions")])
         tables = [PartitionTable.from_bytes(value.data) for value in found if value is not None]
         self.tables = sorted(tables, key=lambda t: (t.policy, t.index))
         if not self.tables:

@@ -5,12 +5,12 @@ Read this to know what the ZooKeeper adapter owes. Callbacks run on the coordina
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
 from halog.adapters.dispatch import Dispatcher
-from halog.adapters.memory_tree import MemoryTree
+from halog.adapters.memory_tree import MemoryTree, Node
 from halog.errors import UnreachableError
 from halog.ports import SessionState, UnknownResult, Versioned
 
@@ -50,6 +50,9 @@ class MemoryCoordinator:
         self._check()
         return self.tree.get(path)
 
+    def get_many(self, paths: Sequence[str]) -> list[Versioned | None]:
+        return [self.get(path) for path in paths]
+
     def set(self, path: str, data: bytes, version: int) -> int:
         self._check()
         result = self.tree.set(path, data, version)
@@ -78,7 +81,21 @@ class MemoryCoordinator:
         _Watch(self, path, lambda: self.tree.get(path), lambda value: changed(path, value))
 
     def watch_children(self, path: str, changed: Callable[[list[str]], None]) -> None:
-        _Watch(self, path, lambda: self.tree.born(path), lambda born: changed([n for n, _ in born]), of_children=True)
+        _Watch(self, path, lambda: self.tree.born(path), lambda born: changed([n for n, _ in born]), of="children")
+
+    def watch_members(self, path: str, changed: Callable[[str, Versioned | None], None]) -> None:
+        told: dict[str, Node] = {}
+
+        def differing(now: dict[str, Node]) -> None:
+            for gone in told.keys() - now.keys():
+                del told[gone]
+                changed(gone, None)
+            for name, node in now.items():
+                if told.get(name) != node:
+                    told[name] = node
+                    changed(name, Versioned(node.data, node.version))
+
+        _Watch(self, path, lambda: self.tree.members(path), differing, of="members")
 
     def sync(self, path: str) -> None:
         self._check()
@@ -136,9 +153,11 @@ class MemoryCoordinator:
             self._state = state
             self.run(lambda: self._on_state(state), urgent=True)
 
-    def run(self, job: Callable[[], None], *, urgent: bool = False) -> None:
+    def run(self, job: Callable[[], None], *, urgent: bool = False) -> bool:
+        """Will it be run?"""
         if self._dispatch is not None:
             self._dispatch.put(job, urgent=urgent)
+        return self._dispatch is not None
 
     def kept(self, unlisten: Callable[[], None]) -> None:
         self._watches.append(unlisten)
@@ -156,17 +175,22 @@ class _Watch(Generic[T]):
         read: Callable[[], T],
         changed: Callable[[T], None],
         *,
-        of_children: bool = False,
+        of: str = "node",
     ) -> None:
         self._owner, self._read, self._changed = owner, read, changed
         self._told: object = self._NEVER
-        owner.kept(owner.tree.listen(path, self.touch, of_children=of_children, owner=owner))
+        self._touched = False
+        owner.kept(owner.tree.listen(path, self.touch, of=of, owner=owner))
         self.touch()
 
     def touch(self) -> None:
-        self._owner.run(self._tell)
+        if not self._touched:
+            self._touched = True
+            if not self._owner.run(self._tell):
+                self._touched = False
 
     def _tell(self) -> None:
+        self._touched = False
         if not self._owner.is_connected:
             return  # `resume` touches every watch again
         with suppress(UnreachableError):

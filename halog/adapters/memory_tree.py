@@ -22,10 +22,11 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Listener:
-    """Told of changes of one node, or of its set of children."""
+    """Told of changes of one node, or of its set of children, or of any of these."""
 
     path: str
-    of_children: bool
+    of: str
+    """`node`, `children` or `members`."""
     touch: Callable[[], None]
     owner: object
 
@@ -102,6 +103,12 @@ class MemoryTree:
         with self._lock:
             return tuple((name, self._nodes[head + name].born) for name in self.children(path))
 
+    def members(self, path: str) -> dict[str, Node]:
+        """The children, by their paths."""
+        head = path.rstrip("/") + "/"
+        with self._lock:
+            return {head + name: self._nodes[head + name] for name in self.children(path)}
+
     # ---- sessions
 
     def open_session(self) -> int:
@@ -123,9 +130,9 @@ class MemoryTree:
 
     # ---- listeners
 
-    def listen(self, path: str, touch: Callable[[], None], *, of_children: bool, owner: object) -> Callable[[], None]:
+    def listen(self, path: str, touch: Callable[[], None], *, of: str, owner: object) -> Callable[[], None]:
         """Call `touch` after changes; the result ends that."""
-        listener = Listener(path, of_children, touch, owner)
+        listener = Listener(path, of, touch, owner)
         with self._lock:
             self._listeners.append(listener)
 
@@ -143,9 +150,13 @@ class MemoryTree:
             listener.touch()
 
     def _tell(self, nodes: list[str], births_and_deaths: list[str]) -> None:
-        parents = {p.rpartition("/")[0] or "/" for p in births_and_deaths}
+        about = {
+            "node": set(nodes),
+            "children": {p.rpartition("/")[0] or "/" for p in births_and_deaths},
+            "members": {p.rpartition("/")[0] or "/" for p in nodes},
+        }
         with self._lock:
-            touched = [x for x in self._listeners if x.path in (parents if x.of_children else nodes)]
+            touched = [x for x in self._listeners if x.path in about[x.of]]
         for listener in touched:
             listener.touch()
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -35,6 +35,8 @@ from kazoo.retry import KazooRetry
 
 from halog.adapters.dispatch import Dispatcher
 from halog.adapters.zk_fork import left_to_the_parent
+from halog.adapters.zk_marks import Marking, member_of
+from halog.adapters.zk_members import BATCH, PATIENCE_S, MembersWatch
 from halog.adapters.zk_wake import CountingHandler
 from halog.adapters.zk_watch import ChildrenWatch, DataWatch, Watch
 from halog.errors import ClosedError, CoordinatorError, UnreachableError, VersionError
@@ -45,9 +47,6 @@ SESSION_TIMEOUT_MS = 1_000  # twice the embedded server's tick of 500 ms: the sh
 RECONNECT_S = 0.02  # a restarted server is found within one such pause
 RECONNECT_MAX_S = 0.1
 ANSWER_S = 5.0  # a server that holds a request longer is as good as silent; its outcome is then unknown
-BATCH = 100
-"""So many requests are under way at once where there are many: others, a registration among them, get in between."""
-
 _NO_ANSWER = (ConnectionLoss, SessionExpiredError, OperationTimeoutError, KazooTimeoutError)
 
 
@@ -87,7 +86,8 @@ class ZkCoordinator:
         self._state = SessionState.LOST
         self._session: object = None
         self._timer: threading.Timer | None = None
-        self._watches: list[Watch] = []
+        self._watches: list[Watch | MembersWatch] = []
+        self._marking = Marking(self._client, self._abs, self._write)
         self._connected = threading.Event()
         self._closed = False
 
@@ -135,12 +135,12 @@ class ZkCoordinator:
 
     def _arm_from(self, first: int) -> None:
         """Set all watches anew, some at a time: one that fires meanwhile is read before the next ones."""
-        if first < len(self._watches) and self._arming is not None:
-            self._arming.put(lambda: self._arm_batch(first))
+        if first < len(self._watches):
+            self._later(lambda: self._arm_batch(first))
 
     def _arm_batch(self, first: int) -> None:
         asked = [watch.arm() for watch in self._watches[first : first + BATCH]]
-        asked[-1].wait(self._answer_s)  # a connection that breaks answers, too
+        asked[-1].wait(PATIENCE_S)
         if self._client.connected:  # else the next CONNECTED begins anew
             self._arm_from(first + BATCH)
 
@@ -183,8 +183,20 @@ class ZkCoordinator:
 
     def get(self, path: str) -> Versioned | None:
         self._ready()
+        return self._answered(self._abs(path), self._client.get_async(self._abs(path)))
+
+    def get_many(self, paths: Sequence[str]) -> list[Versioned | None]:
+        self._ready()
+        found = list[Versioned | None]()
+        for first in range(0, len(paths), BATCH):
+            batch = [self._abs(path) for path in paths[first : first + BATCH]]
+            found += map(self._answered, batch, [self._client.get_async(path) for path in batch])
+        return found
+
+    def _answered(self, path: str, asked: Any) -> Versioned | None:
+        first = [asked]
         try:
-            data, stat = self._read(lambda: self._client.get_async(self._abs(path)))
+            data, stat = self._read(lambda: first.pop() if first else self._client.get_async(path))
         except NoNodeError:
             return None
         return Versioned(data, stat.version)
@@ -206,9 +218,17 @@ class ZkCoordinator:
     def watch_children(self, path: str, changed: Callable[[list[str]], None]) -> None:
         self._add(ChildrenWatch(self._client, self._abs(path), self._soon, self._deliver, changed))
 
-    def _add(self, watch: Watch) -> None:
+    def watch_members(self, path: str, changed: Callable[[str, Versioned | None], None]) -> None:
+        self._add(MembersWatch(self._client, self._abs, path, self._soon, self._later, self._deliver, changed))
+
+    def _add(self, watch: Watch | MembersWatch) -> None:
         self._watches.append(watch)
-        watch.arm()
+        self._soon(watch.arm)
+
+    def _later(self, job: Callable[[], object]) -> None:
+        """What need not be first."""
+        if self._arming is not None:
+            self._arming.put(job)
 
     def _soon(self, job: Callable[[], object]) -> None:
         """What one of kazoo's threads must not do itself."""
@@ -224,7 +244,10 @@ class ZkCoordinator:
     def set(self, path: str, data: bytes, version: int) -> int:
         self._ready()
         try:
-            stat = self._write(f"set {path}", self._client.set_async(self._abs(path), data, version))
+            if member_of(path):
+                stat = self._marking.set(path, data, version)
+            else:
+                stat = self._write(f"set {path}", self._client.set_async(self._abs(path), data, version))
         except BadVersionError:
             raise VersionError(f"{path} does not have version {version}", path=path, version=version) from None
         except NoNodeError:
@@ -245,7 +268,10 @@ class ZkCoordinator:
     def delete(self, path: str, version: int = -1) -> bool:
         self._ready()
         try:
-            self._write(f"delete {path}", self._client.delete_async(self._abs(path), version))
+            if member_of(path):
+                self._marking.delete(path, version)
+            else:
+                self._write(f"delete {path}", self._client.delete_async(self._abs(path), version))
         except NoNodeError:
             return False
         except BadVersionError:
@@ -259,8 +285,11 @@ class ZkCoordinator:
         deadline = time.monotonic() + self._answer_s
         while True:
             try:
-                request = self._client.create_async(self._abs(path), data, ephemeral=ephemeral, makepath=True)
-                self._write(f"create {path}", request)
+                if member_of(path) and not ephemeral:
+                    self._marking.create(path, data)
+                else:
+                    request = self._client.create_async(self._abs(path), data, ephemeral=ephemeral, makepath=True)
+                    self._write(f"create {path}", request)
                 return True
             except NodeExistsError:
                 return ephemeral and self._is_ours(path, data)

@@ -49,7 +49,7 @@ class Watch(ABC):
         if found.value is not None:
             self._soon(self.arm)  # created between the two requests
         else:
-            self._tell(None, self._told_absent)
+            self._told_absent()
 
     def _tell(self, mark: object, job: Callable[[], None]) -> None:
         if mark != self._told:
@@ -88,7 +88,7 @@ class DataWatch(Watch):
             self._tell(stat.mzxid, lambda: self._changed(Versioned(data, stat.version)))
 
     def _told_absent(self) -> None:
-        self._changed(None)
+        self._tell(None, lambda: self._changed(None))
 
 
 class ChildrenWatch(Watch):
@@ -120,4 +120,4 @@ class ChildrenWatch(Watch):
             self._tell(stat.pzxid if names else None, lambda: self._changed(names))
 
     def _told_absent(self) -> None:
-        self._changed([])
+        self._tell(None, lambda: self._changed([]))

@@ -194,8 +194,9 @@ def read_tables(coordinator: Coordinator) -> dict[str, PartitionTable]:
 
 
 def _read(coordinator: Coordinator, names: Iterable[str]) -> dict[str, tuple[int, PartitionTable]]:
-    found = {name: coordinator.get(f"partitions/{name}") for name in names}
-    return {name: (z.version, PartitionTable.from_bytes(z.data)) for name, z in found.items() if z is not None}
+    listed = list(names)
+    found = zip(listed, coordinator.get_many([f"partitions/{name}" for name in listed]), strict=True)
+    return {name: (z.version, PartitionTable.from_bytes(z.data)) for name, z in found if z is not None}
 
 
 def create_tables(

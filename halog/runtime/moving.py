@@ -318,7 +318,7 @@ class Mover:
         """What this node knows; what it knew before the partition's log did would be refused."""
         known = self._routing.mappings.known.get(copy.core.table.policy)
         if known is None or known.version < copy.core.ledger.mapping:
-            known = self._routing.mappings.learn(copy.core.table.policy)
+            known = self._routing.learned(copy.core.table.policy, copy.core.ledger.mapping)
         return known
 
 

@@ -109,12 +109,11 @@ class Runtime:
             routing.partition_of, routing.place_of, routing.partitions_of, routing.had, routing.relearn,
         )  # fmt: skip
         self.next_partition = routing.next_partition
+        routing.closing = lambda: self._asker.closed
         self.router.served, routing.mappings.homes = routing.mappings.served, homes_of(config)
         self._witness = witness
         self._counts = itertools.count((self.incarnation << 22) + 1)  # threads take theirs one by one
         self._nodes_lock = threading.Lock()
-        self._watched: set[str] = set()
-        """Partitions whose tables are watched."""
         call_s, doubt_s = config.timing.call_deadline_ms / 1000, config.timing.doubt_timeout_ms / 1000
         self._asker = Asker(name, self.router, {}, call_s, 2 * doubt_s, limits_of(config))
         self.deadline_of, self.epoch_of = self._asker.call_of, self._asker.epoch
@@ -211,7 +210,7 @@ class Runtime:
             self._serve(host, list(tables.values()))
             self.telling.joined(actual, self.pid, len(host.copies))
             self.telling.store_replaced(host.store)
-        a.coordinator.watch_children("partitions", self._partitions_changed)
+        a.coordinator.watch_members("partitions", self._table_changed)
         a.coordinator.watch_children("nodes", self._nodes_changed)
         self.configured.watch(a.coordinator, hosts=host is not None)
 
@@ -345,14 +344,6 @@ class Runtime:
     def _look(self, partition: str) -> None:
         with suppress(HalogError):  # what is known stays
             self._table_changed("", self.adapters.coordinator.get(f"partitions/{partition}"))
-
-    def _partitions_changed(self, names: list[str]) -> None:
-        """Some are new: at the start all of them, later those that a change of a mapping adds."""
-        with self._nodes_lock:
-            new = [name for name in names if name not in self._watched]
-            self._watched.update(new)
-        for name in new:
-            self.adapters.coordinator.watch(f"partitions/{name}", self._table_changed)
 
     def _nodes_changed(self, names: list[str]) -> None:
         """The watch tells a change once: what could not be read then is read later."""

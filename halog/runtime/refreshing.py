@@ -40,24 +40,27 @@ class Refreshing:
         self._known.wait(WAIT_S)
         self._known.clear()
         while self._stale and not closing.is_set():
-            name = self._stale.pop()
+            names = sorted(self._stale)
+            self._stale.difference_update(names)
             try:
-                self._read(name)
+                self._read(names)
                 self._failed = ""
             except Exception as error:
-                self._tried(name, error)
+                self._tried(names, error)
                 closing.wait(PAUSE_S)
 
-    def _tried(self, name: str, error: Exception) -> None:
-        self._stale.add(name)
+    def _tried(self, names: list[str], error: Exception) -> None:
+        self._stale.update(names)
         said = f"{type(error).__name__}: {error}"
         if said != self._failed:
             self._failed = said
-            logger.warning("the table of partition %s cannot be read, going on trying: %s", name, said)
+            which = f"of partition {names[0]}" if len(names) == 1 else f"of {len(names)} partitions"
+            logger.warning("the table %s cannot be read, going on trying: %s", which, said)
 
-    def _read(self, name: str) -> None:
-        path = f"partitions/{name}"
-        self._coordinator.sync(path)
-        found = self._coordinator.get(path)
-        if found is not None:
-            self._seen(name, found.version, PartitionTable.from_bytes(found.data))
+    def _read(self, names: list[str]) -> None:
+        """All at once: after a session was lost a node reads those of all its partitions."""
+        self._coordinator.sync(f"partitions/{names[0]}")
+        found = self._coordinator.get_many([f"partitions/{name}" for name in names])
+        for name, value in zip(names, found, strict=True):
+            if value is not None:
+                self._seen(name, value.version, PartitionTable.from_bytes(value.data))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
-from halog.core.mapping import Place
-from halog.errors import CoordinatorError, UnknownTypeError
+from halog.core.mapping import Place, PolicyMapping
+from halog.errors import CoordinatorError, UnknownTypeError, UnreachableError
 from halog.ports import Coordinator
 from halog.runtime.choosing import Choosing
 from halog.runtime.loads import Loads
@@ -13,6 +14,9 @@ from halog.runtime.mapping import Owner, Places
 from halog.runtime.mappings import Mappings
 from halog.runtime.router import Router
 from mappers import NewObject
+
+AGAIN_S = 0.05
+"""Pause before the coordinator is asked again for a mapping that it did not tell."""
 
 
 class Routing:
@@ -23,6 +27,8 @@ class Routing:
         self.mappings = Mappings(coordinator)
         self.loads = Loads(router)
         self.choosing = Choosing(places.config, self.loads, start)
+        self.closing: Callable[[], bool] = lambda: False
+        """Is nobody to wait any more?"""
 
     def owner(self, type_name: str) -> Owner:
         """Who decides for a type now. UnknownTypeError, ConfigError."""
@@ -57,14 +63,41 @@ class Routing:
         return partition in owner.partitions or self.mappings.now.policies.get(partition) == owner.policy
 
     def relearn(self, partition: str, version: int) -> None:
-        """See Backend. CoordinatorError if the cluster holds no such version."""
+        """See Backend. CoordinatorError if the cluster holds no such version, UnreachableError if it is not told within
+        the time of a call."""
         known = self._router.tables.get(partition)
         if known is None:
             return
         policy = known[1].policy
-        if self.mappings.learn(policy).version < version:
+        if self.learned(policy, version).version < version:
             raise CoordinatorError(
                 f"partition {partition} serves mapping version {version}, znode policies/{policy} has an older one: "
                 "was ZooKeeper put back to an older state?",
                 partition=partition,
             )
+
+    def learned(self, policy: str, version: int) -> PolicyMapping:
+        """The mapping that the cluster has, where a partition serves this version. A coordinator that is away is waited
+        for as a failover is: a session that ended while this process slept is soon replaced."""
+        limit_s = self._limit_s(policy)
+        until = time.monotonic() + limit_s
+        while True:
+            try:
+                return self.mappings.learn(policy)
+            except UnreachableError as error:
+                known = self.mappings.known.get(policy)
+                if known is not None and known.version >= version:  # told by its watch meanwhile
+                    return known
+                if self.closing() or time.monotonic() >= until:
+                    raise UnreachableError(
+                        f"a partition of policy {policy} serves mapping version {version}, and what that is nobody has "
+                        f"told within {limit_s:g} s: {error.message}; nothing was done; run it again once ZooKeeper "
+                        "answers",
+                        policy=policy,
+                    ) from error
+            time.sleep(AGAIN_S)
+
+    def _limit_s(self, policy: str) -> float:
+        config = self.places.config
+        own = config.policies[policy].call_deadline_ms if policy in config.policies else None
+        return (config.timing.call_deadline_ms if own is None else own) / 1000

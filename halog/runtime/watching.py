@@ -1,7 +1,6 @@
 """What a tool's router knows of a cluster that the tool never joins: the partitions and the nodes, now and from now on.
 
-Reads and watches znodes, and writes none. Partitions that are made later are not among what is watched: whoever begins
-a change that adds some looks again.
+Reads and watches znodes, and writes none.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from halog.runtime.router import Router
 
 
 def watch(coordinator: Coordinator, router: Router, partitions: Sequence[str]) -> None:
-    """Tell a router of these partitions and of all nodes."""
+    """Tell a router of these partitions at once, then of all that there are and come, and of all nodes."""
 
     def table_changed(path: str, found: Versioned | None) -> None:
         if found is not None:
@@ -25,8 +24,9 @@ def watch(coordinator: Coordinator, router: Router, partitions: Sequence[str]) -
     def nodes_changed(names: list[str]) -> None:
         router.nodes_seen(cluster.read_nodes(coordinator, names))
 
-    for name in partitions:
-        coordinator.watch(f"partitions/{name}", table_changed)
-        table_changed(name, coordinator.get(f"partitions/{name}"))
+    paths = [f"partitions/{name}" for name in partitions]
+    for path, found in zip(paths, coordinator.get_many(paths), strict=True):
+        table_changed(path, found)
+    coordinator.watch_members("partitions", table_changed)
     coordinator.watch_children("nodes", nodes_changed)
     nodes_changed(coordinator.children("nodes"))

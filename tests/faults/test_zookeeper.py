@@ -23,8 +23,8 @@ from tests.integration.cluster.processes import passes, wait
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.feature("P10", "R5", "O3")]
 
-CREATE, SET_DATA = 1, 5
-"""ZooKeeper's numbers of requests: what every compare-and-set is, and what makes a znode."""
+CREATE, MULTI = 1, 14
+"""ZooKeeper's numbers of requests: what every compare-and-set of a table is, and what makes a znode."""
 SUPER_SECRET = 0xB3415C00
 """What ZooKeeper mixes a session's number with to make its password; the same in every server ever built."""
 
@@ -137,7 +137,7 @@ def test_the_reply_to_a_takeover_is_lost(mesh: Mesh) -> None:
     others = [mesh.zookeeper[n] for n in cluster.nodes if n != victim]
     with Clients(mesh.client, "unsure") as clients:
         for link in others:
-            link.lose(SET_DATA, 2)
+            link.lose(MULTI, 2)
         cluster.freeze(victim)
         clients.flows(2 * SERVES_AGAIN_S)
         assert sum(link.lost for link in others) > 0

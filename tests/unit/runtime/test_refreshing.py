@@ -27,8 +27,8 @@ class Away:
             self.times -= 1
             raise UnreachableError("nobody answers")
 
-    def get(self, path: str) -> Versioned:
-        return Versioned(TABLE.to_bytes(), 7)
+    def get_many(self, paths: list[str]) -> list[Versioned]:
+        return [Versioned(TABLE.to_bytes(), 7) for _ in paths]
 
 
 @pytest.mark.feature("P10")

@@ -1,0 +1,75 @@
+"""Why a ZooKeeper cannot be used, in an operator's words: what its addresses do, and a chroot that nobody has made."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any, NamedTuple
+
+from halog.errors import ConfigError
+
+LOOK_S = 0.5
+"""A server that closes what it does not want does so at once."""
+
+
+class Silence(NamedTuple):
+    """What its addresses do, in words; `busy`: somebody is there who may answer soon."""
+
+    text: str
+    busy: bool
+
+
+def silence(hosts: str) -> Silence:
+    """Look at every address: one connection each, on which nothing is said."""
+    looks = [_look(address) for address in hosts.partition("/")[0].split(",")]
+    return Silence("; ".join(look.text for look in looks), any(look.busy for look in looks))
+
+
+def _look(address: str) -> Silence:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), LOOK_S) as made:
+            return _heard(address, made)
+    except ConnectionRefusedError:
+        return Silence(f"nobody listens at {address}", False)
+    except OSError as error:
+        return Silence(f"{address} cannot be reached ({error})", False)
+
+
+def _heard(address: str, made: socket.socket) -> Silence:
+    try:
+        closed = not made.recv(1)
+    except TimeoutError:
+        return Silence(
+            f"{address} accepts connections and says nothing: it is busy, or too few servers of its ensemble are up",
+            True,
+        )
+    except OSError:
+        closed = True
+    if not closed:
+        return Silence(f"{address} is no ZooKeeper: it speaks first", False)
+    return Silence(
+        f"{address} accepts connections and closes them at once, as ZooKeeper does where one machine has as many as "
+        "its maxClientCnxns allows: close some, or raise that setting in its zoo.cfg",
+        True,
+    )
+
+
+def no_chroot(hosts: str, chroot: str) -> ConfigError:
+    """Nothing makes it by itself: below a mistyped one a cluster would seem to be empty."""
+    servers = hosts.partition("/")[0]
+    names = chroot.strip("/").split("/")
+    levels = ["/" + "/".join(names[: n + 1]) for n in range(len(names))]
+    command = f"zkCli.sh -server {servers} create {levels[0]}"
+    if len(levels) > 1:
+        command = f"for p in {' '.join(levels)}; do zkCli.sh -server {servers} create $p; done"
+    return ConfigError(
+        f"ZooKeeper at {servers} has no chroot {chroot}, and nothing was made there: correct site.zookeeper, or create "
+        f"it with `{command}`",
+        chroot=chroot,
+        command=command,
+    )
+
+
+def lacks_chroot(client: Any, timeout_s: float) -> bool:
+    """Has a connected kazoo client one in its addresses that is not there?"""
+    return bool(client.chroot) and client.exists_async("/").get(timeout=timeout_s) is None

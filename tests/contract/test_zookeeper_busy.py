@@ -1,0 +1,181 @@
+"""A ZooKeeper that is there and gives no session: what is said of it, and how long it is waited for; and a chroot."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from halog.adapters.zk_coordinator import ZkCoordinator
+from halog.adapters.zk_reach import silence
+from halog.cli import checks
+from halog.embedded import jars, ports
+from halog.embedded.java import find_java
+from halog.errors import ConfigError, HalogError, UnreachableError
+from halog.ports import Versioned
+from tests.contract.proxy import Proxy
+from tests.contract.rigs_coordinator import States, ZkRig, wait_for
+
+pytestmark = pytest.mark.feature("N4", "O3")
+
+
+class Door:
+    """A server that accepts connections, and then closes them at once, or says nothing."""
+
+    def __init__(self, *, closes: bool) -> None:
+        self._server, self._closes = socket.create_server(("127.0.0.1", 0)), closes
+        self._held: list[socket.socket] = []
+        self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                made, _ = self._server.accept()
+            except OSError:
+                return
+            if self._closes:
+                made.close()
+            else:
+                self._held.append(made)
+
+    def close(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        for made in self._held:
+            made.close()
+
+
+@pytest.fixture(params=["closes", "says nothing"])
+def door(request: pytest.FixtureRequest) -> Iterator[Door]:
+    made = Door(closes=request.param == "closes")
+    yield made
+    made.close()
+
+
+def said_by(door: Door) -> str:
+    return r"closes them at once.*maxClientCnxns.*zoo\.cfg" if door._closes else "accepts connections and says nothing"
+
+
+def test_a_server_that_gives_no_session_is_told_as_that(door: Door) -> None:
+    """By nodes, tools and doctor; and of several addresses each."""
+    c = ZkCoordinator(f"127.0.0.1:1,{door.address}/chroot", "x", answer_s=1.0)
+    with pytest.raises(UnreachableError, match=rf"nobody listens at 127\.0\.0\.1:1; {door.address} .*{said_by(door)}"):
+        c.connect(States())
+    assert silence(door.address).busy
+    assert not silence("127.0.0.1:1").busy
+    (found,) = checks.zookeeper(_target(door.address))
+    assert found.result == "fail"
+    assert said_by(door).split(".*")[0] in found.detail
+
+
+def _target(zookeeper: str) -> checks.Target:
+    return checks.Target(Path(), False, "", zookeeper)
+
+
+def test_one_that_is_busy_is_waited_for_and_no_longer(zookeeper: ZkRig) -> None:
+    """It lets nobody in until somebody else has left; whoever is patient gets in, whoever is not is told in time."""
+    proxy = Proxy(zookeeper.site.info.zookeeper)
+    proxy.hold_replies()
+    opened = threading.Timer(3.0, proxy.pass_replies)
+    opened.start()
+    began = time.monotonic()
+    patient = ZkCoordinator(proxy.address, zookeeper.cluster, answer_s=1.0, patience_s=20.0)
+    hasty = ZkCoordinator(proxy.address, zookeeper.cluster, answer_s=1.0)
+    with pytest.raises(UnreachableError, match="does not answer"):
+        hasty.connect(States())
+    assert time.monotonic() - began < 2.9
+    patient.connect(States())
+    assert 2.0 < time.monotonic() - began < 18.0
+    assert patient.create("/n", b"")
+    patient.close()
+    opened.join()
+    proxy.close()
+
+
+@pytest.fixture
+def counting(tmp_path: Path, zookeeper: ZkRig) -> Iterator[str]:
+    """A real server that lets each machine have five connections."""
+    port = ports.pick(set())
+    (tmp_path / "zoo.cfg").write_text(
+        f"dataDir={tmp_path}/data\nclientPort={port}\nclientPortAddress=127.0.0.1\nmaxClientCnxns=5\n"
+        "admin.enableServer=false\ntickTime=500\n"
+    )
+    main = "org.apache.zookeeper.server.ZooKeeperServerMain"
+    argv = [
+        str(find_java().path),
+        "-Xmx64m",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        jars.classpath(jars.directory(), "zookeeper"),
+        main,
+    ]
+    with (tmp_path / "out").open("wb") as out:
+        server = subprocess.Popen([*argv, str(tmp_path / "zoo.cfg")], stdout=out, stderr=out, cwd=tmp_path)
+    try:
+        wait_for(lambda: silence(f"127.0.0.1:{port}").busy, timeout_s=30)
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_as_many_connections_as_are_allowed_are_told_as_that(counting: str) -> None:
+    """Somebody has all of them; once one is free whoever is patient gets it."""
+    host, _, port = counting.rpartition(":")
+    held = [socket.create_connection((host, int(port)), 1.0) for _ in range(5)]
+    try:
+        wait_for(lambda: "maxClientCnxns" in silence(counting).text)
+        c = ZkCoordinator(counting, "x", answer_s=1.0)
+        with pytest.raises(UnreachableError, match="maxClientCnxns"):
+            c.connect(States())
+        leaves = threading.Timer(2.0, held.pop().close)
+        leaves.start()
+        patient = ZkCoordinator(counting, "x", answer_s=1.0, patience_s=15.0)
+        patient.connect(States())
+        assert patient.create("/n", b"")
+        patient.close()
+        leaves.join()
+    finally:
+        for made in held:
+            made.close()
+
+
+@pytest.mark.parametrize("chroot", ["/apps", "/apps/halog"])
+def test_a_chroot_that_is_not_there_is_told_with_the_command_that_makes_it(zookeeper: ZkRig, chroot: str) -> None:
+    """Nobody makes it by itself; once it is there all works below it, watched members too."""
+    servers = zookeeper.site.info.zookeeper
+    top = f"/{zookeeper.cluster}"
+    address = servers + top + chroot
+    with pytest.raises(ConfigError, match=rf"no chroot {top}{chroot}, and nothing was made") as told:
+        ZkCoordinator(address, "x").connect(States())
+    command = told.value.evidence["command"]
+    assert f"`{command}`" in told.value.message
+    made = [top + chroot[: chroot.find("/", 1)] if chroot.count("/") > 1 else top + chroot, top + chroot]
+    assert all(path in command for path in (top, *made))
+    assert f"zkCli.sh -server {servers} create" in command
+    assert isinstance(told.value, HalogError)
+    (found,) = checks.zookeeper(_target(address))
+    assert (found.result, found.detail) == ("fail", told.value.message)
+    maker = KazooClient(servers)
+    maker.start()
+    assert maker.exists(top) is None
+    for path in (top, *made):
+        maker.ensure_path(path)
+    maker.stop()
+    maker.close()
+    c, seen = ZkCoordinator(address, "x"), dict[str, Versioned | None]()
+    c.connect(States())
+    c.watch_members("partitions", seen.__setitem__)
+    assert c.create("partitions/p", b"0")
+    assert c.set("partitions/p", b"1", 0) == 1
+    wait_for(lambda: seen == {"partitions/p": Versioned(b"1", 1)})
+    c.close()
+    (found,) = checks.zookeeper(_target(address))
+    assert found.result == "ok"

@@ -1,0 +1,91 @@
+"""A node that starts while its coordinator gives no answer: it goes on trying as long as a call may take (N4)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from halog.adapters.memory import MemoryBroker, MemoryChannel, MemoryCoordinator, MemoryLog, MemoryTree
+from halog.config import Config
+from halog.errors import UnreachableError
+from halog.ports import UnknownResult
+from halog.runtime import open as opening
+from halog.runtime.open import node
+from halog.runtime.outside import Adapters
+from halog.schema.registry import Registry
+from halog.testing.cluster import Cluster
+
+pytestmark = pytest.mark.feature("N4")
+
+
+def unreachable() -> Exception:
+    return UnreachableError("the coordinator does not answer", coordinator=True)
+
+
+class Flaky(MemoryCoordinator):
+    """Its requests fail, from the n-th on, once in each of the first few sessions."""
+
+    def __init__(self, tree: MemoryTree, nth: int, error: Callable[[], Exception] | None) -> None:
+        super().__init__(tree)
+        self._left, self._error = nth, error
+
+    def _check(self) -> None:
+        super()._check()
+        self._left -= 1
+        if self._left == 0 and self._error is not None:
+            raise self._error()
+
+
+def config(call_ms: int) -> Config:
+    """Of one node, which is not started."""
+    made = Cluster(nodes=1, partitions=2, registry=Registry()).config
+    return replace(made, timing=replace(made.timing, call_deadline_ms=call_ms))
+
+
+def starts(nth: int, error: Callable[[], Exception], times: int, call_ms: int = 15_000) -> tuple[Any, list[Adapters]]:
+    """The node, once it has started, and what was made for its attempts: so many of them fail."""
+    tree, broker, made = MemoryTree(), MemoryBroker(), list[Adapters]()
+
+    def adapters(config: Config, name: str) -> Adapters:
+        coordinator = Flaky(tree, nth, error if len(made) < times else None)
+        made.append(Adapters(MemoryLog(broker), coordinator, MemoryChannel(), None, lambda site: None))  # type: ignore[arg-type,return-value]
+        return made[-1]
+
+    return node(config(call_ms), "client", registry=Registry(), adapters=adapters), made
+
+
+@pytest.mark.parametrize("error", [unreachable, lambda: UnknownResult("create: no answer")], ids=["away", "unknown"])
+@pytest.mark.parametrize("nth", [1, 2, 5, 9, 14])
+def test_a_start_that_got_no_answer_is_tried_again(nth: int, error: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At whichever request it failed; nothing of the attempts before is left running."""
+    monkeypatch.setattr(opening, "AGAIN_S", 0.01)
+    before = {t.name for t in threading.enumerate()}
+    opened, made = starts(nth, error, times=2)
+    assert len(made) == 3
+    assert not made[0].coordinator.is_connected  # type: ignore[attr-defined]
+    opened.close()
+    until = time.monotonic() + 5
+    while {t.name for t in threading.enumerate() if t.name.startswith("halog")} - before and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not {t.name for t in threading.enumerate() if t.name.startswith("halog")} - before
+
+
+def test_it_is_given_up_in_time() -> None:
+    """As long as a call may take, and one attempt more at most."""
+    began = time.monotonic()
+    with pytest.raises(UnreachableError, match="the coordinator does not answer"):
+        starts(3, unreachable, times=1_000, call_ms=1_000)
+    assert 0.9 < time.monotonic() - began < 8.0
+
+
+def test_anything_else_is_told_at_once() -> None:
+    """Nobody waits for a server that is not there, or is another one."""
+    began, tries = time.monotonic(), list[Adapters]()
+    with pytest.raises(UnreachableError, match="nobody listens"):
+        tries += starts(3, lambda: UnreachableError("nobody listens"), times=1_000)[1]
+    assert time.monotonic() - began < 5.0
