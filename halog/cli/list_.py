@@ -67,7 +67,8 @@ def _objects(connection: Connection, type_name: str) -> Iterator[dict[str, Any]]
         if table.policy in policies:
             for found in connection.scan(table.name, definition.family_id):
                 shown = describe_any(definitions, found)
-                if shown["type"] in names or shown["type"] == definition.root:
+                of_family = "fields" not in shown and shown["type"] == definition.root  # it may be any of them
+                if shown["type"] in names or of_family:
                     yield {**shown, "partition": table.name}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -78,3 +79,53 @@ def test_nothing_to_do_is_no_failure(shared: Cluster, halog: Callable[..., Any],
         assert json.code == 0
         assert json.json is None or json.json
     assert state(shared) == before
+
+
+LOOKS = [
+    "status", "node list --all", "partition list", "partition show p-0", "partition lag", "zone list", "zone show home",
+    "site list", "site lag", "events --all", "history p-0", "history p-0 --why", "mapper list",
+    "mapper explain Aircraft N1", "mapper explain --distribution --policy p", "plan list", "rebalance status", "txn list",
+    "config history", "conflicts show", "log holds p-0", "get Aircraft N1", "list Aircraft", "version",
+    "safe-to-stop A",
+]  # fmt: skip
+
+
+def keys(document: Any) -> Iterator[str]:
+    if isinstance(document, dict):
+        yield from document
+    for value in document.values() if isinstance(document, dict) else document if isinstance(document, list) else ():
+        yield from keys(value)
+
+
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize("call", LOOKS)
+def test_json_is_one_document_whose_keys_are_words(shared: Cluster, halog: Callable[..., Any], call: str) -> None:
+    ran = halog(*call.split(), "--format", "json")
+    assert ran.out.count("\n") == 1, ran
+    assert not [key for key in keys(ran.json) if not re.fullmatch(r"[A-Za-z0-9_.\-]+", key)]
+
+
+@pytest.mark.feature("O1", "O2")
+def test_events_are_filtered(shared: Cluster, halog: Callable[..., Any]) -> None:
+    def found(*words: object) -> list[dict[str, Any]]:
+        events: list[dict[str, Any]] = halog("events", *words, "--format", "json").json
+        return events
+
+    everything, shown = found("--all"), found()
+    assert {e["code"] for e in everything} - {e["code"] for e in shown} == {"HALOG-1035"}, "changes of state are many"
+    assert shown == [e for e in everything if e["code"] != "HALOG-1035"]
+    assert found("--code", "HALOG-1035", "-n", 1) == [e for e in everything if e["code"] == "HALOG-1035"][-1:]
+    assert found("--code", "1003") == [e for e in everything if e["code"] == "HALOG-1003"]
+    assert found("--severity", "warning") == [e for e in shown if e["severity"] in ("warning", "error")]
+    assert found("--node", "B") == [e for e in shown if "B" in (e["by"], e["node"])]
+    assert found("-n", 3) == shown[-3:]
+    assert found("-n", 0) == []
+    wrong = halog("events", "--code", "HALOG-9999")
+    assert (wrong.code, "there is no event HALOG-9999" in wrong.err) == (2, True)
+
+
+@pytest.mark.feature("O1", "O2")
+def test_reasons_stay_within_120_columns(shared: Cluster, halog: Callable[..., Any]) -> None:
+    said = halog("history", "p-0", "--why").out
+    assert max(map(len, said.splitlines())) <= 120
+    assert "    because: " in said

@@ -400,3 +400,18 @@ def test_an_export_that_is_older_than_a_field_is_imported_with_its_default(
         refused = halog("import", file)
         assert (refused.code, "missing or unknown field" in refused.err) == (1, True), refused
     assert len(everything(cluster)) == 1
+
+
+@pytest.mark.feature("O1")
+def test_list_shows_the_objects_of_a_type_and_says_where_it_stops(cluster: Any, halog: Run) -> None:
+    """With those of its subclasses; a type of another key space is not among them."""
+    fleet(cluster)
+    everything = halog("list", "Aircraft", "--all", "--format", "json")
+    assert sorted(d["key"][0] for d in everything.json) == ["N1", "N2"]
+    assert (everything.err, {d["type"] for d in everything.json}) == ("", {"Aircraft", "Seaplane"})
+    for found in everything.json:
+        assert halog("get", "Aircraft", found["key"][0], "--format", "json").json == found
+    first = halog("list", "Aircraft", "-n", 1)
+    assert len(first.out.splitlines()) == 2, "the head and one object"
+    assert "there are more: these are the first 1" in first.err
+    assert [d["key"] for d in halog("list", "Seaplane", "--format", "json").json] == [["N2"]]
