@@ -84,7 +84,8 @@ def test_nothing_to_do_is_no_failure(shared: Cluster, halog: Callable[..., Any],
 LOOKS = [
     "status", "node list --all", "partition list", "partition show p-0", "partition lag", "zone list", "zone show home",
     "site list", "site lag", "events --all", "history p-0", "history p-0 --why", "mapper list",
-    "mapper explain Aircraft N1", "mapper explain --distribution --policy p", "plan list", "rebalance status", "txn list",
+    "mapper explain Aircraft N1", "mapper explain --distribution --policy p", "plan list", "rebalance status",
+    "txn list",
     "config history", "conflicts show", "log holds p-0", "get Aircraft N1", "list Aircraft", "version",
     "safe-to-stop A",
 ]  # fmt: skip
