@@ -142,7 +142,7 @@ class MemoryCoordinator:
 
     def _check(self) -> None:
         if self._state is not SessionState.CONNECTED:
-            raise UnreachableError("the coordinator does not answer", state=self._state.value)
+            raise UnreachableError("the coordinator does not answer", state=self._state.value, coordinator=True)
 
     @property
     def is_connected(self) -> bool:

@@ -15,6 +15,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -37,6 +38,7 @@ from halog.adapters.dispatch import Dispatcher
 from halog.adapters.zk_fork import left_to_the_parent
 from halog.adapters.zk_marks import Marking, member_of
 from halog.adapters.zk_members import BATCH, PATIENCE_S, MembersWatch
+from halog.adapters.zk_reach import lacks_chroot, no_chroot, silence
 from halog.adapters.zk_wake import CountingHandler
 from halog.adapters.zk_watch import ChildrenWatch, DataWatch, Watch
 from halog.errors import ClosedError, CoordinatorError, UnreachableError, VersionError
@@ -61,12 +63,19 @@ class ZkCoordinator:
     """One session at a time on the servers in `hosts` ("host:port,host:port")."""
 
     def __init__(
-        self, hosts: str, cluster: str, *, session_timeout_ms: int = SESSION_TIMEOUT_MS, answer_s: float = ANSWER_S
+        self,
+        hosts: str,
+        cluster: str,
+        *,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        answer_s: float = ANSWER_S,
+        patience_s: float = 0.0,
     ) -> None:
+        """`patience_s`: how long to wait at the beginning for servers that are there and busy."""
         self._root = f"/halog/{cluster}"
         self._hosts = hosts
         self._timeout_s = session_timeout_ms / 1000
-        self._answer_s = answer_s
+        self._answer_s, self._patience_s = answer_s, patience_s
         self._client: Any = KazooClient(
             hosts=hosts,
             timeout=self._timeout_s,
@@ -103,9 +112,22 @@ class ZkCoordinator:
         self._dispatch, self._arming = Dispatcher("zk"), Dispatcher("zk-watches")
         self._client.add_listener(self._changed)
         self._client.start_async()
-        if not self._connected.wait(max(self._timeout_s, self._answer_s)):
+        try:
+            self._begin()
+        except BaseException:
             self.close()
-            raise UnreachableError(f"ZooKeeper at {self._hosts} does not answer", address=self._hosts)
+            raise
+
+    def _begin(self) -> None:
+        """Wait for a session, and look whether there is where to work."""
+        at_least_s = max(self._timeout_s, self._answer_s)
+        if not self._connected.wait(at_least_s):
+            why = silence(self._hosts)
+            if not (why.busy and self._connected.wait(max(0.0, self._patience_s - at_least_s))):
+                raise UnreachableError(f"ZooKeeper at {self._hosts} does not answer: {why.text}", address=self._hosts)
+        with suppress(*_NO_ANSWER):  # whoever asks for something next is told
+            if lacks_chroot(self._client, self._answer_s):
+                raise no_chroot(self._hosts, self._client.chroot)
 
     def _changed(self, kazoo_state: str) -> None:
         """On kazoo's connection thread: note it and return. (None: kazoo keeps the listener.)"""
@@ -322,7 +344,7 @@ class ZkCoordinator:
         if self._closed:
             raise ClosedError("the coordinator is closed")
         if not self._client.connected:
-            raise UnreachableError("ZooKeeper is not connected", address=self._hosts)
+            raise UnreachableError("ZooKeeper is not connected", address=self._hosts, coordinator=True)
 
     def _read(self, ask: Callable[[], Any]) -> Any:
         """Asked again where the connection broke under it and is back in time: it changes nothing."""
@@ -336,7 +358,7 @@ class ZkCoordinator:
                 if isinstance(e, ConnectionLoss) and self._reconnected(deadline):
                     continue
                 why = f"ZooKeeper does not answer ({type(e).__name__})"
-                raise UnreachableError(why, address=self._hosts) from None
+                raise UnreachableError(why, address=self._hosts, coordinator=True) from None
             except NoNodeError:
                 raise
             except KazooException as e:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from halog.errors import HalogError, UnreachableError
+from halog.errors import ConfigError, HalogError, UnreachableError
 
 Result = Literal["ok", "warn", "fail", "skip"]
 MIN_MESSAGE_BYTES = 5_500_000  # R8: a commit record may have 5 MB, and its batch a little more
@@ -172,8 +172,14 @@ def zookeeper(target: Target) -> Iterator[Finding]:
         return
     try:
         version = _ask_zookeeper(target.zookeeper)
-    except Exception as e:
-        yield Finding("zookeeper", "fail", f"{target.zookeeper} does not answer: {_first_line(e)}", "is it running?")
+    except ConfigError as e:
+        yield Finding("zookeeper", "fail", e.message)
+    except Exception:
+        from halog.adapters.zk_reach import silence
+
+        why = silence(target.zookeeper)
+        advice = "" if why.busy else "is it running?"
+        yield Finding("zookeeper", "fail", f"{target.zookeeper} does not answer: {why.text}", advice)
     else:
         yield Finding("zookeeper", "ok", f"{target.zookeeper}{version}")
 
@@ -210,15 +216,20 @@ def _ask_kafka(bootstrap: str) -> tuple[int, dict[str, str]]:
 
 
 def _ask_zookeeper(hosts: str) -> str:
-    """The server's version as " (3.9.3)", or nothing where it keeps that to itself."""
+    """The server's version as " (3.9.3)", or nothing where it keeps that to itself. ConfigError: no chroot."""
     import logging
 
     from kazoo.client import KazooClient
 
+    from halog.adapters.zk_reach import lacks_chroot, no_chroot
+
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     client = KazooClient(hosts, timeout=TIMEOUT_S)
     try:
-        client.start(TIMEOUT_S)
+        if not client.start_async().wait(TIMEOUT_S):
+            raise UnreachableError("no session")
+        if lacks_chroot(client, TIMEOUT_S):
+            raise no_chroot(hosts, client.chroot)
         client.exists("/")
         try:
             return f" ({'.'.join(map(str, client.server_version()))})"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from halog.backend import Invocation, Invoked
 from halog.config import Config, load_config
 from halog.config.check import NAMED, is_name
 from halog.config.whole import check_site
-from halog.errors import ConfigError, StoreError
-from halog.ports import Log
+from halog.errors import ConfigError, StoreError, UnreachableError
+from halog.ports import Log, UnknownResult
 from halog.runtime import bindings, cluster, schemas
 from halog.runtime.compensating import Compensate, Compensation
 from halog.runtime.configured import Activated, of_file
@@ -24,6 +28,13 @@ from halog.runtime.witness import Witness
 from halog.schema import Definition
 from halog.schema.registry import DEFAULT, Registry
 from halog.transactions.node import Node as Verbs
+
+logger = logging.getLogger("halog.node")
+
+AGAIN_S = 0.2
+"""Pause before a start that got no answer is tried again."""
+
+T = TypeVar("T")
 
 
 class Node(Verbs):
@@ -48,24 +59,46 @@ def node(
     tells the others of this process's end; `halog node start` brings one where a policy has leases. `activated`: who
     knows the active version of the configuration; without it, where `adapters` are given, the file is all there is.
 
-    ConfigError, UnreachableError, DuplicateNodeError, SchemaChangedError, StoreError: nothing is left running.
+    ConfigError, UnreachableError, DuplicateNodeError, SchemaChangedError, StoreError: nothing is left running. A
+    ZooKeeper that is there and busy is waited for as long as a call may take (`timing.call_deadline_ms`).
     """
     own = load_config(config)
     import_modules(own)
     name = name or f"client-{os.getpid()}"
     if not is_name(name):
         raise ConfigError(f"a node's name must be {NAMED}, not {name[:110]!a}", name=ascii(name[:110]))
-    known = (activated or (of_file if adapters else active_version))(own, name)
+    wait_s = own.timing.call_deadline_ms / 1000
+    until = time.monotonic() + wait_s
+    known = _patiently(until, lambda: (activated or (of_file if adapters else active_version))(own, name))
     check_site(known.config, name)
-    make = adapters or adapters_for
+    make = adapters or partial(adapters_for, patience_s=wait_s)
     try:
-        return _joined(known, name, registry, make, witness)
+        return _patiently(until, lambda: _joined(known, name, registry, make, witness))
     except StoreError as e:
         if not e.evidence.get("rebuild"):
             raise
         why = str(e.evidence.get("why", e.message))
     replace_store(known.config, name, why)
-    return _joined(known, name, registry, make, witness)
+    return _patiently(until, lambda: _joined(known, name, registry, make, witness))
+
+
+def _patiently(until: float, attempt: Callable[[], T]) -> T:
+    """Again until then, while all that is wrong is that the coordinator, which was reached, gives no answer."""
+    while True:
+        try:
+            return attempt()
+        except UnreachableError as error:
+            if not error.evidence.get("coordinator") or time.monotonic() >= until:
+                raise
+            why = error.message
+        except UnknownResult as error:  # what is made at a start may be made again
+            if time.monotonic() >= until:
+                raise UnreachableError(
+                    f"the coordinator gave no answer: {error}; start again", coordinator=True
+                ) from None
+            why = str(error)
+        logger.warning("no start yet, going on trying: %s", why)
+        time.sleep(AGAIN_S)
 
 
 def _joined(

@@ -51,8 +51,9 @@ def remote_site(config: Config, name: str) -> tuple[str, str]:
     return site.bootstrap, site.zookeeper
 
 
-def adapters_for(config: Config, name: str) -> Adapters:
-    """Real adapters for node `name`: with a local store if it is one of [nodes], else a client's without."""
+def adapters_for(config: Config, name: str, patience_s: float = 0.0) -> Adapters:
+    """Real adapters for node `name`: with a local store if it is one of [nodes], else a client's without. `patience_s`:
+    how long servers that are there and busy are waited for."""
     from halog.adapters.channel import TcpChannel
     from halog.adapters.kafka_log import KafkaLog
     from halog.adapters.kafka_topics import Copies
@@ -62,7 +63,10 @@ def adapters_for(config: Config, name: str) -> Adapters:
     node = config.nodes.get(name)
     store = None if node is None else open_store(node.data_dir)
     try:
-        coordinator = ZkCoordinator(zookeeper, config.cluster.name, session_timeout_ms=config.timing.session_timeout_ms)
+        session_ms = config.timing.session_timeout_ms
+        coordinator = ZkCoordinator(
+            zookeeper, config.cluster.name, session_timeout_ms=session_ms, patience_s=patience_s
+        )
         log = KafkaLog(bootstrap, Copies(config.site.replication_factor, config.site.min_insync_replicas))
         return Adapters(log, coordinator, TcpChannel(config.limits.max_frame_bytes), store, partial(reach, config))
     except BaseException:
@@ -91,7 +95,8 @@ def active_version(own: Config, name: str) -> Activated:
     from halog.adapters.zk_coordinator import ZkCoordinator
 
     _, zookeeper = addresses(own)
-    coordinator = ZkCoordinator(zookeeper, own.cluster.name, session_timeout_ms=own.timing.session_timeout_ms)
+    session_ms, patience_s = own.timing.session_timeout_ms, own.timing.call_deadline_ms / 1000
+    coordinator = ZkCoordinator(zookeeper, own.cluster.name, session_timeout_ms=session_ms, patience_s=patience_s)
     try:
         coordinator.connect(lambda state: None)
         return for_node(own, coordinator, name)
