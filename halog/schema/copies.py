@@ -1,14 +1,16 @@
-"""Copies: what a caller may change in place without changing what halog holds.
+"""Copies: what a caller may change in place without changing what halog holds; whether he has, and whether he can.
 
 Never copies what cannot change; `copier` says so with None, so that flat objects cost one dict copy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from operator import call, is_
+from typing import Any, Final
 
-from halog.schema.codec import maker
+from halog.schema.codec import maker, values_getter
 from halog.schema.shapes import FieldShape, ListShape, MapShape, OptionalShape, RecordShape, Shape, is_mutable
 
 Copier = Callable[[Any], Any]
@@ -51,3 +53,109 @@ def _record_copier(fields: Sequence[FieldShape], make: Callable[[dict[str, Any]]
         return make(values)
 
     return copy
+
+
+# ------------------------------------------------------------------------------------------------ changed in place?
+
+Same = Callable[[Any, Any], bool]
+
+
+def unchanged(shape: Shape) -> Same:
+    """What says whether a value, and all that is in it, is what `copier` made of another one, with the very same values
+    in it that cannot be changed. Never by equality: `1 == True`."""
+    if not is_mutable(shape):
+        return is_
+    match shape:
+        case ListShape(of):
+            return _list_same(unchanged(of))
+        case MapShape(of):
+            return _map_same(unchanged(of))
+        case OptionalShape(of):
+            inner = unchanged(of)
+            return lambda a, b: a is b or (a is not None and b is not None and inner(a, b))
+        case RecordShape():
+            return _record_same(shape)
+        case _:
+            return is_
+
+
+def _list_same(inner: Same) -> Same:
+    return lambda a, b: type(a) is list and len(a) == len(b) and all(map(inner, a, b))
+
+
+def _map_same(inner: Same) -> Same:
+    def same(a: Any, b: Any) -> bool:
+        return type(a) is dict and len(a) == len(b) and all(map(is_, a, b)) and all(map(inner, a.values(), b.values()))
+
+    return same
+
+
+def _record_same(shape: RecordShape) -> Same:
+    cls, values_of = shape.cls, values_getter([f.name for f in shape.fields])
+    inside = [unchanged(f.shape) for f in shape.fields]
+
+    def same(a: Any, b: Any) -> bool:
+        if type(a) is not cls or len(getattr(a, "__dict__", ())) != len(getattr(b, "__dict__", ())):
+            return False
+        try:
+            return all(map(call, inside, values_of(a), values_of(b)))
+        except AttributeError:
+            return False
+
+    return same
+
+
+# ---------------------------------------------------------------------------------------------- held by somebody else?
+
+_refs: Final = sys.getrefcount
+_EMPTY: Final[list[list[Any]]] = [[]]
+_ALONE: Final = [_refs(one) for one in _EMPTY][0]  # noqa: RUF015 - counted just as below
+"""References to what only its holder holds, while one variable goes over what that has."""
+
+
+def kept(shape: Shape) -> Callable[[Iterable[Any]], bool] | None:
+    """What says whether somebody holds a list, a dict or a nested object of these values besides who has them; None:
+    they cannot be changed in place. Ask it with an iterator that holds nothing itself."""
+    if not is_mutable(shape):
+        return None
+    match shape:
+        case ListShape(of):
+            return _kept_in(list, kept(of), iter)
+        case MapShape(of):
+            return _kept_in(dict, kept(of), dict.values)
+        case OptionalShape(of):
+            return kept(of)
+        case RecordShape():
+            return _record_kept(shape)
+        case _:
+            return None
+
+
+def _kept_in(
+    cls: type[Any], inner: Callable[[Iterable[Any]], bool] | None, inside: Callable[[Any], Iterable[Any]]
+) -> Callable[[Iterable[Any]], bool]:
+    def found(values: Iterable[Any]) -> bool:
+        for one in values:
+            if type(one) is cls and (_refs(one) > _ALONE or (inner is not None and inner(inside(one)))):
+                return True
+        return False
+
+    return found
+
+
+def _record_kept(shape: RecordShape) -> Callable[[Iterable[Any]], bool]:
+    cls = shape.cls
+    can_change = cls is not None and not cls.__dataclass_params__.frozen
+    parts = [((f.name,), inner) for f in shape.fields if (inner := kept(f.shape)) is not None]
+
+    def found(values: Iterable[Any]) -> bool:
+        for one in values:
+            if type(one) is not cls:
+                continue
+            if (can_change and _refs(one) > _ALONE) or any(
+                inner(getattr(one, n, None) for n in name) for name, inner in parts
+            ):
+                return True
+        return False
+
+    return found

@@ -7,7 +7,7 @@ than its work. An object's bytes are its type id and then Avro, so a reader alwa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from inspect import getattr_static
 from operator import call
@@ -17,7 +17,7 @@ import fastavro
 
 from halog.errors import FieldTypeError, HalogError, RecordFormatError
 from halog.schema.codec import decoder, encoder, key_encoder, misfit_at, values_getter
-from halog.schema.copies import Copier, copier
+from halog.schema.copies import Copier, Same, copier, kept, unchanged
 from halog.schema.definition import Definition
 from halog.schema.evolution import Reader, body_reader, evolved_reader
 from halog.schema.lent import Freezer, freezer
@@ -45,6 +45,7 @@ class TypeInfo:
       values live together.
     - `instance(values: dict) -> obj`: an object without running `__init__`.
     - `fresh(values: dict) -> dict`: a copy whose lists, dicts and nested dataclasses can be changed safely.
+    - `unchanged(values: dict, of: dict) -> bool`: is this such a copy of `of` still, with nothing changed in it?
     """
 
     encode: Callable[[Any], bytes]
@@ -57,6 +58,7 @@ class TypeInfo:
     routing_key: Callable[[Key], bytes]
     instance: Callable[[Mapping[str, Any]], Any]
     fresh: Callable[[Values], Values]
+    unchanged: Callable[[Values, Values], bool]
 
     def __init__(
         self, cls: type[Any], definition: Definition, methods: Mapping[str, MethodInfo], accepts: Accepts
@@ -100,6 +102,12 @@ class TypeInfo:
         made = [(f.name, freezer(f.shape, f"{self.name}.{f.name}"), copier(f.shape)) for f in self.parsed.record.fields]
         return {name: (freeze, copy) for name, freeze, copy in made if freeze is not None and copy is not None}
 
+    @cached_property
+    def kept(self) -> Sequence[tuple[str, Callable[[Iterable[Any]], bool], Encoder]]:
+        """Of the same fields: what says whether somebody else holds something of a value, and what encodes it."""
+        found = [(f.name, kept(f.shape), f.shape) for f in self.parsed.record.fields]
+        return [(name, ask, encoder(shape, lambda _n, _t: True)) for name, ask, shape in found if ask is not None]
+
     def _compile_values(self, accepts: Accepts) -> None:
         shapes = [f.shape for f in self.parsed.record.fields]
         self.values_of = values_getter(self.fields)
@@ -109,6 +117,7 @@ class TypeInfo:
         self.encode = _object_encoder(self.name, self.fields, self.encode_values, self.values_of)
         self.decode = body_reader(self.name, self.type_id, [(n, decoder(s)) for n, s in zip(self.fields, shapes)])
         self.instance = _instance_maker(self.cls)
+        self.unchanged = _comparer([(n, unchanged(s)) for n, s in zip(self.fields, shapes)])
         self.fresh = _fresh_maker([(n, c) for n, s in zip(self.fields, shapes) if (c := copier(s)) is not None])
 
     def _compile_keys(self) -> None:
@@ -275,6 +284,19 @@ def _instance_maker(cls: type[Any]) -> Callable[[Mapping[str, Any]], Any]:
         return obj
 
     return instance
+
+
+def _comparer(fields: list[tuple[str, Same]]) -> Callable[[Values, Values], bool]:
+    def same(values: Values, of: Values) -> bool:
+        try:
+            for name, compare in fields:
+                if not compare(values[name], of[name]):
+                    return False
+        except KeyError:
+            return False
+        return True
+
+    return same
 
 
 def _fresh_maker(copiers: list[tuple[str, Callable[[Any], Any]]]) -> Callable[[Values], Values]:

@@ -69,6 +69,7 @@ class Node:
         """Leave the cluster. Open transactions of this node can no longer commit. In a process that was forked from the
         one that opened it there is nothing to leave: it returns at once."""
         if not self._closed and not self.forked:
+            self.space.kept.look(last=True)
             self.abandon()
             if self._close_backend is not None:
                 self._close_backend()

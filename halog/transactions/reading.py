@@ -95,6 +95,8 @@ class Reading:
         """All others, of which nothing but a look was wanted yet."""
         self.given: list[Any] = []
         """What those were given, one after the other: each one's values, and its bond."""
+        if space.lent:
+            space.kept.look()
         self.expected: dict[bytes, int] = {}
         """Versions the initiator has read and this side has not looked at."""
 

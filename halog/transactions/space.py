@@ -28,6 +28,7 @@ from halog.schema.methods import BINDING
 from halog.schema.registry import Registry
 from halog.schema.typeinfo import TypeInfo
 from halog.transactions.families import Family, family_of
+from halog.transactions.kept import Kept
 
 MAX_IMAGES: Final = 100_000
 """Decoded values kept: 65 MB of objects of 200 bytes, with their places (640 bytes each, half of them the bytes and
@@ -149,6 +150,9 @@ class Space:
         self.encoded: dict[type[Any], dict[bytes, Route]] = {}
         """Of all others, by class, then by index key."""
         self.images: dict[bytes, Image] = {}
+        self.kept = Kept(self.name_of)
+        self.lent = self.kept.pending
+        """Is there anything to look at? Asked when a transaction begins."""
         self._families: dict[str, tuple[int, Family]] = {}
         """By type name, each with how many types were declared then."""
         self._definition_of = definition_of

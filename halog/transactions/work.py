@@ -41,9 +41,13 @@ def compared(entries: Iterable[Entry]) -> tuple[dict[bytes, list[Write]], dict[b
     reads: dict[bytes, int] = {}
     for e in entries:
         image, obj = e.image, e.obj
-        if image is not None and obj is not None and e.ref is image.ref and not image.mutable:
-            d = obj.__dict__
-            if len(d) == image.size and sum(map(is_, d.values(), image.values.values())) == image.size - 1:
+        if image is not None and obj is not None and e.ref is image.ref:
+            d, size = obj.__dict__, image.size
+            if not image.mutable:
+                if len(d) == size and sum(map(is_, d.values(), image.values.values())) == size - 1:
+                    reads[e.key] = image.version
+                    continue
+            elif image.info is not None and len(d) == size + 1 and image.info.unchanged(d, image.values):
                 reads[e.key] = image.version
                 continue
         if writes := e.writes():

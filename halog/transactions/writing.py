@@ -165,6 +165,9 @@ class Transaction(Reading):
         for e in self.held.values():
             obj = e.obj
             if obj is not None:
+                image = e.image
+                if image is not None and image.mutable and image.info is not None and not e.made:
+                    self.space.kept.note(image.info, e.key, obj.__dict__)
                 end(obj)
                 e.obj = None  # object and entry name each other; left so, only the garbage collector would free them
         self.held = {}

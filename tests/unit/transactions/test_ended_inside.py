@@ -234,3 +234,111 @@ def test_a_rolled_back_create_may_be_done_again(node: MemoryNode) -> None:
     with node.transaction():
         again = node.get(Trip, "a")
         assert (again.grid[0], again.notes, again.first) == ([1, 4], ["x", "y", "z"], Stop("here", ["me", "z"]))
+
+
+def kept(node: MemoryNode, take: Callable[[Trip], Any]) -> Any:
+    """What is taken out of an object in a transaction."""
+    with node.transaction():
+        return take(node.get(Trip, "a"))
+
+
+TAKEN: list[tuple[str, Callable[[Trip], Any], Callable[[Any], Any]]] = [
+    ("notes", lambda t: t.notes, lambda v: v.append("z")),
+    ("marks", lambda t: t.marks, lambda v: v.update(z=1)),
+    ("grid", lambda t: t.grid[1], lambda v: v.append(1)),
+    ("by_day", lambda t: t.by_day["mon"][0], lambda v: v.clear()),
+    ("by_day", lambda t: t.by_day, lambda v: v["mon"].append(1)),
+    ("first", lambda t: t.first, lambda v: setattr(v, "city", "z")),
+    ("first", lambda t: t.first and t.first.seen, lambda v: v.append("z")),
+    ("legs", lambda t: t.legs[0].stops[0].seen, lambda v: v.append("z")),
+    ("seat", lambda t: t.seat, lambda v: setattr(v, "row", 9)),
+]
+
+
+@pytest.mark.parametrize(("field_", "take", "change"), TAKEN)
+@pytest.mark.parametrize("when", ["begin", "close"])
+def test_what_was_taken_out_and_changed_later_is_told(
+    node: MemoryNode, caplog: pytest.LogCaptureFixture, field_: str, take: Any, change: Any, when: str
+) -> None:
+    """It is the plain list, so nobody can refuse that: a warning says so when the next transaction begins, or at the
+    end; once for a field."""
+    with node.transaction():
+        node.create(trip())
+    one = kept(node, take)
+    change(one)
+    if when == "begin":
+        with node.transaction():
+            pass
+        change(kept(node, take))
+    node.close()
+    told = [r.getMessage() for r in caplog.records if r.name == "halog.transactions"]
+    assert len(told) == 1, told
+    assert told[0].startswith(f"Trip.{field_}: a ")
+    assert "taken out of Trip 'a' was changed after its transaction had ended" in told[0]
+
+
+def test_a_later_change_is_told_at_the_second_look(
+    node: MemoryNode, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("halog.transactions.kept.AGAIN_S", 0.0)
+    with node.transaction():
+        node.create(trip())
+    notes = kept(node, lambda t: t.notes)
+    with node.transaction():
+        pass
+    notes.append("z")
+    assert not [r for r in caplog.records if r.name == "halog.transactions"]
+    with node.transaction():
+        pass
+    assert len([r for r in caplog.records if r.name == "halog.transactions"]) == 1
+    assert not node.space.lent, "nothing is kept any more"
+
+
+def test_what_is_read_dropped_copied_or_changed_inside_is_no_reason_to_tell(
+    node: MemoryNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor what the application itself has made."""
+    mine = ["x"]
+    with node.transaction():
+        node.create(dataclasses.replace(trip(), notes=mine))
+    mine.append("y")
+    with node.transaction():
+        one = node.get(Trip, "a")
+        one.notes.append("in time")
+        copied = list(one.notes)
+        assert [n for n in one.notes] and one.grid[1][0] == 2  # noqa: C416, PT018
+        assert not any(held(map(one.__dict__.get, (name,))) for name, held, _ in Trip.__halog__.kept)  # type: ignore[attr-defined]
+    copied.append("mine")
+    unchanged = kept(node, lambda t: t.grid)
+    assert unchanged == [[1], [2, 3]]
+    node.close()
+    assert not [r for r in caplog.records if r.name == "halog.transactions"]
+
+
+def test_what_was_only_read_is_not_written_and_what_was_changed_is(node: MemoryNode) -> None:
+    """However it was changed, also into what is equal to it; what was put back as it was is no change."""
+    with node.transaction():
+        node.create(trip())
+    before = node.state_hash()
+    with node.transaction() as tx:
+        one = node.get(Trip, "a")
+        assert (one.notes, one.first) == (["x", "y"], Stop("here", ["me"]))
+        one.notes.append("z")
+        one.notes.pop()
+        one.marks.update(a=1)
+        one.grid[0] = [1]
+    assert (tx.lsn, node.state_hash()) == (None, before)
+    for change in (
+        lambda t: t.grid[0].__setitem__(0, True), lambda t: t.by_day["mon"][0].update(n=1.0),
+        lambda t: setattr(t.first, "more", 1),
+    ):  # fmt: skip
+        with pytest.raises(Exception, match="Trip"), node.transaction():
+            change(node.get(Trip, "a"))
+    for change in (
+        lambda t: t.grid[1].reverse(), lambda t: t.marks.update(b=1), lambda t: t.legs[0].stops[0].seen.clear(),
+        lambda t: setattr(t.seat, "row", 2), lambda t: t.by_day["mon"][0].update(n=2),
+        lambda t: setattr(t, "first", None), lambda t: t.marks.update(a=t.marks.pop("a")), lambda t: t.legs.clear(),
+    ):  # fmt: skip
+        with node.transaction() as tx:
+            change(node.get(Trip, "a"))
+        assert tx.lsn is not None
