@@ -133,6 +133,7 @@ def thing(request: pytest.FixtureRequest) -> Iterator[Any]:
         (lambda t: t.add(), TypeError, "missing a required argument: 'n'"),
         (lambda t: t.add(1, 2, 3), TypeError, "too many positional"),
         (lambda t: t.add(1, wrong=2), TypeError, "unexpected keyword"),
+        (lambda t: t.halve(2), FieldTypeError, "share: expected float, got int"),
         (lambda t: t.fill(("a",)), FieldTypeError, "into: expected"),
         (lambda t: t.fill([1]), FieldTypeError, "into"),
         (lambda t: t.untold(1), DeclarationError, "parameter 'n' has no annotation"),
@@ -192,10 +193,6 @@ def test_what_is_kept_of_an_argument_or_given_away_is_nobody_elses(thing: Any) -
     shown = thing.show()
     shown.append("z")
     assert thing.tags == ["x"]
-
-
-def test_an_int_for_a_float_arrives_as_one(thing: Any) -> None:
-    assert type(thing.halve(2)) is float
 
 
 def test_calls_within_a_method_are_pythons_own() -> None:
