@@ -106,11 +106,35 @@ def _default(found: Difference) -> Verdict:
     return by_default(Conflict("", {}, found.kind, None, None, None, 0, 0))
 
 
+class Asking:
+    """Of one node: what triggers are being asked about. A merge that is begun anew may find one that hangs."""
+
+    def __init__(self) -> None:
+        self._now = set[tuple[int, bytes]]()
+        self._lock = threading.Lock()
+
+    def begins(self, trigger: Trigger, key: bytes) -> bool:
+        """Is it asked about this by nobody else?"""
+        with self._lock:
+            if (id(trigger), key) in self._now:
+                return False
+            self._now.add((id(trigger), key))
+            return True
+
+    def ended(self, trigger: Trigger, key: bytes) -> None:
+        """It has answered."""
+        with self._lock:
+            self._now.discard((id(trigger), key))
+
+
 class Compensation:
     """Of one merge."""
 
-    def __init__(self, definitions: Definitions, registry: Registry, most: int, place: Place) -> None:
+    def __init__(
+        self, definitions: Definitions, registry: Registry, most: int, place: Place, asking: Asking | None = None
+    ) -> None:
         """`most`: bytes that an object may have, as where it is committed."""
+        self._asking = asking or Asking()
         self._definitions, self._registry, self._most, self._place = definitions, registry, most, place
         self._hung = False
         """Has a trigger?"""
@@ -136,7 +160,7 @@ class Compensation:
         return in_time(HANGS_S, lambda found: self._decided(found, slow), differences)
 
     def _decided(self, found: Difference, unasked: Unasked) -> Decided:
-        said = _Said(self._definitions, self._registry, found, unasked, self._most, self._place)
+        said = _Said(self._definitions, self._registry, found, unasked, self._most, self._place, self._asking)
         (choice,) = chosen([found], said.verdict, lambda _, __: said.made)
         return Decided(choice, said.name, said.also, said.failed)
 
@@ -153,8 +177,16 @@ class _Said:
     """Of one difference."""
 
     def __init__(
-        self, definitions: Definitions, registry: Registry, found: Difference, unasked: Unasked, most: int, place: Place
+        self,
+        definitions: Definitions,
+        registry: Registry,
+        found: Difference,
+        unasked: Unasked,
+        most: int,
+        place: Place,
+        asking: Asking,
     ) -> None:
+        self._asking = asking
         self._definitions, self._registry, self._found, self._unasked = definitions, registry, found, unasked
         self._most, self._place = most, place
         self._states = (found.source, found.initiating, found.base)
@@ -174,7 +206,7 @@ class _Said:
         if why := self._unasked(self.name):
             self.failed = True
             return Defer(_told(why))
-        if not _begin(trigger, found.key):
+        if not self._asking.begins(trigger, found.key):
             self.failed = True
             return Defer(f"{self.name} is still at it since an earlier merge, and was not asked again")
         try:
@@ -194,7 +226,7 @@ class _Said:
             logger.error("the trigger %s failed on %s:\n%s", self.name, found.key.hex()[:80], where)
             return Defer(_told(f"{self.name} failed: {_text_of(error)}"))
         finally:
-            _ASKED.discard((id(trigger), found.key))
+            self._asking.ended(trigger, found.key)
         return said
 
     def _trigger(self) -> Trigger | None:
@@ -280,21 +312,6 @@ class _Said:
                 f"{info.name}: it would have {len(made):,} bytes, the limit is {self._most:,} (limits.max_record_bytes)"
             )
         return made
-
-
-_ASKED = set[tuple[int, bytes]]()
-"""Triggers that are being asked in this process, and about what: a merge that is begun anew finds one that hangs."""
-
-_ASKING = threading.Lock()
-
-
-def _begin(trigger: Trigger, key: bytes) -> bool:
-    """Is it asked about this by nobody else?"""
-    with _ASKING:
-        if (id(trigger), key) in _ASKED:
-            return False
-        _ASKED.add((id(trigger), key))
-        return True
 
 
 def _key(info: TypeInfo, fields: Fields) -> tuple[Any, ...]:

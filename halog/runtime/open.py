@@ -17,7 +17,7 @@ from halog.config.whole import check_site
 from halog.errors import ConfigError, StoreError, UnreachableError
 from halog.ports import Log, UnknownResult
 from halog.runtime import bindings, cluster, schemas
-from halog.runtime.compensating import Compensate, Compensation
+from halog.runtime.compensating import Asking, Compensate, Compensation
 from halog.runtime.configured import Activated, of_file
 from halog.runtime.mapping import Places
 from halog.runtime.node import Runtime
@@ -126,7 +126,7 @@ def _joined(
 
     def compensate() -> Compensate:
         place, most = runtime.routing.partition_of, settings.limits.max_record_bytes
-        return Compensation(opened.definitions, registry, most, place).decide
+        return Compensation(opened.definitions, registry, most, place, asking).decide
 
     def definition_of(type_name: str) -> Definition | None:
         info = registry.by_name.get(type_name)
@@ -134,7 +134,7 @@ def _joined(
             return info.parsed
         return opened.definitions.newest(type_name)  # of another process's class
 
-    places = Places(settings, definition_of)
+    places, asking = Places(settings, definition_of), Asking()
     outside = adapters(settings, name)
     try:
         runtime = Runtime(settings, name, outside, places, execute, publish, witness, known, compensate)

@@ -1,8 +1,9 @@
 """Methods of managed objects: calls that run where the object is active (D1), their arguments as Avro.
 
 Never decides where a call runs: a bound object asks its `Binding`, an unbound one is a plain object. The theory: the
-wrapper costs one dict look-up; argument and result shapes come from the annotations, but only when a call first
-crosses to another node, because a method that stays local may take whatever it likes.
+wrapper costs one dict look-up; argument and result shapes come from the annotations, when a method is called first.
+Wherever a call runs its method gets the same: copies of what was checked (`taken`, `given`), so that what passes here
+passes from elsewhere.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from halog.schema.special import Accepts
 
 BINDING: Final = "_halog"
 """The entry of an object's `__dict__` that holds its binding; never a field."""
+_AS_IS: Final = tuple(Scalar(name) for name in ("none", "bool", "int", "str", "bytes"))
+"""Immutable, and of one type each."""
 SIGNATURE_BYTES: Final = 4
 """Enough to notice that two nodes run different code of one method; it guards against mistakes, not attackers."""
 
@@ -74,6 +77,7 @@ class _Codec:
     decoders: tuple[Decoder, ...]
     digest: bytes
     plain: bool  # only positional parameters
+    as_is: bool  # and all come back from bytes as the very values they were
 
 
 class MethodInfo:
@@ -98,7 +102,8 @@ class MethodInfo:
         where = Where(self.owner, f"{self.name}({name})" if name != "return" else f"{self.name}() -> result")
         if name not in self._hints:
             raise DeclarationError(
-                f"{self.owner}.{self.name}: {what} has no annotation, so it cannot be called from another node",
+                f"{self.owner}.{self.name}: {what} has no annotation, so it cannot be called: from another node nobody "
+                "would know how it is sent; annotate it, or start the method's name with _ to keep it local",
                 type=self.owner, field=self.name,
             )  # fmt: skip
         hint = self._hints[name]
@@ -116,16 +121,46 @@ class MethodInfo:
             decoders=tuple(decoder(s) for s in shapes),
             digest=hashlib.sha256(text.encode()).digest()[:SIGNATURE_BYTES],
             plain=all(p.kind in _POSITIONAL for p in params),
+            as_is=all(p.kind in _POSITIONAL and s in _AS_IS for p, s in zip(params, shapes)),
         )
 
     @cached_property
-    def _result(self) -> tuple[Encoder, Decoder]:
+    def _result(self) -> tuple[Encoder, Decoder, bool]:
         shape = self._shape("return", "the result")
-        return encoder(shape, self._accepts), decoder(shape)
+        return encoder(shape, self._accepts), decoder(shape), shape in _AS_IS
+
+    # --- a call that stays here ---
+
+    def taken(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments as the method gets them, wherever it runs: checked, and copies. Errors as of `encode_args`, and
+        DeclarationError for a result that could not be sent."""
+        codec, _ = self._codec, self._result
+        if codec.as_is and not kwargs and len(args) == len(codec.names):
+            try:
+                for (_, encode), value in zip(codec.encoders, args):
+                    encode(value)
+            except Misfit:
+                raise self._error(misfit_at(codec.encoders, args)) from None
+            return args, kwargs
+        return self.decode_args(self.encode_args(args, kwargs))
+
+    def given(self, value: Any) -> Any:
+        """The result as the caller gets it, wherever the method runs. FieldTypeError."""
+        encode, _, as_is = self._result
+        if not as_is:
+            return self.decode_result(self.encode_result(value))
+        try:
+            encode(value)
+        except Misfit as misfit:
+            raise self._misfit_of_result(misfit) from None
+        return value
+
+    # --- one that does not ---
 
     def encode_args(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-        """The arguments, defaults filled in. TypeError for a call Python refuses, FieldTypeError for a wrong type."""
-        codec = self._codec
+        """The arguments, defaults filled in. TypeError for a call Python refuses, FieldTypeError for a wrong type;
+        DeclarationError for a parameter or a result that cannot be sent."""
+        codec, _ = self._codec, self._result
         if kwargs or not codec.plain or len(args) != len(codec.names):
             bound = self.signature.bind(None, *args, **kwargs)
             bound.apply_defaults()
@@ -159,8 +194,11 @@ class MethodInfo:
         try:
             return self._result[0](value)
         except Misfit as misfit:
-            misfit.path = "result" + misfit.path
-            raise self._error(misfit) from None
+            raise self._misfit_of_result(misfit) from None
+
+    def _misfit_of_result(self, misfit: Misfit) -> FieldTypeError:
+        misfit.path = "result" + misfit.path
+        return self._error(misfit)
 
     def decode_result(self, data: bytes) -> Any:
         """The inverse of `encode_result`."""

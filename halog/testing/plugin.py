@@ -16,7 +16,7 @@ Loaded in every test run of whoever installed halog, so it imports nothing until
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from halog.testing.nodes import MemoryNode
 
 _MARK = (
-    "halog(partitions=12, remote=False, modules=()): how `halog_node` is made; remote: active for nothing, so that "
-    "every method call crosses the wire; modules: those whose exceptions may"
+    "halog(partitions=12, remote=False, modules=None): how `halog_node` is made; remote: active for nothing, so that "
+    "every method call crosses the wire; modules: those whose exceptions may, by default those that declare classes"
 )
 
 
@@ -54,26 +54,46 @@ def halog_node(request: pytest.FixtureRequest, halog_registry: Registry) -> Iter
     mark = request.node.get_closest_marker("halog")
     options = dict(mark.kwargs) if mark is not None else {}
     cluster = MemoryCluster(partitions=options.pop("partitions", 12))
-    remote, modules = options.pop("remote", False), options.pop("modules", ())
+    remote, modules = options.pop("remote", False), options.pop("modules", None)
     if options or (mark is not None and mark.args):
         raise pytest.UsageError(f"pytest.mark.halog takes partitions, remote and modules, not {options or mark.args}")
-    with MemoryNode(cluster, halog_registry, remote=remote, application_modules=modules) as node:
+    named = _Declaring(halog_registry) if modules is None else modules
+    with MemoryNode(cluster, halog_registry, remote=remote, application_modules=named) as node:
         yield node
+
+
+class _Declaring(Collection[str]):
+    """What `[application] modules` names where the application has a configuration: where its classes are, also those
+    that a test declares itself."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({info.module for info in self._registry.by_name.values()})
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __contains__(self, name: object) -> bool:
+        return name in list(iter(self))
 
 
 @pytest.fixture
 def halog_cluster(halog_registry: Registry) -> Iterator[Callable[..., Cluster]]:
     """A function that starts a cluster of real nodes over memory adapters: `halog_cluster(nodes=3)`; see `Cluster`.
-    Every cluster is closed after the test."""
+    `modules`: those whose exceptions may cross nodes, by default those that declare classes. Every cluster is closed
+    after the test."""
     from halog.testing.cluster import Cluster
 
     made: list[Cluster] = []
 
     def start(
-        nodes: int = 3, *, partitions: int = 12, sync_replicas: int = 1, modules: tuple[str, ...] = ()
+        nodes: int = 3, *, partitions: int = 12, sync_replicas: int = 1, modules: tuple[str, ...] | None = None
     ) -> Cluster:
+        named = tuple(sorted(_Declaring(halog_registry))) if modules is None else modules
         cluster = Cluster(
-            nodes, partitions=partitions, sync_replicas=sync_replicas, registry=halog_registry, modules=modules
+            nodes, partitions=partitions, sync_replicas=sync_replicas, registry=halog_registry, modules=named
         )
         made.append(cluster)
         return cluster.start()

@@ -1,12 +1,15 @@
 """A method call on a managed object: here, where this process is active for its partition, else on the active node.
 
 Wherever it runs, a call is all or nothing: if the method raises, the transaction is as it was before the call and may
-go on (versions read stay read). Calls made inside a method are part of it. A method that runs elsewhere works on copies
-of its arguments; afterwards the caller's objects are updated in place.
+go on (versions read stay read). Calls made inside a method are part of it. The law is that nobody can tell from a call
+where its method ran: arguments, result and what it leaves in objects are checked in both cases, it works on copies of
+its arguments, and what cannot cross is told as RemoteCallError here, too. Only what is no Exception passes as it is:
+here it may be the process's, not the method's. Afterwards the caller's objects are updated in place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -39,16 +42,23 @@ def call(tx: Reading, entry: Entry, obj: Any, name: str, args: tuple[Any, ...], 
 def _here(
     tx: Reading, entry: Entry, obj: Any, method: MethodInfo, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
+    args, kwargs = method.taken(args, kwargs)
     tx.hold()  # what has no entry could be changed unsaved
     saved = tx.saved = Saved()
     saved.touch(entry)
     tx.pinned, special, tx.special = entry, tx.special, True
     try:
-        return method.func(obj, *args, **kwargs)
-    except BaseException:
+        result = method.given(method.func(obj, *args, **kwargs))
+        if not tx.state:
+            work.compared(saved.touched)
+        return result
+    except BaseException as error:
         if not tx.state:
             saved.restore()
-        raise
+        told = failures.as_elsewhere(error, tx.space.application_modules)
+        if told is error:
+            raise
+        raise told from error
     finally:
         tx.saved, tx.pinned, tx.special = None, None, special
 
@@ -105,6 +115,11 @@ class Saved:
         if entry not in self._entries:
             obj = entry.obj
             self._entries[entry] = (entry.ref, obj, entry.pending, entry.made, None if obj is None else _copy(obj))
+
+    @property
+    def touched(self) -> Iterable[Entry]:
+        """What the call may have changed."""
+        return self._entries
 
     def restore(self) -> None:
         """Bring every touched object back."""

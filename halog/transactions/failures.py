@@ -24,6 +24,13 @@ _NOT_FOR_CALLERS: Final = (KeyboardInterrupt, GeneratorExit)
 def to_wire(error: BaseException) -> dict[str, object]:
     """{class, message, args, evidence, traceback}. `args` is None where they are not plain values. Whatever the
     exception is like, there is an answer: without one the call would be made again."""
+    return {
+        **_described(error),
+        "traceback": _text(lambda e: "".join(traceback.format_exception(e))[-MAX_TEXT:], error),
+    }
+
+
+def _described(error: BaseException) -> dict[str, object]:
     cls = type(error)
     is_halog = isinstance(error, errors.HalogError)
     evidence = error.evidence if isinstance(error, errors.HalogError) else vars(error)
@@ -33,8 +40,16 @@ def to_wire(error: BaseException) -> dict[str, object]:
         "message": _text(str, error),
         "args": args,
         "evidence": {_text(str, k): _plain(v) for k, v in evidence.items() if k != "__notes__"},
-        "traceback": _text(lambda e: "".join(traceback.format_exception(e))[-MAX_TEXT:], error),
     }
+
+
+def as_elsewhere(error: BaseException, modules: Collection[str]) -> BaseException:
+    """What the caller of a method that ran here is to meet: `error`, or what would have come of it from elsewhere."""
+    if not isinstance(error, Exception):  # perhaps of the process, not of the method
+        return error
+    if _known(_described(error), modules) is not None:
+        return error
+    return _unknown(to_wire(error))
 
 
 def _text(of: Callable[[Any], str], value: object) -> str:
@@ -51,11 +66,13 @@ def _printable(text: str) -> str:
 
 def from_wire(error: dict[str, object], modules: Collection[str]) -> BaseException:
     """The exception to raise at the caller."""
-    found = _known(error, modules)
-    if found is None:
-        found = _halog(errors.RemoteCallError, f"{error.get('class')}: {error.get('message')}", error)
+    found = _known(error, modules) or _unknown(error)
     found.add_note(f"on the active node:\n{error.get('traceback', '')}")
     return found
+
+
+def _unknown(error: dict[str, object]) -> errors.HalogError:
+    return _halog(errors.RemoteCallError, f"{error.get('class')}: {error.get('message')}", error)
 
 
 def _halog(cls: type[errors.HalogError], message: str, evidence: dict[str, Any]) -> errors.HalogError:

@@ -141,7 +141,7 @@ class Space:
         max_record_bytes: int = MAX_RECORD_BYTES,
     ) -> None:
         self.backend, self.registry = backend, registry
-        self.application_modules = frozenset(application_modules)
+        self.application_modules = application_modules
         self.max_record_bytes = max_record_bytes
         self.pid = os.getpid()
         self.routes: dict[type[Any], dict[Any, Route]] = {}

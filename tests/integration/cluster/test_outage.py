@@ -87,9 +87,11 @@ def told_of(cluster: Cluster) -> None:
 
     def all_told() -> bool:
         events = told(cluster)
-        return {e["by"] for e in events if e["code"] == LOG_BACK.code} == {
-            e["by"] for e in events if e["code"] == LOG_AWAY.code
-        } != set()
+        return (
+            {e["by"] for e in events if e["code"] == LOG_BACK.code}
+            == {e["by"] for e in events if e["code"] == LOG_AWAY.code}
+            != set()
+        )
 
     wait(all_told, "the history has it that the log is back", 30)
     events = told(cluster)

@@ -11,7 +11,7 @@ import pytest
 
 import halog
 from halog.runtime import compensating
-from halog.runtime.compensating import Compensation
+from halog.runtime.compensating import Asking, Compensation
 from halog.schema.definition import ID_BYTES
 from halog.schema.registry import Registry
 from halog.testing.cluster import wait_until
@@ -50,12 +50,12 @@ def conflict_of(cls: type[Any], number: int, *values: Any) -> Difference:
     return Difference(info.index_key((number,)), Kind.STATE_CONFLICT, None, ours, theirs, (), ())
 
 
-def compensation(known: Registry = registry) -> Compensation:
+def compensation(known: Registry = registry, asking: Asking | None = None) -> Compensation:
     """`known`: what the node that merges has declared."""
     definitions: Any = SimpleNamespace(
         of=lambda value: registry.info(value[:ID_BYTES]).parsed, find=lambda id_: registry.info(id_).parsed
     )
-    return Compensation(definitions, known, 1_000, lambda *_: "p")
+    return Compensation(definitions, known, 1_000, lambda *_: "p", asking)
 
 
 def asked_about(cls: type[Any], *values: Any) -> tuple[str, bool]:
@@ -178,6 +178,31 @@ def test_a_type_that_this_node_does_not_know_is_left_to_an_operator() -> None:
 
 
 @pytest.mark.usefixtures("clean")
+def test_a_merge_that_is_begun_anew_does_not_ask_what_still_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most one execution of it is running; about other objects it is asked, and about this one when it has ended."""
+    monkeypatch.setattr(compensating, "HANGS_S", 0.2)
+    goes_on, asked, asking = threading.Event(), list[int](), Asking()
+
+    def hangs(conflict: Conflict) -> Verdict:
+        asked.append(conflict.key["number"])
+        if asked == [1]:
+            goes_on.wait(60)
+        return KeepInitiating()
+
+    halog.on_conflict(Craft, registry=registry)(hangs)
+    compensation(asking=asking).decide((conflict_of(Craft, 1),))
+    again = compensation(asking=asking).decide((conflict_of(Craft, 1), conflict_of(Craft, 2)))
+    assert [d.choice.deferred.partition(" is ")[2] for d in again] == [
+        "still at it since an earlier merge, and was not asked again", ""
+    ]  # fmt: skip
+    assert again[0].failed
+    assert asked == [1, 2]
+    goes_on.set()
+    wait_until(lambda: asking.begins(hangs, conflict_of(Craft, 1).key), "it ends")
+    asking.ended(hangs, conflict_of(Craft, 1).key)
+    assert compensation(asking=asking).decide((conflict_of(Craft, 1),))[0].choice.deferred == ""
+
+
 def test_once_a_trigger_hangs_no_other_conflict_of_the_merge_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was said before is heard; what it says late is not; what no trigger is asked about goes by the rules."""
     monkeypatch.setattr(compensating, "HANGS_S", 0.2)

@@ -56,6 +56,28 @@ def make():
 def test_the_decorated_form_finds_the_node(halog_node):
     assert make().tail == "N1"
 
+@pytest.mark.parametrize("remote", [pytest.param(r, marks=pytest.mark.halog(remote=r)) for r in (False, True)])
+def test_calls_here_and_elsewhere_are_alike(halog_node, remote):
+    with halog_node.transaction():
+        one = halog_node.create(Aircraft("N1"))
+        with pytest.raises(TooFar):
+            one.land(-1)
+        with pytest.raises(halog.errors.FieldTypeError):
+            one.land("far")
+        with pytest.raises(halog.errors.DeclarationError, match="annotation"):
+            one.careless(5)
+
+@pytest.mark.halog(modules=[])
+def test_an_exception_that_does_not_cross_does_not_here(halog_node):
+    with halog_node.transaction():
+        with pytest.raises(halog.errors.RemoteCallError, match="TooFar"):
+            halog_node.create(Aircraft("N1")).land(-1)
+
+def test_a_clusters_exceptions_cross(halog_cluster):
+    with (client := halog_cluster(nodes=1).client()).transaction():
+        with pytest.raises(TooFar):
+            client.create(Aircraft("N1")).land(-1)
+
 @pytest.mark.halog(remote=True, modules=["application"])
 def test_calls_cross_the_wire_where_asked(halog_node):
     with halog_node.transaction():
@@ -91,7 +113,7 @@ def test_an_applications_tests_pass_with_the_plugin(tmp_path: Path) -> None:
         cwd=tmp_path, env={"PYTHONPATH": f"{root}:{tmp_path}", "PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
         timeout=60,
     )  # fmt: skip
-    assert "5 passed, 1 error" in ran.stdout, ran.stdout + ran.stderr
+    assert "9 passed, 1 error" in ran.stdout, ran.stdout + ran.stderr
     assert "takes partitions, remote and modules, not {'color': 'red'}" in ran.stdout
 
 

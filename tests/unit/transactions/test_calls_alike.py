@@ -1,0 +1,238 @@
+"""Nobody can tell from a call where its method ran: what passes here passes from elsewhere, and fails alike (R5)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import halog.transactions as ht
+from halog.errors import DeclarationError, FieldTypeError, HalogError, RemoteCallError
+from halog.schema import Registry, managed
+from halog.testing.memory import MemoryCluster
+from halog.testing.nodes import MemoryNode
+
+pytestmark = pytest.mark.feature("R5", "D1")
+
+REGISTRY = Registry()
+
+
+class OwnError(Exception):
+    """Of a module that is named."""
+
+
+class Odd(OwnError):
+    """It cannot be made again from its args."""
+
+    def __init__(self, a: int, b: int) -> None:
+        super().__init__(f"{a} and {b}")
+
+
+class Ended(BaseException):
+    """What is no Exception."""
+
+
+@dataclasses.dataclass
+class Part:
+    name: str
+    tags: list[str] = dataclasses.field(default_factory=list)
+
+
+@managed(key="name", registry=REGISTRY)
+class Thing:
+    name: str
+    n: int = 0
+    share: float = 0.0
+    tags: list[str] = dataclasses.field(default_factory=list)
+
+    def add(self, n: int, times: int = 1) -> int:
+        self.n += n * times
+        return self.n
+
+    def untold(self, n) -> int:  # type: ignore[no-untyped-def]
+        self.n = 99
+        return 0
+
+    def unsaid(self, n: int):  # type: ignore[no-untyped-def]
+        self.n = 99
+
+    def unsendable(self, what: object) -> None:
+        self.n = 99
+
+    def fill(self, into: list[str]) -> None:
+        into.append(self.name)
+
+    def fill_part(self, part: Part, more: dict[str, list[int]]) -> Part:
+        part.tags.append(self.name)
+        more.setdefault("x", []).append(1)
+        return part
+
+    def gather(self, into: list[int] = []) -> int:  # noqa: B006 - as people write it
+        into.append(1)
+        return len(into)
+
+    def keep(self, tags: list[str]) -> None:
+        self.tags = tags
+
+    def show(self) -> list[str]:
+        return self.tags
+
+    def halve(self, share: float) -> float:
+        return share
+
+    def wrong(self) -> int:
+        self.n = 5
+        return "five"  # type: ignore[return-value]
+
+    def spoil(self) -> None:
+        self.n = "five"  # type: ignore[assignment]
+
+    def stray(self) -> None:
+        self.nowhere = 1
+
+    def fail(self, how: str) -> None:
+        self.n = 77
+        raise FAILURES[how]()
+
+
+FAILURES: dict[str, Callable[[], BaseException]] = {
+    "own": lambda: OwnError("no slot", 3),
+    "odd": lambda: Odd(1, 2),
+    "builtin": lambda: KeyError("key"),
+    "halog": lambda: halog_error(),
+    "library": lambda: json.JSONDecodeError("bad", "{", 0),
+    "nested": lambda: OwnError(ValueError("inside")),
+}
+
+
+def halog_error() -> HalogError:
+    return FieldTypeError("Thing.n: made by hand", field="n")
+
+
+@pytest.fixture(params=["active here", "active elsewhere"])
+def thing(request: pytest.FixtureRequest) -> Iterator[Any]:
+    remote = request.param == "active elsewhere"
+    with MemoryNode(MemoryCluster(1), REGISTRY, remote=remote, application_modules=[__name__]) as node:
+        with node.transaction():
+            node.create(Thing("a", 1))
+        with node.transaction() as tx:
+            yield tx.get(Thing, "a")
+            tx.rollback()
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "said"),
+    [
+        (lambda t: t.add("1"), FieldTypeError, "Thing.add n: expected int, got str"),
+        (lambda t: t.add(True), FieldTypeError, "expected int, got bool"),
+        (lambda t: t.add(2**63), FieldTypeError, "64 bits"),
+        (lambda t: t.add(1, times="2"), FieldTypeError, "times: expected int"),
+        (lambda t: t.add(), TypeError, "missing a required argument: 'n'"),
+        (lambda t: t.add(1, 2, 3), TypeError, "too many positional"),
+        (lambda t: t.add(1, wrong=2), TypeError, "unexpected keyword"),
+        (lambda t: t.halve(2), FieldTypeError, "share: expected float, got int"),
+        (lambda t: t.fill(("a",)), FieldTypeError, "into: expected"),
+        (lambda t: t.fill([1]), FieldTypeError, "into"),
+        (lambda t: t.untold(1), DeclarationError, "parameter 'n' has no annotation"),
+        (lambda t: t.unsaid(1), DeclarationError, "the result has no annotation"),
+        (lambda t: t.unsendable(1), DeclarationError, "unsendable"),
+        (lambda t: t.wrong(), FieldTypeError, "result: expected int, got str"),
+        (lambda t: t.spoil(), FieldTypeError, "Thing.n: expected int, got str"),
+        (lambda t: t.stray(), FieldTypeError, "nowhere"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_changes_nothing(
+    thing: Any, call: Callable[[Any], object], kind: type[Exception], said: str
+) -> None:
+    with pytest.raises(kind, match=said) as told:
+        call(thing)
+    assert type(told.value) is kind
+    assert (thing.n, thing.tags) == (1, [])
+    assert not hasattr(thing, "nowhere")
+    assert thing.add(1) == 2, "the transaction goes on"
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "said"),
+    [
+        ("own", OwnError, "no slot"),
+        ("odd", RemoteCallError, "Odd: 1 and 2"),
+        ("builtin", KeyError, "'key'"),
+        ("halog", FieldTypeError, "Thing.n: made by hand"),
+        ("library", RemoteCallError, "json.decoder:JSONDecodeError: bad"),
+        ("nested", RemoteCallError, "OwnError: inside"),
+    ],
+)
+def test_what_it_raises_is_the_same(thing: Any, how: str, kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=said) as told:
+        thing.fail(how)
+    assert type(told.value) is kind
+    if kind is RemoteCallError:
+        assert set(told.value.evidence) == {"class", "message", "args", "evidence", "traceback"}  # type: ignore[attr-defined]
+        assert "in fail" in told.value.evidence["traceback"]  # type: ignore[attr-defined]
+    assert thing.n == 1
+
+
+def test_arguments_are_copies(thing: Any) -> None:
+    into, part, more = ["x"], Part("p", ["x"]), {"y": [2]}
+    thing.fill(into)
+    made = thing.fill_part(part, more=more)
+    assert (into, part, more) == (["x"], Part("p", ["x"]), {"y": [2]})
+    assert made == Part("p", ["x", "a"])
+    assert made is not part
+    assert [thing.gather() for _ in range(3)] == [1, 1, 1], "defaults, too"
+
+
+def test_what_is_kept_of_an_argument_or_given_away_is_nobody_elses(thing: Any) -> None:
+    tags = ["x"]
+    thing.keep(tags)
+    tags.append("y")
+    shown = thing.show()
+    shown.append("z")
+    assert thing.tags == ["x"]
+
+
+def test_calls_within_a_method_are_pythons_own() -> None:
+    """They are part of it, wherever it runs."""
+    registry = Registry()
+
+    @managed(key="name", registry=registry)
+    class Outer:
+        name: str
+
+        def inner(self, into: list[str]) -> None:
+            into.append("seen")
+
+        def outer(self) -> list[str]:
+            found: list[str] = []
+            self.inner(found)
+            return found
+
+    for remote in (False, True):
+        with MemoryNode(MemoryCluster(1), registry, remote=remote) as node, node.transaction() as tx:
+            assert tx.create(Outer("a")).outer() == ["seen"]
+
+
+def test_what_ends_the_process_is_not_the_methods() -> None:
+    """Here it may be a Ctrl-C; from elsewhere it is told by name."""
+    registry = Registry()
+
+    @managed(key="name", registry=registry)
+    class Stops:
+        name: str
+
+        def stop(self) -> None:
+            ht.current().create(Stops("b"))
+            raise Ended("over")
+
+    with MemoryNode(MemoryCluster(1), registry) as node, node.transaction() as tx:
+        with pytest.raises(Ended):
+            tx.create(Stops("a")).stop()
+        assert tx.find(Stops, "b") is None
+    with MemoryNode(MemoryCluster(1), registry, remote=True) as node, node.transaction() as tx:
+        with pytest.raises(RemoteCallError, match="Ended: over"):
+            tx.create(Stops("a")).stop()
+        assert tx.find(Stops, "b") is None
