@@ -122,6 +122,7 @@ class Topics:
             raise RefusedError(
                 f"topic {topic} has {len(found)} partitions, {partitions} are configured; see `halog rebalance`",
                 topic=topic,
+                partitions=partitions,
                 found=len(found),
                 wanted=partitions,
             )

@@ -83,7 +83,12 @@ class MemoryBroker:
         if have[0] != compacted:
             raise RefusedError(f"topic {topic}: cleanup.policy is not what halog needs; use another topic", topic=topic)
         if len(have[1]) < partitions:
-            raise RefusedError(f"topic {topic} has {len(have[1])} partitions, {partitions} are configured", topic=topic)
+            raise RefusedError(
+                f"topic {topic} has {len(have[1])} partitions, {partitions} are configured",
+                topic=topic,
+                partitions=partitions,
+                found=len(have[1]),
+            )
 
     def grow(self, topic: str, partitions: int) -> None:
         with self.lock:

@@ -168,10 +168,12 @@ def activate(
         emit_json({**compared.document, "activated": None if made is None else made.number, "moving": moving})
     elif compared.same:
         click.echo(f"version {standing.number} is this configuration already; nothing was changed")
-        if compared.refused:
+        if compared.refused and not compared.away:
             say(f"the cluster is not what it says: {compared.refused}")
     else:
         show(compared)
+    if compared.same and compared.away:
+        raise RefusedError(f"version {standing.number} is active, and not what the cluster is about: {compared.away}")
     if compared.refused and not compared.same:
         raise RefusedError(f"nothing was activated: {path} changes {compared.refused}")
     if made is not None:

@@ -11,9 +11,9 @@ from halog.cli.event_log import note
 from halog.cli.output import emit_table
 from halog.cli.talk import say
 from halog.config import Config
-from halog.config.changes import MOVES, REFUSED, Change
+from halog.config.changes import MOVES, REFUSED, Change, key_text
 from halog.events import ACTIVATED, At, event
-from halog.runtime.refusals import Facts, facts, judged
+from halog.runtime.refusals import Facts, facts, judged, turned_away
 from halog.runtime.versions import Version, digest
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ class Compared(NamedTuple):
     right: str
     same: bool
     changes: list[Change]
+    away: str = ""
+    """The keys whose objects are on their way to where another configuration has them, each with what to do."""
 
     @property
     def refused(self) -> str:
@@ -52,8 +54,10 @@ class Compared(NamedTuple):
 def compare(connection: Connection, left: Version | None, right: Config, name: str) -> Compared:
     """What differs, and what would become of it on the cluster as it is now."""
     same = left is not None and left.digest == digest(right)
-    changes = judged(None if left is None else left.parsed(), right, known(connection))
-    return Compared(left, name, same, changes)
+    there = known(connection)
+    changes = judged(None if left is None else left.parsed(), right, there)
+    away = "; ".join(f"{key_text(key)}: {why}" for key, why in turned_away(right, there))
+    return Compared(left, name, same, changes, away)
 
 
 def known(connection: Connection) -> Facts:

@@ -25,6 +25,7 @@ from halog.core.table import PartitionTable
 from halog.errors import AvailabilityError, HalogError, RefusedError, UnknownNameError, UnknownTypeError
 from halog.ports import Coordinator, Entry, SessionState, TopicPartition
 from halog.runtime import belonging, bindings, cluster, frames, mappings
+from halog.runtime.agreement import check_mapping
 from halog.runtime.asking import Asker
 from halog.runtime.ballots import Ballots
 from halog.runtime.commits import Commits, says_nothing
@@ -231,7 +232,7 @@ class Connection:
         if type_name not in self._owners:
             policy = self.places.policy_of(type_name)
             if policy is not None:
-                cluster.check_mapping(self.coordinator, self.config, policy)
+                check_mapping(self.coordinator, self.config, policy, activated=self.activated.number > 0)
             self._owners[type_name] = self.places.owner(type_name)
         return self._owners[type_name]
 

@@ -22,7 +22,7 @@ from halog.cli.values import key_from_plain, parse_key
 from halog.config.mapper import ROUND_ROBIN, callable_of, is_at_create, is_custom
 from halog.core.mapping import BY_KEY, LISTED, Place
 from halog.errors import ConfigError, HalogError, RefusedError, UnknownNameError
-from halog.runtime import cluster
+from halog.runtime.agreement import check_mapping
 from halog.runtime.mapping import Owner
 from halog.schema import ForeignType
 from halog.schema.codec import encoder
@@ -194,7 +194,7 @@ def _owner(connection: Connection, asked: Asked) -> Owner:
     layout = connection.places.mapping(name).newest
     if is_custom(layout.mapper):
         raise ConfigError(f"mapper {layout.mapper} of policy {name} is asked by type: give one, before --distribution")
-    cluster.check_mapping(connection.coordinator, connection.config, name)
+    check_mapping(connection.coordinator, connection.config, name, activated=connection.activated.number > 0)
     ring, names = ConsistentHash(layout.partitions, layout.ring_size), layout.partition_names(name)
     return Owner(name, ring, names, listed=LISTED if layout.listed else BY_KEY, layout=layout)
 

@@ -136,13 +136,13 @@ def identified(coordinator: Coordinator, id_: str = "") -> str:
     return there.id
 
 
-def create_topics(a: Adapters, config: Config, node: str) -> None:
+def create_topics(a: Adapters, config: Config, node: str, *, activated: bool = False) -> None:
     """As `halog.runtime.cluster.create_topics`, for who may begin this cluster or be part of it. RefusedError where
     tables would be made over logs that have a history, and for a data directory of another cluster."""
     check_recovered(a.coordinator, config)
     if a.store is not None and identity(a.coordinator) is not None:
         _check_id(a, config, node)
-    cluster.create_topics(a.log, a.coordinator, config)
+    cluster.create_topics(a.log, a.coordinator, config, activated=activated)
     _check_begun(a.log, a.coordinator, config)
     if a.store is not None:
         _check_id(a, config, node)
@@ -198,7 +198,7 @@ def why_absent(log: Log, coordinator: Coordinator, config: Config) -> str:
 def with_history(log: Log, coordinator: Coordinator, config: Config) -> Sequence[TopicPartition]:
     """Logs with records whose partitions have no table."""
     there = set(coordinator.children("partitions"))
-    whole = mappings.with_all_partitions(config, mappings.read_all(coordinator))
+    whole = mappings.with_made_partitions(config, mappings.read_all(coordinator))
     found = []
     for policy in config.policies:
         for i, name in enumerate(whole.partition_names(policy)):

@@ -12,23 +12,20 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any
 
 import msgspec
 
 from halog.config import Config, PolicyConfig
-from halog.config.mapper import callable_of
 from halog.core.group import majority
-from halog.core.mapping import Layout, PolicyMapping
+from halog.core.mapping import PolicyMapping
 from halog.core.table import PartitionTable, Target
-from halog.errors import ConfigError, CoordinatorError, DuplicateNodeError
-from halog.ports import Coordinator, Log
+from halog.errors import ConfigError, CoordinatorError, DuplicateNodeError, RefusedError
+from halog.ports import Coordinator, Log, TopicPartition
 from halog.runtime import mappings
+from halog.runtime.agreement import agree, check_mapping
 from halog.runtime.drained import drained_nodes
-from halog.runtime.mapping import function_at, function_of, layout_of
 from halog.runtime.members import NodeInfo
 from halog.runtime.placement import placed, shape_of
-from mappers import earlier_of
 
 logger = logging.getLogger("halog.cluster")
 
@@ -110,21 +107,47 @@ def by_hand(policy: PolicyConfig) -> dict[str, Target]:
     return {name: Target(p.nodes, p.sync_replicas(policy)) for name, p in policy.static.items() if p.nodes}
 
 
-def create_topics(log: Log, coordinator: Coordinator, config: Config) -> None:
+def create_topics(log: Log, coordinator: Coordinator, config: Config, *, activated: bool = False) -> None:
     """Create what is missing, and check what is there. ConfigError if the cluster was set up differently, RefusedError
-    for a topic that halog cannot build on."""
+    for a topic that halog cannot build on. What a change of a mapping adds is not there before it is open: the nodes
+    make it when they are up (`halog.runtime.remapping`). `activated`: as for `check_mapping`."""
     for name in config.policies:  # first: it says best what differs
-        check_mapping(coordinator, config, name)
-    config = mappings.with_all_partitions(config, mappings.read_all(coordinator))
+        check_mapping(coordinator, config, name, activated=activated)
+    held = mappings.read_all(coordinator)
+    config = mappings.with_made_partitions(config, held)
     flushed = {name: policy.local_sync == "SYNC" for name, policy in config.policies.items()}
     for name, policy in config.policies.items():
-        log.ensure_topic(log_topic(config, name), policy.partitions, flushed=flushed[name])
+        new = name not in held
+        _ensure(log, log_topic(config, name), policy.partitions, new, compacted=False, flushed=flushed[name])
         # It stands for what was trimmed, so it must survive what the log survives.
-        log.ensure_topic(state_topic(config, name), policy.partitions, compacted=True, flushed=flushed[name])
-    log.ensure_topic(schemas_topic(config), 1, compacted=True, flushed=any(flushed.values()))
+        _ensure(log, state_topic(config, name), policy.partitions, new, compacted=True, flushed=flushed[name])
+    _ensure_schemas(log, schemas_topic(config), needed=any(flushed.values()))
     log.ensure_topic(events_topic(config.cluster.name), 1, keep_ms=EVENTS_KEPT_MS)
     if any(policy.sync_sites for policy in config.policies.values()):
         log.ensure_topic(arrived_topic(config), 1, keep_ms=ARRIVED_KEPT_MS)
+
+
+def _ensure(log: Log, topic: str, partitions: int, new: bool, *, compacted: bool, flushed: bool) -> None:
+    """`new`: the cluster does not have the policy yet. Then an empty topic with fewer partitions is what a process left
+    that died, or went by an older version, and it grows."""
+    try:
+        log.ensure_topic(topic, partitions, compacted=compacted, flushed=flushed)
+    except RefusedError as error:
+        found = error.evidence.get("found") if new and "partitions" in error.evidence else None
+        if not isinstance(found, int) or any(log.bounds(TopicPartition(topic, i))[1] for i in range(found)):
+            raise
+        log.grow_topic(topic, partitions)
+        log.ensure_topic(topic, partitions, compacted=compacted, flushed=flushed)
+
+
+def _ensure_schemas(log: Log, topic: str, needed: bool) -> None:
+    """It is flushed from the beginning, so that a policy whose commits are flushed may come later. One that was made
+    without is good enough as long as no policy needs it."""
+    try:
+        log.ensure_topic(topic, 1, compacted=True, flushed=True)
+    except RefusedError as error:
+        if needed or error.evidence.get("setting") != "flush.messages":
+            raise
 
 
 def add_partitions(log: Log, coordinator: Coordinator, config: Config, policy: str, held: PolicyMapping) -> list[str]:
@@ -184,12 +207,12 @@ def create_tables(
     originals: Callable[[PartitionTable], PartitionTable] = lambda table: table,
 ) -> dict[str, tuple[int, PartitionTable]]:
     """Create what is missing, and tell `created`; the first node to come wins, the others read. ConfigError if the
-    cluster was set up differently (mapping, placement). `planned`: numbers of copies that differ are for a plan, also
-    where a partition was never moved. `originals` makes a table that of a partition which began elsewhere (M5)."""
+    cluster was set up differently (mapping, placement). `planned`: the configuration was activated, so numbers of
+    copies that differ are for a plan, also where a partition was never moved, and where keys belong the cluster says.
+    `originals` makes a table that of a partition which began elsewhere (M5)."""
     for name in config.policies:
-        coordinator.create(f"policies/{name}", mapping(config, name))
-        check_mapping(coordinator, config, name)
-    whole = mappings.with_all_partitions(config, mappings.read_all(coordinator))
+        agree(coordinator, config, name, activated=planned)
+    whole = mappings.with_made_partitions(config, mappings.read_all(coordinator))
     tables = _read(coordinator, coordinator.children("partitions"))  # also those that a mapping has left empty
     for name in sorted(config.policies, key=config.mirrored):  # others may wait for what begins here
         _check_all(whole, name, tables, planned)
@@ -210,72 +233,6 @@ def _tell_elsewhere(config: Config, policy: str, tables: Iterable[PartitionTable
             "create --policy %s` and `halog plan apply` bring them there",
             policy, count, config.source, policy,
         )  # fmt: skip
-
-
-def mapping(config: Config, policy: str) -> bytes:
-    """What all nodes and tools must agree on, as the coordinator holds it: what decides where a key belongs (P6), what
-    an acknowledgement says (R6), and how long a lease may last (R5). ConfigError for a custom mapper that is not there.
-
-    What a policy does not use is absent, so that clusters made before there was any of it read the same."""
-    p = config.policies[policy]
-    names = ("mapper", "partitions", "ring_size", "local_sync", "remote_sync")
-    leased = ("lease_ttl_ms",) if p.lease_ttl_ms else ()
-    said = {name: getattr(p, name) for name in (*names, *leased)}
-    if callable_of(p.mapper):
-        said["mapper_version"] = function_of(config, policy).version
-    if p.static:
-        said["names"] = list(p.static)
-    return msgspec.json.encode(said)
-
-
-def check_mapping(coordinator: Coordinator, config: Config, policy: str) -> None:
-    """ConfigError if the cluster was made with another one: objects would be looked for where they are not, or be less
-    safe than some node believes. Where keys belong the cluster says alone, once that has changed (T8)."""
-    found = coordinator.get(f"policies/{policy}")
-    if found is None:
-        return
-    held = mappings.parse(f"policies/{policy}", found)
-    want = msgspec.json.decode(mapping(config, policy), type=dict[str, Any])
-    passed_over: tuple[str, ...] = mappings.STATE
-    if held.mapping.version or held.mapping.changing is not None:
-        passed_over = (*mappings.STATE, *mappings.LAYOUT)
-        _check_code(config, policy, held.mapping)
-    elif _knows(config, policy, held.mapping.now):
-        want["mapper_version"] = held.mapping.now.mapper_version
-    keys = [k for k in dict.fromkeys((*want, *held.said)) if want.get(k) != held.said.get(k) and k not in passed_over]
-    if keys:
-        shown = [f"{k} is {_shown(want, k)} here, {_shown(held.said, k)} there" for k in keys]
-        rebalance = f"; or let `halog rebalance --policy {policy}` with this file change it"
-        raise ConfigError(
-            f"{config.source}: policies.{policy} is another one than the cluster was created with: "
-            f"{'; '.join(shown)}; change it back or use another cluster name"
-            f"{rebalance if set(keys) <= set(mappings.LAYOUT) else ''}",
-            policy=policy,
-        )
-
-
-def _knows(config: Config, policy: str, layout: Layout) -> bool:
-    """Does newer code of a custom mapper have the cluster's version, too?"""
-    mapper = config.policies[policy].mapper
-    same = callable_of(mapper) and mapper == layout.mapper
-    return bool(same) and layout.mapper_version in earlier_of(function_of(config, policy).function)
-
-
-def _check_code(config: Config, policy: str, held: PolicyMapping) -> None:
-    """A mapping that was changed is the cluster's: ConfigError if this process does not have its code, a word if its
-    file says otherwise."""
-    for layout in held.layouts:
-        if callable_of(layout.mapper):
-            function_at(config, policy, layout)
-    if layout_of(config, policy) not in held.layouts:
-        logger.warning(
-            "policy %s: %s says otherwise where keys belong; the cluster's mapping was changed, and counts",
-            policy, config.source,
-        )  # fmt: skip
-
-
-def _shown(said: Mapping[str, Any], key: str) -> str:
-    return msgspec.json.encode(said[key]).decode() if key in said else "absent"
 
 
 def _check_all(config: Config, policy: str, tables: Mapping[str, tuple[int, PartitionTable]], planned: bool) -> None:

@@ -114,6 +114,16 @@ def with_all_partitions(config: Config, held: Mapping[str, PolicyMapping]) -> Co
     return dataclasses.replace(config, policies=policies)
 
 
+def with_made_partitions(config: Config, held: Mapping[str, PolicyMapping]) -> Config:
+    """The same without those that a change is about to add: before it is open nobody has made them for certain, nor
+    needs them."""
+    made = {
+        name: PolicyMapping(mapping.now) if mapping.changing is not None and not mapping.changing.open else mapping
+        for name, mapping in held.items()
+    }
+    return with_all_partitions(config, made)
+
+
 class Known(Mapped, frozen=True, eq=False):
     """What a node knows at one time, all of a piece: whoever routes by it is led to owners and versions that belong
     together."""

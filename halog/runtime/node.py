@@ -251,7 +251,7 @@ class Runtime:
 
     def _create_topics_and_tables(self) -> dict[str, tuple[int, PartitionTable]]:
         a, c = self.adapters, self.config
-        belonging.create_topics(a, c, self.name)
+        belonging.create_topics(a, c, self.name, activated=self.configured.activated)
         self.telling.history.begin()
         self._publish(a.log)
         created, planned = self.telling.created, self.configured.activated

@@ -24,7 +24,7 @@ from halog.core.table import PartitionTable, Target
 from halog.core.tail import Tail
 from halog.errors import HalogError, LogError, StoreError
 from halog.ports import Coordinator, Log, Store, TopicPartition
-from halog.runtime import belonging, cluster, histories, left, mappings, versions
+from halog.runtime import agreement, belonging, cluster, histories, left, mappings, versions
 from halog.runtime.histories import History
 from halog.runtime.objects import PREFIX_BYTES, position_key
 from halog.runtime.remembering import newest, noted
@@ -140,7 +140,7 @@ class Looking:
         noted_ = {p.removeprefix("policies/") for p in self._kept if p.startswith("policies/")}
         for name in sorted({*self._config.policies, *noted_} - there):
             data = self._kept.get(mappings.path_of(name))
-            yield name, data if data is not None else cluster.mapping(self._config, name)
+            yield name, data if data is not None else agreement.mapping(self._config, name)
 
     def _mappings(
         self, restored: Mapping[str, bytes], found: Sequence[Recovered]
@@ -324,7 +324,7 @@ def by_file(plan: Plan, policies: Iterable[str]) -> Plan:
     znodes = dict(plan.znodes)
     for name in policies:
         if name in plan.unsure:
-            said = msgspec.json.decode(cluster.mapping(plan.config, name))
+            said = msgspec.json.decode(agreement.mapping(plan.config, name))
             mapping = PolicyMapping(mappings.told(said).now, plan.mappings[name][0])
             znodes[mappings.path_of(name)] = mappings.packed(said, mapping)
     return msgspec.structs.replace(plan, znodes=znodes)

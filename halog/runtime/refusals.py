@@ -27,6 +27,9 @@ from halog.runtime.zoning import zones_of
 
 Refusals = Iterator[tuple[KeyPath, str]]
 
+_MAPPED = ("mapper", "partitions", "ring_size")
+"""Keys that say where a policy's objects belong."""
+
 _MOVES = "as with `halog rebalance`, while they are used"
 
 
@@ -144,7 +147,7 @@ def _policy(new: Config, policy: str, values: Mapping[str, Any]) -> Refusals:
         if bool(names) != bool(config.static):
             yield ("policies", policy, "kind"), why
         yield ("policies", policy, "partitions"), why
-    if (home := values.get("home") or new.site.name) != new.home_of(policy):
+    if "home" in values and (home := values["home"] or new.site.name) != new.home_of(policy):
         why = f"its partitions began at site {home}, where their log is: bind types to a new policy"
         yield ("policies", policy, "home"), why
     for name, made in values.items():
@@ -157,14 +160,35 @@ def _made_with(made: Any, now: Any) -> str:
 
 
 def _mappings(old: Config | None, new: Config, known: Facts) -> Refusals:
-    """Each key that says of objects that they belong elsewhere than they do, and are about to; with what speaks against
-    moving them. "": nothing, and an activation moves them."""
+    """Each key that says of objects that they belong elsewhere than they are about to; with what speaks against moving
+    them. "": nothing, and an activation moves them."""
+    yield from turned_away(new, known)
     for policy, values in known.made.items():
-        config, to = new.policies.get(policy), values.get("changing", {}).get("to", {})
-        for name in LAYOUT if config is not None else ():
-            made = values.get(name)
-            if made is not None and getattr(config, name, made) not in (made, to.get(name, made)):
-                yield ("policies", policy, name), _not_moved(old, new, policy, name, values)
+        if policy in new.policies and "changing" not in values:
+            for name in _MAPPED:
+                made = values.get(name)
+                if made is not None and getattr(new.policies[policy], name) != made:
+                    yield ("policies", policy, name), _not_moved(old, new, policy, name, values)
+
+
+def turned_away(new: Config, known: Facts) -> Refusals:
+    """Keys of policies whose objects are on their way to where another value has them, also where that is none of the
+    active version: whoever goes by `new` would not have what it says."""
+    for policy, values in known.made.items():
+        config, changing = new.policies.get(policy), values.get("changing", {})
+        for name in _MAPPED if config is not None else ():
+            now, to = getattr(config, name), changing.get("to", {}).get(name)
+            if to not in (None, now):
+                yield ("policies", policy, name), _under_way(policy, values[name], to, back=changing.get("back", False))
+
+
+def _under_way(policy: str, made: Any, to: Any, *, back: bool) -> str:
+    wait = "wait until `halog rebalance status` says done, and activate it then"
+    if back:
+        return f"a change that is turned back to {json.dumps(to)} is under way: {wait}"
+    turn = f"or turn that back with `halog rebalance cancel --policy {policy}` first"
+    what = f"from {json.dumps(made)} to {json.dumps(to)}" if made != to else f"with {json.dumps(to)}"
+    return f"another change, {what}, is under way: {wait}, {turn}"
 
 
 def _not_moved(old: Config | None, new: Config, policy: str, name: str, values: Mapping[str, Any]) -> str:
@@ -199,7 +223,8 @@ def _hosts(old: Config | None, new: Config, policy: str, nodes: Mapping[str, str
 def _bindings(old: Config | None, new: Config, known: Facts) -> Refusals:
     """A type's objects are where the cluster holds that they are, else where its policy had them; it may also be bound
     to that by the rule without bases (`halog.runtime.bindings`)."""
-    for name, bases in sorted(known.types.items()):
+    entered: dict[str, Sequence[str]] = dict.fromkeys(known.held, ())  # some of them are perhaps not published yet
+    for name, bases in sorted((entered | dict(known.types)).items()):
         was = known.held.get(name) or (None if old is None else old.policy_of(name, bases))
         if was is not None and was not in (new.policy_of(name, bases), new.policy_of(name)):
             entries = {} if old is None else old.bindings

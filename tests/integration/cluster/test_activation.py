@@ -136,3 +136,38 @@ def test_a_version_with_more_partitions_moves_the_objects_there(make: Make) -> N
     with client.transaction():
         assert len(list(client.extent(Aircraft))) == 300
     assert config_of(cluster, "A") == {"version": 2, "active": 2, "restart_for": []}
+
+
+@pytest.mark.feature("P11", "P13", "O1")
+def test_more_partitions_that_are_activated_while_nobody_is_up_are_made_by_the_nodes(make: Make) -> None:
+    """A client may be the first to start, and a node that dies at once; whoever is up finishes it. Turned back before
+    anything moved, the cluster goes by what it has."""
+    cluster = make(nodes="AB", partitions=2, sync=1, async_=0)
+    cluster.start()
+    cluster.whole()
+    client = cluster.client()
+    client.load([Aircraft(tail=f"N{i}") for i in range(300)])
+    assert begun(cluster, cluster.toml).wait(60) == 0
+    for node in "AB":
+        assert cluster.processes[node].terminate() == 0
+    more = cluster.configuration("more.toml", partitions=4)
+    assert begun(cluster, more).wait(60) == 0
+    assert halog(cluster, "rebalance", "cancel", "--policy", "p")[0] == 0
+    cluster.launch("A").ready()
+    cluster.kill("A")
+    again = [sys.executable, "-m", "halog.cli.main", "rebalance", "--no-wait", "--policy", "p", "--config", str(more)]
+    ran = subprocess.run(again, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    assert ran.returncode == 0, ran
+    _, err = begun(cluster, cluster.toml).communicate(timeout=60)
+    assert "cancel --policy p" in err
+    late = cluster.client()
+    cluster.launch("A").ready()
+    cluster.kill("A")
+    for node in "AB":
+        cluster.launch(node).ready()
+    wait(lambda: done(cluster, 1), "every object is where it belongs", 60)
+    cluster.values["partitions"] = 4
+    whole_again(cluster)
+    check_places(cluster, more)
+    with late.transaction():
+        assert len(list(late.extent(Aircraft))) == 300
