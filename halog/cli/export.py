@@ -120,9 +120,7 @@ def _short(partition: str, written: Counter[str], expected: Counter[str]) -> Hal
     )
 
 
-def _counted(
-    connection: Connection, family: bytes, names: frozenset[str], partition: str
-) -> tuple[Counter[str], int]:
+def _counted(connection: Connection, family: bytes, names: frozenset[str], partition: str) -> tuple[Counter[str], int]:
     """By the active node: how many objects of the types there are, and where in its log that was."""
     counted, lsn = connection.count(partition, family)
     found = Counter[str]()

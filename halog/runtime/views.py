@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Final
 
+from halog.core.roles import Role
 from halog.runtime.copy import Copy
 
 if TYPE_CHECKING:
     from halog.runtime.node import Runtime
+
+
+LOOK_S: Final = 0.02
 
 
 def view(copy: Copy) -> dict[str, object]:
@@ -37,6 +42,23 @@ def view(copy: Copy) -> dict[str, object]:
 def _kept(beyond: int) -> str:
     what = f". It holds commits up to lsn {beyond} that the log never had: opened again, it brings them along"
     return what if beyond else ""
+
+
+def failed(node: Runtime) -> dict[str, str]:
+    """By partition, why its copy here takes part in nothing."""
+    found = {}
+    for copy in list(node.copies.values()):
+        if copy.error is not None or copy.core.role is Role.FAILED:
+            found[copy.name] = "its history is not the log's" if copy.error is None else str(copy.error)
+    return dict(sorted(found.items()))
+
+
+def settled(node: Runtime, limit_s: float) -> dict[str, str]:
+    """As `failed`, once every copy that is read or made anew has come to an end of that, or time is over."""
+    until = time.monotonic() + limit_s
+    while node.host is not None and node.host.placing.unsettled() and time.monotonic() < until:
+        time.sleep(LOOK_S)
+    return failed(node)
 
 
 def status(node: Runtime) -> dict[str, object]:
