@@ -79,5 +79,6 @@ def status(node: Runtime) -> dict[str, object]:
         "events_dropped": node.telling.history.dropped,
         "log": None if node.host is None else node.host.log_questions.view(),
         "states": node.lives.view(),
+        "failed": failed(node),
         "copies": [view(c) for c in list(node.copies.values())],
     }
