@@ -81,6 +81,12 @@ class Topics:
         except KafkaException as e:
             if e.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return False
+            if e.args[0].code() == KafkaError.TOPIC_EXCEPTION and "collides" in e.args[0].str():
+                raise RefusedError(
+                    f"topic {topic} cannot be created: {e.args[0].str()}: Kafka takes '.' and '_' for the same in "
+                    "names; use another cluster or policy name",
+                    topic=topic,
+                ) from None
             if not e.args[0].retriable() and e.args[0].code() > 0:
                 raise LogError(f"topic {topic} cannot be created: {e.args[0].str()}", topic=topic) from None
             raise

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from halog.runtime.open import Node
     from halog.runtime.witness import Witness
 
+SETTLED_S = 3.0
+"""For copies to be read, so that what fails then is told with the first word; a log that takes longer is read on."""
+
+NAMED = 3
+"""Partitions that the first word names."""
+
 
 @click.group()
 def node() -> None:
@@ -157,18 +163,31 @@ def _witness(config: Config) -> Witness | None:
 
 
 def _say_ready(running: Node, format_: str, began: float) -> None:
+    from halog.runtime.views import settled
+
+    ms = round((time.monotonic() - began) * 1000)
+    failed = settled(running.runtime, SETTLED_S)
     described = running.runtime.status()
     copies, offline = len(running.runtime.copies), described["offline"]
-    ms = round((time.monotonic() - began) * 1000)
     if format_ == "json":
         echo_line({"node": described["node"], "address": described["address"], "pid": described["pid"],
-                   "partitions": copies, "ready_ms": ms, **({"offline": offline} if offline else {})})  # fmt: skip
+                   "partitions": copies, "ready_ms": ms, **({"offline": offline} if offline else {}),
+                   **({"degraded": failed} if failed else {})})  # fmt: skip
     else:
         click.echo(
             f"node {described['node']} is up at {described['address']} (pid {described['pid']}), hosting {copies} "
-            f"partitions, after {ms} ms" + (f"; offline: {offline}" if offline else "")
+            f"partitions, after {ms} ms" + (f"; offline: {offline}" if offline else "") + _degraded(failed, copies)
         )
     sys.stdout.flush()
+
+
+def _degraded(failed: dict[str, str], copies: int) -> str:
+    """The first are named with their reasons."""
+    if not failed:
+        return ""
+    named = "; ".join(f"{partition}: {why}" for partition, why in list(failed.items())[:NAMED])
+    more = f"; and {len(failed) - NAMED} more, see `halog status`" if len(failed) > NAMED else ""
+    return f"; degraded: {len(failed)} of its {copies} partitions have failed here: {named}{more}"
 
 
 @node.command("list")

@@ -73,6 +73,7 @@ def as_json(seen: Survey) -> dict[str, Any]:
         "replicas": {"configured": configured_replicas(seen), "present": present_replicas(seen)},
         "why": {p.partition: p.why for p in seen.degraded if p.why},
         "replicas_missing": {p.partition: list(p.missing) for p in seen.degraded if p.missing},
+        "failed": [{"partition": p, "node": n, "why": why} for p, n, why in seen.failed],
         "sync_sites": sync_sites(seen),
         "votes_of_sites": votes_of_sites(seen),
         "worst_lag": worst,
@@ -172,7 +173,7 @@ def show(seen: Survey) -> None:
     )
     _show_nodes(seen)
     if seen.degraded:
-        _show_degraded(seen.degraded)
+        _show_degraded(seen.degraded, seen.failed)
 
 
 def _site_text(states: dict[str, int]) -> str:
@@ -217,13 +218,23 @@ def _lag_text(worst: dict[str, Any] | None) -> str:
     return f"{worst['records']} records, {worst['ms']:.0f} ms ({worst['partition']} on {worst['node']})"
 
 
-def _show_degraded(degraded: list[PartitionView]) -> None:
+def failed_rows(failed: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """Copies that take part in nothing, named one by one up to a point."""
+    rows = list(failed[:SHOWN])
+    if len(failed) > SHOWN:
+        rows.append((f"and {len(failed) - SHOWN} more", "", "see `halog partition show`"))
+    return rows
+
+
+def _show_degraded(degraded: list[PartitionView], failed_copies: Sequence[tuple[str, str, str]]) -> None:
     from halog.cli.parted import COLUMNS, documents, row
 
     rows = [(p.partition, p.state, p.active, ", ".join(p.missing), p.why) for p in degraded[:SHOWN]]
     if len(degraded) > SHOWN:
         rows.append((f"and {len(degraded) - SHOWN} more", "", None, "see `halog partition list`", ""))
     emit_table(["partition", "state", "active", "missing", ""], rows)
+    if failed := failed_rows(failed_copies):
+        emit_table(["failed", "on", "why"], failed)
     apart = {p.partition: p.parted for p in degraded[:SHOWN] if p.parted is not None}
     if apart:
         emit_table(COLUMNS, map(row, documents(apart)))

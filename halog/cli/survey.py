@@ -158,6 +158,8 @@ class NodeView(msgspec.Struct, frozen=True):
     """The keys of that one that wait for its restart."""
     reaches: tuple[str, ...] = ()
     """The other nodes that it hears, as it says itself: they count for it in a zone's quorum (Q1)."""
+    failed: dict[str, str] = {}
+    """By partition, why its copy there takes part in nothing."""
 
     @property
     def config_text(self) -> str:
@@ -200,6 +202,11 @@ class Survey(msgspec.Struct, frozen=True):
     def is_well(self) -> bool:
         """Does everything serve, as it is to?"""
         return not self.degraded and self.kafka is None
+
+    @property
+    def failed(self) -> list[tuple[str, str, str]]:
+        """(partition, node, why) of every copy that takes part in nothing, as its node says."""
+        return sorted((p, n.node, why) for n in self.nodes for p, why in n.failed.items())
 
     @property
     def degraded(self) -> list[PartitionView]:
@@ -280,15 +287,26 @@ def _node_view(name: str, info: NodeInfo | None, said: Said) -> NodeView:
     if info is None:
         return NodeView(name, DOWN, None, None, None, None, 0, 0, "not registered")
     roles = [copy["role"] for copy in said.get("copies", ())]
+    failed = _failed(said)
+    degraded = f"{len(failed)} of its {len(roles)} partitions have failed here: {_some(list(failed))}"
     leading = sum(_leads(role) for role in roles)
     offline, config = said.get("offline"), said.get("config", {})
     state = CLIENT if not info.hosts else SILENT if "error" in said else OFFLINE if offline else UP
     return NodeView(
         name, state, info.address or None, info.pid, info.version, said.get("session"),
-        leading, len(roles) - leading, said.get("error") or offline,
+        leading, len(roles) - leading, said.get("error") or offline or (degraded if failed else None),
         {zone["zone"]: zone["state"] for zone in said.get("zones", ())}, config.get("version"), config.get("active"),
-        tuple(config.get("restart_for", ())), _reaches(name, said),
+        tuple(config.get("restart_for", ())), _reaches(name, said), failed,
     )  # fmt: skip
+
+
+def _failed(said: Said) -> dict[str, str]:
+    copies = (c for c in said.get("copies", ()) if c["error"] or c["role"] == Role.FAILED.value)
+    return {c["partition"]: c["error"] or _OUT[Role.FAILED.value] for c in copies}
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _reaches(name: str, said: Said) -> tuple[str, ...]:

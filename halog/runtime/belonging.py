@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from halog.errors import CoordinatorError, HalogError, RefusedError, StoreError
+from halog.config.names import ambiguous
+from halog.errors import ConfigError, CoordinatorError, HalogError, RefusedError, StoreError
 from halog.ports import Coordinator, Log, Store, TopicPartition
 from halog.runtime import cluster, mappings
 from halog.runtime.objects import position_key
@@ -142,12 +142,30 @@ def create_topics(a: Adapters, config: Config, node: str, *, activated: bool = F
     check_recovered(a.coordinator, config)
     if a.store is not None and identity(a.coordinator) is not None:
         _check_id(a, config, node)
+    _check_names(a.log, a.coordinator, config)
     cluster.create_topics(a.log, a.coordinator, config, activated=activated)
     _check_begun(a.log, a.coordinator, config)
     if a.store is not None:
         _check_id(a, config, node)
         known = remembered(a.store)
         remember(a.store, config, identified(a.coordinator, "" if known is None else known.id))
+
+
+def _check_names(log: Log, coordinator: Coordinator, config: Config) -> None:
+    """ConfigError for a policy that the cluster does not have yet, and whose names another cluster could come to."""
+    there = coordinator.children("policies")
+    for policy in config.policies:
+        if policy not in there:
+            for key, reason in ambiguous(config, policy):
+                if not _has_history(log, config, policy):  # else it is one of before, whose table is lost
+                    raise ConfigError(f"{config.source}: {key}: {reason}", key=key, policy=policy)
+
+
+def _has_history(log: Log, config: Config, policy: str) -> bool:
+    try:
+        return log.bounds(TopicPartition(cluster.log_topic(config, policy), 0), LOOK_S)[1] > 0
+    except HalogError:  # there is no such topic
+        return False
 
 
 def check_recovered(coordinator: Coordinator, config: Config) -> None:
@@ -185,13 +203,12 @@ def why_absent(log: Log, coordinator: Coordinator, config: Config) -> str:
     if coordinator.get(RECOVERY) is not None:
         return f"cluster {name} is being recovered from its logs: let that end, or repeat `{COMMAND}`"
     for policy in config.policies:
-        topic = cluster.log_topic(config, policy)
-        with suppress(HalogError):  # no such topic: nothing was ever begun
-            if log.bounds(TopicPartition(topic, 0), LOOK_S)[1] > 0:
-                return (
-                    f"ZooKeeper knows no cluster {name}, and its logs have a history ({topic}): ZooKeeper's data were "
-                    f"lost, or this is another one. Stop all nodes and go on with the logs by `{COMMAND}`"
-                )
+        if _has_history(log, config, policy):
+            return (
+                f"ZooKeeper knows no cluster {name}, and its logs have a history ({cluster.log_topic(config, policy)}):"
+                f" ZooKeeper's data were lost, or this is another one. Stop all nodes and go on with the logs by "
+                f"`{COMMAND}`"
+            )
     return f"cluster {name} does not exist at this site yet; its first `halog node start` creates it"
 
 

@@ -134,6 +134,11 @@ class Placing:
         logger.info("partition %s: hosted here no more; its copy is deleted", table.name)
         copy.objects.drop()
 
+    def unsettled(self) -> bool:
+        """Is any copy still being read, made or rebuilt, so that nobody knows what becomes of it?"""
+        copies = list(self._host.copies.values())
+        return bool(self._rebuilt) or any(c.error is None and c.core.role is Role.LOADING for c in copies)
+
     def stir(self) -> None:
         """A table changed."""
         self._stirred.set()

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from halog.config import Config
 from halog.config.changes import MOVES, REFUSED, Change, KeyPath, differences
+from halog.config.names import ambiguous
 from halog.config.whole import sites_named, sites_of
 from halog.core.mapping import Layout, why_not
 from halog.core.table import PartitionTable
@@ -102,6 +103,9 @@ def refusals(old: Config | None, new: Config, known: Facts) -> Refusals:
     if old is not None:
         yield from _topics(old, new)
     yield from _bindings(old, new, known)
+    for policy in new.all_sites.policies:
+        if policy not in known.made and (old is None or policy not in old.all_sites.policies):
+            yield from ((tuple(key.split(".", 1)), why) for key, why in ambiguous(new, policy))
     for policy, values in known.made.items():
         yield from _policy(new, policy, values)
     yield from ((key, why) for key, why in _mappings(old, new, known) if why)

@@ -21,6 +21,7 @@ from halog.errors import HalogError
 from halog.ports import Coordinator, Store
 from halog.runtime.belonging import identity
 from halog.runtime.clock import wall_ms
+from halog.runtime.versions import ACTIVE, OLD
 
 logger = logging.getLogger("halog.host")
 
@@ -29,9 +30,9 @@ LOOK_S: Final = 2.0
 
 TURN_S: Final = 0.2
 
-FILES: Final = ("bindings", "config/active")
+FILES: Final = ("bindings", ACTIVE)
 MARKS: Final = ("zones", "drained")
-FOLDERS: Final = ("policies", "config/versions", *MARKS)
+FOLDERS: Final = ("policies", OLD, *MARKS)
 
 _PREFIX: Final = b"halog:znode:"
 _NOTED = msgspec.msgpack.Decoder(tuple[int, bytes])
@@ -111,10 +112,11 @@ class Remembering:
             if found is not None:
                 yield path, found.data
         for folder in FOLDERS:
-            for name in self._coordinator.children(folder):
-                found = self._coordinator.get(f"{folder}/{name}")
-                if found is not None:
-                    yield f"{folder}/{name}", found.data
+            for path in (f"{folder}/{name}" for name in self._coordinator.children(folder)):
+                if folder == OLD and path in self._known:  # it never changes
+                    yield path, self._known[path]
+                elif (found := self._coordinator.get(path)) is not None:
+                    yield path, found.data
 
 
 def newest(stores: Iterable[Mapping[str, Noted]]) -> dict[str, bytes]:

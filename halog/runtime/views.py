@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Final
 
+from halog.core.roles import Role
 from halog.runtime.copy import Copy
 
 if TYPE_CHECKING:
     from halog.runtime.node import Runtime
+
+
+LOOK_S: Final = 0.02
 
 
 def view(copy: Copy) -> dict[str, object]:
@@ -39,6 +44,23 @@ def _kept(beyond: int) -> str:
     return what if beyond else ""
 
 
+def failed(node: Runtime) -> dict[str, str]:
+    """By partition, why its copy here takes part in nothing."""
+    found = {}
+    for copy in list(node.copies.values()):
+        if copy.error is not None or copy.core.role is Role.FAILED:
+            found[copy.name] = "its history is not the log's" if copy.error is None else str(copy.error)
+    return dict(sorted(found.items()))
+
+
+def settled(node: Runtime, limit_s: float) -> dict[str, str]:
+    """As `failed`, once every copy that is read or made anew has come to an end of that, or time is over."""
+    until = time.monotonic() + limit_s
+    while node.host is not None and node.host.placing.unsettled() and time.monotonic() < until:
+        time.sleep(LOOK_S)
+    return failed(node)
+
+
 def status(node: Runtime) -> dict[str, object]:
     """Plain values: a node, whom it sees, and its copies."""
     return {
@@ -57,5 +79,6 @@ def status(node: Runtime) -> dict[str, object]:
         "events_dropped": node.telling.history.dropped,
         "log": None if node.host is None else node.host.log_questions.view(),
         "states": node.lives.view(),
+        "failed": failed(node),
         "copies": [view(c) for c in list(node.copies.values())],
     }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from halog.core import events as ev
+from halog.core import candidate, events as ev, positions
 from halog.core.candidate import Campaign
 from halog.core.chain import ChainState
 from halog.core.held import Held
@@ -120,3 +120,15 @@ def what_was_stowed_is_not_brought_along() -> None:
 def stowed_without_what_came_before() -> None:
     """Of what is held only the last record is stored."""
     real = patch(Held, "beyond", lambda self, lsn: real(self, lsn)[-1:])
+
+
+@mutant("E2", ONCE, told)
+def a_store_that_was_set_aside_is_forgotten_by_its_own_node() -> None:
+    """As a candidate it takes itself for one that has nothing, and gives up what it cannot tell."""
+    patch(candidate, "lacking_holders", lambda p: ())
+
+
+@mutant("E2", ONCE, told)
+def a_store_that_was_set_aside_is_told_nobody_of() -> None:
+    """Its node answers others as one that never held anything."""
+    patch(positions, "lacking_holders", lambda p: ())

@@ -17,7 +17,9 @@ from halog.core.table import Group
 from halog.events import UNLOGGED_AWAY, UNLOGGED_LOST
 from tests.scenarios.cluster import EPOCH_MS, Cluster
 from tests.scenarios.test_unlogged_traces import nobody_leads, told, unlogged
+from tests.sim import stowed
 from tests.sim.client import KEYS, Transaction
+from tests.sim.store import Disk
 
 pytestmark = pytest.mark.feature("R6", "P1")
 
@@ -116,6 +118,60 @@ def test_a_replica_that_comes_back_with_an_empty_disk_has_nothing_and_that_is_to
     c.run(2 * EPOCH_MS)
     assert c.committed(tx) == 0
     assert told(c, UNLOGGED_LOST) == 1
+
+
+def set_aside(c: Cluster, name: str) -> Disk:
+    """Its store is damaged; the one it had."""
+    node = c.world.nodes[name]
+    had = node.disk.image()
+    stowed.set_aside(node)
+    return had
+
+
+@pytest.mark.parametrize("candidates", ["AB", "AC", "ABC"])
+def test_a_store_that_was_set_aside_may_have_it_so_nobody_goes_on(candidates: str) -> None:
+    """Decision 53: B's node answers, and cannot tell its tail; alone with A it may be the candidate itself."""
+    c, tx = acknowledged()
+    kill(c, "ABC")
+    had = set_aside(c, "B")
+    start(c, candidates)
+    start(c, "B")
+    c.run(3 * EPOCH_MS)
+    assert nobody_leads(c)
+    assert told(c, UNLOGGED_LOST) == 0
+    assert told(c, UNLOGGED_AWAY) > 0
+    kill(c, "B")
+    c.world.nodes["B"].disk = had
+    start(c, "BC")
+    c.run(EPOCH_MS)
+    assert c.committed(tx) == 1
+    assert told(c, UNLOGGED_LOST) == 0
+    c.well()
+
+
+def test_an_operator_gives_up_what_was_set_aside() -> None:
+    c, tx = acknowledged()
+    kill(c, "ABC")
+    set_aside(c, "B")
+    start(c, "ABC")
+    c.run(EPOCH_MS)
+    assert nobody_leads(c)
+    c.world._accept_loss()
+    c.run(2 * EPOCH_MS)
+    assert not nobody_leads(c)
+    assert c.committed(tx) == 0
+
+
+def test_who_was_not_the_holder_is_not_waited_for() -> None:
+    """A's store was set aside: what it acknowledged B has stowed."""
+    c, tx = acknowledged()
+    kill(c, "ABC")
+    set_aside(c, "A")
+    start(c, "ABC")
+    c.run(EPOCH_MS)
+    assert c.committed(tx) == 1
+    assert told(c, UNLOGGED_LOST) == 0
+    c.well()
 
 
 def test_a_claimant_that_is_a_holder_by_its_store_dies_before_it_appended() -> None:

@@ -246,9 +246,9 @@ class Checks:
         demand(not happened, f"Q4: {p.me.node} told {tx.hex()} discarded, and knows that it happened")
         demand(tx not in p.partition.ledger.undecided, f"Q4: {p.me.node} told {tx.hex()} discarded, and is in doubt")
 
-    def given_up(self) -> None:
+    def given_up(self, *, by_operator: bool = False) -> None:
         """What the log lacks does not come back: what was said of it is not held against anybody."""
-        if not (stopping.given(self.world.seed) or stowed.has_it(self.world)):  # there it is on a disk
+        if by_operator or not (stopping.given(self.world.seed) or stowed.has_it(self.world)):  # there it is on a disk
             self.lost, self.acknowledged = True, 0
 
     def sets(self, p: Process, e: ev.SetTable) -> None:

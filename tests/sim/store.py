@@ -50,6 +50,8 @@ class Disk:
     def __init__(self, chain: ChainState, keep: int) -> None:
         self.empty = (chain, keep)
         self.wipes = -1
+        self.noted = self.replaced = 0
+        """How many of the wipes were noted (a damaged store was set aside); of the last, the next incarnation."""
         self.wipe()
 
     def wipe(self) -> None:

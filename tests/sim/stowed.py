@@ -3,7 +3,8 @@ than memory (R6, decision 38). No process takes with it what it told as held: al
 these histories what was not flushed goes with it, as if its machine had lost its power.
 
 What was acknowledged may be given up only where a disk was lost, a node for good, or what the znode says of holders.
-In histories of their own none is (`tests.sim.rough`).
+In histories of their own none is (`tests.sim.rough`). In every second history disks that are lost are stores that were
+set aside (decision 53): then only an operator gives anything up.
 """
 
 from __future__ import annotations
@@ -34,6 +35,19 @@ ROUGH = range(8 << 20, 9 << 20)
 
 NEWEST = 12
 """Of so many writes behind the last flush a disk may keep any number when its machine loses its power."""
+
+
+def sets_aside(seed: int) -> bool:
+    """Is each empty disk there in place of a damaged one, and says so?"""
+    return seed in SEEDS and seed % 56 == 47
+
+
+def set_aside(node: Node) -> None:
+    """As `halog.runtime.wiring.open_store` does, of a damaged store, before the next incarnation begins."""
+    node.disk.wipe()
+    node.disk.noted += 1
+    node.disk.replaced = node.incarnation + 1
+    node.world.cover.hit("store set aside")
 
 
 def is_rough(seed: int) -> bool:
@@ -126,7 +140,7 @@ def _lose_power_anywhere(w: World, node: Node, p: Process) -> None:
 def brought_along(node: Node) -> Tail:
     """As `halog.runtime.left.found`, of what was stowed."""
     disk = node.disk
-    tail = Tail(disk.stood)
+    tail = Tail(disk.stood, disk.replaced)
     tail.adopt(last_run(data for _, data in sorted(disk.stowed.items())), disk.chain)
     if disk.stood:
         node.world.cover.hit("stands for one before")
@@ -146,7 +160,7 @@ def is_stored(p: Process, lsn: int) -> None:
 
 def has_it(w: World) -> bool:
     """Is what was acknowledged on some disk, even where it is said that it may be lost?"""
-    lost = any(n.disk.wipes for n in w.nodes.values()) or bool(w.gone) or w.checks.put_back
+    lost = any(n.disk.wipes > n.disk.noted for n in w.nodes.values()) or bool(w.gone) or w.checks.put_back
     lost = lost and not is_rough(w.seed)  # there a copy is dropped only where a node has left
     if w.settings.stows and not lost:
         w.cover.hit("given up, and on a disk")

@@ -208,7 +208,10 @@ class World:
         if node.process is not None or name in self.gone:
             return
         if wipe and not stopping.given(self.seed) and not stowed.is_rough(self.seed):
-            node.disk.wipe()
+            if stowed.sets_aside(self.seed):
+                stowed.set_aside(node)
+            else:
+                node.disk.wipe()
         trimmed.started(self, node.disk)
         self.engine.say(f"{name} starts{' with an empty disk' if wipe else ''}")
         node.start()
@@ -226,11 +229,12 @@ class World:
             leases.witness(self, process)
 
     def _accept_loss(self) -> None:
-        """The operator: what is with nodes that died for good does not come back."""
+        """The operator: what is with nodes that died for good, or in stores that were set aside, does not come back."""
         table = self.coordinator.table
         wanted, there = holders(table), {p.me for p in self.processes()}
-        if wanted and any(m.node in self.gone for m in wanted) and not wanted & there:
-            self.checks.given_up()
+        aside = any(self.nodes[m.node].disk.replaced > m.incarnation for m in wanted if m.node in self.nodes)
+        if wanted and (aside or any(m.node in self.gone for m in wanted)) and not wanted & there:
+            self.checks.given_up(by_operator=True)
             self.coordinator.give_up_unlogged()
 
     def run(self, ms: float) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -82,6 +85,26 @@ def test_a_record_of_another_history_stops_its_partition(two: Cluster) -> None:
     _, foreign = list(entries(two.site.info.bootstrap, f"{two.name}.p.log", 1))[-1]
     write(two, 0, foreign)
     wait(stopped(two, "another history"), "both copies of p-0 say so")
+    create(two, "second-", "1")
+
+
+@pytest.mark.feature("P8", "O1")
+def test_a_node_that_starts_says_which_of_its_partitions_have_failed(two: Cluster) -> None:
+    """With its first word, and stays up; status names them and why."""
+    _, foreign = list(entries(two.site.info.bootstrap, f"{two.name}.p.log", 1))[-1]
+    write(two, 0, foreign)
+    wait(stopped(two, "another history"), "both copies of p-0 say so")
+    assert two.processes["A"].terminate() == 0
+    two.start(["A"])
+    said = two.processes["A"].lines()[0]
+    assert "degraded: 1 of its 2 partitions have failed here: p-0: " in said
+    assert "another history" in said
+    argv = [sys.executable, "-m", "halog.cli.main", "status", "--config", str(two.toml), "--format", "json"]
+    ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 4, ran.stderr
+    seen = json.loads(ran.stdout)
+    assert {(f["partition"], f["node"]) for f in seen["failed"]} == {("p-0", "A"), ("p-0", "B")}
+    assert {seen["nodes"][name] for name in "AB"} == {"up"}
     create(two, "second-", "1")
 
 

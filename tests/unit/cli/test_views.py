@@ -69,6 +69,11 @@ def test_commands_before_the_first_node_say_what_to_do(cluster: Any, halog: Run,
     ran = halog("status", "--config", other)
     assert (ran.code, ran.out) == (3, "")
     assert ran.err.count("\n") == 1
+    assert "halog recover --from-logs" in ran.err, "it has been used: ZooKeeper's data are lost"
+    cluster.broker = MemoryBroker()
+    ran = halog("status", "--config", other)
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err.count("\n") == 1
     assert "halog node start" in ran.err
 
 

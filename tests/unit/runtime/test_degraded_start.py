@@ -1,0 +1,63 @@
+"""A node whose partitions fail is up, and says which of them and why (P8, O1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from halog.adapters.memory import MemoryBroker
+from halog.cli.node import _degraded
+from halog.cli.status import as_json
+from halog.cli.survey import Survey, node_views, partition_view
+from halog.ports import TopicPartition
+from halog.runtime.views import failed, settled
+from halog.testing.cluster import Cluster
+from tests.unit.counting import REGISTRY, Counter
+from tests.unit.runtime.test_belonging import stop
+
+pytestmark = [pytest.mark.nodes, pytest.mark.feature("P8", "O1")]
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(2, partitions=4, registry=REGISTRY) as cluster:
+        with cluster.client().transaction() as tx:
+            tx.create(Counter("c"))
+        yield cluster
+
+
+def test_what_fails_while_the_node_starts_is_told_by_name_with_its_first_word(cluster: Cluster) -> None:
+    """A log that cannot be read: everybody's copies of it stop, the others serve."""
+    stop(cluster)
+    broker: MemoryBroker = cluster._broker
+    for index in (1, 2):
+        broker.overtake(TopicPartition("test.test.log", index), b"no record")
+    for name in cluster.names:
+        cluster._start(name)
+    runtime = cluster.node("A").runtime
+    found = settled(runtime, 10)
+    assert list(found) == ["test-1", "test-2"]
+    said = _degraded(found, len(runtime.copies))
+    assert said.startswith("; degraded: 2 of its 4 partitions have failed here: test-1: ")
+    assert "test-2: " in said
+    assert cluster.node("B").runtime.status()["node"] == "B", "both are up"
+
+    nodes = {name: cluster.node(name).runtime for name in cluster.names}
+    status = {name: node.status() for name, node in nodes.items()}
+    infos = {name: node.info for name, node in nodes.items()}
+    views = tuple(partition_view(t, infos, status) for t in cluster.tables().values())
+    seen = Survey("test", "home", tuple(node_views(cluster.names, infos, status)), views)
+    document = as_json(seen)
+    assert not document["ok"]
+    assert {(f["partition"], f["node"]) for f in document["failed"]} == {
+        (p, n) for p in ("test-1", "test-2") for n in cluster.names
+    }
+    assert all(f["why"] for f in document["failed"])
+    assert all(n.why == "2 of its 4 partitions have failed here: test-1, test-2" for n in seen.nodes)
+
+
+def test_where_nothing_fails_nothing_is_said(cluster: Cluster) -> None:
+    runtime = cluster.node("A").runtime
+    assert settled(runtime, 10) == failed(runtime) == {}
+    assert _degraded({}, 4) == ""
