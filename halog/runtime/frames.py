@@ -171,6 +171,8 @@ class LookThrough(_Frame):
     moment: bytes = b""
     after: int = 0
     mapping: int = 0
+    least: int = 0
+    """As in Fetch."""
 
 
 class Submit(_Frame):

@@ -13,6 +13,7 @@ from functools import partial
 from halog.backend import Found, Invocation, Invoked, View
 from halog.core import events as ev
 from halog.errors import (
+    ConflictError,
     DeadlineError,
     HalogError,
     NotActiveError,
@@ -136,7 +137,7 @@ class Reads:
 
     def scan(self, partition: str, prefix: bytes, *, least: int = 0, mapping: int = 0) -> Iterator[Found]:
         """See Backend."""
-        after = b""
+        after = moment = b""
         while True:
             copy = self._serving(partition, least)
             if copy is not None:
@@ -147,11 +148,18 @@ class Reads:
                 copy.check_mapping(mapping)
                 yield from there
                 return
-            page = frames.Scan(partition, prefix, after, PAGE_OBJECTS, False, least, mapping)
-            reply = self._asker.patiently(partition, partial(self._asker.ask, partition, page))
+            page = frames.LookThrough(partition, prefix, after, PAGE_OBJECTS, moment, 0, mapping, least)
+            try:
+                reply = self._asker.patiently(partition, partial(self._asker.ask, partition, page))
+            except ConflictError:
+                if not moment:
+                    raise
+                moment = b""  # it is not known any more: the rest is of another one
+                continue
             if reply is None:
                 continue
-            assert isinstance(reply, frames.Objects)
+            assert isinstance(reply, frames.Seen)
+            moment = reply.moment
             for found in reply.items:
                 if found is not None:
                     after = found.key

@@ -252,7 +252,7 @@ class Service:
 
     def _look_through(self, peer: Asking, r: object) -> frames.Reply:
         assert isinstance(r, frames.LookThrough)
-        copy = self._active(r.partition, mapping=r.mapping)
+        copy = self._active(r.partition, r.least, r.mapping)
         return looks.look_through(copy, r, lambda: self._active(r.partition), WAIT_S, self._room)
 
     def _submit(self, peer: Asking, r: object) -> None:

@@ -25,6 +25,7 @@ def view(copy: Copy) -> dict[str, object]:
         "role": core.role.value,
         "epoch": s.epoch.number,
         "lsn": s.lsn,
+        "shown": core.visible,
         "hash": s.hash.hex(),
         "next_offset": core.next_offset,
         "began_at": copy.began_at,

@@ -169,18 +169,27 @@ def _has_arrived(cluster: Cluster, loads: tuple[Load, ...]) -> bool:
 
 def check_copy(cluster: Cluster, node: str, partition: str, h: History) -> None:
     """One node's copy is at the end of the log and holds exactly its objects. The log may have grown since it was read:
-    outcomes are told to partitions, and horizons move, when their time has come."""
+    outcomes are told to partitions, and horizons move, when their time has come; and a copy may show what the log does
+    not have yet. So it is compared with what it shows while it shows what the log has, before and behind that."""
     table = cluster.table(partition)
+    held: dict[str, dict[bytes, tuple[bytes, int, bytes]]] = {}
 
     def level() -> bool:
         copy = cluster.copies(node).get(partition)
         if copy is not None and copy["lsn"] > h.lsn:
             read_on(cluster, table.topic, table.index, h)
-        return copy is not None and (copy["lsn"], copy["hash"]) == (h.lsn, h.hash.hex())
+        return copy is not None and (copy["lsn"], copy["hash"], copy["shown"]) == (h.lsn, h.hash.hex(), h.lsn)
 
-    wait(level, lambda: f"{node}'s copy of {partition} is at lsn {h.lsn}, as the log", 30)
-    held = {f.key: (f.ref, f.version, f.value) for f in cluster.stored(node, partition)}
-    wrong = sorted(k for k in held.keys() | h.objects.keys() if held.get(k) != h.objects.get(k))
+    def still() -> bool:
+        if not level():
+            return False
+        at = h.lsn
+        held.update(now={f.key: (f.ref, f.version, f.value) for f in cluster.stored(node, partition)})
+        return level() and h.lsn == at
+
+    wait(still, lambda: f"{node}'s copy of {partition} is at lsn {h.lsn}, as the log", 30)
+    its = held["now"]
+    wrong = sorted(k for k in its.keys() | h.objects.keys() if its.get(k) != h.objects.get(k))
     assert not wrong, f"{node}'s copy of {partition} differs from the log in {len(wrong)} objects"
 
 

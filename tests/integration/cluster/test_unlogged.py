@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tests.integration.cluster.checker import check
+from tests.integration.cluster.checker import check, check_copy, history
 from tests.integration.cluster.fleet import Aircraft
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.load import Load, tails
@@ -106,9 +106,9 @@ def test_commits_go_on_while_the_log_stands_still_and_are_in_it_afterwards(unlog
     unlogged.whole()
     for tail in (tail for (tail,) in tails(unlogged.client(), "last-").values()):  # behind all of them
         goes_on(unlogged, tail)
-    for partition, history in check(unlogged).items():
+    for partition, read in check(unlogged).items():
         told = landings.told[partition]
-        assert [history.ids[tx] for tx, _ in told] == [[lsn] for _, lsn in told]
+        assert [read.ids[tx] for tx, _ in told] == [[lsn] for _, lsn in told]
     assert landings.landed() == {p: len(told) for p, told in landings.told.items()}
 
 
@@ -152,3 +152,45 @@ def test_a_replica_shows_an_acknowledged_commit_while_the_log_stands_still(unlog
     for partition, tail in mine.items():
         key = node.space.route(Aircraft, (tail,)).key
         assert histories[partition].objects[key][1] == told[partition]
+
+
+@pytest.mark.feature("R1")
+def test_a_copy_that_shows_what_the_log_lacks_is_compared_when_the_log_has_it(unlogged: Cluster) -> None:
+    """Of the judge: it looked at the log, then at what a copy shows, which may be ahead of the log by then."""
+    node = unlogged.client()
+    mine = {p: tail for p, (tail,) in tails(node, "ahead-").items()}
+    before = {p: history(unlogged, p) for p in mine}
+    told, wrong = set[str](), list[BaseException]()
+
+    def create(partition: str) -> None:
+        goes_on(unlogged, mine[partition])
+        told.add(partition)
+
+    def judge(partition: str, at: str) -> None:
+        try:
+            check_copy(unlogged, at, partition, before[partition])
+        except BaseException as error:
+            wrong.append(error)
+
+    makers = [threading.Thread(target=create, args=(p,), daemon=True) for p in mine]
+    unlogged.site.pause("kafka")
+    try:
+        passes(0.3)
+        for thread in makers:
+            thread.start()
+        wait(lambda: bool(told), "one of them is answered", 5.0)
+        partition = next(iter(told))
+        active = unlogged.table(partition).active
+        assert active is not None
+        assert versions(unlogged, active.node, partition, mine[partition]), f"{active.node} shows it"
+        judges = [threading.Thread(target=judge, args=(partition, n), daemon=True) for n in "ABC"]
+        for thread in judges:
+            thread.start()
+        passes(0.5)
+    finally:
+        unlogged.site.resume("kafka")
+    for thread in (*makers, *judges):
+        thread.join(60)
+    assert not wrong
+    key = node.space.route(Aircraft, (mine[partition],)).key
+    assert key in before[partition].objects, "the log has it"

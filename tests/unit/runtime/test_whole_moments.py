@@ -204,6 +204,38 @@ def test_an_extent_of_several_pages_is_of_one_moment(cluster: Cluster, reader: A
     assert told <= whole / 100
 
 
+@pytest.mark.parametrize("read", ["active", "barrier"])
+def test_an_extent_at_the_active_node_misses_nothing_that_goes_to_a_page_it_has_passed(
+    cluster: Cluster, read: Any
+) -> None:
+    """What it has met is checked at the end, so it may be told; but it never counts one object less."""
+    client, writer = cluster.client(), cluster.client()
+    writer.load(Twin("m", side) for side in range(MANY))
+    with writer.transaction() as tx:
+        tx.create(Twin("z", 0))
+
+    def move() -> None:
+        with writer.transaction() as tx:
+            tx.delete(tx.get(Twin, "z", 0))
+            tx.create(Twin("b", 0))
+
+    with pytest.raises(ConflictError, match="Twin 'z', 0"), client.transaction(read=read) as tx:
+        listed = tx.extent(Twin)
+        assert [next(listed).pair for _ in range(5)][:3] == ["a", "a", "m"]
+        in_a_thread(move)
+        assert [twin.pair for twin in listed][-1] == "z"
+
+
+def test_an_extent_at_the_active_node_outlives_it(cluster: Cluster) -> None:
+    client = cluster.client()
+    client.load(Twin("m", side) for side in range(MANY))
+    with client.transaction() as tx:
+        listed = tx.extent(Twin)
+        next(listed)
+        cluster.kill(active(cluster))
+        assert len(list(listed)) == MANY + 1
+
+
 # --- one after the other ---
 
 
