@@ -7,10 +7,16 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+import msgspec
 import pytest
 
+from halog.adapters.memory import MemoryChannel
+from halog.core.ids import Member
+from halog.core.table import PartitionTable
 from halog.errors import CoordinatorError, UnreachableError, VersionError
 from halog.ports import Coordinator, SessionState, UnknownResult, Versioned
+from halog.runtime.router import Router
+from halog.runtime.watching import watch
 from tests.contract.rigs_coordinator import CoordinatorRig, MemoryCoordinatorRig, States, wait_for
 
 CONNECTED = SessionState.CONNECTED
@@ -209,6 +215,32 @@ def test_writers_go_on_while_watching_connections_break(coordinators: Coordinato
     thread.join()
     coordinators.reconnect(a)
     wait_for(lambda: all(told.get(path) == Versioned(b"5", 6) for path in paths))
+
+
+@pytest.mark.feature("N4", "O3")
+def test_a_tool_knows_a_thousand_tables_across_a_reconnect(coordinators: CoordinatorRig) -> None:
+    """All of them when its connection is made, and then each change, as a client's router does."""
+    a, b = coordinators.open(), coordinators.open()
+    tables = [PartitionTable(f"p-{n}", "0" * 32, "topic", n, "policy", ("A", "B"), 1) for n in range(MANY)]
+    for table in tables:
+        b.create(f"partitions/{table.name}", table.to_bytes())
+    router = Router("tool", MemoryChannel(), 1.0)
+    watch(a, router, a.children("partitions"))
+    assert {name: t for name, (_, t) in router.tables.items()} == {t.name: t for t in tables}
+
+    def led_by(node: str, of: Sequence[PartitionTable], version: int) -> None:
+        for table in of:
+            led = msgspec.structs.replace(table, active=Member(node, version))
+            b.set(f"partitions/{table.name}", led.to_bytes(), version)
+
+    led_by("A", tables[::20], 0)
+    wait_for(lambda: all(router.active(t.name) == "A" for t in tables[::20]))
+    coordinators.disconnect(a)
+    led_by("B", tables[::20], 1)
+    coordinators.reconnect(a)
+    wait_for(lambda: all(router.active(t.name) == "B" for t in tables[::20]))
+    led_by("A", tables[1::20], 0)
+    wait_for(lambda: all(router.active(t.name) == "A" for t in tables[1::20]))
 
 
 def test_a_slow_callback_holds_up_no_other_watch_of_the_server(coordinators: CoordinatorRig) -> None:
