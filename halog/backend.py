@@ -51,6 +51,8 @@ class Work(msgspec.Struct, frozen=True, array_like=True):
     site: str | None = None
     """The site that served the partition when the transaction began, as `Mapped.sites` names it: it is presented to no
     other one. None: to whichever serves it."""
+    moves: bool = False
+    """Does it carry what is there already from one partition to another? Objects that are too large by now may move."""
 
 
 class Invocation(msgspec.Struct, frozen=True, array_like=True):

@@ -128,7 +128,7 @@ def _deciding(connection: Connection) -> tuple[Compensations, str]:
     """As the source's nodes decide; where the application's modules cannot be imported here, what a trigger may be
     asked about is left open, and why: a preview that is wrong is worse than none."""
     from halog.errors import ConfigError
-    from halog.runtime.compensating import Compensation, undecided
+    from halog.runtime.compensating import Compensation, most_of, undecided
     from halog.runtime.wiring import import_modules
     from halog.schema.registry import DEFAULT
 
@@ -141,7 +141,7 @@ def _deciding(connection: Connection) -> tuple[Compensations, str]:
     def place(type_name: str, routing_key: bytes) -> str:
         return connection.owner(type_name).partition(type_name, routing_key)
 
-    most = connection.config.limits.max_record_bytes
+    most = most_of(connection.config, connection.places.policy_of)
     return lambda: Compensation(connection.definitions, DEFAULT, most, place).decide, ""
 
 

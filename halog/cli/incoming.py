@@ -24,9 +24,18 @@ from halog.cli.references import refs_of, with_refs
 from halog.cli.sums import Verifying, is_sum
 from halog.core.mapping import Place
 from halog.core.records import CREATE
-from halog.errors import ConfigError, DuplicateKeyError, FieldTypeError, HalogError, RecordFormatError
+from halog.core.sizes import most_bytes
+from halog.errors import (
+    ConfigError,
+    DuplicateKeyError,
+    FieldTypeError,
+    HalogError,
+    RecordFormatError,
+    RecordTooLargeError,
+)  # fmt: skip
 from halog.runtime.mapping import Owner
 from halog.runtime.pages import ITEM_BYTES
+from halog.runtime.results import object_too_large
 from halog.schema import ForeignType
 
 if TYPE_CHECKING:
@@ -100,7 +109,7 @@ def check_file(connection: Connection, source: Path, skip_existing: bool, bar: P
     for item in items(connection, source, verifying):
         with at_line(source, item.number):
             _check_unique(item, seen)
-            item.foreign.encode(item.line.fields)
+            _check_size(connection, item, len(item.foreign.encode(item.line.fields)))
         group.append(item)
         if len(group) == CHECK_OBJECTS:
             _admit(connection, group, plan, skip_existing)
@@ -188,6 +197,16 @@ def _check_unique(item: Item, seen: dict[bytes, int]) -> None:
             f"{item.line.type} {json.dumps(item.line.key, ensure_ascii=False)} is on line {before} already",
             type=item.line.type,
         )
+
+
+def _check_size(connection: Connection, item: Item, size: int) -> None:
+    """RecordTooLargeError for an object that no active node would take."""
+    config = connection.config
+    keeps = config.policies[item.owner.policy].before_images
+    limit = most_bytes(config.limits.max_record_bytes, len(item.index_key), before_images=keeps)
+    if size > limit:
+        name = f"{item.line.type} {json.dumps(item.line.key, ensure_ascii=False)[:200]}"
+        raise RecordTooLargeError(object_too_large(name, size, limit), size=size, limit=limit, type=item.line.type)
 
 
 def _admit(connection: Connection, group: Sequence[Item], plan: Plan, skip_existing: bool) -> None:

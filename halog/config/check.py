@@ -57,8 +57,9 @@ LEASE_MS: Final = (300, 60_000)
 """Shorter, three renewals within it are too many for ZooKeeper; longer, nobody waits for a node that is cut off."""
 MAX_COPIES: Final = 7
 """More copies than that only make every commit slower."""
-BROKER_BYTES: Final = 64 * 1024 * 1024
-"""The largest record a broker is ever asked to take: above it memory per request, not the limit, is the problem."""
+LOG_BYTES: Final = 5_900_000
+"""halog's topics take records of 6 MiB, and the last record of an object that is too large may exceed the limit by a
+twentieth (`halog.core.sizes`)."""
 
 Problems = Iterator[tuple[str, str]]
 
@@ -292,8 +293,8 @@ def _tails(config: Config) -> Problems:
 
 
 def _limits(limits: LimitsConfig) -> Problems:
-    if limits.max_record_bytes > BROKER_BYTES:
-        yield "limits.max_record_bytes", f"must be at most {BROKER_BYTES}: a broker holds whole records in memory"
+    if limits.max_record_bytes > LOG_BYTES:
+        yield "limits.max_record_bytes", f"must be at most {LOG_BYTES}: halog's topics take records of 6 MiB"
     if limits.max_in_flight_bytes < limits.max_record_bytes:
         yield "limits.max_in_flight_bytes", f"must be at least max_record_bytes ({limits.max_record_bytes})"
     if limits.max_frame_bytes < 2 * limits.max_record_bytes:

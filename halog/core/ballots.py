@@ -27,6 +27,8 @@ class PrepareAsked(msgspec.Struct, frozen=True):
     """All others have voted: this is the first, and decides at once. Answered with `Happened` once it is committed,
     with `Otherwise` where it was aborted before."""
     exact: bool = False
+    moves: bool = False
+    """It carries what is there already from one partition to another."""
 
 
 class MappingAsked(msgspec.Struct, frozen=True):

@@ -50,10 +50,11 @@ class Otherwise(msgspec.Struct, frozen=True):
 
 
 class TooLarge(msgspec.Struct, frozen=True):
-    """The encoded record has `size` bytes, over `limit`."""
+    """The encoded record has `size` bytes, over `limit`; or, with a `key`, the value of that object."""
 
     size: int
     limit: int
+    key: bytes | None = None
 
 
 class NotServing(msgspec.Struct, frozen=True):

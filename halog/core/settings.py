@@ -103,7 +103,9 @@ class Settings(msgspec.Struct, frozen=True):
     """Decisions of such transactions remembered per partition (D5): a second and more of the fastest, for callers that
     ask for half a minute at most."""
     max_record_bytes: int = 5_000_000
-    """R8."""
+    """R8. Of one record: what an object alone may have follows from it (`halog.core.sizes`)."""
+    before_images: bool = False
+    """Does the record of a change have the bytes that it replaces, too?"""
     max_in_flight: int = 4_096
     """Commits per partition that wait for the log or a replica; beyond it callers are told `Busy`, and wait
     (`halog.runtime.commits`)."""

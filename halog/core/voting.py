@@ -136,9 +136,8 @@ class Voting:
         e = writer.as_read(e)
         reads, changes = tuple((key, version) for key, version in e.reads), tuple(e.changes)
         record = records.Prepare(writer.header(e.tx), e.first, e.participants, e.mapping, e.digest, changes, reads)
-        data = records.encode(record)
-        if len(data) > self.settings.max_record_bytes:
-            out.append(ev.Reply(e.token, ev.TooLarge(len(data), self.settings.max_record_bytes)))
+        data = writer.encoded(record, e.token, out, moves=e.moves)
+        if data is None:
             return
         token, patience_ms = (NOBODY, FOLLOWED_MS) if e.last else (e.token, 0)
         self.preparing[e.tx] = writer.append_vote(record, data, now, token, out, patience_ms=patience_ms)

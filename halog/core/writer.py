@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from halog.core import events as ev, records
+from halog.core import events as ev, records, sizes
 from halog.core.chain import Chain
 from halog.core.durability import BACKED_MS, Demands, Durability
 from halog.core.early import EARLY, as_logged
@@ -115,9 +115,8 @@ class Writer:
             return
         header = self.header(e.tx)
         record = records.Commit(header, tuple(e.changes))
-        data = records.encode(record)
-        if len(data) > self.settings.max_record_bytes:
-            out.append(ev.Reply(e.token, ev.TooLarge(len(data), self.settings.max_record_bytes)))
+        data = self.encoded(record, e.token, out)
+        if data is None:
             return
         asked = e.durability
         patient = (self.early if asked is None else self.backed and asked.early) and self.settings.pushes
@@ -125,6 +124,19 @@ class Writer:
         for c in e.changes:
             self.overlay[c.key] = ABSENT if c.op == records.DELETE else header.lsn
             self.overlay_lsn[c.key] = header.lsn
+
+    def encoded(
+        self, record: records.Commit | records.Prepare, token: int, out: list[ev.Effect], *, moves: bool = False
+    ) -> bytes | None:
+        """The record's bytes; None: it is too large, or leaves an object that is, and `token` is answered that."""
+        data, limit = records.encode(record), self.settings.max_record_bytes
+        large = None if moves else sizes.too_large(record.changes, self.settings)
+        if large is None and len(data) > limit:
+            limit = sizes.record_limit(record.changes, self.settings, moves=moves)
+            large = ev.TooLarge(len(data), limit) if len(data) > limit else None
+        if large is not None:
+            out.append(ev.Reply(token, large))
+        return data if large is None else None
 
     def asks(self, durability: Durability) -> None:
         """The commit just appended waits for less than the policy says, or for more."""

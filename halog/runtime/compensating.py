@@ -18,9 +18,12 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from halog.config import Config
 from halog.core.directory import is_entry
+from halog.core.sizes import most_bytes
 from halog.errors import HalogError, RecordFormatError
 from halog.runtime.in_time import in_time
+from halog.runtime.results import object_too_large
 from halog.runtime.schemas import Definitions
 from halog.schema.definition import ID_BYTES
 from halog.schema.registry import DEFAULT, Registry
@@ -84,6 +87,9 @@ Unasked = Callable[[str], str]
 Place = Callable[[str, bytes], str]
 """The partition that a routing key of a type belongs to."""
 
+Most = Callable[[str, int], int]
+"""Bytes that an object of a type may have whose key has so many, as where it is committed."""
+
 
 def by_the_rules(differences: tuple[Difference, ...]) -> list[Decided]:
     """Where nobody has declared anything."""
@@ -127,13 +133,23 @@ class Asking:
             self._now.discard((id(trigger), key))
 
 
+def most_of(config: Config, policy_of: Callable[[str], str | None]) -> Most:
+    """By the policies that types are bound to."""
+
+    def most(type_name: str, key_bytes: int) -> int:
+        policy = config.policies.get(policy_of(type_name) or "")
+        keeps = policy is None or policy.before_images
+        return most_bytes(config.limits.max_record_bytes, key_bytes, before_images=keeps)
+
+    return most
+
+
 class Compensation:
     """Of one merge."""
 
     def __init__(
-        self, definitions: Definitions, registry: Registry, most: int, place: Place, asking: Asking | None = None
+        self, definitions: Definitions, registry: Registry, most: Most, place: Place, asking: Asking | None = None
     ) -> None:
-        """`most`: bytes that an object may have, as where it is committed."""
         self._asking = asking or Asking()
         self._definitions, self._registry, self._most, self._place = definitions, registry, most, place
         self._hung = False
@@ -182,7 +198,7 @@ class _Said:
         registry: Registry,
         found: Difference,
         unasked: Unasked,
-        most: int,
+        most: Most,
         place: Place,
         asking: Asking,
     ) -> None:
@@ -307,10 +323,9 @@ class _Said:
             odd = sorted(set(fields) ^ set(info.fields))
             raise RecordFormatError(f"{info.name}: missing or unknown field {odd[0]!r}")
         made = info.encode_values(tuple(fields[name] for name in info.fields))
-        if len(made) > self._most:
-            raise RecordFormatError(
-                f"{info.name}: it would have {len(made):,} bytes, the limit is {self._most:,} (limits.max_record_bytes)"
-            )
+        most = self._most(info.name, len(info.index_key(_key(info, fields))))
+        if len(made) > most:
+            raise RecordFormatError(object_too_large(info.name, len(made), most))
         return made
 
 

@@ -122,6 +122,7 @@ class Copy(Showing):
             lease_ms=self._policy.lease_ms,
             sites=self._policy.sites,
             votes=self._policy.votes,
+            before_images=self.keeps_before,
             **self._policy.times,
         )
         with self.lock:

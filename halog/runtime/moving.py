@@ -265,7 +265,7 @@ class Mover:
         parts: dict[str, list[Write]] = {}
         for partition, write in writes:
             parts.setdefault(partition, []).append(write)
-        works = {p: Work(reads, tuple(its), mapping=mapping.version) for p, its in parts.items()}
+        works = {p: Work(reads, tuple(its), mapping=mapping.version, moves=True) for p, its in parts.items()}
         began = time.monotonic()
         self._commit(self._new_id(), works)
         ended = time.monotonic()

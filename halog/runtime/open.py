@@ -17,7 +17,7 @@ from halog.config.whole import check_site
 from halog.errors import ConfigError, StoreError, UnreachableError
 from halog.ports import Log, UnknownResult
 from halog.runtime import bindings, cluster, schemas
-from halog.runtime.compensating import Asking, Compensate, Compensation
+from halog.runtime.compensating import Asking, Compensate, Compensation, most_of
 from halog.runtime.configured import Activated, of_file
 from halog.runtime.mapping import Places
 from halog.runtime.node import Runtime
@@ -125,7 +125,7 @@ def _joined(
         places.definition = opened.definitions.find
 
     def compensate() -> Compensate:
-        place, most = runtime.routing.partition_of, settings.limits.max_record_bytes
+        place, most = runtime.routing.partition_of, most_of(settings, places.policy_of)
         return Compensation(opened.definitions, registry, most, place, asking).decide
 
     def definition_of(type_name: str) -> Definition | None:

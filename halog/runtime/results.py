@@ -17,13 +17,8 @@ def to_error(result: ev.Result, partition: str) -> errors.HalogError:
             return _not_now(partition, result)
         case ev.Duplicated(key=key):
             return errors.DuplicateKeyError(f"an object with this key exists in {partition}", key=key)
-        case ev.TooLarge(size=size, limit=limit):
-            return errors.RecordTooLargeError(
-                f"the commit record has {size:,} bytes, the limit is {limit:,} (limits.max_record_bytes); "
-                "split the transaction",
-                size=size,
-                limit=limit,
-            )
+        case ev.TooLarge():
+            return _too_large(result)
         case ev.NotServing(active=active, epoch=epoch):
             said = f"{partition} is in epoch {epoch} by now" if epoch else f"this node is not active for {partition}"
             return errors.NotActiveError(said, partition=partition, active=active, epoch=epoch)
@@ -48,6 +43,27 @@ def to_error(result: ev.Result, partition: str) -> errors.HalogError:
         case _:
             why = result.why if isinstance(result, ev.Unknown) else f"unexpected result {result!r}"
             return errors.OutcomeUnknownError(f"commit in {partition} unsettled: {why}", partition=partition)
+
+
+def _too_large(result: ev.TooLarge) -> errors.RecordTooLargeError:
+    size, limit, key = result.size, result.limit, result.key
+    if key is not None:
+        return errors.RecordTooLargeError(object_too_large("an object", size, limit), size=size, limit=limit, key=key)
+    return errors.RecordTooLargeError(
+        f"the commit record has {size:,} bytes, the limit is {limit:,} (limits.max_record_bytes); "
+        "split the transaction",
+        size=size,
+        limit=limit,
+    )
+
+
+def object_too_large(name: str, size: int, limit: int) -> str:
+    """What is said of an object that could not be changed at its size."""
+    return (
+        f"{name} would have {size:,} bytes, the limit is {limit:,}: the record of a change (limits.max_record_bytes) "
+        "must have room for it, and for what it replaces where the policy keeps before-images; nothing was done; make "
+        "it smaller"
+    )
 
 
 def _not_now(partition: str, result: ev.Locked | ev.Otherwise | ev.Remapped) -> errors.ConflictError:

@@ -163,9 +163,8 @@ def _told(tx: Transaction, presented: Presented, error: HalogError) -> HalogErro
     if isinstance(error, ConflictError | DuplicateKeyError):
         return _named(tx, partition, error)
     if isinstance(error, RecordTooLargeError):
-        size, limit = error.evidence.get("size", 0), error.evidence.get("limit", tx.space.max_record_bytes)
         its = presented.work if presented.works is None else presented.works[partition]
-        return work.too_large(tx.space, its.writes, size, limit)
+        return work.named(tx.space, its.writes, error)
     return error
 
 

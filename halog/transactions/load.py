@@ -20,7 +20,14 @@ from halog.core.directory import ID_BYTES, Standing, beside, entry_key, object_k
 from halog.core.ids import ABSENT
 from halog.core.mapping import LISTED, LISTING, UNLISTING, Place
 from halog.core.records import CREATE
-from halog.errors import ConflictError, DuplicateKeyError, FieldTypeError, HalogError, RemappedError
+from halog.errors import (
+    ConflictError,
+    DuplicateKeyError,
+    FieldTypeError,
+    HalogError,
+    RecordTooLargeError,
+    RemappedError,
+)
 from halog.schema.placed import new_object
 from halog.transactions import work
 from halog.transactions.entry import encode
@@ -205,6 +212,8 @@ class _Loader:
         except (DuplicateKeyError, ConflictError) as error:
             self._drop_existing(chunk, error)
             return False
+        except RecordTooLargeError as error:
+            raise work.named(self.space, writes, error) from None
         self._count(len(writes))
         return True
 

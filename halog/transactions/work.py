@@ -102,6 +102,18 @@ def check_size(space: Space, writes: Sequence[Write]) -> None:
         raise too_large(space, writes, size, space.max_record_bytes)
 
 
+def named(space: Space, writes: Sequence[Write], error: RecordTooLargeError) -> RecordTooLargeError:
+    """The same, naming the objects."""
+    size, limit = error.evidence.get("size", 0), error.evidence.get("limit", space.max_record_bytes)
+    key = error.evidence.get("key")
+    if not isinstance(key, bytes):
+        return too_large(space, writes, size, limit)
+    name = space.name_of(key)
+    error.message = error.message.replace("an object", name, 1)
+    error.evidence |= {"object": name, "largest": [[name, size]]}
+    return error
+
+
 def too_large(space: Space, writes: Sequence[Write], size: int, limit: int) -> RecordTooLargeError:
     """Names size, limit and the largest objects."""
     sizes = sorted(((len(w.value or b""), w.key) for w in writes), reverse=True)[:LARGEST]
@@ -109,7 +121,7 @@ def too_large(space: Space, writes: Sequence[Write], size: int, limit: int) -> R
     shown = ", ".join(f"{name} ({n:,} bytes)" for name, n in largest)
     return RecordTooLargeError(
         f"the commit record has {size:,} bytes, the limit is {limit:,} (limits.max_record_bytes); the largest objects "
-        f"are {shown}; split the transaction",
+        f"are {shown}; {'split the transaction' if len(writes) > 1 else 'make it smaller'}",
         size=size,
         limit=limit,
         largest=largest,

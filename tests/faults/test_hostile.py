@@ -63,20 +63,24 @@ def test_nodes_of_the_same_names_in_another_cluster(cluster: Cluster, make: Make
 @pytest.mark.promise(8)
 @pytest.mark.quick_fault
 def test_a_record_beyond_the_limit(cluster: Cluster) -> None:
-    """5.1 MB are refused by name while others commit, and leave no trace; 4.9 MB pass."""
+    """5.1 MB are refused by name while others commit, and leave no trace, and so is an object of more than half of the
+    limit; 4.9 MB pass."""
     node = cluster.client()
     with Clients(node, "large") as clients:
         group = clients.groups["p-0"]
         for _ in range(3):
-            with pytest.raises(RecordTooLargeError, match="Blob"), node.transaction():
-                node.create(Blob(group=group, name="too large", data=os.urandom(5_100_000)))
+            for size in (5_100_000, 2_600_000):
+                with pytest.raises(RecordTooLargeError, match="Blob"), node.transaction():
+                    node.create(Blob(group=group, name="too large", data=os.urandom(size)))
         with node.transaction():
-            node.create(Blob(group=group, name="large", data=os.urandom(4_900_000)))
+            node.create(Blob(group=group, name="large", data=os.urandom(2_450_000)))
+            node.create(Blob(group=group, name="as large", data=os.urandom(2_450_000)))
         with node.transaction():
             assert node.find(Blob, group, "too large") is None
         clients.flows(SERVES_AGAIN_S)
         with node.transaction():
             node.delete(node.get(Blob, group, "large"))
+            node.delete(node.get(Blob, group, "as large"))
     assert clients.told(Outcome.UNKNOWN) == []
     judge(cluster, clients)
 

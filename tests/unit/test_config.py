@@ -302,7 +302,8 @@ WRONG: list[tuple[str, str, str, str]] = [
     ('data_dir = "var/C"', "", "nodes.C.data_dir", "is missing"),
     ("[nodes.A]", '[nodes."A/B"]', "nodes.A/B", "topic and znode"),
     ("max_record_bytes = 5_000_000", "max_record_bytes = 100_000_000", "limits.max_record_bytes", "at most"),
-    ("max_record_bytes = 5_000_000", "max_record_bytes = 9_000_000", "limits.max_frame_bytes", "at least twice"),
+    ("max_record_bytes = 5_000_000", "max_record_bytes = 6_000_000", "limits.max_record_bytes", "at most 5900000"),
+    ("max_record_bytes = 5_000_000", "max_frame_bytes = 9_000_000", "limits.max_frame_bytes", "at least twice"),
     ("max_record_bytes = 5_000_000", "max_in_flight_bytes = 4_000_000", "limits.max_in_flight_bytes", "at least"),
     ("every_records = 50_000", "every_records = -1", "snapshot.every_records", "at least 1"),
 ]

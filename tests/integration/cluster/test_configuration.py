@@ -115,18 +115,20 @@ def test_a_node_name_is_taken_once(cluster: Cluster) -> None:
 def test_a_commit_over_the_limit_is_refused_and_one_below_it_passes(cluster: Cluster) -> None:
     """4.9 MB reach every copy; 5.1 MB are refused naming the largest objects, and change nothing."""
     node = cluster.client()
-    small, large = tails(node, "size-", each=2)["p-0"]
+    small, other, large = tails(node, "size-", each=3)["p-0"]
     with node.transaction():
-        node.create(Aircraft(tail=small, blob=os.urandom(4_900_000)))
+        node.create(Aircraft(tail=small, blob=os.urandom(2_450_000)))
+        node.create(Aircraft(tail=other, blob=os.urandom(2_450_000)))
     lsn = cluster.copies(cluster.table("p-0").node_list[0])["p-0"]["lsn"]
     with pytest.raises(halog.errors.RecordTooLargeError, match=large), node.transaction():
         node.create(Aircraft(tail=large, blob=os.urandom(5_100_000)))
     with node.transaction():
         assert node.find(Aircraft, large) is None
-        assert len(node.get(Aircraft, small).blob) == 4_900_000
+        assert len(node.get(Aircraft, small).blob) == len(node.get(Aircraft, other).blob) == 2_450_000
     assert cluster.copies(cluster.table("p-0").node_list[0])["p-0"]["lsn"] == lsn
     with node.transaction():
         node.delete(node.get(Aircraft, small))
+        node.delete(node.get(Aircraft, other))
 
 
 def test_an_unreachable_site_is_one_error_and_nothing_is_left(cluster: Cluster) -> None:

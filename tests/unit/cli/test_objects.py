@@ -415,3 +415,18 @@ def test_list_shows_the_objects_of_a_type_and_says_where_it_stops(cluster: Any, 
     assert len(first.out.splitlines()) == 2, "the head and one object"
     assert "there are more: these are the first 1" in first.err
     assert [d["key"] for d in halog("list", "Seaplane", "--format", "json").json] == [["N2"]]
+
+
+@pytest.mark.feature("O1", "R8")
+def test_an_object_that_is_too_large_is_named_by_its_line_before_anything_is_imported(
+    cluster: Any, halog: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "all.jsonl"
+    rows = [{"type": "Aircraft", "key": [f"N{i}"], "fields": {"tail": f"N{i}"}, "definition": "00"} for i in range(3)]
+    rows[2]["fields"] = {"tail": "N2", "photo": "00" * 2_600_000}
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ran = halog("import", file)
+    assert (ran.code, ran.out) == (1, "")
+    assert f'{file}, line 3: Aircraft ["N2"] would have 2,600,' in ran.err
+    assert "the limit is 2,49" in ran.err
+    assert everything(cluster) == {}

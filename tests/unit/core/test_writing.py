@@ -120,12 +120,13 @@ def test_a_repeat_parked_in_front_keeps_the_order() -> None:
 @pytest.mark.feature("R8")
 @pytest.mark.parametrize(("spare", "passes"), [(0, True), (-1, False)])
 def test_a_record_exactly_at_the_limit_passes_one_byte_more_is_refused(spare: int, passes: bool) -> None:
+    several = [create(b"k%d" % i, b"x" * 100) for i in range(10)]
     probe = Core().active()
-    probe.submit(1, create(K, b"x" * 1000))
+    probe.submit(1, *several)
     size = len(probe.one(ev.Append).data)
     core = Core(settings=Settings(max_record_bytes=size + spare)).active()
     before = core.p.chain.state
-    core.submit(1, create(K, b"x" * 1000))
+    core.submit(1, *several)
     assert bool(core.of(ev.Append)) is passes
     if not passes:
         assert core.effects == [ev.Reply(1, ev.TooLarge(size, size - 1))]

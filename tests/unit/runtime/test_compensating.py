@@ -55,7 +55,7 @@ def compensation(known: Registry = registry, asking: Asking | None = None) -> Co
     definitions: Any = SimpleNamespace(
         of=lambda value: registry.info(value[:ID_BYTES]).parsed, find=lambda id_: registry.info(id_).parsed
     )
-    return Compensation(definitions, known, 1_000, lambda *_: "p", asking)
+    return Compensation(definitions, known, lambda *_: 1_000, lambda *_: "p", asking)
 
 
 def asked_about(cls: type[Any], *values: Any) -> tuple[str, bool]:

@@ -43,7 +43,7 @@ def limited(request: pytest.FixtureRequest, deadline_ms: int) -> Iterator[tuple[
     """Two nodes, one partition that takes two commits at a time, or some thousand bytes."""
     limits = {"max_in_flight": 2} if request.param == "max_in_flight" else {"max_in_flight_bytes": BYTES}
     made = Cluster(2, partitions=1, registry=REGISTRY)
-    policy = replace(made.config.policies["test"], call_deadline_ms=deadline_ms)
+    policy = replace(made.config.policies["test"], call_deadline_ms=deadline_ms, before_images=False)
     made.config = replace(
         made.config, policies={"test": policy}, limits=replace(made.config.limits, max_record_bytes=BYTES, **limits)
     ).validate()
