@@ -26,7 +26,14 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from halog.backend import Outcome
 from halog.core.durability import Durability, checked
-from halog.errors import ConflictError, DeclarationError, HalogError, NoTransactionError, OutcomeUnknownError
+from halog.errors import (
+    ConflictError,
+    DeclarationError,
+    HalogError,
+    NoTransactionError,
+    OutcomeUnknownError,
+    RecordFormatError,
+)
 from halog.schema.reference import Ref
 from halog.transactions import commit as commits, retry
 from halog.transactions.context import CURRENT, check_may_change, forked_error
@@ -270,9 +277,14 @@ class Transaction:
     async def extent(self, cls: type[T]) -> AsyncIterator[T]:
         """See `halog.Transaction.extent` (D2): `async for aircraft in tx.extent(Aircraft)`."""
         objects = self.sync.extent(cls)
-        while page := await self._do(_take, objects, PAGE):
+        while True:
+            page, error = await self._do(_take, objects, PAGE)
             for obj in page:
                 yield obj
+            if error is not None:
+                raise error
+            if not page:
+                return
 
     async def call(self, method: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a method of one of this transaction's objects where the object is active (R5)."""
@@ -316,13 +328,17 @@ async def _finished(future: asyncio.Future[R]) -> R:
     return future.result()
 
 
-def _take(objects: Any, count: int) -> list[Any]:
+def _take(objects: Any, count: int) -> tuple[list[Any], RecordFormatError | None]:
+    """So many of them; and what is wrong with one that cannot be read, told behind the last of all others."""
     page: list[Any] = []
-    for obj in objects:
-        page.append(obj)
-        if len(page) == count:
-            break
-    return page
+    try:
+        for obj in objects:
+            page.append(obj)
+            if len(page) == count:
+                break
+    except RecordFormatError as error:
+        return page, error
+    return page, None
 
 
 async def open(*args: Any, **kwargs: Any) -> Node:  # noqa: A001 - read as `halog.aio.open`

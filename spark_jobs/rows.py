@@ -36,10 +36,10 @@ OPS: Final = {CREATE: "create", UPDATE: "update", DELETE: "delete"}
 
 
 class Value(NamedTuple):
-    """A decoded object."""
+    """A decoded object. `fields`: None if its bytes cannot be read, where that is not refused."""
 
     type_name: str
-    fields: dict[str, Any]
+    fields: dict[str, Any] | None
 
 
 class Values:
@@ -59,6 +59,10 @@ class Values:
         if reader is None:
             reader = self._readers[type_id] = self._reader(self._family.stored_as(value))
         return reader(value)
+
+    def name_of(self, value: bytes) -> str:
+        """Its type."""
+        return self._family.stored_as(value).name
 
     def _reader(self, stored: Definition) -> Callable[[bytes], Value | None]:
         current = self._family.current.get(stored.name)
@@ -96,7 +100,7 @@ def object_rows(values: Values, partition: str, lsn: int, objects: Iterable[Foun
     """One for each object that was asked for."""
     for found in objects:
         value = _read(values, found.value, partition, found.key)
-        if value is not None:
+        if value is not None and value.fields is not None:
             yield (*value.fields.values(), value.type_name, partition, found.ref, found.version, lsn)
 
 
@@ -171,9 +175,16 @@ class Changes:
             if change.key.startswith(self._family_id) and (row := self._row(step, change)) is not None:
                 yield row
 
+    def _read(self, value: bytes) -> Value | None:
+        """What was once stored stays in the log, also what cannot be read: it has its row, without fields."""
+        try:
+            return self._values.read(value)
+        except RecordFormatError:
+            return Value(self._values.name_of(value), None)
+
     def _row(self, step: Step, change: Change) -> tuple[Any, ...] | None:
-        after = None if change.value is None else _read(self._values, change.value, self._partition, change.key)
-        before = None if change.before is None else _read(self._values, change.before, self._partition, change.key)
+        after = None if change.value is None else self._read(change.value)
+        before = None if change.before is None else self._read(change.before)
         if after is None and before is None and (change.value is not None or change.before is not None):
             return None
         named = after or before

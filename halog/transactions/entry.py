@@ -13,6 +13,7 @@ import msgspec
 from halog.backend import Write
 from halog.core.records import CREATE, DELETE, UPDATE
 from halog.errors import FieldTypeError
+from halog.schema.copies import renewed
 from halog.schema.methods import BINDING
 from halog.schema.typeinfo import TypeInfo
 from halog.transactions.ended import end
@@ -83,8 +84,12 @@ class Entry(msgspec.Struct, eq=False):  # one is made with every object read: ha
             end(obj)
 
     def assume(self, values: dict[str, Any]) -> None:
-        """Give the existing Python object these values."""
+        """Give the existing Python object these values. Its lists, dicts and nested objects stay the ones they are:
+        whoever has taken one out goes on with it."""
         d = self.obj.__dict__
+        for name in type(self.obj).__halog__.inside:
+            if name in values:
+                values[name] = renewed(d.get(name), values[name])
         d.clear()
         d.update(values)
         d[BINDING] = self

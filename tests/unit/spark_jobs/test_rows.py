@@ -12,13 +12,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from halog.backend import Found
 from halog.core.records import CREATE, DELETE, UPDATE, Change
-from halog.errors import SchemaChangedError
+from halog.errors import RecordFormatError, SchemaChangedError
 from halog.schema import Definition, Ref, Registry, managed
 from halog.schema.shapes import ListShape, MapShape, OptionalShape, RecordShape, RefShape, Scalar, Shape
 from spark_jobs.columns import arrow_schema, batch, struct_of
 from spark_jobs.history import Step
-from spark_jobs.rows import Changes, Values, change_schema, object_schema
+from spark_jobs.rows import Changes, Values, change_schema, object_rows, object_schema
 from spark_jobs.site import Family
 from tests.unit.schema.shapes_strategy import ANNOTATED, declare
 
@@ -179,3 +180,21 @@ def test_changes_are_rows_of_the_types_that_were_asked_for() -> None:
     assert isinstance(made[0]["tx"], bytes)
     assert Definition.parse(whole.current["Base"]).key == ("line", "number")
     assert pa.types.is_struct(arrow_schema(change_schema(whole)).field("key").type)
+
+
+@pytest.mark.feature("S2")
+def test_what_cannot_be_read_is_named_and_stops_no_history() -> None:
+    """Of objects it is an error that says which one; a change that is in the log for good has a row without fields."""
+    asked, type_id = family("Base", Base), Base.__halog__.type_id
+    key = Base.__halog__.index_key(("a", 1))
+    spoilt = type_id + b"\x02a" + b"\x80" * 20
+    good = Found(b"s" * 24, 7, Base.__halog__.encode(Base("a", 2)), Base.__halog__.index_key(("a", 2)))
+    with pytest.raises(RecordFormatError, match=f"partition p-0, key bytes {key[8:].hex()}: .*halog delete"):
+        list(object_rows(Values(asked), "p-0", 9, [good, Found(b"r" * 24, 7, spoilt, key)]))
+    steps = (Change(CREATE, b"r" * 24, key, spoilt, -1, None), change(CREATE, ("a", 2), Base("a", 2), None, -1))
+    rows = list(Changes(asked, "p-0").rows(Step(7, 2, 70, 1_000, b"t" * 16, steps)))
+    made = batch(arrow_schema(change_schema(asked)), rows).to_pylist()
+    assert [(r["type"], r["key"]["number"], r["after"] is None) for r in made] == [
+        ("Base", 1, True),
+        ("Base", 2, False),
+    ]

@@ -54,6 +54,12 @@ class Trip:
         self.notes.append(text)
         return len(self.notes)
 
+    def go_on(self, city: str) -> None:
+        self.marks[city] = len(self.marks)
+        if self.first is not None:
+            self.first.city = city
+            self.first.seen.append(city)
+
 
 def trip(k: str = "a") -> Trip:
     return Trip(
@@ -342,3 +348,23 @@ def test_what_was_only_read_is_not_written_and_what_was_changed_is(node: MemoryN
         with node.transaction() as tx:
             change(node.get(Trip, "a"))
         assert tx.lsn is not None
+
+
+def test_what_was_taken_out_is_the_objects_own_still_when_a_method_has_run(node: MemoryNode) -> None:
+    """Wherever it ran: what is changed in it then is written."""
+    with node.transaction():
+        node.create(trip())
+    with node.transaction():
+        one = node.get(Trip, "a")
+        notes, marks, first = one.notes, one.marks, one.first
+        assert first is not None
+        seen = first.seen
+        one.note("z")
+        one.go_on("there")
+        assert (notes, marks, first) == (["x", "y", "z"], {"a": 1, "there": 1}, Stop("there", ["me", "there"]))
+        assert (one.notes is notes, one.marks is marks, one.first is first, first.seen is seen) == (True,) * 4
+        notes.append("more")
+        seen.append("more")
+    with node.transaction():
+        again = node.get(Trip, "a")
+        assert (again.notes, again.first) == (["x", "y", "z", "more"], Stop("there", ["me", "there", "more"]))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 from typing import Any
 
 import pytest
 
+from halog import aio
 from halog.backend import Work, Write
 from halog.core.records import CREATE
 from halog.errors import RecordFormatError
@@ -49,7 +51,7 @@ def test_an_extent_gives_all_others_and_then_names_it(tickets: TypeInfo, remote:
             for n in range(20):
                 node.create(tickets.cls(f"t{n}", dt.datetime(2024, 1, 1, tzinfo=dt.UTC)))
         spoil(node, tickets, "spoilt")
-        got = []
+        got: list[str] = []
         with node.transaction():
             with pytest.raises(RecordFormatError, match=r"Ticket 'spoilt' in partition .* cannot be read") as caught:
                 got.extend(t.name for t in node.extent(tickets.cls))
@@ -59,6 +61,26 @@ def test_an_extent_gives_all_others_and_then_names_it(tickets: TypeInfo, remote:
         with node.transaction(), pytest.raises(RecordFormatError, match="2 objects of the extent of Ticket") as caught:
             list(node.extent(tickets.cls))
         assert sorted(caught.value.evidence["objects"]) == ["Ticket 'another'", "Ticket 'spoilt'"]
+
+
+@FEATURE
+def test_an_awaited_extent_gives_all_others_too(tickets: TypeInfo) -> None:
+    """Also those of the last page, which is fetched together with the error."""
+
+    async def names(node: MemoryNode) -> list[str]:
+        got: list[str] = []
+        async with aio.Node(node, threads=1).transaction() as tx:
+            with pytest.raises(RecordFormatError, match="Ticket 'spoilt'"):
+                async for ticket in tx.extent(tickets.cls):
+                    got.append(ticket.name)
+        return got
+
+    with opened(tickets) as node:
+        with node.transaction():
+            for n in range(7):
+                node.create(tickets.cls(f"t{n}", dt.datetime(2024, 1, 1, tzinfo=dt.UTC)))
+        spoil(node, tickets, "spoilt")
+        assert sorted(asyncio.run(names(node))) == sorted(f"t{n}" for n in range(7))
 
 
 def test_a_look_names_it_and_others_can_be_changed(tickets: TypeInfo) -> None:
