@@ -19,6 +19,7 @@ from halog.core.group import counts, needed
 from halog.core.handover import HandOver
 from halog.core.ids import EpochId, Member
 from halog.core.lease import Lease
+from halog.core.log_pace import LogPace
 from halog.core.migrating import Migrating
 from halog.core.nodelist import NodeList, migration_over
 from halog.core.pushing import Pushing
@@ -52,6 +53,7 @@ class Leading:
         self.silent: set[Member] = set()
         """Living members whose copy acknowledges nothing new, though there is: commits wait no longer."""
         self._heard: dict[Member, int] = {}
+        self.pace = LogPace(self)
         self.applied: dict[Member, int] = {}
         """How far each replica says it has read the log; `Writer.acks` also counts what it merely holds."""
         self.returning = Returning(p)
@@ -224,7 +226,7 @@ class Leading:
         """Its copy says what it has of the log; what it merely holds proves its connection only."""
         known = self.applied.get(m)
         if known is None or lsn > known or lsn >= self.p.chain.state.lsn:
-            self._heard[m] = self.awake_ms
+            self._heard[m] = self.pace.ms
             if m in self.silent:
                 self.silent.discard(m)
                 self._count()
@@ -252,23 +254,37 @@ class Leading:
             self._forget(m)
             self.node_list.because(m, why)
         for m in self.p.alive:
-            self._heard.setdefault(m, self.awake_ms)
+            self._heard.setdefault(m, self.pace.ms)
         self._count()
         self.reconcile()
 
     def _listen(self) -> None:
         """Note whose copy has fallen silent."""
         young = self._young()
-        self.awake_ms += min(self.p.now - self._ticked_at, self.p.settings.ack_every_ms)
-        self._ticked_at = self.p.now
+        passed = min(self.p.now - self._ticked_at, self.p.settings.ack_every_ms)
+        self.awake_ms, self._ticked_at = self.awake_ms + passed, self.p.now
+        self.pace.passed(passed)
         if young and not self._young():
             self._count()
-        since = self.awake_ms - self.p.settings.silent_ms
-        for m in self.listed & self.p.alive - self.silent:
-            if self._heard.get(m, 0) < since:
-                self.silent.add(m)
-                self.node_list.because(m, f"its copy acknowledged nothing new for {self.p.settings.silent_ms} ms")
-                self._count()
+        if self._quiet():
+            self.pace.ask()
+
+    def _quiet(self) -> list[Member]:
+        """Whose copy told nothing new, as long as the log could have given it something."""
+        since = self.pace.ms - self.p.settings.silent_ms
+        return [m for m in self.listed & self.p.alive - self.silent if self._heard.get(m, 0) < since]
+
+    def are_silent(self) -> None:
+        """The log answers, and has all the while: whoever is quiet is silent."""
+        for m in self._quiet():
+            self.silent.add(m)
+            self.node_list.because(m, f"its copy acknowledged nothing new for {self.p.settings.silent_ms} ms")
+            self._count()
+        self.reconcile()
+
+    def begin_to_listen(self) -> None:
+        """The log is back: nobody was silent before."""
+        self._heard = dict.fromkeys(self._heard, self.pace.ms)
 
     def _young(self) -> bool:
         """Its node list is still being filled: nobody had the time to fall silent."""

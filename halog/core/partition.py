@@ -109,7 +109,7 @@ class Partition:
             ev.Confirmed: self._led(lambda leading, e: leading.votes.confirmed(e)),
             ev.MergeAsked: self.merging.asked,
             ev.MergeMade: self.merging.made,
-            ev.LogAnswered: self.campaign.log.answered,
+            ev.LogAnswered: self._log_answered,
             ev.Ticked: self._ticked,
         }
 
@@ -385,6 +385,12 @@ class Partition:
             self._leader().hand_over.begin(e)
         else:
             self.out.append(ev.Reply(e.token, ev.NotServing(self._hint())))
+
+    def _log_answered(self, e: ev.LogAnswered) -> None:
+        if self.leading is not None:
+            self.leading.pace.answered(e)
+        else:
+            self.campaign.log.answered(e)
 
     # --- the rest ---
 

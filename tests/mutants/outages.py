@@ -1,9 +1,11 @@
-"""Mutants of outages (W1, W4): who claims while the log is away, how long it is waited for, and who hears that it is
-back."""
+"""Mutants of outages (W1, W4, R4): who claims while the log is away, how long it is waited for, who hears that it is
+back, and who is taken for silent meanwhile."""
 
 from __future__ import annotations
 
+from halog.core.leading import Leading
 from halog.core.log_doubt import LogDoubt
+from halog.core.log_pace import LogPace
 from tests.mutants.registry import mutant, patch
 from tests.sim import outages
 
@@ -45,3 +47,26 @@ def the_log_is_waited_for_without_end() -> None:
     from halog.core.writer import Writer
 
     patch(Writer, "overdue", lambda self, now: False)
+
+
+@mutant("R4", SEEDS)
+def a_replica_is_silent_while_the_log_is() -> None:
+    """It acknowledges nothing new, whatever it was given."""
+
+    def ask(self: LogPace) -> None:
+        self._leading.are_silent()
+
+    patch(LogPace, "stands_still", False)
+    patch(LogPace, "ask", ask)
+
+
+@mutant("R4", SEEDS)
+def the_log_is_not_asked_whether_it_gives_anything() -> None:
+    """Where nothing is in flight it is taken to be there."""
+    patch(LogPace, "ask", lambda self: self._leading.are_silent())
+
+
+@mutant("R4", SEEDS)
+def a_late_answer_of_the_log_counts_for_all_the_time_before() -> None:
+    """It is there now, so it was."""
+    patch(Leading, "begin_to_listen", Leading.are_silent)

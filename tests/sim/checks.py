@@ -19,7 +19,7 @@ from halog.core.roles import Role
 from halog.core.settings import Sync
 from halog.core.table import PartitionTable
 from halog.events import DISCARDED, UNLOGGED_LOST
-from tests.sim import asked, lasting, leases, lives, moves, stopping, stowed, zones
+from tests.sim import asked, lasting, leases, lives, moves, outages, stopping, stowed, zones
 from tests.sim.store import Held
 from tests.sim.twin import Accepted, history
 from tests.sim.violation import Violation, demand
@@ -229,6 +229,7 @@ class Checks:
 
     def told_of(self, p: Process, e: ev.Tell) -> None:
         """An operator reads this."""
+        self.world.outages.told(e)
         if e.kind is UNLOGGED_LOST:
             self.given_up()
         if e.kind is DISCARDED:
@@ -280,8 +281,9 @@ class Checks:
         p = next((p for p in self.world.processes() if p.me == table.active), None)
         if p is None or p.partition.chain.state.closed_for == p.name:
             return
-        if zones.given(self.world.seed) and p.partition.role is not Role.CLAIMING:
-            return  # it landed late, and its claimant was offline meanwhile: it counts votes of another election by now
+        stepped_down = zones.given(self.world.seed) or outages.given(self.world.seed)
+        if stepped_down and p.partition.role is not Role.CLAIMING:
+            return  # it landed late, when its claimant had given it up: it counts votes of another election by now
         told, need = len(p.partition.campaign.told), needed(table, p.name)
         demand(told >= need, f"Q2: {p.name} was elected by {told} nodes, {need} are needed")
         demand(priority(table, p.name) != NEVER, f"Q2: {p.name} never is to be active")

@@ -17,6 +17,8 @@ from tests.sim.nature import Fate, Nature
 Deliver = Callable[[ev.Event], None]
 
 HELD_MS = (20.0, 600.0)
+ASKED_MS = 0.8
+"""A question's way, and its answer's. Drawn from no chances: what they bring about is as it was."""
 
 
 class Entry(NamedTuple):
@@ -37,6 +39,8 @@ class FakeLog:
         self.sessions: list[Session] = []
         self.away = self.full = False
         """It takes nothing; and if it is `away`, it gives nothing and answers nobody either."""
+        self.dry = False
+        """It gives nothing."""
         self.questions: list[tuple[int, Deliver]] = []
         """Asked while it is away."""
 
@@ -47,21 +51,24 @@ class FakeLog:
 
     def ask(self, round_: int, deliver: Deliver) -> None:
         """Does it answer?"""
-        self.engine.at(self.nature.delay(self.nature.read), self._asked, round_, deliver)
+        self.engine.at(ASKED_MS, self._asked, round_, deliver)
 
     def _asked(self, round_: int, deliver: Deliver) -> None:
         if self.away:
             self.questions.append((round_, deliver))
         else:
-            self.engine.at(self.nature.delay(self.nature.ack), deliver, ev.LogAnswered(round_))
+            self.engine.at(ASKED_MS, deliver, ev.LogAnswered(round_))
 
     def leaves(self, *, readable: bool) -> None:
         """It takes nothing from now on."""
         self.away, self.full = not readable, readable
+        self.dry = self.dry and not readable
+        for r in self.readers:
+            r.poke()
 
     def returns(self) -> None:
         """It is back: what was sent meanwhile arrives, and who asked hears it."""
-        self.away = self.full = False
+        self.away = self.full = self.dry = False
         for session in self.sessions:
             if not session.frozen:
                 session.thaw()
@@ -197,7 +204,7 @@ class Reader:
         if generation != self.generation:
             return
         self._due = False
-        if self.stuck or self.log.away:
+        if self.stuck or self.log.away or self.log.dry:
             return
         first, position = self.position, min(self.position + self.log.nature.batch, len(self.log.entries))
         self.position = position

@@ -14,6 +14,7 @@ import random
 from typing import TYPE_CHECKING, Final
 
 from halog.core import events as ev
+from halog.events import REMOVED
 from tests.sim import faults
 from tests.sim.node import TICK_MS
 from tests.sim.violation import demand
@@ -27,6 +28,8 @@ SEEDS = range(11 << 20, 23 << 19)
 BEGUN_MS: Final = 650.0
 """All nodes have started, and one of them serves."""
 AWAY_MS: Final = (400.0, 4_000.0)
+DRY_MS: Final = 40.0
+"""For so long at most it still takes and gives no more: what a replica lacks then is no fault of its own."""
 LATE_MS: Final = 60.0
 """Ticks, late reports and replies: so long after a deadline what is due has been done."""
 BACK_MS: Final = 150.0
@@ -72,6 +75,7 @@ class Outages:
         at = BEGUN_MS + rng.uniform(0.0, length)
         for _ in range(rng.randint(1, 2)):
             lasts = rng.uniform(*AWAY_MS)
+            world.engine.at(at - rng.uniform(0.0, DRY_MS), self._dries)
             world.engine.at(at, self._goes, rng.random() < 0.25)
             world.engine.at(at + lasts, self._returns)
             if rng.random() < 0.4:
@@ -86,6 +90,10 @@ class Outages:
 
     # --- the log ---
 
+    def _dries(self) -> None:
+        if not self.world.healed:
+            self.world.log.dry = True
+
     def _goes(self, readable: bool) -> None:
         world = self.world
         if not world.healed and not self.are_on:
@@ -96,7 +104,7 @@ class Outages:
 
     def _returns(self) -> None:
         world = self.world
-        if self.are_on:
+        if self.are_on or world.log.dry:
             world.engine.say("--- the log is back ---")
             world.log.returns()
             if is_calm(world.seed) and world.active() is None and not world.healed:
@@ -138,6 +146,11 @@ class Outages:
             demand(all_ <= CALM, f"W1: {p.name} claims an epoch while the log is away, and nobody died")
         else:
             demand(mine <= CLAIMS, f"W1: {p.name} claims {mine} epochs while the log is away")
+
+    def told(self, e: ev.Tell) -> None:
+        """R4: a replica is not silent where the log gives it nothing."""
+        silent = e.kind is REMOVED and "acknowledged nothing" in e.cause
+        demand(not silent or not is_calm(self.world.seed), f"R4: {e.node} leaves the node list for the log's silence")
 
     def _watch(self) -> None:
         """W4: what the log did not acknowledge in time is given up, and not before."""

@@ -7,7 +7,7 @@ import pytest
 from halog.core import events as ev
 from halog.core.roles import Role
 from halog.events import REMOVED
-from tests.unit.core.kit import SETTINGS, B, Core
+from tests.unit.core.kit import SETTINGS, B, Core, create
 
 TICK = 20
 
@@ -54,6 +54,50 @@ def test_nobody_fell_silent_while_this_process_was_stopped() -> None:
     core = Core().with_sync_replica()
     assert not core.step(ev.Ticked(), after_ms=10 * SETTINGS.silent_ms)
     assert not wait(core, SETTINGS.ack_every_ms)
+
+
+@pytest.mark.feature("R4")
+def test_a_replica_is_not_silent_while_an_append_goes_unanswered() -> None:
+    """The log stands still: it gives the replica nothing, whatever that repeats."""
+    core = Core().with_sync_replica()
+    core.submit(1)
+    core.acknowledge()  # B has not read it when the log stops
+    core.submit(2, create(b"other"))
+    patience = SETTINGS.commit_deadline_ms - 2 * TICK
+    assert patience > 2 * SETTINGS.silent_ms
+    assert not [e for e in wait(core, patience) if isinstance(e, ev.SetTable | ev.EndSession)]
+    core.acknowledge()
+    core.acked_by(B, 3)
+    assert len(core.replies()) == 2
+    assert core.p.table.replicas
+
+
+@pytest.mark.feature("R4")
+def test_before_a_replica_is_silent_the_log_is_asked_and_an_answer_that_comes_late_gives_it_its_time_again() -> None:
+    core = Core().with_sync_replica()
+    core.answers = False
+    core.submit(1)
+    core.acknowledge()
+    (asked,) = [e for e in wait(core, 4 * SETTINGS.silent_ms) if isinstance(e, ev.SetTable | ev.AskLog)]
+    assert isinstance(asked, ev.AskLog)
+    core.step(ev.LogAnswered(asked.round))  # it was away
+    assert not wait(core, SETTINGS.silent_ms - TICK)
+    (again,) = [e for e in wait(core, SETTINGS.silent_ms) if isinstance(e, ev.SetTable | ev.AskLog)]
+    assert isinstance(again, ev.AskLog)
+    core.step(ev.LogAnswered(asked.round), after_ms=1)  # not the one that was asked last
+    assert not core.of(ev.SetTable)
+
+
+@pytest.mark.feature("R4", "R7")
+def test_a_quorum_holds_while_the_log_stands_still() -> None:
+    """All replicas are there: commits wait, and are not refused."""
+    core = Core(quorum=2).with_sync_replica()
+    core.submit(1)
+    core.acknowledge()
+    core.submit(2, create(b"other"))
+    wait(core, 2 * SETTINGS.silent_ms)
+    core.submit(3, create(b"third"))
+    assert core.one(ev.Append)
 
 
 @pytest.mark.feature("P10")
