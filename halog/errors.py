@@ -65,6 +65,7 @@ _SEE = {
     "site": "halog site list",
     "plan": "halog plan list",
     "version": "halog config history",
+    "definition": "halog type list",
 }
 
 

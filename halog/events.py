@@ -96,6 +96,13 @@ ACTIVATED = Kind(
 TAKEN_UP = Kind(
     "HALOG-1029", "configuration taken up", INFO, "{node} goes by version {version} of the configuration: {cause}"
 )
+UNREAD = Kind(
+    "HALOG-1120",
+    "definition that older classes cannot read",
+    WARNING,
+    "type {type}: {node} published definition {id}, and processes with {older} cannot start any more: {cause}",
+)
+RETIRED = Kind("HALOG-1121", "definition retired", INFO, "type {type}: definition {id} was taken back: {cause}")
 REBALANCE = Kind("HALOG-1030", "rebalance", INFO, "policy {policy}: {moves} partitions are to move: {cause}")
 STATE = Kind("HALOG-1035", "partition state", INFO, "partition {partition}: {state}, was {was}: {cause}")
 DEFINITION = Kind(
@@ -182,7 +189,7 @@ KINDS: dict[str, Kind] = {
         ACTIVATED, TAKEN_UP, REBALANCE, REMAPPING, REMAPPED, STATE, DEFINITION, REPLICATION, UNAVAILABLE,
         DIFFERING, MIRRORING, PARTED, RESTORED, SITES_ASKED, SITE_AWAY, SITE_BACK, BRANCHES,
         SITE_QUORUM_LOST, SITE_QUORUM, SITE_TAKEN_OVER, SITE_GIVEN_UP, SETTLED,
-        DELETED, LOG_AWAY, LOG_BACK, RECOVERED, STORE_ASIDE,
+        DELETED, LOG_AWAY, LOG_BACK, UNREAD, RETIRED, RECOVERED, STORE_ASIDE,
     )
 }  # fmt: skip
 """Every code that can occur."""

@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "restore": ("halog.cli.restore:restore", "Make one history of what two sites did by themselves; undo that."),
     "mapper": ("halog.cli.mapper:mapper", "Which partition a key belongs to and why; how evenly keys spread."),
     "get": ("halog.cli.get:get", "Show one object, by type and key."),
+    "type": ("halog.cli.type_:type_", "The definitions of types: list them, take one back that no object uses."),
     "list": ("halog.cli.list_:list_", "List the objects of a type."),
     "delete": ("halog.cli.delete:delete", "Delete one object, also one that cannot be read."),
     "log": ("halog.cli.holds:log", "A partition's log: show it, decoded and judged; keep it from being trimmed."),

@@ -99,13 +99,23 @@ def _check_code(config: Config, policy: str, held: PolicyMapping) -> None:
     its configuration says otherwise."""
     for layout in held.layouts:
         if callable_of(layout.mapper):
-            function_at(config, policy, layout)
+            _check_has(config, policy, layout, may_turn_back=layout != held.now)
     if not any(_is_said(config, policy, layout) for layout in held.layouts):
         logger.warning(
             "policy %s: %s says otherwise where keys belong, and the cluster's mapping counts: see `halog rebalance "
             "status`; `halog rebalance --policy %s` changes it",
             policy, config.source, policy,
         )  # fmt: skip
+
+
+def _check_has(config: Config, policy: str, layout: Layout, *, may_turn_back: bool) -> None:
+    try:
+        function_at(config, policy, layout)
+    except ConfigError as error:
+        if not may_turn_back:
+            raise
+        back = f"; or turn the change to it back with `halog rebalance cancel --policy {policy}`, also with no node up"
+        raise ConfigError(f"{error.message}{back}", policy=policy) from error
 
 
 def _is_said(config: Config, policy: str, layout: Layout) -> bool:

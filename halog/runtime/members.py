@@ -46,6 +46,8 @@ class NodeInfo(msgspec.Struct, frozen=True):
     """SHA-256 of the secret that its witness shows when it tells that this process is no more; "": it has none."""
     machine: str = ""
     """Names the machine and the network namespace in which a loopback address leads to it; "" is unknown."""
+    types: tuple[str, ...] | None = None
+    """The ids of the definitions that it runs, as hex; None: it does not say, as a process of an older halog."""
 
     @property
     def member(self) -> Member:

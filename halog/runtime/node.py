@@ -84,10 +84,11 @@ class Runtime:
         witness: Witness | None = None,
         activated: Activated | None = None,
         compensate: Compensations = lambda: by_the_rules,
+        types: tuple[str, ...] = (),
     ) -> None:
         self.config, self.name, self.adapters = config, name, adapters
         self.pid = os.getpid()
-        self.location, self._compensate = location_code(name), compensate
+        self.location, self._compensate, self._types = location_code(name), compensate, types
         self.incarnation = time.time_ns() // 1_000_000
         belonging.check_name(adapters.store, config, name)
         self.installation = self._installation(adapters.store)
@@ -219,7 +220,7 @@ class Runtime:
         a, c = self.adapters, self.config
         info = NodeInfo(
             self.name, self.incarnation, "", self.installation, host is not None, self.pid, halog.__version__,
-            "" if self._witness is None else self._witness.registered, machine(),
+            "" if self._witness is None else self._witness.registered, machine(), self._types,
         )  # fmt: skip
         changed, run = (_ignore, _run_in_thread) if host is None else (self._alive_changed, host.run)
         self.members = Membership(

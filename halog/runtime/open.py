@@ -15,8 +15,9 @@ from halog.config import Config, load_config
 from halog.config.check import NAMED, is_name
 from halog.config.whole import check_site
 from halog.errors import ConfigError, StoreError, UnreachableError
+from halog.events import UNREAD
 from halog.ports import Log, UnknownResult
-from halog.runtime import bindings, cluster, schemas
+from halog.runtime import bindings, cluster, fitting, publishing, schemas
 from halog.runtime.compensating import Asking, Compensate, Compensation, most_of
 from halog.runtime.configured import Activated, of_file
 from halog.runtime.mapping import Places
@@ -121,8 +122,16 @@ def _joined(
             [info.parsed for info in registry.by_name.values()],
             lambda: [d.name for d in schemas.Definitions(log, topic).all()],
         )
-        opened.definitions = schemas.publish(log, topic, registry)
+        hosts, lasts_s = runtime.host is not None, settings.timing.session_timeout_ms / 1000
+        running = partial(fitting.runs, outside.coordinator, name)
+        opened.definitions = publishing.publish(
+            log, topic, registry, running, hosts=hosts, lasts_s=lasts_s, unread=tell_unread
+        )
         places.definition = opened.definitions.find
+
+    def tell_unread(new: Definition, old: Definition) -> None:
+        more = {"type": new.name, "id": new.type_id.hex(), "older": old.type_id.hex()}
+        runtime.telling.history.tell(UNREAD, "nobody runs the older one", more=more)
 
     def compensate() -> Compensate:
         place, most = runtime.routing.partition_of, most_of(settings, places.policy_of)
@@ -137,7 +146,8 @@ def _joined(
     places, asking = Places(settings, definition_of), Asking()
     outside = adapters(settings, name)
     try:
-        runtime = Runtime(settings, name, outside, places, execute, publish, witness, known, compensate)
+        ids = tuple(sorted(info.type_id.hex() for info in registry.by_name.values()))
+        runtime = Runtime(settings, name, outside, places, execute, publish, witness, known, compensate, ids)
     except BaseException:
         outside.close()
         raise

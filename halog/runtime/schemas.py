@@ -5,8 +5,7 @@ application read all they need from here, and the object layer finds the writer 
 The theory: a definition is published before the first object of it is written, and never changes, so whoever sees an
 object's bytes finds its definition, at the latest after reading the topic's end again.
 
-Two nodes that publish definitions that cannot read each other are settled by the topic's order: the first one stays,
-the other takes its own back and refuses to start.
+What may be published is said in `halog.runtime.publishing`.
 """
 
 from __future__ import annotations
@@ -15,11 +14,10 @@ import difflib
 import logging
 import threading
 
-from halog.errors import RecordFormatError, SchemaChangedError, UnknownTypeError
+from halog.errors import RecordFormatError, UnknownTypeError
 from halog.ports import KeyedLog, Log, TopicPartition
-from halog.schema import Definition, ForeignType, Registry
+from halog.schema import Definition, ForeignType
 from halog.schema.definition import ID_BYTES
-from halog.schema.typeinfo import TypeInfo
 
 logger = logging.getLogger("halog.schemas")
 
@@ -123,6 +121,23 @@ class Definitions:
         same = [d for d in list(self._stored.values()) if d.name == name]
         return tuple(sorted(same, key=lambda d: -1 if d.version is None else d.version))
 
+    def of_name(self, name: str) -> tuple[Definition, ...]:
+        """Every definition of a type name, oldest first, as last read; asks nobody."""
+        return self._named(name)
+
+    def has(self, type_id: bytes) -> bool:
+        """Is there a definition behind a type id, as last read? Asks nobody."""
+        return type_id in self._stored
+
+    def before(self, type_id: bytes) -> tuple[Definition, ...] | None:
+        """Those of the same type name that stand before one in the topic, as last read; None if that is not there."""
+        order = list(self._stored)
+        if type_id not in self._stored:
+            return None
+        name = self._stored[type_id].name
+        found = (self._stored[i] for i in order[: order.index(type_id)])
+        return tuple(d for d in found if d.name == name)
+
     def newest(self, name: str) -> Definition | None:
         """The same, or None; asks nobody."""
         found = self._named(name)
@@ -157,43 +172,3 @@ def of_both(source: KeyedLog, own: Definitions) -> tuple[Definition, ...]:
     there = Definitions(source, own.tp.topic).all()
     known = {d.type_id for d in there}
     return (*there, *(d for d in own.all() if d.type_id not in known))
-
-
-def publish(log: Log, topic: str, registry: Registry) -> Definitions:
-    """Add the declared definitions the topic lacks. SchemaChangedError, before anything is written, if a declared
-    class cannot read what a stored definition of its name wrote."""
-    definitions = Definitions(log, topic)
-    definitions.refresh()
-    declared = list(registry.by_name.values())
-    for info in declared:
-        _check(info, definitions._named(info.name))
-    missing = [info for info in declared if info.type_id not in definitions._stored]
-    for info in missing:
-        log.put(definitions.tp, info.type_id, info.definition.encode())
-    if missing:
-        definitions.refresh()
-        _settle(log, definitions, missing)
-    return definitions
-
-
-def _check(info: TypeInfo, stored: tuple[Definition, ...]) -> None:
-    for definition in stored:
-        info.reader(definition)
-
-
-def _settle(log: Log, definitions: Definitions, ours: list[TypeInfo]) -> None:
-    """Somebody may have published at the same moment: a definition before ours that ours cannot read wins."""
-    for info in ours:
-        order = list(definitions._stored)
-        if info.type_id not in definitions._stored:
-            raise RecordFormatError(
-                f"topic {definitions.tp.topic} does not hold the definition of {info.name} that was just written; "
-                "is the topic damaged, or compacted away by another cluster?",
-                type=info.name,
-            )
-        before = [definitions._stored[i] for i in order[: order.index(info.type_id)]]
-        try:
-            _check(info, tuple(d for d in before if d.name == info.name))
-        except SchemaChangedError:
-            log.put(definitions.tp, info.type_id, None)
-            raise

@@ -91,7 +91,7 @@ def _error(stored: Definition, declared: Definition, change: _Changed) -> Schema
     field = f"{declared.name}.{change.field}" if change.field else declared.name
     return SchemaChangedError(
         f"{field}: {change.why}; stored definition {stored.text}; declared definition {declared.text}",
-        type=declared.name, field=change.field, stored=stored.text, declared=declared.text,
+        type=declared.name, field=change.field, stored=stored.text, declared=declared.text, why=change.why,
     )  # fmt: skip
 
 
@@ -190,7 +190,7 @@ def _to_float(inner: Decoder) -> Decoder:
 def _enum(old: EnumShape, new: EnumShape, path: str) -> Decoder:
     gone = [s for s in old.symbols if s not in new.symbols]
     if gone:
-        raise _Changed(path, f"enum symbol {gone[0]} was removed")
+        raise _Changed(path, f"enum symbol {gone[0]} is in the definition that writes, and not in the one that reads")
     return enum_decoder([s if new.cls is None else new.cls[s] for s in old.symbols])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ import pytest
 
 from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.processes import ROOT
+from tests.integration.cluster.test_zones import halog
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -74,3 +76,36 @@ def test_changed_classes_read_old_objects_or_keep_their_node_out(make: Make) -> 
     module.write_text(PLANE.format(fields=AFTER))
     cluster.start()
     assert json.loads(run(cluster, READ)) == [180, 70.0, "we", 3, False], "nothing of the refused class was written"
+
+
+@pytest.mark.feature("U2", "U3", "O1")
+def test_a_stray_class_locks_nobody_out(make: Make) -> None:
+    """While the right class runs it is refused by name. What a node alone brought by mistake is taken back while
+    nothing can start, and then everything starts."""
+    cluster = make(nodes="A", partitions=1, sync=0, async_=0, module="planes")
+    module = cluster.directory / "planes.py"
+    right, stray = PLANE.format(fields="    color: str\n    seats: int = 1"), PLANE.format(fields="    seats: int = 1")
+    module.write_text(right)
+    cluster.start()
+    assert run(cluster, "node.create(planes.Plane(tail='N1', color='red'))") == ""
+    module.write_text(stray)
+    error = run(cluster, "pass")
+    for said in ("SchemaChangedError: Plane.color", "A, which run", "Nothing was published"):
+        assert said in error
+    module.write_text(right)
+    assert run(cluster, "print(node.get(planes.Plane, 'N1').color)") == "red\n"
+    assert cluster.processes["A"].terminate() == 0
+    cluster.start()
+    cluster.kill("A")
+
+    module.write_text(stray)
+    cluster.start()
+    assert cluster.processes["A"].terminate() == 0
+    module.write_text(right)
+    process = cluster.launch("A")
+    assert process.exit_code(60) == 2
+    found = re.search(r"`halog (type retire Plane [0-9a-f]{16})`", process.last_words(5_000))
+    assert found is not None
+    assert halog(cluster, *found[1].split())[0] == 0
+    cluster.start()
+    assert run(cluster, "print(node.get(planes.Plane, 'N1').color)") == "red\n"

@@ -22,6 +22,7 @@ KNOWN = {
     "merge": "00ff",
     "hold": "audit",
     "txn": "00" * 16,
+    "definition": "00",
 }
 
 CALLS = {
@@ -101,6 +102,8 @@ CALLS = {
     "site metrics": ["site metrics"],
     "site promote": ["site promote --partition {partition}"],
     "status": ["status"],
+    "type list": ["type list {type}"],
+    "type retire": ["type retire {type} 00", "type retire Aircraft {definition}"],
     "txn abort": ["txn abort {txn}"],
     "txn commit": ["txn commit {txn}"],
     "txn list": ["txn list"],

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from halog.errors import ConfigError
 from tests.unit.cli.conftest import TOML, Aircraft, running, wait_until
 from tests.unit.cli.mortal import Mortal, Step
 
@@ -247,3 +248,39 @@ def test_a_home_is_judged_by_partitions_that_are_there(fleet: Mortal, halog: Run
     text = toml(3).replace('[bindings]\n"*" = "p"\n', NEW.format(2, "SYNC") + 'home = "west"\n[bindings]\n"*" = "p"\n')
     path.write_text(text + '[sites.west]\nbootstrap = "w:1"\nzookeeper = "w:2"\n')
     assert halog("config", "activate", path).code == 0
+
+
+def test_a_mapper_whose_code_no_node_has_is_named_and_turned_back_with_no_node_up(fleet: Mortal, halog: Run) -> None:
+    """The operator's machine had it. Nodes start again once it is turned back, also with the version that names it."""
+    leave(fleet, "")
+    path = fleet.directory / "mapper.toml"
+    text = toml(3).replace("partitions = 3", 'partitions = 3\nmapper = "tests.unit.cli.placing:by_region"')
+    path.write_text(text + '[application]\nmodules = ["tests.unit.cli.placing"]\n')
+    assert halog("config", "activate", path).code == 0
+    for name in ("A", "client-1"):
+        with pytest.raises(ConfigError, match=r"placing:by_region .* `halog rebalance cancel --policy p`"):
+            fleet.start(name)
+    ran = halog("config", "activate", file(fleet, 3))
+    assert (ran.code, "rebalance cancel --policy p" in ran.err) == (5, True), ran
+    assert halog("rebalance", "cancel", "--policy", "p").code == 0
+    start_all(fleet)
+    fleet.settle()
+    assert halog("config", "activate", file(fleet, 3)).code == 0
+    for name in "ABC":
+        fleet.stop(name)
+        fleet.start(name)
+    fleet.settle()
+
+
+def test_a_new_policy_whose_mapper_no_node_has_is_dropped_again(fleet: Mortal, halog: Run) -> None:
+    leave(fleet, "")
+    path = fleet.directory / "mapper.toml"
+    more = NEW.format(2, "SYNC") + 'mapper = "tests.unit.cli.nowhere:f"\n[bindings]\nShip = "q"\n"*" = "p"\n'
+    text = toml(3).replace('[bindings]\n"*" = "p"\n', more)
+    path.write_text(text + '[application]\nmodules = ["tests.unit.cli.nowhere"]\n')
+    assert halog("config", "activate", path).code == 0
+    with pytest.raises(ConfigError, match=r"tests\.unit\.cli\.nowhere"):
+        fleet.start("A")
+    assert halog("config", "activate", file(fleet, 3)).code == 0
+    start_all(fleet)
+    fleet.settle()
