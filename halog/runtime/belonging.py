@@ -162,8 +162,9 @@ def _check_names(log: Log, coordinator: Coordinator, config: Config) -> None:
 
 
 def _has_history(log: Log, config: Config, policy: str) -> bool:
+    topic = cluster.log_topic(config, policy)
     try:
-        return log.bounds(TopicPartition(cluster.log_topic(config, policy), 0), LOOK_S)[1] > 0
+        return any(log.bounds(TopicPartition(topic, i), LOOK_S)[1] for i in range(config.policies[policy].partitions))
     except HalogError:  # there is no such topic
         return False
 

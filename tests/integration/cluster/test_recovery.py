@@ -230,3 +230,31 @@ def test_a_mistyped_cluster_name_finds_the_data_directory_of_another_one(make: M
     cluster.start()
     cluster.whole()
     assert objects(cluster) == had
+
+
+def test_it_is_lost_while_the_nodes_run(make: Make) -> None:
+    """Nobody makes anything anew: they are stopped as ever, and what they had noted is there for the recovery."""
+    cluster = make(nodes="AB", partitions=2, async_=0)
+    cluster.start()
+    cluster.whole()
+    with Load(cluster.client(), "before") as load:
+        load.flows(40)
+    had, before = objects(cluster), cluster.tables()
+    wait_noted(cluster)
+    cluster.forget()
+    forgets(cluster)
+    time.sleep(5)  # they notice, and look again and again
+    assert cluster.znode("partitions/p-0") is None
+    refused = run(cluster, "status")
+    assert refused.returncode == 3
+    assert "halog recover --from-logs" in refused.stderr
+    running = run(cluster, "recover", "--from-logs")
+    assert running.returncode == 5, "their stores are in use"
+    assert [cluster.processes[node].terminate() for node in "AB"] == [0, 0]
+    done = halog(cluster, "recover", "--from-logs")
+    assert all(p["remembered"] for p in done["partitions"])
+    assert [t.configured for t in cluster.tables()] == [t.configured for t in before]
+    cluster.start()
+    cluster.whole()
+    assert objects(cluster) == had
+    check(cluster, load)

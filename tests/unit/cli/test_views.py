@@ -63,9 +63,10 @@ def test_commands_before_the_first_node_say_what_to_do(cluster: Any, halog: Run,
     """A cluster nobody started is one line and exit 3, and the look creates nothing."""
     other = tmp_path / "other.toml"
     other.write_text(cluster.path.read_text())
+    cluster.settle()
     for name in "ABC":
         cluster.stop(name)
-    cluster.tree, cluster.broker = MemoryTree(), MemoryBroker()
+    cluster.tree = MemoryTree()
     ran = halog("status", "--config", other)
     assert (ran.code, ran.out) == (3, "")
     assert ran.err.count("\n") == 1

@@ -14,7 +14,7 @@ from halog.config import ClusterConfig, Config, parse_config
 from halog.config.check import is_name
 from halog.config.names import ambiguous
 from halog.errors import ConfigError, RefusedError
-from halog.runtime import belonging, cluster, refusals
+from halog.runtime import agreement, belonging, cluster, refusals
 from halog.runtime.outside import Adapters
 from halog.testing.cluster import Cluster
 from tests.unit.counting import REGISTRY, Counter
@@ -83,7 +83,7 @@ def test_a_new_name_with_a_dot_is_refused_by_name_and_makes_nothing(
 def test_a_policy_of_before_keeps_its_name() -> None:
     broker, tree = MemoryBroker(), MemoryTree()
     before = config("fleet", "eu.p")
-    tree.create("policies/eu.p", cluster.mapping(before, "eu.p"), 0)
+    tree.create("policies/eu.p", agreement.mapping(before, "eu.p"), 0)
     belonging.create_topics(outside(broker, tree), before, "A")
     assert "fleet.eu.p.log" in broker._topics
 
