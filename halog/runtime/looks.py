@@ -19,6 +19,8 @@ def look(copy: Copy, r: frames.Look, check: Callable[[], object], wait_s: float,
         raise undecided(copy.name)
     past, find = taken.past(), copy.objects.find
     try:
+        if len(r.keys) == 1:
+            return frames.Seen(moment, [past.of(r.keys[0], find(r.keys[0]))], end=True)
         its = page((past.of(key, find(key)) for key in r.keys), room)
     except OverError:
         raise over(copy.name) from None
@@ -50,9 +52,8 @@ def _at(
         if taken is None:
             raise unknown(copy.name)
         return r.moment, taken
-    if copy.core.ledger.locks:
-        copy.wait_free(under, wait_s, prefixes=prefixes)
-        check()
+    copy.wait_free(under, wait_s, prefixes=prefixes)
+    check()
     taken = copy.take_up()
     copy.check_mapping(r.mapping)
     return copy.named.name(taken), taken

@@ -88,13 +88,13 @@ class Showing:
     # --- moments ---
 
     def take_up(self) -> Taken:
-        """What is shown now, for one transaction to read at."""
-        if not self.core.ledger.undecided:
-            return Taken(self.objects.moment(), {})
-        with self.lock:  # so that nobody is decided in between
-            undecided = self.core.ledger.undecided.values()
-            doubted = {c.key: u.prepare.header.lsn for u in undecided for c in u.prepare.changes}
-            return Taken(self.objects.moment(), doubted)
+        """What is shown now, for one transaction to read at: all that the core has accepted, decisions too."""
+        with self.lock:
+            undecided, moment = self.core.ledger.undecided, self.objects.moment()
+            if not undecided:
+                return Taken(moment, {})
+            doubted = {c.key: u.prepare.header.lsn for u in undecided.values() for c in u.prepare.changes}
+            return Taken(moment, doubted)
 
     # --- positions ---
 

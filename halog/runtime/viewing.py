@@ -34,10 +34,10 @@ class OwnView(Past[Found]):
         self._asker, self._copy, self._after, self.mapping = asker, copy, after, mapping
         self._doubted: Taken | None = None
         self._looked = False
-        if after and copy.core.ledger.undecided:
+        if after:
             self._doubted = taken = copy.take_up()
             super().__init__(taken.moment)
-        else:  # most by far, and on the hot path
+        else:  # most by far, and on the hot path: what the core has accepted is perhaps not shown yet
             self._at, self._left, self._was = copy.objects.moments.now or copy.objects.moment(), LIMIT, None
         copy.check_mapping(mapping)
 
@@ -132,14 +132,15 @@ class FarView:
             page = next_one
 
     def _asked(self, under: bytes, asked: frames.Look | frames.LookThrough) -> frames.Seen | OwnView:
+        asker, partition = self._asker, self._partition
         while self._own is None:
-            reply = self._asker.patiently(self._partition, partial(self._asker.ask, self._partition, asked))
+            reply = asker.patiently(partition, partial(asker.ask, partition, asked))
             if reply is not None:
                 assert isinstance(reply, frames.Seen)
                 self._moment = reply.moment
                 return reply
             if self._moment:
-                raise unknown(self._partition)
+                raise unknown(partition)
             self._own = self._here(under)
         return self._own
 
