@@ -224,7 +224,7 @@ class Client:
         if self.current is tx:
             self.done.append(tx)
             self.current = None
-            if rest := late.rests(self, tx):
+            if rest := late.rests(self, tx) or self.world.outages.pause():
                 self.world.engine.at(rest, self.begin)
             else:
                 self._later(self.begin)

@@ -30,6 +30,8 @@ BEGUN_MS: Final = 650.0
 AWAY_MS: Final = (400.0, 4_000.0)
 DRY_MS: Final = 40.0
 """For so long at most it still takes and gives no more: what a replica lacks then is no fault of its own."""
+PAUSE_MS: Final = 150.0
+"""Between a client's transactions, at most: some are under way whenever the log goes away."""
 LATE_MS: Final = 60.0
 """Ticks, late reports and replies: so long after a deadline what is due has been done."""
 BACK_MS: Final = 150.0
@@ -39,7 +41,7 @@ CLAIMS: Final = 6
 waited for it in vain."""
 CALM: Final = 0
 """Where nothing else goes wrong: who waits in vain gives up, and nobody claims before the log has answered."""
-FULL: Final = 12
+FULL: Final = 15
 """And all of them while the log can be read and takes nothing: each is waited for twice as long as that node's last."""
 
 
@@ -60,6 +62,7 @@ class Outages:
         self.world = world
         self.claims: dict[Member, set[EpochId]] = {}
         """What each process has claimed since."""
+        self._pauses = random.Random(f"{world.seed}/outages/pauses")
 
     @property
     def are_on(self) -> bool:
@@ -87,6 +90,10 @@ class Outages:
             world.engine.at(rng.uniform(100.0, at), self._coordinator_goes, rng, rng.uniform(10.0, 600.0))
         world.engine.at(150.0, self._watch)
         return max(0.0, at - length)
+
+    def pause(self) -> float:
+        """How long a client rests between two transactions; 0 where no server goes away: then it hardly does."""
+        return self._pauses.uniform(1.0, PAUSE_MS) if given(self.world.seed) else 0.0
 
     # --- the log ---
 

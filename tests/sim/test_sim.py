@@ -80,7 +80,7 @@ RARE_SITES = [110, 224, 242, 555]
 """In which two sites part once more, merges die at other steps, or a node ends a switch whose command died; likewise
 rare."""
 
-RARE_BANKS = [2_097_517, 2_097_611]
+RARE_BANKS = [2_097_407, 2_097_517, 2_097_611]
 """Their first partition had decided otherwise; look for new ones when the world's chances change."""
 
 RARE_SEEDS = [

@@ -20,7 +20,7 @@ from tests.integration.cluster.harness import Cluster, Make
 from tests.integration.cluster.processes import passes, wait
 from tests.integration.site import Site
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.long]
+pytestmark = pytest.mark.timeout(180)
 
 PARTITIONS = 6
 AWAY_S = 15.0

@@ -41,6 +41,10 @@ class Node:
     def check_open(self) -> None:
         pass
 
+    def missing(self, partition: str) -> str:
+        """No server is."""
+        return ""
+
     def call_of(self, partition: str) -> float:
         return 5.0
 
