@@ -173,7 +173,8 @@ def zookeeper(target: Target) -> Iterator[Finding]:
     try:
         version = _ask_zookeeper(target.zookeeper)
     except ConfigError as e:
-        yield Finding("zookeeper", "fail", e.message)
+        advice = f"correct it, or create it with `{e.evidence['command']}`"
+        yield Finding("zookeeper", "fail", f"{target.zookeeper}: there is no chroot {e.evidence['chroot']}", advice)
     except Exception:
         from halog.adapters.zk_reach import silence
 

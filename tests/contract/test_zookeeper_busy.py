@@ -162,7 +162,8 @@ def test_a_chroot_that_is_not_there_is_told_with_the_command_that_makes_it(zooke
     assert f"zkCli.sh -server {servers} create" in command
     assert isinstance(told.value, HalogError)
     (found,) = checks.zookeeper(_target(address))
-    assert (found.result, found.detail) == ("fail", told.value.message)
+    assert (found.result, found.detail) == ("fail", f"{address}: there is no chroot {top}{chroot}")
+    assert f"`{command}`" in found.advice
     maker = KazooClient(servers)
     maker.start()
     assert maker.exists(top) is None
