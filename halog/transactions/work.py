@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 Reads = tuple[tuple[bytes, int], ...]
 Sent = Mapping[bytes, tuple[Write, ...]]
 
+SENT = 1.8
+"""Times the largest record: a frame takes twice as much, with its envelope."""
+
 LARGEST = 3
 """Objects named by RecordTooLargeError."""
 
@@ -96,9 +99,10 @@ def cross_partition(space: Space, one: Entry, key: bytes, partition: str) -> Cro
 
 
 def check_size(space: Space, writes: Sequence[Write]) -> None:
-    """Refuse what cannot fit, before it is sent (R8); the active node checks the record's exact size."""
+    """Refuse what no frame would take, before it is sent (R8). The active node knows which limit counts: that of the
+    record, or that of an object."""
     size = sum([len(w.value) for w in writes if w.value is not None])
-    if size > space.max_record_bytes:
+    if size > space.max_record_bytes * SENT:
         raise too_large(space, writes, size, space.max_record_bytes)
 
 
