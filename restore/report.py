@@ -23,6 +23,10 @@ MAX_BYTES = 1_000_000
 below what the log takes. Beyond it only the instances are told, not what they were."""
 
 
+MAX_WRITES = 2_000
+"""Of each branch, the latest ones that are told: an object may have been written a hundred thousand times."""
+
+
 class Evidence(msgspec.Struct, frozen=True, array_like=True):
     """Of one key. States are told once: -1 is what stands, others are numbers in `states`."""
 
@@ -37,7 +41,7 @@ class Evidence(msgspec.Struct, frozen=True, array_like=True):
     why: str
     """Why an operator is to decide, or what a trigger raised."""
     source_by: tuple[tuple[bytes, int, int], ...]
-    """The writes of the source's branch, in order: transaction, lsn, ms since 1970."""
+    """The latest writes of the source's branch, in order: transaction, lsn, ms since 1970."""
     initiating_by: tuple[tuple[bytes, int, int], ...]
 
 
@@ -53,8 +57,8 @@ def merged(choice: Choice, verdict: str) -> Merged:
     source, initiating, base = at
     evidence = Evidence(
         FORMAT, found.kind.value, states, base, source, initiating, verdict, choice.deferred,
-        tuple((c.tx, c.lsn, c.time_ms) for c in found.source_by),
-        tuple((c.tx, c.lsn, c.time_ms) for c in found.initiating_by),
+        tuple((c.tx, c.lsn, c.time_ms) for c in found.source_by[-MAX_WRITES:]),
+        tuple((c.tx, c.lsn, c.time_ms) for c in found.initiating_by[-MAX_WRITES:]),
     )  # fmt: skip
     ref, value = (b"", None) if then is None else (then.ref, then.value)
     return Merged(found.key, ref, value, msgspec.msgpack.encode(evidence))

@@ -16,7 +16,8 @@ CHUNK = 1 << 16  # one read takes a burst of small frames at once
 def pack(frame: bytes, limit: int = MAX_FRAME) -> bytes:
     """The frame with its length; FrameError if it is too large to be accepted by the other side."""
     if len(frame) > limit:
-        raise FrameError(f"a frame of {len(frame)} bytes exceeds the limit of {limit}", size=len(frame), limit=limit)
+        said = f"a frame of {len(frame)} bytes exceeds the limit of {limit} (limits.max_frame_bytes)"
+        raise FrameError(said, size=len(frame), limit=limit)
     return HEAD.pack(len(frame)) + frame
 
 

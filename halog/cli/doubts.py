@@ -74,8 +74,15 @@ def gather(connection: Connection, ids: list[bytes], latest: int = 0) -> Votes:
     """Ask the active node of every partition."""
 
     def ask(partition: str) -> frames.VotesAre | None:
+        doubts: list[frames.Doubt] = []
+        behind = b""
         try:
-            return connection.ask(partition, frames.Votes(partition, ids, latest), frames.VotesAre)
+            while True:
+                said = connection.ask(partition, frames.Votes(partition, ids, latest, behind), frames.VotesAre)
+                doubts += said.doubts
+                if said.end:
+                    return frames.VotesAre(doubts, said.decided, end=True)
+                behind = doubts[-1].tx
         except HalogError:
             return None
 

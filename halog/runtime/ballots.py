@@ -18,6 +18,7 @@ from halog.runtime.answers import Answer
 from halog.runtime.asking import Asker, Waiter
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
+from halog.runtime.pages import PAGE_BYTES, pieces
 from halog.runtime.presented import presented
 from halog.runtime.request import HERE, Open, check_here
 from halog.runtime.results import to_error
@@ -62,19 +63,26 @@ def stands(result: ev.Result, *, commit: bool) -> str | None:
             return None
 
 
-def votes(copy: Copy, r: frames.Votes) -> frames.VotesAre:
-    """What the copy knows, for operators."""
+def votes(copy: Copy, r: frames.Votes, room: int = PAGE_BYTES) -> frames.VotesAre:
+    """What the copy knows, for operators: `room` bytes of what is in doubt."""
     with copy.lock:
         ledger = copy.core.ledger
         undecided, decided = list(ledger.undecided.values()), dict(ledger.decided)
     latest = sorted(decided, key=lambda tx: decided[tx].lsn)[-r.latest :] if r.latest else []
     found = dict.fromkeys([*(tx for tx in r.ids if tx in decided), *latest])
-    return frames.VotesAre([_doubt(u) for u in undecided], [(tx, decided[tx].commit, decided[tx].lsn) for tx in found])
+    left = sorted((_doubt(u) for u in undecided if u.tx > r.behind), key=lambda d: d.tx)
+    doubts = next(pieces(left, _size_of, room), [])
+    told = [(tx, decided[tx].commit, decided[tx].lsn) for tx in found]
+    return frames.VotesAre(doubts, told, end=len(doubts) == len(left))
 
 
 def _doubt(u: Undecided) -> frames.Doubt:
     p = u.prepare
     return frames.Doubt(u.tx, p.first, p.participants, p.digest, p.header.lsn, len(p.reads), len(p.changes))
+
+
+def _size_of(doubt: frames.Doubt) -> int:
+    return 100 + sum(len(name) + 5 for name in doubt.participants)
 
 
 class Ballots:

@@ -211,11 +211,13 @@ class Decide(_Frame):
 
 
 class Votes(_Frame):
-    """What is in doubt in a partition, how `ids` were decided there, and the `latest` decisions."""
+    """What is in doubt in a partition behind the id `behind`, as far as a frame takes it, how `ids` were decided there,
+    and the `latest` decisions."""
 
     partition: str
     ids: list[bytes]
     latest: int = 0
+    behind: bytes = b""
 
 
 class Reach(_Frame):
@@ -389,10 +391,12 @@ class Doubt(msgspec.Struct, array_like=True, frozen=True):
 
 
 class VotesAre(_Frame):
-    """Reply to Votes. `decided`: (id, committed, lsn)."""
+    """Reply to Votes. `doubts`: by id; `decided`: (id, committed, lsn)."""
 
     doubts: list[Doubt]
     decided: list[tuple[bytes, bool, int]]
+    end: bool
+    """Are these all that are in doubt?"""
 
 
 class StatusIs(_Frame):

@@ -188,7 +188,7 @@ class Runtime:
         info = self._know_members(host)
         self.service = Service(
             hello, self.members, host, self._execute, self.status, c.nodes, self.telling,
-            room_in(c.limits.max_frame_bytes),
+            c.limits.max_frame_bytes,
         )  # fmt: skip
         a.channel.introduce(frames.encode(hello))
         address = c.nodes[self.name].address if self.name in c.nodes else "127.0.0.1:0"

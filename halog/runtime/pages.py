@@ -10,7 +10,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
-from halog.backend import Found
+import msgspec
+
+from halog.backend import Found, Invoked
 from halog.runtime import frames
 from halog.schema.definition import ID_BYTES
 
@@ -50,6 +52,18 @@ def page(found: Iterable[Found | None], room: int, limit: int = sys.maxsize) -> 
         items.append(one)
         room -= size
     return frames.Objects(items, end=True)
+
+
+def abridged(invoked: Invoked, room: int) -> Invoked:
+    """An answer to a call: of the objects that it read, those beyond `room` bytes have no values, and who called
+    fetches them by itself."""
+    if sum(map(size_of, invoked.found)) <= room:
+        return invoked
+    told: list[Found] = []
+    for one in invoked.found:
+        room -= size_of(one)
+        told.append(one if room >= 0 else Found(one.ref, one.version, b"", one.key))
+    return msgspec.structs.replace(invoked, found=tuple(told))
 
 
 def count(found: Iterable[Found], lsn: int) -> frames.Counted:

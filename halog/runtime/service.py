@@ -20,7 +20,7 @@ from halog.runtime import ballots, frames, looks
 from halog.runtime.copy import Copy
 from halog.runtime.counting import Counting
 from halog.runtime.failures import to_frame
-from halog.runtime.pages import count, page
+from halog.runtime.pages import abridged, count, page, room_in
 from halog.runtime.repeats import Call, Repeats, encoded, send
 from halog.runtime.results import no_quorum, to_error
 
@@ -59,14 +59,16 @@ class Service:
         status: Callable[[], dict[str, object]],
         known: Container[str],
         telling: Telling,
-        room: int,
+        max_frame: int,
     ) -> None:
-        """`room`: bytes of a page of objects."""
+        """`max_frame`: bytes that a frame may have."""
         self.known, self.telling = known, telling
         self.hello, self.members, self.host, self.execute, self.status = hello, members, host, execute, status
         self.mover: Mover | None = None
         """Of a hosting node."""
-        self.counting, self._room = Counting(host), room
+        self.counting, self._room = Counting(host), room_in(max_frame)
+        self._most_read = max_frame // 4
+        """Bytes of what a method has read, beside a record of half a frame that it may leave, and its result."""
         self._repeats = Repeats()
         self._peers: dict[int, Member] = {}
         self._lock = threading.Lock()
@@ -288,7 +290,7 @@ class Service:
 
     def _votes(self, peer: Asking, r: object) -> frames.Reply:
         assert isinstance(r, frames.Votes)
-        return ballots.votes(self._active(r.partition), r)
+        return ballots.votes(self._active(r.partition), r, self._room)
 
     def _follow(self, copy: Copy, tag: int) -> None:
         if self.host is not None:
@@ -323,7 +325,7 @@ class Service:
     def _invoke(self, peer: Asking, r: object) -> frames.Reply:
         assert isinstance(r, frames.Invoke)
         self._active(r.partition, r.invocation.least)
-        return frames.Answered(self.execute(r.partition, r.invocation))
+        return frames.Answered(abridged(self.execute(r.partition, r.invocation), self._most_read))
 
     def _ask_outcome(self, peer: Asking, r: object) -> None:
         assert isinstance(r, frames.AskOutcome)

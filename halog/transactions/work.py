@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from halog.backend import Found, Work, Write
 from halog.core.ids import ABSENT
 from halog.core.records import CREATE
-from halog.errors import CrossPartitionError, RecordFormatError, RecordTooLargeError
+from halog.errors import ConflictError, CrossPartitionError, RecordFormatError, RecordTooLargeError
 from halog.transactions.entry import Entry
 from halog.transactions.families import entry_at
 from halog.transactions.space import Image, Space
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 Reads = tuple[tuple[bytes, int], ...]
 Sent = Mapping[bytes, tuple[Write, ...]]
+
+SENT = 1.8
+"""Times the largest record: a frame takes twice as much, with its envelope."""
 
 LARGEST = 3
 """Objects named by RecordTooLargeError."""
@@ -96,9 +99,10 @@ def cross_partition(space: Space, one: Entry, key: bytes, partition: str) -> Cro
 
 
 def check_size(space: Space, writes: Sequence[Write]) -> None:
-    """Refuse what cannot fit, before it is sent (R8); the active node checks the record's exact size."""
+    """Refuse what no frame would take, before it is sent (R8). The active node knows which limit counts: that of the
+    record, or that of an object."""
     size = sum([len(w.value) for w in writes if w.value is not None])
-    if size > space.max_record_bytes:
+    if size > space.max_record_bytes * SENT:
         raise too_large(space, writes, size, space.max_record_bytes)
 
 
@@ -143,7 +147,7 @@ def learn(tx: Reading, partition: str, reads: Reads, found: Iterable[Found]) -> 
     """Take over what a call elsewhere has read: it counts as read by this transaction. So does a key that was created
     and deleted here without looking, if the call has looked."""
     tx.seen = None
-    for f in found:
+    for f in _whole(tx, partition, found):
         entry = entry_at(tx, f.key, partition)
         if entry is None:
             entry = tx.entries[f.key] = Entry(tx, f.key, partition, known=False)
@@ -158,6 +162,26 @@ def learn(tx: Reading, partition: str, reads: Reads, found: Iterable[Found]) -> 
             tx.entries[key] = Entry(tx, key, partition)
         elif _unread(entry) and version == ABSENT:
             entry.known = True
+
+
+def _whole(tx: Reading, partition: str, found: Iterable[Found]) -> list[Found]:
+    """With the values of those whose values no frame took beside the others'. ConflictError if one was changed since
+    the call has read it."""
+    told = list(found)
+    missing = [f.key for f in told if not f.value]
+    if not missing:
+        return told
+    there = tx.backend.fetch(partition, missing, mapping=tx.backend.mapped.versions.get(partition, 0))
+    now = dict(zip(missing, there, strict=True))
+    whole = [f if f.value else now[f.key] for f in told]
+    for was, then in zip(told, whole, strict=True):
+        if then is None or then.version != was.version:
+            raise ConflictError(
+                f"{tx.space.name_of(was.key)} was changed while a method that has read it was called; nothing was "
+                "done; run the transaction again",
+                key=was.key, partition=partition, expected=was.version, settled_lsn=0,
+            )  # fmt: skip
+    return [f for f in whole if f is not None]
 
 
 def _unread(entry: Entry) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+import halog
 from halog import Node
 from halog.backend import Work
 from halog.errors import ConflictError, OutcomeUnknownError
@@ -24,6 +25,10 @@ REGISTRY = Registry()
 class Blob:
     name: str
     data: bytes = b""
+
+    def sizes(self, names: list[str]) -> int:
+        """Of others, together."""
+        return sum(len(halog.current().get(Blob, name).data) for name in names)
 
 
 @pytest.fixture
@@ -164,3 +169,24 @@ def test_a_forgotten_outcome_is_told_at_once_from_everywhere(cluster: Cluster) -
             asked.commit("test-0", bytes(16), Work((), ()))
         assert told.value.evidence["expired"]
         assert time.monotonic() - began < 8
+
+
+@pytest.mark.feature("R5", "D1")
+def test_a_method_may_read_more_than_a_frame_takes(cluster: Cluster) -> None:
+    """What it has read counts as read by the caller, who fetches what its answer had no room for."""
+    client, other = cluster.client(), cluster.client()
+    names = [f"{i:02}" for i in range(12)]
+    client.load(Blob(name, bytes(2_000_000)) for name in names)
+    client.load([Blob("all")])
+    with client.transaction() as tx:
+        assert tx.get(Blob, "all").sizes(names) == 24_000_000
+        assert [len(tx.get(Blob, name).data) for name in names] == [2_000_000] * 12
+        tx.get(Blob, "all").data = b"x"
+    with pytest.raises(ConflictError), client.transaction() as tx:
+        assert tx.get(Blob, "all").sizes(names) == 24_000_000
+        meanwhile = threading.Thread(target=change, args=(other, names[-1]))
+        meanwhile.start()
+        meanwhile.join(30)
+        tx.get(Blob, "all").data = b"y"
+    with client.transaction() as tx:
+        assert tx.get(Blob, "all").data == b"x"

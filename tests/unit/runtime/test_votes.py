@@ -1,0 +1,48 @@
+"""What operators are told of transactions in doubt comes in as many answers as it takes (O2)."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from halog.cli import doubts
+from halog.core import records
+from halog.core.ids import EpochId
+from halog.core.ledger import Ledger, Undecided
+from halog.runtime import ballots, frames
+
+PARTITIONS = tuple(f"some-policy-{i}" for i in range(100))
+
+
+def in_doubt(count: int) -> Any:
+    """A copy with so many."""
+    found = []
+    for i in range(count):
+        header = records.Header(b"l" * 16, EpochId(1, "s", 1), i + 1, b"h" * 16, i.to_bytes(16, "big"))
+        found.append(Undecided(records.Prepare(header, PARTITIONS[0], PARTITIONS, 0, b"d", (), ()), i))
+    return SimpleNamespace(lock=threading.RLock(), core=SimpleNamespace(ledger=Ledger(found)))
+
+
+@pytest.mark.feature("O2", "D5")
+def test_thousands_in_doubt_over_many_partitions_are_told_page_by_page() -> None:
+    copy, answers = in_doubt(4_000), []
+
+    def ask(partition: str, frame: frames.Votes, kind: object) -> frames.VotesAre:
+        answers.append(ballots.votes(copy, frame))
+        return answers[-1]
+
+    connection: Any = SimpleNamespace(ask=ask, tables=[SimpleNamespace(name="p-0")])
+    said = doubts.gather(connection, []).by_partition["p-0"]
+    assert said is not None
+    assert [d.tx for d in said.doubts] == [i.to_bytes(16, "big") for i in range(4_000)]
+    assert [a.end for a in answers] == [False] * (len(answers) - 1) + [True]
+    assert max(len(frames.encode(a)) for a in answers) <= 1_000_000
+    assert len(answers) > 3
+
+
+def test_nothing_in_doubt_is_all_there_is() -> None:
+    said = ballots.votes(in_doubt(0), frames.Votes("p-0", []))
+    assert (said.doubts, said.end) == ([], True)
