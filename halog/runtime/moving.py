@@ -39,6 +39,7 @@ from halog.errors import (
     HalogError,
     LockedError,
     NotActiveError,
+    RecordFormatError,
     RecordTooLargeError,
     RemappedError,
 )
@@ -137,7 +138,15 @@ class Mover:
         return None if to == copy.name else (owned, to)
 
     def _made(self, found: Found) -> NewObject:
-        return new_object(self._routing.places.definition(found.value[:ID_BYTES]), found.value)
+        definition = self._routing.places.definition(found.value[:ID_BYTES])
+        try:
+            return new_object(definition, found.value)
+        except RecordFormatError as error:  # the mapper looks at it, so nobody can say where it is to be
+            raise RecordFormatError(
+                f"the object of key bytes {found.key[ID_BYTES:].hex()[:200]} stays where it is: {error.message}; `halog "
+                f"get {definition.name} --key-bytes … --raw` shows it, `halog delete` deletes it",
+                type=definition.name, key=found.key,
+            ) from error  # fmt: skip
 
     def _route(self, found: Found) -> tuple[str, bytes]:
         type_id = unpacked(found.value).type_id if is_entry(found.key) else found.value[:ID_BYTES]

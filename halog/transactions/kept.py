@@ -25,7 +25,7 @@ logger = logging.getLogger("halog.transactions")
 AGAIN_S: Final = 1.0
 """Before the second look."""
 MOST: Final = 256
-"""Kept for the second look."""
+"""Kept of one transaction, and for the second look."""
 
 
 class _One(msgspec.Struct):
@@ -56,6 +56,8 @@ class Kept:
 
     def note(self, info: TypeInfo, key: bytes, values: dict[str, Any]) -> None:
         """The transaction of an object is about to end."""
+        if len(self._new) >= MOST:
+            return
         for name, is_held, encode in info.kept:
             if is_held(map(values.get, (name,))):
                 value = values[name]

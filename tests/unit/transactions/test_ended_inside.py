@@ -368,3 +368,16 @@ def test_what_was_taken_out_is_the_objects_own_still_when_a_method_has_run(node:
     with node.transaction():
         again = node.get(Trip, "a")
         assert (again.notes, again.first) == (["x", "y", "z", "more"], Stop("there", ["me", "there", "more"]))
+
+
+def test_few_are_kept(node: MemoryNode) -> None:
+    """However many somebody takes out."""
+    with node.transaction():
+        for n in range(400):
+            node.create(Trip(f"{n}"))
+    for _ in range(2):
+        with node.transaction():
+            taken = [t.notes for t in node.extent(Trip)]
+        assert len(node.space.kept._new) == 256
+    assert len(node.space.kept._later) == 256
+    assert len(taken) == 400
