@@ -24,6 +24,7 @@ from tests.mutants import (  # noqa: F401 - they register themselves
     leases,
     listing,
     lives,
+    living,
     merges,
     moves,
     mutants,

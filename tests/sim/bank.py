@@ -4,7 +4,8 @@ Each partition is a world of its own (`World`), with its own nodes, log, coordin
 Tellers transfer within a partition or over several, by the protocol an initiator follows (T1, T2), and die at any step
 of it; auditors read everything. What a partition asks of another travels like any request, late, lost or to a zombie.
 They are histories of their own, from 2^21 on; from 3 * 2^20 on those of a shop (`tests.sim.shop`), from 5 * 2^20 on
-those of a market (`tests.sim.market`).
+those of a market (`tests.sim.market`), and from 10 * 2^20 on those of tellers that say that they live
+(`tests.sim.patient`).
 """
 
 from __future__ import annotations
@@ -178,8 +179,8 @@ class Bank:
         raise Violation(f"liveness: {LIVENESS_MS:.0f} ms after healing {self.unwell()}")
 
 
-def make(seed: int, *, verbose: bool = False) -> Bank:
-    """A bank of this seed: how many partitions and nodes, which faults, how unkind."""
+def make(seed: int, *, verbose: bool = False, teller: type[Teller] | None = None) -> Bank:
+    """A bank of this seed: how many partitions and nodes, which faults, how unkind; and what tellers it has."""
     from tests.sim.teller import Teller
 
     bank = Bank(seed, verbose=verbose)
@@ -191,9 +192,9 @@ def make(seed: int, *, verbose: bool = False) -> Bank:
         kinds = chance.sample(FAULTS, chance.randint(1, 4))
         for _ in range(chance.randint(0, 4)):
             bank.engine.at(80.0 + chance.random() * (length - 80.0), chance.choice(kinds), world)
-    bank.tellers = [Teller(bank, f"teller{i}", quota=12) for i in range(chance.choice((1, 2, 4)))]
-    for teller in bank.tellers:
-        bank.engine.at(30.0 + 60.0 * chance.random(), teller.begin)
+    bank.tellers = [(teller or Teller)(bank, f"teller{i}", quota=12) for i in range(chance.choice((1, 2, 4)))]
+    for one in bank.tellers:
+        bank.engine.at(30.0 + 60.0 * chance.random(), one.begin)
     if belated.given(seed):
         belated.prepare(bank, length)
     if trimmed.given(seed):

@@ -30,6 +30,7 @@ from tests.sim import (
     market,
     moves,
     outages,
+    patient,
     rough,
     shop,
     stalls,
@@ -55,6 +56,7 @@ OWN_RANGES = {
     "rough": rough.SEEDS,
     "outages": outages.SEEDS,
     "stills": stills.SEEDS,
+    "patient": patient.SEEDS,
 }
 """Histories of other kinds than those that seeds from 0 on play, and those of which there are few among these."""
 
@@ -124,6 +126,7 @@ KINDS: tuple[tuple[str, Any, Callable[[Any], None]], ...] = (
     ("bank", bank, ballots.finish),
     ("shop", shop, goods.finish),
     ("market", market, stalls.finish),
+    ("patient", patient, ballots.finish),
 )
 """Histories over several partitions: what makes them, and what judges them."""
 

@@ -16,6 +16,7 @@ from tests.sim import (
     market,
     moves,
     outages,
+    patient,
     reader,
     rough,
     shop,
@@ -60,6 +61,9 @@ OUTAGES = 60
 
 BANKS = 150
 """Histories over several partitions (D4, D5); they are histories of their own, too."""
+
+PATIENT = 60
+"""Those of tellers that say that they live (D5); likewise."""
 
 SHOPS = 60
 """Histories in which a mapping changes (P6, P13); likewise."""
@@ -198,7 +202,7 @@ def seen() -> Counter[str]:
     sites = [pair.SEEDS[n] for n in (*range(SITES), *RARE_SITES)]
     stopped = stopping.SEEDS[:STOPPED]
     belated = [*outages.SEEDS[:OUTAGES], *late.SEEDS[:LATE], *stowed.SEEDS[:STOWED], *rough.SEEDS[:ROUGH]]
-    belated += stills.SEEDS[:STILLS]
+    belated += [*stills.SEEDS[:STILLS], *patient.SEEDS[:PATIENT]]
     sites += [*waiting.SEEDS[:WAITING], *takeover.SEEDS[:VOTING]]
     for seed in dict.fromkeys(
         [*range(SEEDS), *RARE_SEEDS, *grouped, *read, *zoned, *moved, *stopped, *belated, *banks, *lived, *sites]
@@ -272,6 +276,13 @@ def test_every_row_of_the_node_quorum_is_taken(seen: Counter[str], row: str) -> 
 @pytest.mark.feature("D4", "D5")
 def test_money_is_conserved_through_every_fault(seen: Counter[str]) -> None:
     assert seen["bank: spread True"] > BANKS
+
+
+@pytest.mark.feature("D4", "D5")
+def test_a_living_initiator_is_not_doubted_and_believes_an_abort(seen: Counter[str]) -> None:
+    assert seen["patient: vote again Happened"] > PATIENT
+    assert seen["patient: vote again Otherwise"] > PATIENT // 20
+    assert seen["patient: a long wait, and committed"] > PATIENT // 10
 
 
 @pytest.mark.feature("P6", "P13")

@@ -318,7 +318,7 @@ def test_answers_that_nobody_asks_for_go(repeats: Any) -> None:
     _begun(repeats, _Peer(), b"2").answer(frames.Valid())
     assert [number for _, number in repeats._kept] == [b"2"]
     for n in range(3, 8):
-        kept = frames.Objects([Found(b"", 1, bytes(KEPT_BYTES // 3), b"")], end=True)
-        _begun(repeats, _Peer(), bytes([n])).answer(kept)
+        large = frames.Objects([Found(b"", 1, bytes(KEPT_BYTES // 3), b"")], end=True)
+        _begun(repeats, _Peer(), bytes([n])).answer(large)
     assert repeats._bytes <= KEPT_BYTES
     assert repeats._bytes == sum(len(c.data) for c in repeats._kept.values())
