@@ -70,7 +70,8 @@ def check_unused(connection: Connection, definition: Definition, running: Callab
     if mentioned:
         raise RefusedError(
             f"definition {id_} of {name} wrote objects in {', '.join(mentioned)}, by the logs; nothing was changed. "
-            "Whether they are still there nodes can say: start those that can, and give the command again",
+            "Whether they are still there nodes can say: start some, if need be with `[application] modules` left out, "
+            "for nodes need no class, and give the command again",
             type=name, id=id_, partitions=mentioned,
         )  # fmt: skip
 

@@ -126,6 +126,25 @@ def test_the_node_that_carries_it_out_dies_at_any_step(fleet: Mortal, halog: Run
     check_done(fleet, halog, 1, 5)
 
 
+@pytest.mark.parametrize(
+    "to", ["partitions = 2", "partitions = 3\nring_size = 70000", 'partitions = 3\nmapper = "round_robin"']
+)
+def test_other_changes_of_where_keys_belong_begin_while_nobody_is_up(fleet: Mortal, halog: Run, to: str) -> None:
+    """Fewer partitions, another ring, objects with entries in a key directory; and the way back."""
+    for now in (to, "partitions = 3"):
+        leave(fleet, "")
+        path = fleet.directory / "other.toml"
+        path.write_text(toml(3).replace("partitions = 3", now))
+        assert halog("config", "activate", path).code == 0
+        start_all(fleet)
+        wait_until(lambda: state(halog)[1] == "done", 30)
+        assert state(halog)[0] == (1 if now == to else 2)
+        fleet.settle()
+        node = fleet.nodes["client-1"]
+        with node.transaction():
+            assert all(node.find(Aircraft, tail) is not None for tail in TAILS)
+
+
 @pytest.mark.parametrize("up", ["", "ABC"])
 def test_what_is_turned_back_before_it_moved_anything_leaves_a_cluster_that_starts(
     fleet: Mortal, halog: Run, up: str, monkeypatch: pytest.MonkeyPatch

@@ -151,6 +151,37 @@ def test_what_objects_use_stays_until_each_of_them_was_changed(site: Cluster, ha
     assert set(listed(halog)) == {id_of(RIGHT), id_of(wider)}, "who declares it again publishes it again"
 
 
+def test_what_a_stray_class_wrote_is_deleted_by_nodes_that_have_no_class_and_then_it_is_taken_back(
+    site: Cluster, halog: Run
+) -> None:
+    made, cls = STRAY["a field less"]
+    for name in "AB":
+        site.stop(name)
+    stray = site.start("C", made)
+    site.start("A", made)
+    with stray.transaction():
+        stray.create(cls(k="b", mode=Two.ON))
+    for name in "AC":
+        site.stop(name)
+    with pytest.raises(SchemaChangedError, match="halog type retire"):
+        site.start("A")
+    retire = "type", "retire", "Gadget", id_of(made)
+    ran = halog(*retire)
+    assert (ran.code, "`[application] modules` left out" in ran.err) == (5, True), ran
+    for name in "AB":
+        site.start(name, Registry())
+    ran = halog(*retire)
+    assert (ran.code, "is used by 1 objects" in ran.err) == (5, True), ran
+    assert halog("delete", "Gadget", "b", "--cluster", "ops").code == 0
+    assert halog(*retire).code == 0
+    for name in "AB":
+        site.stop(name)
+        site.start(name)
+    node = site.nodes["A"]
+    with node.transaction():
+        assert [g.label for g in node.extent(Gadget)] == ["x"]
+
+
 def test_names_that_nothing_has(site: Cluster, halog: Run) -> None:
     for words in (("list", "Gadgte"), ("retire", "Gadgte", "00")):
         ran = halog("type", *words)
