@@ -184,7 +184,7 @@ class RocksStore:
         if not self._read_only:
             note_damage(self.directory, why)
         return StoreError(
-            f"store {self.directory} is damaged: {why}; it will be rebuilt from the log",
+            f"store {self.directory} is damaged: {why}; the next start of its node sets it aside and makes a new one",
             directory=self.directory,
             held=False,
             rebuild=True,

@@ -8,7 +8,7 @@ A copy that stops leaves its tail on its disk: its memory may be all that had it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from halog.core import records
 from halog.core.chain import ChainState
@@ -22,19 +22,21 @@ from halog.events import UNLOGGED_LOST
 class Tail:
     """Commits of one epoch, one lsn behind the other."""
 
-    __slots__ = ("replaced", "run", "stood")
+    __slots__ = ("run", "since", "stood")
 
-    def __init__(self, stood: tuple[int, ...] = (), replaced: int = 0) -> None:
+    def __init__(self, stood: tuple[int, ...] = (), since: Collection[int] | None = None) -> None:
         self.run: list[records.Commit] = []
         self.stood = stood
         """The incarnations of this node for which the copy's store stands (`halog.core.stowing`)."""
-        self.replaced = replaced
-        """Incarnations below this one may have stowed in a store that was set aside what this one lacks; 0: there was
-        no other store here."""
+        self.since = since
+        """This node's store was made in place of a damaged one, and these incarnations have used it: all others may
+        have stowed in that one what this one lacks. None: there was no other store here."""
 
     def lacks(self, node: str, holders: Iterable[Member]) -> tuple[int, ...]:
         """The incarnations of this node among the holders whose word the store that was set aside may have kept."""
-        return tuple(m.incarnation for m in holders if m.node == node and m.incarnation < self.replaced)
+        if self.since is None:
+            return ()
+        return tuple(m.incarnation for m in holders if m.node == node and m.incarnation not in self.since)
 
     @property
     def tip(self) -> int:

@@ -40,7 +40,7 @@ def found(objects: ObjectTable, state: ChainState) -> Tail:
     """What was left, and what was stowed, as far as it may still come behind `state`, with the incarnations for which
     the store stands; what was left and may not come is deleted."""
     before = replaced.found(objects.store)
-    tail = Tail(objects.stowed.stood(), 0 if before is None else before.at_ms)
+    tail = Tail(objects.stowed.stood(), None if before is None else before.runs)
     tail.adopt(objects.stowed.load(), state)
     _adopt_left(tail, objects, state)
     return tail

@@ -26,7 +26,7 @@ from halog.core.ids import Member, Reference, location_code
 from halog.core.table import PartitionTable
 from halog.errors import HalogError
 from halog.ports import Log, SessionState, Store, TopicPartition, UnknownResult, Versioned
-from halog.runtime import belonging, cluster, frames
+from halog.runtime import belonging, cluster, frames, replaced
 from halog.runtime.afterwards import Afterwards
 from halog.runtime.asking import Asker, limits_of
 from halog.runtime.ballots import Ballots
@@ -92,6 +92,8 @@ class Runtime:
         self.incarnation = time.time_ns() // 1_000_000
         belonging.check_name(adapters.store, config, name)
         self.installation = self._installation(adapters.store)
+        if adapters.store is not None:
+            replaced.began(adapters.store, self.incarnation)
         self.member = Member(name, self.incarnation)
         self.router = Router(name, adapters.channel, config.timing.attempt_timeout_ms / 1000, config.site.name)
         self._afar = self.router.afar = make_afar(config, adapters)

@@ -50,8 +50,10 @@ class Disk:
     def __init__(self, chain: ChainState, keep: int) -> None:
         self.empty = (chain, keep)
         self.wipes = -1
-        self.noted = self.replaced = 0
-        """How many of the wipes were noted (a damaged store was set aside); of the last, the next incarnation."""
+        self.noted = 0
+        """How many of the wipes were noted (a damaged store was set aside)."""
+        self.since: frozenset[int] | None = None
+        """The incarnations since the last of them."""
         self.wipe()
 
     def wipe(self) -> None:

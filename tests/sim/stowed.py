@@ -46,7 +46,7 @@ def set_aside(node: Node) -> None:
     """As `halog.runtime.wiring.open_store` does, of a damaged store, before the next incarnation begins."""
     node.disk.wipe()
     node.disk.noted += 1
-    node.disk.replaced = node.incarnation + 1
+    node.disk.since = frozenset()
     node.world.cover.hit("store set aside")
 
 
@@ -140,7 +140,9 @@ def _lose_power_anywhere(w: World, node: Node, p: Process) -> None:
 def brought_along(node: Node) -> Tail:
     """As `halog.runtime.left.found`, of what was stowed."""
     disk = node.disk
-    tail = Tail(disk.stood, disk.replaced)
+    if disk.since is not None:
+        disk.since |= {node.incarnation}
+    tail = Tail(disk.stood, disk.since)
     tail.adopt(last_run(data for _, data in sorted(disk.stowed.items())), disk.chain)
     if disk.stood:
         node.world.cover.hit("stands for one before")

@@ -232,7 +232,8 @@ class World:
         """The operator: what is with nodes that died for good, or in stores that were set aside, does not come back."""
         table = self.coordinator.table
         wanted, there = holders(table), {p.me for p in self.processes()}
-        aside = any(self.nodes[m.node].disk.replaced > m.incarnation for m in wanted if m.node in self.nodes)
+        disks = [(m.incarnation, self.nodes[m.node].disk) for m in wanted if m.node in self.nodes]
+        aside = any(disk.since is not None and run not in disk.since for run, disk in disks)
         if wanted and (aside or any(m.node in self.gone for m in wanted)) and not wanted & there:
             self.checks.given_up(by_operator=True)
             self.coordinator.give_up_unlogged()
