@@ -143,8 +143,8 @@ class Mover:
             return new_object(definition, found.value)
         except RecordFormatError as error:  # the mapper looks at it, so nobody can say where it is to be
             raise RecordFormatError(
-                f"the object of key bytes {found.key[ID_BYTES:].hex()[:200]} stays where it is: {error.message}; `halog "
-                f"get {definition.name} --key-bytes … --raw` shows it, `halog delete` deletes it",
+                f"the object of key bytes {found.key[ID_BYTES:].hex()[:200]} stays where it is: {error.message}; "
+                f"`halog get {definition.name} --key-bytes … --raw` shows it, `halog delete` deletes it",
                 type=definition.name, key=found.key,
             ) from error  # fmt: skip
 
