@@ -114,9 +114,11 @@ class Cluster:
         return (self.directory / f"{name}.err").read_text()
 
     def stop(self, name: str, number: int = signal.SIGTERM) -> int:
-        process = self.nodes.pop(name)
+        process = self.nodes[name]
         process.send_signal(number)
-        return process.wait(30)
+        code = process.wait(30)  # one that does not end is killed at the test's end
+        del self.nodes[name]
+        return code
 
     def settle(self, code: int = 0) -> Any:
         """Until `halog status` ends with this exit code; its document."""
