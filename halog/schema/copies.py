@@ -11,6 +11,7 @@ from dataclasses import fields, is_dataclass
 from operator import call, is_
 from typing import Any, Final
 
+from halog.errors import HalogError
 from halog.schema.codec import maker, values_getter
 from halog.schema.shapes import FieldShape, ListShape, MapShape, OptionalShape, RecordShape, Shape, is_mutable
 
@@ -118,7 +119,9 @@ def _record_same(shape: RecordShape) -> Same:
             return False
         try:
             return all(map(call, inside, values_of(a), values_of(b)))
-        except AttributeError:
+        except HalogError:
+            raise
+        except Exception:  # it is encoded then, which names the field
             return False
 
     return same

@@ -162,16 +162,22 @@ class Transaction(Reading):
         if self.life is not None:
             self.life.state = state
         self.looked, self.given = {}, []
+        interrupted: BaseException | None = None
         for e in self.held.values():
             obj = e.obj
             if obj is not None:
                 image = e.image
                 if image is not None and image.mutable and image.info is not None and not e.made:
-                    self.space.kept.note(image.info, e.key, obj.__dict__)
+                    try:  # the application's code may be met, and interrupted there
+                        self.space.kept.note(image.info, e.key, obj.__dict__)
+                    except BaseException as raised:
+                        interrupted = raised
                 end(obj)
                 e.obj = None  # object and entry name each other; left so, only the garbage collector would free them
         self.held = {}
         self.saved = self.pinned = self.views = None
+        if interrupted is not None:
+            raise interrupted
 
     def settled_as(self, said: Outcome) -> None:
         """It was unknown, and now this is known."""
