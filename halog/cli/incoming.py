@@ -74,6 +74,8 @@ class Item(msgspec.Struct, frozen=True):
     place: Place
     owner: Owner
     """Who says where a new one goes whose place is only that of its entry."""
+    size: int = 0
+    """Of its value."""
 
 
 class Plan(msgspec.Struct):
@@ -109,8 +111,8 @@ def check_file(connection: Connection, source: Path, skip_existing: bool, bar: P
     for item in items(connection, source, verifying):
         with at_line(source, item.number):
             _check_unique(item, seen)
-            _check_size(connection, item, len(item.foreign.encode(item.line.fields)))
-        group.append(item)
+            size = len(item.foreign.encode(item.line.fields))
+        group.append(msgspec.structs.replace(item, size=size))
         if len(group) == CHECK_OBJECTS:
             _admit(connection, group, plan, skip_existing)
             group = []
@@ -199,12 +201,12 @@ def _check_unique(item: Item, seen: dict[bytes, int]) -> None:
         )
 
 
-def _check_size(connection: Connection, item: Item, size: int) -> None:
+def _check_size(connection: Connection, item: Item) -> None:
     """RecordTooLargeError for an object that no active node would take."""
     config = connection.config
     keeps = config.policies[item.owner.policy].before_images
     limit = most_bytes(config.limits.max_record_bytes, len(item.index_key), before_images=keeps)
-    if size > limit:
+    if (size := item.size) > limit:
         name = f"{item.line.type} {json.dumps(item.line.key, ensure_ascii=False)[:200]}"
         raise RecordTooLargeError(object_too_large(name, size, limit), size=size, limit=limit, type=item.line.type)
 
@@ -217,6 +219,8 @@ def _admit(connection: Connection, group: Sequence[Item], plan: Plan, skip_exist
         plan.there[item.line.type] += 1
         with at_line(plan.source, item.number):
             _check_admissible(item, plan, exists=ref is not None and not skip_existing)
+            if ref is None:
+                _check_size(connection, item)
         if ref is not None:
             plan.skipped.add(item.number)
         else:

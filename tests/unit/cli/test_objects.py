@@ -431,3 +431,6 @@ def test_an_object_that_is_too_large_is_named_by_its_line_before_anything_is_imp
     assert f'{file}, line 3: Aircraft ["N2"] would have 2,600,' in ran.err
     assert "the limit is 2,49" in ran.err
     assert everything(cluster) == {}
+    cluster.create(cluster.Aircraft("N2"))
+    skipped = halog("import", file, "--skip-existing", "--format", "json")
+    assert (skipped.code, skipped.json["created"], skipped.json["existing"]) == (0, 2, 1), "it is there, and stays"

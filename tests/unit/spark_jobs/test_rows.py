@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import enum
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +16,10 @@ from hypothesis import given, settings, strategies as st
 from halog.backend import Found
 from halog.core.records import CREATE, DELETE, UPDATE, Change
 from halog.errors import RecordFormatError, SchemaChangedError
+from halog.runtime.pages import pieces
 from halog.schema import Definition, Ref, Registry, managed
 from halog.schema.shapes import ListShape, MapShape, OptionalShape, RecordShape, RefShape, Scalar, Shape
+from spark_jobs import reader
 from spark_jobs.columns import arrow_schema, batch, struct_of
 from spark_jobs.history import Step
 from spark_jobs.rows import Changes, Values, change_schema, object_rows, object_schema
@@ -198,3 +201,20 @@ def test_what_cannot_be_read_is_named_and_stops_no_history() -> None:
         ("Base", 1, True),
         ("Base", 2, False),
     ]
+
+
+@pytest.mark.feature("S2")
+def test_large_objects_are_handed_to_spark_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow takes 2 GB in a column, and a batch is held in memory: a number of rows alone bounds neither."""
+    both = family("Craft", Before, After)
+    values = [After.__halog__.encode(After(f"N{i}" + "x" * 1_000_000)) for i in range(40)]
+    found = {b"%d" % i: Found(bytes(24), i, value, b"%d" % i) for i, value in enumerate(values)}
+    place: Any = SimpleNamespace(name="p-0")
+    monkeypatch.setattr(reader, "partitions", lambda *_: [(None, place)])
+    monkeypatch.setattr(reader, "objects_at", lambda *_: SimpleNamespace(lsn=9, found=found))
+    schema = arrow_schema(object_schema(both))
+    made = list(reader._Objects(both, {"p-0": reader.NOW}, schema)([]))
+    assert sum(b.num_rows for b in made) == 40
+    assert max(b.nbytes for b in made) <= 17_000_000
+    steps = [Step(i, 1, i, 0, bytes(16), (Change(CREATE, bytes(24), b"", v, -1, None),)) for i, v in enumerate(values)]
+    assert [len(some) for some in pieces(steps, reader.step_size, reader.BATCH_BYTES)] == [15, 15, 10]
