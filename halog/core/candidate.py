@@ -134,10 +134,15 @@ class Campaign:
         p = self.p
         if p.role is not Role.FOLLOWING or not p.eligible:
             return False
-        gone = p.table.active is None or p.table.active not in p.alive or p.epoch_ours
+        gone = p.table.active is None or p.table.active not in p.alive | self._living() or p.epoch_ours
         if not gone:
             self.patience = p.settings.election_ms
         return gone or self._closed() or self._outdated()
+
+    def _living(self) -> frozenset[Member]:
+        """Who is not heard, and stays all the same, since it answers. With a quorum it may lack that, where those who
+        do not hear it have one."""
+        return self.p.answering if needed(self.p.table, self.p.me.node) <= 1 else frozenset()
 
     def _outdated(self) -> bool:
         """Has the log been in a later epoch than the znode for some time? Then the znode was put back to an older one,

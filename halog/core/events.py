@@ -65,6 +65,8 @@ class AliveChanged(msgspec.Struct, frozen=True):
 
     members: frozenset[Member]
     why: str = ""
+    answering: frozenset[Member] = frozenset()
+    """Who is not heard, and has answered a fresh challenge (`halog.core.challenges`): nobody claims what it serves."""
 
 
 class EntriesRead(msgspec.Struct, frozen=True):

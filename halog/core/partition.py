@@ -60,6 +60,8 @@ class Partition:
         self.dropped = -1
         """The first entry not taken since `next_offset`; see `_unasked`."""
         self.alive: frozenset[Member] = frozenset({me})
+        self.answering: frozenset[Member] = frozenset()
+        """Who is not heard, and lives all the same."""
         self.role, self.now = Role.LOADING, now
         self.out: list[ev.Effect] = []
         self.overrides = Overrides(self, wall_ahead_ms)
@@ -223,12 +225,12 @@ class Partition:
             self.leading.table_seen(moved)
 
     def _alive_changed(self, e: ev.AliveChanged) -> None:
-        gone = self.alive - e.members
-        self.alive = e.members
+        gone, dead = self.alive - e.members, (self.alive | self.answering) - (e.members | e.answering)
+        self.alive, self.answering = e.members, e.answering
         if self.me not in e.members and self.role not in OUT:
             self.step_down("offline", e.why)
             self.out.append(ev.StopReading())
-        if self.table.active in gone:
+        if self.table.active in dead:
             self.campaign.witnessed(e.why)
         if self.leading is not None:
             self.leading.members_changed(gone, e.why)

@@ -307,7 +307,7 @@ class Host:
     def alive_changed(self, members: frozenset[Member], why: str) -> None:
         """The members this node believes to be up changed."""
         for copy in list(self.copies.values()):
-            copy.post(ev.AliveChanged(members, why))
+            copy.post(ev.AliveChanged(members, why, self.members.answering))
         self.router.nudge()
 
     def ask_positions(self, partition: str, round_: int, nodes: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from halog.core.challenges import Challenges
 from halog.core.ids import Member
 from halog.core.zones import Sight
 from halog.errors import FrameError, HalogError, UnreachableError
@@ -29,6 +30,7 @@ from halog.runtime.witness import is_secret
 logger = logging.getLogger("halog.members")
 
 BREAKS = "its address breaks connections"
+UNREACHED = "it cannot be reached"
 
 
 class NodeInfo(msgspec.Struct, frozen=True):
@@ -63,14 +65,19 @@ class _Link:
     """What is known of one other hosting node."""
 
     __slots__ = (
-        "dialled_ms", "dialling", "down_before", "heard_ms", "info", "left", "lost", "offline", "peer", "retry_ms",
-        "unregistered_ms", "up",
+        "challenges", "cut", "dead", "dialled_ms", "dialling", "down_before", "heard_ms", "info", "left", "lost",
+        "offline", "peer", "retry_ms", "unreached_ms", "unregistered_ms", "up",
     )  # fmt: skip
 
-    def __init__(self, info: NodeInfo) -> None:
+    def __init__(self, info: NodeInfo, patience_ms: int) -> None:
         self.info = info
         self.peer: Peer | None = None
-        self.heard_ms = 0
+        self.heard_ms = monotonic_ms()
+        self.challenges = Challenges(patience_ms)
+        self.dead = self.cut = False
+        """Is there evidence that its process is no more; does it live, and is not heard?"""
+        self.unreached_ms = 0
+        """Since when no connection to it can be made, for whatever reason but that it is refused; 0: one can."""
         self.dialled_ms = 0
         self.retry_ms = 0
         self.unregistered_ms = 0
@@ -124,6 +131,13 @@ class Membership:
         """Why this node is offline, given whom it sees; "": it is not (Q1)."""
         self.offline = ""
         """What `judge` said last."""
+        self.met: Callable[[str], None] = lambda node: None
+        """Told of each node that is to be heard, at first."""
+        self.challenge: Callable[[Member, int, bool], None] = lambda member, number, lost: None
+        """Asks a run that is silent whether it lives, with a number; `lost`: its silence counts already."""
+        self.line: Callable[[str, bool, str], None] = lambda node, whole, why: None
+        """Told of each line to a node that is cut though that node lives, and once it is whole again."""
+        self._answering: frozenset[Member] = frozenset()
         self._sent_ms = 0
         self._ticked_ms = monotonic_ms()
         self._alive = frozenset({me.member})
@@ -147,11 +161,12 @@ class Membership:
                         replaced.append(link.info.member)
                     if link is not None and link.peer is not None:
                         link.peer.close()
-                    self.links[name] = _Link(info)
+                    self.links[name] = _Link(info, self.non_response_ms)
                     dial.append(name)
         for member in replaced:  # its directory is locked by one process at a time
             self.succeeded(member)
         for name in dial:
+            self.met(name)
             self._dial_soon(name)
         self._publish()
 
@@ -169,8 +184,13 @@ class Membership:
         before = link.present
         if before and offline:
             link.lost, link.down_before = f"it is offline: {offline}", True
-        link.up, link.offline = up, offline
-        if link.present and not before and link.down_before:
+        link.up, link.offline, link.dead = up, offline, False
+        was_cut, link.cut = link.cut, link.cut and not link.present
+        if link.present:
+            link.challenges.over()
+        if link.present and was_cut:
+            self.line(link.info.name, True, "it is heard again")
+        elif link.present and not before and link.down_before:
             self.noticed(link.info.name, True, "it answers again")
         elif before and not link.present:
             self.noticed(link.info.name, False, link.lost)
@@ -181,7 +201,7 @@ class Membership:
         link = self.links.get(node)
         if link is not None and link.info.incarnation == incarnation:
             link.left = True
-            self._down(link, "it left")
+            self._down(link, "it left", dead=True)
 
     def witnessed(self, member: Member, secret: bytes) -> bool | None:
         """Somebody tells that the member's process is no more: is it its witness? None: this run is not known here
@@ -191,7 +211,7 @@ class Membership:
             return None
         if not is_secret(secret, link.info.witness):
             return False
-        self._down(link, "its host says that its process is no more")
+        self._down(link, "its host says that its process is no more", dead=True)
         return True
 
     def turn(self, closing: threading.Event, every_s: float) -> None:
@@ -226,12 +246,51 @@ class Membership:
         return link.unregistered_ms > self.registration_grace_ms and link.info.name not in self.registered
 
     def _check(self, link: _Link, now: int) -> None:
-        if link.up and now - link.heard_ms > self.non_response_ms:
-            self._down(link, f"silent for {now - link.heard_ms} ms")
+        silent = now - link.heard_ms
+        unreached = now - link.unreached_ms if link.unreached_ms else 0
+        if not (link.dead or link.left or link.offline) and link.info.name in self.registered:
+            number = link.challenges.due(now, max(silent, self.non_response_ms if unreached else 0))
+            if number is not None:
+                self.challenge(link.info.member, number, not link.up)
+        self._look_after(link, now)
+        if link.up and silent > self.non_response_ms:
+            self._down(link, f"silent for {silent} ms")
+        elif link.up and unreached > self.non_response_ms:
+            self._down(link, UNREACHED)
         elif link.up and self._expired(link):
-            self._down(link, f"without a session for {link.unregistered_ms} ms")
+            self._down(link, f"without a session for {link.unregistered_ms} ms", dead=True)
         elif self._missing(link) and now >= link.retry_ms and link.info.name in self.registered:
             self._dial_soon(link.info.name)
+
+    def _look_after(self, link: _Link, now: int) -> None:
+        """One that is not heard: does it live?"""
+        if link.cut and not self._lives(link, now):
+            link.cut = False
+            self.noticed(link.info.name, False, f"{link.lost}, and it answers no challenge")
+            self._publish()
+        elif not link.cut and not link.present and self._lives(link, now):
+            link.cut = True
+            self.line(link.info.name, False, link.lost or "it was never heard")
+            self._publish()
+
+    def _lives(self, link: _Link, now: int) -> bool:
+        """Not heard, and known to live by what it answered just now?"""
+        barred = link.dead or link.left or bool(link.offline) or link.up or self._expired(link)
+        return not barred and link.challenges.lives(now, min(link.heard_ms, link.unreached_ms or link.heard_ms))
+
+    def challenge_answered(self, node: str, incarnation: int, number: int) -> None:
+        """This run has answered a challenge of ours; number 0: that it serves nothing."""
+        link = self.links.get(node)
+        if link is not None and link.info.incarnation == incarnation and number:
+            link.challenges.answered(number)
+        elif link is not None and link.info.incarnation == incarnation:
+            link.challenges.over()
+
+    def is_lost_at(self, node: str) -> None:
+        """That node does not hear this one, though both live: one of them tells it."""
+        link = self.links.get(node)
+        if link is not None and not link.cut and self.me.name < node and link.up:
+            self.line(node, False, f"{node} does not hear {self.me.name}")
 
     # --- connections ---
 
@@ -253,12 +312,16 @@ class Membership:
         peer, why = None, ""
         try:
             peer, why = self._reached(link, closed)
+            if peer is not None:
+                link.unreached_ms = 0
         finally:  # whatever happened: it may be dialled again
             with self.lock:
                 link.peer, link.dialling = peer, False
                 link.retry_ms = monotonic_ms() + self.keep_alive_ms
-        if peer is None:
-            self._down(link, why)
+        if peer is None and why == UNREACHED:  # no evidence that it is no more: its silence will tell
+            link.unreached_ms = link.unreached_ms or monotonic_ms()
+        elif peer is None:
+            self._down(link, why, dead=True)
         elif self.closed:
             peer.close()
         elif broke.is_set():  # its end came before it was ours
@@ -271,7 +334,7 @@ class Membership:
             peer = self.channel.dial(link.info.address, self.non_response_ms / 1000, self._unexpected, closed)
         except HalogError as e:
             refused = e.evidence.get("refused")
-            return None, "its address refuses connections" if refused else "it cannot be reached"
+            return None, "its address refuses connections" if refused else UNREACHED
         link.dialled_ms = monotonic_ms()  # not before: a slow dial says nothing of how long a connection lasts
         try:
             peer.send(self.hello)
@@ -298,7 +361,7 @@ class Membership:
         if lasted:
             self._dial(link)
         else:
-            self._down(link, BREAKS)
+            self._down(link, BREAKS, dead=True)
 
     def broken(self, node: str) -> None:
         """A connection from this member broke: see whether it still answers."""
@@ -331,12 +394,17 @@ class Membership:
 
     # --- what follows ---
 
-    def _down(self, link: _Link, why: str) -> None:
+    def _down(self, link: _Link, why: str, *, dead: bool = False) -> None:
+        """`dead`: is that evidence that its process is no more, or will be replaced in any case?"""
+        link.dead = link.dead or dead
         if link.up:
             told = link.left or not link.present  # else it told so itself
             link.lost = why  # before it is down: whoever publishes first says why
             link.up, link.down_before = False, True
-            if not told:
+            link.cut = self._lives(link, monotonic_ms())
+            if link.cut:
+                self.line(link.info.name, False, why)
+            elif not told:
                 self.noticed(link.info.name, False, why)
             self._publish()
 
@@ -348,9 +416,12 @@ class Membership:
             self.offline = self.judge(_sight(links))
             present = {link.info.member for link in links.values() if link.present}
             alive = frozenset(present if self.offline else present | {me})
+            was_answering, self._answering = self._answering, frozenset(
+                link.info.member for link in links.values() if link.cut and not link.present
+            )  # fmt: skip
             for m in sorted(self._told - alive, key=lambda m: (m != me, m)):
                 self._tell(self._told - {m}, self.offline if m == me else self._lost(links[m.node], m))
-            if alive != self._told:
+            if alive != self._told or self._answering - was_answering or was_answering - self._answering - alive:
                 came = sorted(alive - self._told - {me})
                 self._tell(alive, "; ".join(f"{m.node} answers" for m in came))
         if bool(was) != bool(self.offline) and not self.closed:
@@ -372,6 +443,11 @@ class Membership:
     def alive(self) -> frozenset[Member]:
         """Who is up, this node included unless it is offline."""
         return self._alive
+
+    @property
+    def answering(self) -> frozenset[Member]:
+        """Who is not heard, and has answered a fresh challenge."""
+        return self._answering
 
     def close(self) -> None:
         """Say goodbye and drop every connection."""

@@ -30,6 +30,7 @@ from halog.runtime import belonging, cluster, frames, replaced
 from halog.runtime.afterwards import Afterwards
 from halog.runtime.asking import Asker, limits_of
 from halog.runtime.ballots import Ballots
+from halog.runtime.challenging import Challenging
 from halog.runtime.commits import Commits
 from halog.runtime.compensating import Compensations, by_the_rules
 from halog.runtime.configured import Activated, Configured, of_file
@@ -115,6 +116,7 @@ class Runtime:
         routing.closing = lambda: self._asker.closed
         self.router.served, routing.mappings.homes = routing.mappings.served, homes_of(config)
         self._witness = witness
+        self._challenging: Challenging | None = None
         self._counts = itertools.count((self.incarnation << 22) + 1)  # threads take theirs one by one
         self._nodes_lock = threading.Lock()
         call_s, doubt_s = config.timing.call_deadline_ms / 1000, config.timing.doubt_timeout_ms / 1000
@@ -229,7 +231,11 @@ class Runtime:
             info, self._hello, a.channel, c.timing.keep_alive_ms, c.timing.non_response_timeout_ms, changed, run,
             2 * c.timing.session_timeout_ms,
         )  # fmt: skip
-        self.members.noticed = self.telling.noticed
+        self.members.noticed, self.members.line = self.telling.noticed, self.telling.line
+        if host is not None:
+            told = self.members.challenge_answered, self.members.is_lost_at, lambda: self.members.offline
+            self._challenging = challenging = Challenging(self.member, a.coordinator, *told)
+            self.members.met, self.members.challenge = challenging.met_soon, challenging.ask
         self.members.coordinated = lambda: self.session_state is SessionState.CONNECTED
         self.zoning = Zoning(self.name, zones_of(c, self.name) if host is not None else [], self.telling.history)
         self.zoning.watch(a.coordinator, self.members.look)
@@ -284,6 +290,8 @@ class Runtime:
         if members is not None:
             members.close()
             self.zoning.close()
+            if self._challenging is not None:
+                self._challenging.close()
         if self.host is not None:
             self.host.close()
         self._unregister()
@@ -307,7 +315,7 @@ class Runtime:
     def _alive_changed(self, members: frozenset[Member], why: str) -> None:
         assert self.host is not None
         self.host.alive_changed(members, why)
-        self.lives.members_seen(members, self.members.offline)
+        self.lives.members_seen(members | self.members.answering, self.members.offline)
 
     def _reconfigured(self, config: Config) -> None:
         """What of an activated version takes effect at once."""

@@ -187,7 +187,7 @@ class Placing:
         copy.start(state, next_offset, outcomes, last_offset, end, tail)
         host.copies[copy.name] = copy
         with copy.lock:  # whoever publishes another view meanwhile posts it behind this one
-            copy.post(ev.AliveChanged(host.members.alive))
+            copy.post(ev.AliveChanged(host.members.alive, "", host.members.answering))
         known = host.router.tables.get(copy.name)
         if known is not None:
             copy.post(ev.TableSeen(*known))

@@ -15,7 +15,7 @@ from halog.core import events as ev
 from halog.core.group import could_fork
 from halog.core.nodelist import migration_asked
 from halog.core.roles import LEADING, Role
-from halog.events import CREATED, INTRUDER, JOINED, LEFT, MIGRATION, ROLE, STORE_ASIDE, Kind
+from halog.events import CREATED, INTRUDER, JOINED, LEFT, LINE_CUT, LINE_WHOLE, MIGRATION, ROLE, STORE_ASIDE, Kind
 from halog.runtime import replaced
 from halog.runtime.history import History
 
@@ -49,6 +49,8 @@ class Telling:
         self.history = history
         self._roles: dict[str, str] = {}
         self._refused: dict[str, float] = {}
+        self._cut: set[str] = set()
+        """To whom the line is cut, as it was told."""
         self._untold = 0
         self._lock = threading.Lock()
 
@@ -106,6 +108,16 @@ class Telling:
     def noticed(self, node: str, up: bool, why: str) -> None:
         """Another node is up again, or no more, as this one sees it."""
         self.history.tell(JOINED if up else LEFT, why, node=node)
+
+    def line(self, node: str, whole: bool, why: str) -> None:
+        """The line between this node and another one that lives is cut, or whole again. Of the two, the first by name
+        tells the history; the other one hears it by the challenges."""
+        with self._lock:
+            if whole is (node not in self._cut):
+                return
+            (self._cut.discard if whole else self._cut.add)(node)
+        more = {"to": node}
+        self.history.tell(LINE_WHOLE if whole else LINE_CUT, why, more=more, logged=node < self.history.node)
 
     def intruder(self, name: str, why: str) -> None:
         """Somebody was refused. `name` is short: it is kept."""

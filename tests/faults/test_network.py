@@ -34,6 +34,26 @@ def test_active_and_sync_replica_cannot_reach_each_other(mesh: Mesh) -> None:
     judge(mesh.cluster, clients)
 
 
+@pytest.mark.promise(3)
+def test_nodes_that_only_lose_each_other_change_no_role(mesh: Mesh) -> None:
+    """Both reach log and ZooKeeper: an active node that answers through ZooKeeper stays, for as long as that lasts.
+    Killed behind the cut, it is replaced."""
+    one, other = active(mesh.cluster), replica(mesh.cluster, "sync")
+    with Clients(mesh.client, "parted") as clients:
+        before = epochs(mesh.cluster)
+        for link in mesh.between(one, other):
+            link.hold()
+        passes(8.0)
+        clients.flows(SERVES_AGAIN_S)
+        assert epochs(mesh.cluster) == before, "no role went to anybody"
+        mesh.cluster.kill(one)
+        replaced(mesh.cluster, one)
+        mesh.heal()
+        mesh.cluster.whole()
+        clients.flows(SERVES_AGAIN_S)
+    judge(mesh.cluster, clients)
+
+
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("whose", ["active's", "replica's"])
 def test_one_way_silence_between_active_and_sync_replica(mesh: Mesh, whose: str) -> None:

@@ -29,6 +29,7 @@ from tests.mutants import (  # noqa: F401 - they register themselves
     moves,
     mutants,
     outages,
+    parted,
     policies,
     reads,
     remaps,

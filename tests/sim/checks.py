@@ -258,6 +258,7 @@ class Checks:
 
     def table_set(self, old: PartitionTable, new: PartitionTable) -> None:
         """A compare-and-set went through."""
+        self.world.parted.table_set(old, new)
         if new.epoch != old.epoch:
             demand(new.epoch.number > old.epoch.number, f"P3: the znode's epoch went {old.epoch} → {new.epoch}")
             demand(new.active is not None, "E2: an epoch without an active node")

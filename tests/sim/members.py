@@ -75,7 +75,7 @@ class Members:
         up = hears - self.offline
         if self.views.get(p.me) != up:
             self.views[p.me] = up
-            p.deliver(ev.AliveChanged(up, "view"))
+            p.deliver(ev.AliveChanged(up, "view", self.world.parted.answering(p)))
         zones.judged(self.world, p, offline)
 
     def _hears(self, p: Process, q: Process) -> bool:

@@ -30,6 +30,7 @@ from tests.sim import (
     market,
     moves,
     outages,
+    parted,
     patient,
     rough,
     shop,
@@ -55,6 +56,7 @@ OWN_RANGES = {
     "stowed": stowed.SEEDS,
     "rough": rough.SEEDS,
     "outages": outages.SEEDS,
+    "parted": parted.SEEDS,
     "stills": stills.SEEDS,
     "patient": patient.SEEDS,
 }
@@ -93,7 +95,7 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
     length = rng.uniform(*FAULT_PHASE_MS)
     for _ in range(rng.randint(1, 6) if not outages.is_calm(seed) else 0):
         world.engine.at(60.0 + rng.random() * (length - 60.0), rng.choice(kinds), world)
-    if is_grouped(seed):
+    if is_grouped(seed) and not parted.given(seed):
         for _ in range(world.operator.randint(0, 4)):
             world.engine.at(60.0 + world.operator.random() * (length - 60.0), regroup, world)
     if is_away(seed) or is_less(seed):
@@ -103,6 +105,7 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
     length += late.prepare(world, length)
     length += rough.prepare(world, length)
     length += world.outages.prepare(length)
+    length += world.parted.prepare(length)
     if lasting.given(seed):
         length += lasting.prepare(world, length)
     if zones.given(seed):

@@ -16,6 +16,7 @@ from tests.sim import (
     market,
     moves,
     outages,
+    parted,
     patient,
     reader,
     rough,
@@ -58,6 +59,9 @@ LATE = 100
 
 OUTAGES = 60
 """Histories in which the log and the coordinator go away (W1, W4); likewise."""
+
+PARTED = 50
+"""Histories in which nodes only lose each other (R4); likewise."""
 
 BANKS = 150
 """Histories over several partitions (D4, D5); they are histories of their own, too."""
@@ -172,6 +176,7 @@ INTERESTING = [
     "sites: promote done", "sites: promote failed: UnreachableError", "sites: demote done", "sites: undo done",
     "still: begins while objects change", "still: shown what was", "still: told that it is over", "still: waits",
     "log outage", "log takes nothing", "log asked", "coordinator outage",
+    "line cut", "challenge answered", "died behind the cut", "stopped behind the cut",
     "a request arrived late", "handed over and back", "answer Conflicted of what may still arrive",
     "answer Duplicated of what may still arrive", "answer TooFew of what may still arrive",
     "added", "removed", "too few replicas", "transfer requested", "discarded transactions",
@@ -201,8 +206,8 @@ def seen() -> Counter[str]:
     lived = [*lives.SEEDS[:LIVES], *[n for n in lives.SEEDS[: 11 * LIVES] if is_grouped(n)]]
     sites = [pair.SEEDS[n] for n in (*range(SITES), *RARE_SITES)]
     stopped = stopping.SEEDS[:STOPPED]
-    belated = [*outages.SEEDS[:OUTAGES], *late.SEEDS[:LATE], *stowed.SEEDS[:STOWED], *rough.SEEDS[:ROUGH]]
-    belated += [*stills.SEEDS[:STILLS], *patient.SEEDS[:PATIENT]]
+    belated = [*outages.SEEDS[:OUTAGES], *parted.SEEDS[:PARTED], *patient.SEEDS[:PATIENT]]
+    belated += [*late.SEEDS[:LATE], *stowed.SEEDS[:STOWED], *rough.SEEDS[:ROUGH], *stills.SEEDS[:STILLS]]
     sites += [*waiting.SEEDS[:WAITING], *takeover.SEEDS[:VOTING]]
     for seed in dict.fromkeys(
         [*range(SEEDS), *RARE_SEEDS, *grouped, *read, *zoned, *moved, *stopped, *belated, *banks, *lived, *sites]

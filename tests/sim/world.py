@@ -28,6 +28,7 @@ from tests.sim.members import Members
 from tests.sim.nature import Nature
 from tests.sim.node import Node, Process
 from tests.sim.outages import Outages
+from tests.sim.parted import Parted
 from tests.sim.reader import Reader
 from tests.sim.shown import Shown
 from tests.sim.stills import Stills
@@ -146,7 +147,7 @@ class World:
             partition, LOG_ID.hex(), "t", 0, "policy", nodes, sync_replicas, quorum, home=home, owner=home
         )  # fmt: skip
         self.coordinator = FakeCoordinator(self.engine, self.nature, self.cover, self.checks, table)
-        self.members = Members(self)
+        self.members, self.parted = Members(self), Parted(self)
         self.cuts: set[tuple[str, str]] = set()
         self.gone: set[str] = set()
         """Nodes that died for good."""

@@ -1,0 +1,54 @@
+"""Mutants of challenges (R4): whether they are asked before anybody claims, and what an answer is worth."""
+
+from __future__ import annotations
+
+from halog.core.challenges import Challenges
+from halog.core.partition import Partition
+from tests.mutants.registry import mutant, patch
+from tests.sim import parted
+
+SEEDS = parted.SEEDS[:2_000]
+
+
+@mutant("R4", SEEDS)
+def who_answers_a_challenge_is_replaced_all_the_same() -> None:
+    """Silence is enough."""
+
+    def alive_changed(self: Partition, e: object) -> None:
+        import msgspec
+
+        real(self, msgspec.structs.replace(e, answering=frozenset()))
+
+    from halog.core import events as ev
+    from tests.mutants.registry import handlers
+
+    real = patch(Partition, "_alive_changed", alive_changed)
+    handlers(ev.AliveChanged, "_alive_changed")
+
+
+@mutant("R4", SEEDS)
+def what_was_answered_once_counts_for_ever() -> None:
+    """A challenge is answered from memory: who died meanwhile is not replaced."""
+    patch(Challenges, "lives", lambda self, now, since: self._proved_at is not None)
+
+
+@mutant("R4", SEEDS)
+def an_answer_counts_from_when_it_comes() -> None:
+    """Not from when it was asked for: one that was under way for long proves the less."""
+
+    def answered(self: Challenges, number: int) -> None:
+        real(self, number)
+        if self._proved_at is not None:
+            self._proved_at += 10 * self._patience_ms
+
+    real = patch(Challenges, "answered", answered)
+
+
+@mutant("R4", SEEDS)
+def nobody_is_challenged_before_its_silence_counts() -> None:
+    """And then only once: the line is cut for longer than one answer lasts."""
+
+    def due(self: Challenges, now: int, silent_ms: int) -> int | None:
+        return real(self, now, silent_ms) if not self._number else None
+
+    real = patch(Challenges, "due", due)
