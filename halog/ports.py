@@ -195,8 +195,9 @@ COLLECTIONS: Final = ("partitions",)
 class Coordinator(Protocol):
     """A small tree of versioned nodes with sessions (ZooKeeper). Paths are relative to the cluster's root."""
 
-    def connect(self, on_state: Callable[[SessionState], None]) -> None:
-        """Connect within the session timeout or raise UnreachableError; report every later change of state."""
+    def connect(self, on_state: Callable[[SessionState], None], wait_s: float | None = None) -> None:
+        """Connect within the session timeout or raise UnreachableError; report every later change of state. `wait_s`:
+        so long, in seconds, instead, and no answer to a request is waited for longer either."""
 
     def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> bool:
         """Create with parents; False if it exists (after a lost reply: compare what is there with what you meant)."""

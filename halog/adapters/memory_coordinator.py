@@ -32,7 +32,7 @@ class MemoryCoordinator:
 
     # ---- the port
 
-    def connect(self, on_state: Callable[[SessionState], None]) -> None:
+    def connect(self, on_state: Callable[[SessionState], None], wait_s: float | None = None) -> None:
         self._on_state = on_state
         self._dispatch = Dispatcher("coordinator")
         self.session = self.tree.open_session()

@@ -107,20 +107,20 @@ class ZkCoordinator:
         """ZooKeeper's number of the session, 0 without one; for tests and `halog doctor`."""
         return int((self._client.client_id or (0,))[0] or 0)
 
-    def connect(self, on_state: Callable[[SessionState], None]) -> None:
+    def connect(self, on_state: Callable[[SessionState], None], wait_s: float | None = None) -> None:
         self._on_state = on_state
+        self._answer_s = self._answer_s if wait_s is None else min(self._answer_s, wait_s)
         self._dispatch, self._arming = Dispatcher("zk"), Dispatcher("zk-watches")
         self._client.add_listener(self._changed)
         self._client.start_async()
         try:
-            self._begin()
+            self._begin(max(self._timeout_s, self._answer_s) if wait_s is None else wait_s)
         except BaseException:
             self.close()
             raise
 
-    def _begin(self) -> None:
+    def _begin(self, at_least_s: float) -> None:
         """Wait for a session, and look whether there is where to work."""
-        at_least_s = max(self._timeout_s, self._answer_s)
         if not self._connected.wait(at_least_s):
             why = silence(self._hosts)
             if not (why.busy and self._connected.wait(max(0.0, self._patience_s - at_least_s))):

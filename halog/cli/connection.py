@@ -66,7 +66,7 @@ class Connection:
         """Connect and learn the active version, the partitions and the nodes. `as_in_file`: go by the file, also where
         the cluster does not exist yet."""
         c = self.coordinator
-        c.connect(_ignore)
+        c.connect(_ignore, self.timeout_s)
         if not as_in_file:
             self.activated = in_force(self.config, c)
             self.config = self.activated.config

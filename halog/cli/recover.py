@@ -76,6 +76,7 @@ def recover(
     from halog.cli.connection import connect, modules_beside
     from halog.errors import OutcomeUnknownError, UnknownNameError
     from halog.ports import UnknownResult
+    from halog.runtime.belonging import check_exists
     from halog.runtime.recovering import carry_out, check_stopped
     from halog.runtime.recovery import by_file
 
@@ -87,6 +88,7 @@ def recover(
             if node not in connection.config.nodes:
                 raise UnknownNameError.of("node", node, list(connection.config.nodes))
         check_stopped(connection.coordinator)
+        check_exists(connection.adapters.log, connection.coordinator, connection.config)
         stores, missing = stack.enter_context(_opened(connection.config, places))
         plan = _look(connection, stores, missing)
         if not dry_run and not plan.nothing:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from halog.config.names import ambiguous
-from halog.errors import ConfigError, CoordinatorError, HalogError, RefusedError, StoreError
+from halog.errors import AvailabilityError, ConfigError, CoordinatorError, HalogError, RefusedError, StoreError
 from halog.ports import Coordinator, Log, Store, TopicPartition
 from halog.runtime import cluster, mappings
 from halog.runtime.objects import position_key
@@ -196,6 +196,15 @@ def _check_begun(log: Log, coordinator: Coordinator, config: Config) -> None:
         cluster=name,
         topics=sorted({tp.topic for tp in found}),
     )
+
+
+def check_exists(log: Log, coordinator: Coordinator, config: Config) -> None:
+    """AvailabilityError where neither tables nor a log with records are there: nothing of it can be recovered."""
+    if coordinator.children("partitions") or coordinator.get(RECOVERY) is not None:
+        return
+    if not any(_has_history(log, config, policy) for policy in config.policies):
+        name = config.cluster.name
+        raise AvailabilityError(f"{config.source}: {why_absent(log, coordinator, config)}", cluster=name)
 
 
 def why_absent(log: Log, coordinator: Coordinator, config: Config) -> str:

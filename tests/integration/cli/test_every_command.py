@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -50,8 +52,26 @@ def say(
 @pytest.mark.parametrize("name", ASKING)
 def test_servers_that_are_down_are_exit_3_within_the_timeout(say: Callable[[str, str], Say], name: str) -> None:
     code, out, err, seconds = say("127.0.0.1:1", "127.0.0.1:2")(name)
-    assert (code, out, err) == (3, "", "halog: ZooKeeper at 127.0.0.1:2 does not answer\n")
-    assert seconds < 3, "of a timeout of 1 s"
+    said = "halog: ZooKeeper at 127.0.0.1:2 does not answer: nobody listens at 127.0.0.1:2\n"
+    assert (code, out, err) == (3, "", said)
+    assert seconds < 4, "of a timeout of 1 s"
+
+
+@pytest.mark.feature("O1")
+def test_an_address_that_swallows_everything_is_given_up_in_time(say: Callable[[str, str], Say]) -> None:
+    """Its queue is full: nothing is refused, and nothing answers."""
+    with socket.socket() as hole, ExitStack() as filling:
+        hole.bind(("127.0.0.1", 0))
+        hole.listen(0)
+        address = f"127.0.0.1:{hole.getsockname()[1]}"
+        for _ in range(4):
+            one = filling.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(hole.getsockname())
+        code, out, err, seconds = say(address, address)("status")
+        assert (code, out, err.count("\n")) == (3, "", 1)
+        assert address in err
+        assert seconds < 4, "of a timeout of 1 s"
 
 
 @pytest.mark.feature("O1")
