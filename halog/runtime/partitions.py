@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from halog.config.whole import check_nodes
 from halog.core.defining import listed
 from halog.core.table import PartitionTable
-from halog.errors import UnknownNameError
+from halog.errors import RefusedError, UnknownNameError
 from halog.runtime import defining
 from halog.runtime.lives import Notifier
 from halog.runtime.migration import wait_until_there
@@ -67,6 +67,17 @@ class Partition:
         """Is this node none of its nodes?"""
         return self._runtime.name not in {*self.nodes, *self.node_list}
 
+    def _of_a_node(self) -> Runtime:
+        r = self._runtime
+        r.operators.check_open()
+        if r.name not in r.config.all_sites.nodes:
+            raise RefusedError(
+                f"{r.name} is none of [nodes] ({', '.join(r.config.nodes)}): a client knows every partition without "
+                "defining it",
+                partition=self.name,
+            )
+        return r
+
     @property
     def _table(self) -> PartitionTable:
         return self._runtime.router.tables[self.name][1]
@@ -80,8 +91,7 @@ class Partition:
 
         RefusedError names what is wrong, and nothing was changed; with other nodes for a foreign partition it names
         both lists (P10)."""
-        r = self._runtime
-        r.operators.check_open()
+        r = self._of_a_node()
         defining.define(r.adapters.coordinator, r.config, self.name, r.name, nodes, sync_replicas)
 
     def enable(self, *, replace: bool = False, wait_s: float = 0.0) -> None:
@@ -90,8 +100,7 @@ class Partition:
 
         Returns once that is set; the nodes do the rest by themselves. With `wait_s`, seconds, once it is done:
         DeadlineError if it is not by then. RefusedError names what speaks against it, and nothing was changed."""
-        r = self._runtime
-        r.operators.check_open()
+        r = self._of_a_node()
         c, o = r.adapters.coordinator, r.operators
         asked = defining.enable(c, r.config, o.up, self.name, r.name, told=o.told, replace=replace)
         self._wait(asked, wait_s)
@@ -100,8 +109,7 @@ class Partition:
         """Host it here no more (P7): this node leaves the node list everywhere, hands over if it is active, and deletes
         its copy. If it is the only node it keeps the objects: they can be read, and nothing new is taken. `wait_s` and
         errors as for `enable`."""
-        r = self._runtime
-        r.operators.check_open()
+        r = self._of_a_node()
         c, o = r.adapters.coordinator, r.operators
         self._wait(defining.disable(c, r.config, o.up, self.name, r.name, told=o.told), wait_s)
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from halog.config import Config
-from halog.errors import ConfigError, DeadlineError, NodeListsError, RefusedError
+from halog.errors import ConfigError, DeadlineError, NodeListsError, RefusedError, UnknownNameError
 from halog.runtime import plans, wishes
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.counting import REGISTRY, Counter
@@ -298,7 +298,9 @@ def fewer(cluster: Cluster) -> Config:
 @pytest.mark.feature("P7")
 def test_what_cannot_be_is_refused_by_name_and_changes_nothing(cluster: Cluster) -> None:
     before = cluster.tables()[P]
-    for nodes, said in ((("X",), "there is no node X"), ((), "at least one node"), (("A", "A"), "A is named twice")):
+    with pytest.raises(UnknownNameError, match="there is no node X; known are A, B, C"):
+        at(cluster, "A").define(("X",))
+    for nodes, said in (((), "at least one node"), (("A", "A"), "A is named twice")):
         with pytest.raises(RefusedError, match=said):
             at(cluster, "A").define(nodes)
     with pytest.raises(RefusedError, match="p is not enabled on A"):

@@ -12,7 +12,7 @@ import pytest
 from halog.adapters.memory_coordinator import MemoryCoordinator, MemoryTree
 from halog.config import Config, parse_config
 from halog.core.table import DEFINED, DISABLED, Definition, PartitionTable, Target
-from halog.errors import RefusedError
+from halog.errors import RefusedError, UnknownNameError
 from halog.runtime import plans
 from halog.runtime.plans import Plan, Planned
 from halog.runtime.rollback import Situation, chosen, copies_of, roll_back, under_way
@@ -140,7 +140,7 @@ def test_plans_that_have_moved_something_are_kept_when_another_takes_their_place
         plans.store(tree, Plan(f"plan{i}", i, (move("p"),)), [table("p", THERE if i % 14 else HERE, i % 14)])
     assert [p.id for p in plans.known(tree)] == [f"plan{i}" for i in range(13, 2, -1)]
     assert chosen(tree, [table("p", THERE, 1)], "plan7")[0].id == "plan7"
-    with pytest.raises(RefusedError, match="there is no plan plan2; known are plan13, plan12,"):
+    with pytest.raises(UnknownNameError, match="there is no plan plan2; known are plan13, plan12,"):
         chosen(tree, [table("p", THERE, 1)], "plan2")
 
 
