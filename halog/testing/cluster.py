@@ -94,7 +94,7 @@ class Cluster:
         self.registry, self.site, self.home = registry, site, home
         self._pid = os.getpid()
         self._others = {} if home is None else {home.site: home}
-        self._lines: dict[str, list[Gate]] = {}
+        self._lines: dict[str, list[tuple[Gate, MemoryCoordinator]]] = {}
         """What stands to other sites."""
         self._cut: set[str] = set()
         """Sites that are not reached from here."""
@@ -168,9 +168,9 @@ class Cluster:
         there, gate = self._others.get(site), Gate()
         if there is None or site in self._cut:
             raise UnreachableError(f"site {site} cannot be reached", site=site)
-        self._lines.setdefault(site, []).append(gate)
         coordinator = MemoryCoordinator(there._tree)
         coordinator.connect(lambda state: None)
+        self._lines.setdefault(site, []).append((gate, coordinator))
         return Remote(site, Gated(MemoryLog(there._broker), gate), Gated(coordinator, gate))
 
     def _is_cut(self, address: str) -> bool:
@@ -272,8 +272,9 @@ class Cluster:
 
     def _cut_to(self, site: str) -> None:
         self._cut.add(site)
-        for gate in self._lines.pop(site, ()):
+        for gate, coordinator in self._lines.pop(site, ()):
             gate.kill()
+            coordinator.tree.end_session(coordinator.session)  # as the server there does, which hears of it no more
 
     def kill(self, name: str) -> None:
         """End a node as kill -9 does: connections break, its session ends, nothing is handed over."""
