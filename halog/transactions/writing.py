@@ -133,6 +133,7 @@ class Transaction(Reading):
 
     def leave_behind(self) -> None:
         """In a forked child: what was open is the parent's, and over here."""
+        self.space.kept.leave_behind()
         if self.state == OPEN:
             self.finish(ROLLED_BACK)
             self.left_behind = True
