@@ -13,6 +13,7 @@ from halog.errors import NotActiveError, NotFoundError, RemappedError, RemoteCal
 from halog.schema.registry import Registry
 from halog.transactions import failures, work
 from halog.transactions.context import CURRENT
+from halog.transactions.reading import ROLLED_BACK
 from halog.transactions.space import Space
 from halog.transactions.writing import Transaction
 
@@ -33,7 +34,7 @@ class Executor:
             return _run(tx, partition, invocation)
         finally:
             CURRENT.reset(token)
-            tx.rollback()
+            tx.finish(ROLLED_BACK)
 
     def _agree(self, partition: str, version: int) -> None:
         """The method routes by the mapping its object was routed by, or they would not meet in one partition (T8)."""
