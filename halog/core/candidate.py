@@ -366,7 +366,7 @@ class Campaign:
 
     def opened(self) -> None:
         """Our epoch is open in the log."""
-        self.log.opened()
+        self.log.opened(here=True)
         self.p.merging.opened()
         self.waits = True
         self.serve_if_over()

@@ -69,6 +69,9 @@ class LogDoubt:
         """An epoch was claimed here, and given up before it was open."""
         self._unopened += 1
 
-    def opened(self) -> None:
-        """The log has opened an epoch, whoever's."""
+    def opened(self, *, here: bool = False) -> None:
+        """The log has opened an epoch, whoever's. `here`: this copy's own. That is the best answer, and whoever leads
+        asks for itself: the one that was asked for may come when nobody waits for it, or never."""
         self._unopened = 0
+        if here:
+            self._asked = 0

@@ -89,10 +89,16 @@ class Moments(Generic[V]):
         self.now = made
 
     def lose(self) -> None:
-        """Nothing is known any more, of no moment: the copy is given up."""
+        """Nothing is known any more, of no moment: the copy is given up. Nor of those that are taken up from now on: a
+        reader may have found the copy just before."""
         self._let_go(self.now)
         while self._over:
             self._let_go(self._over.popleft()[0]())
+        self.now = Moment()
+        self.now.lost = True
+
+    def restart(self) -> None:
+        """Objects are known again: nobody reads yet."""
         self.now = Moment()
 
     def _forget(self) -> None:

@@ -94,7 +94,7 @@ class Initiating:
             idle = 0 if self._live else idle + 1
             if idle > IDLE_TICKS:
                 self._wake.clear()
-                if not self._live:
+                if not self._live and not self._closed:
                     self._wake.wait()
                 idle = 0
             time.sleep(self._tick_s)

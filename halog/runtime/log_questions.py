@@ -22,10 +22,11 @@ from halog.runtime.clock import monotonic_ms, wall_ahead_ms
 logger = logging.getLogger("halog.log")
 
 ASKERS = 2
-"""Threads that ask: a partition whose broker is away does not hold up the others."""
+"""Threads that ask."""
 
-ASK_S = 1.0
-"""One attempt: what is asked while a broker stands still is answered as soon as it goes on."""
+FIRST_S, ASK_S = 0.2, 1.0
+"""One attempt, the first and any other. What is asked while a broker stands still is answered as soon as it goes on;
+but where a hundred partitions have one that is away, whoever has another one is not to wait for all of them."""
 
 PAUSE_S = 0.1
 """Between attempts that fail at once: a broker that is back is found within this."""
@@ -50,10 +51,11 @@ class Asking(Protocol):
 
 
 class _Question:
-    __slots__ = ("asked_ms", "copy", "round", "since_ms")
+    __slots__ = ("asked_ms", "copy", "round", "since_ms", "tried")
 
     def __init__(self, copy: Asking, e: ev.AskLog) -> None:
         self.copy, self.round, self.since_ms, self.asked_ms = copy, e.round, e.since_ms, monotonic_ms()
+        self.tried = 0
 
 
 class LogQuestions:
@@ -69,7 +71,7 @@ class LogQuestions:
         self._end, self._ready, self._tell = end, ready, tell
         self._lock = threading.Condition()
         self._open: dict[str, _Question] = {}
-        """By partition, in the order they are to be asked; `_asked` are under way."""
+        """By partition: those tried least are asked first, in this order; `_asked` are under way."""
         self._asked: set[str] = set()
         self._away_since_ms = 0
         """On the driver's clock; 0: nobody was told that it is away."""
@@ -87,7 +89,7 @@ class LogQuestions:
         if question is None:
             return
         try:
-            self._end(question.copy.tp, ASK_S)
+            self._end(question.copy.tp, ASK_S if question.tried else FIRST_S)
             while not self._ready() and not closing.is_set():
                 self._look("no producer session yet")
                 closing.wait(SESSION_S)
@@ -101,7 +103,8 @@ class LogQuestions:
     def _next(self) -> _Question | None:
         with self._lock:
             self._lock.wait_for(lambda: self._open.keys() - self._asked, WAIT_S)
-            name = next((n for n in self._open if n not in self._asked), None)
+            left = [name for name in self._open if name not in self._asked]
+            name = min(left, key=lambda name: self._open[name].tried, default=None)
             if name is None:
                 return None
             self._asked.add(name)
@@ -112,6 +115,7 @@ class LogQuestions:
         name = question.copy.name
         with self._lock:
             self._asked.discard(name)
+            question.tried += 1
             self._open[name] = self._open.pop(name)
 
     def _answered(self, question: _Question) -> None:

@@ -109,6 +109,7 @@ class ObjectTable:
         """The partition goes on from what the store holds."""
         self._outcomes, self._last_offset, self.ledger = outcomes, last_offset, ledger
         self.references.load()
+        self.moments.restart()
 
     def take(self, accepted: Sequence[Applied], state: ChainState, next_offset: int) -> None:
         """Accepted records: visible from here on, all at once for who reads at a moment."""

@@ -90,8 +90,14 @@ def _exact(precision: int) -> Context:
 
 
 MINUS: Final = 32
-"""So many more bytes say that a zero has a minus sign. Its exponent takes fewer (`decimal_encoder`)."""
-_LONGEST: Final = 64
+"""At least so many more bytes say that a zero has a minus sign (`_minus`)."""
+_LONGEST: Final = 96
+
+
+def _minus(scale: int) -> int:
+    """So many more bytes say that a zero has a minus sign. Its exponent takes fewer: `Decimal("0")` has one byte for
+    each digit of the scale."""
+    return max(MINUS, scale + 2)
 
 
 def decimal_encoder(shape: DecimalShape, *, key: bool = False) -> Encoder:
@@ -101,7 +107,7 @@ def decimal_encoder(shape: DecimalShape, *, key: bool = False) -> Encoder:
     above the scale's. `Decimal("2.50")` at scale 9 is 2,500,000,000 with 7 more bytes. Of a zero all bytes are zero.
     `key`: without them, since equal numbers are one key.
     """
-    scale, ctx = shape.scale, _exact(shape.precision)
+    scale, ctx, minus = shape.scale, _exact(shape.precision), _minus(shape.scale)
     step = Decimal((0, (1,), -scale))
     expected = f"Decimal of at most {shape.precision} digits, {scale} of them behind the point"
 
@@ -116,9 +122,9 @@ def decimal_encoder(shape: DecimalShape, *, key: bool = False) -> Encoder:
         if not key:
             sign, _, exponent = value.as_tuple()
             more = int(exponent) + scale
-            if more < 0 or (not n and more >= MINUS - 1):
+            if more < 0 or (not n and more >= minus - 1):
                 raise Misfit(expected, value)
-            size += more + (MINUS if sign and not n else 0)
+            size += more + (minus if sign and not n else 0)
         return write_long(size) + n.to_bytes(size, "big", signed=True)
 
     return encode
@@ -127,6 +133,7 @@ def decimal_encoder(shape: DecimalShape, *, key: bool = False) -> Encoder:
 def decimal_decoder(shape: DecimalShape) -> Decoder:
     """The inverse of `decimal_encoder`; refuses more digits than declared."""
     scale, ctx, bound = shape.scale, _exact(shape.precision), 10**shape.precision
+    minus = _minus(scale)
 
     def decode(data: bytes, at: int) -> tuple[Decimal, int]:
         raw, at = read_chunk(data, at)
@@ -137,7 +144,7 @@ def decimal_decoder(shape: DecimalShape) -> Decoder:
         if not more:
             return Decimal(n).scaleb(-scale, ctx), at
         if not n:
-            return Decimal((more >= MINUS, (0,), more % MINUS - scale)), at
+            return Decimal((more >= minus, (0,), more % minus - scale)), at
         whole, rest = divmod(n, 10**more)
         if rest:
             raise Malformed("a decimal with more digits behind the point than it says")

@@ -2,7 +2,7 @@
 
 Keeps nothing between two calls: the transaction comes in as `Work` and leaves as `Work`, so a repeated call starts from
 the same state and has no effect twice. Never commits. Whatever the method raises is an answer, not an error here; only
-"this node is not active any more" is passed on, so that the initiator's node asks the next one.
+"this node is not active any more", where that is so, is passed on, so that the initiator's node asks the next one.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from halog.errors import NotActiveError, NotFoundError, RemappedError, RemoteCal
 from halog.schema.registry import Registry
 from halog.transactions import failures, work
 from halog.transactions.context import CURRENT
+from halog.transactions.reading import ROLLED_BACK
 from halog.transactions.space import Space
 from halog.transactions.writing import Transaction
 
@@ -33,7 +34,7 @@ class Executor:
             return _run(tx, partition, invocation)
         finally:
             CURRENT.reset(token)
-            tx.rollback()
+            tx.finish(ROLLED_BACK)
 
     def _agree(self, partition: str, version: int) -> None:
         """The method routes by the mapping its object was routed by, or they would not meet in one partition (T8)."""
@@ -63,9 +64,9 @@ def _run(tx: Transaction, partition: str, invocation: Invocation) -> Invoked:
         result = _result(tx, partition, invocation)
         done = work.work_in(tx, partition)
         return Invoked(done, _found(tx, given), result=result)
-    except NotActiveError:
-        raise
     except BaseException as error:  # also what ends a task or a process: here it is a method's, and ends nothing else
+        if isinstance(error, NotActiveError) and not tx.backend.is_active(partition):
+            raise
         kept = Work(_reads(tx, given), given.writes)
         return Invoked(kept, _found(tx, given), error=failures.to_wire(error))
 

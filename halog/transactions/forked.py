@@ -25,6 +25,7 @@ def _left_to_the_parent() -> None:
         _ON_EXIT(_LIBC._exit, None)
     for node in retry.OPEN_NODES:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(node))
+        node.space.kept.leave_behind()
     retry.OPEN_NODES.clear()
     tx = CURRENT.get()
     if tx is not None:

@@ -69,6 +69,12 @@ class Kept:
                     self._new.append(_One(key, f"{info.name}.{name}", value, encode, data))
                     self.pending[:] = [True]
 
+    def leave_behind(self) -> None:
+        """In a forked child: it is the parent's to tell, and another thread, which is not here, may have the lock."""
+        self._lock = threading.Lock()
+        self._new, self.pending[:] = [], []
+        self._later.clear()
+
     def look(self, *, last: bool = False) -> None:
         """Tell what was changed. `last`: there will be no other look."""
         now = time.monotonic()

@@ -133,6 +133,7 @@ class Transaction(Reading):
 
     def leave_behind(self) -> None:
         """In a forked child: what was open is the parent's, and over here."""
+        self.space.kept.leave_behind()
         if self.state == OPEN:
             self.finish(ROLLED_BACK)
             self.left_behind = True
@@ -142,15 +143,26 @@ class Transaction(Reading):
 
         ConflictError (LockedError among them), DuplicateKeyError, FieldTypeError, RecordTooLargeError (R8),
         AvailabilityError, RefusedError (R6): nothing happened. OutcomeUnknownError: nobody answered in time;
-        `Node.outcome` says what became of it.
+        `Node.outcome` says what became of it. TransactionError in a method of an object: nothing happened.
         """
         self.check_open()
+        self._check_no_call()
         commit.commit(self)
 
     def rollback(self) -> None:
-        """End the transaction and forget its changes; does nothing if it has ended."""
+        """End the transaction and forget its changes; does nothing if it has ended. TransactionError in a method of an
+        object."""
         if self.state == OPEN:
+            self._check_no_call()
             self.finish(ROLLED_BACK)
+
+    def _check_no_call(self) -> None:
+        """A method has part of its caller's transaction at the most: elsewhere that alone would be committed."""
+        if self.saved is not None or self.serving is not None:
+            raise TransactionError(
+                "a method cannot end the transaction, which is its caller's; nothing was done: raise an exception to "
+                "undo what the method did, and end the transaction where it began"
+            )
 
     def finish(self, state: int) -> None:
         """The transaction is over: its objects stay readable and refuse everything else."""

@@ -7,7 +7,7 @@ import pytest
 
 from halog.core import events as ev
 from halog.core.roles import Role
-from tests.unit.core.kit import SETTINGS, A, B, Core, replica
+from tests.unit.core.kit import SETTINGS, A, B, Core, epoch, replica, table
 
 LONG_MS = 60_000
 
@@ -129,3 +129,23 @@ def test_a_site_that_gives_its_log_away_is_not_asked_for() -> None:
     gone = msgspec.structs.replace(core.p.table, active=None, owner="there")
     core.step(ev.TableSeen(2, gone))
     assert not core.of(ev.AskLog)
+
+
+@pytest.mark.feature("R4", "P10")
+def test_who_was_handed_the_role_while_it_doubted_the_log_doubts_it_no_more() -> None:
+    """It had asked, and its epoch was open before the answer came; else it would never stand again."""
+    core, script = replica()
+    core.answers = False
+    core.step(ev.TableSeen(2, msgspec.structs.replace(core.p.table, active=None)))
+    asked = core.one(ev.AskLog)
+    core.land(script.handed_over(epoch(1), "B"))
+    core.cas_ok()
+    core.land()
+    core.land()
+    assert core.is_now(Role.ACTIVE)
+    core.step(ev.LogAnswered(asked.round))
+    core.step(ev.TableSeen(9, table(epoch=epoch(9), active=A)))
+    assert core.is_now(Role.FOLLOWING)
+    core.alive()
+    (claim,) = [e for e in wait(core, SETTINGS.retry_ms) if isinstance(e, ev.SetTable)]
+    assert claim.table.active == B

@@ -162,7 +162,10 @@ def test_readers_of_a_copy_that_is_given_up_are_told() -> None:
     objects.change((A, 1))
     now = objects.read()
     objects.moments.lose()
-    for one in (past, now):
+    late = objects.read()
+    """Found just before it was given up."""
+    for one in (past, now, late):
         with pytest.raises(OverError):
             objects.seen(one, A)
+    objects.moments.restart()
     assert objects.seen(objects.read(), A) == 1

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from halog import aio
+from halog import aio, errors
 from halog.backend import Found
 from halog.core.ids import Member
 from halog.errors import DeadlineError, HalogError, RefusedError, RemoteCallError
@@ -161,6 +161,22 @@ def test_whatever_a_method_raises_comes_back_at_once_by_name(client: Any, how: s
         assert "in refuse" in told.value.evidence["traceback"] or how == "MemoryError"
     assert time.monotonic() - began < AT_ONCE_S
     assert RUNS.copy() == [how]
+
+
+@pytest.mark.parametrize(
+    "how", ["NotActiveError", "LockedError", "RemappedError", "OverloadedError", "UnreachableError"]
+)
+def test_what_the_library_itself_would_ask_again_for_is_an_answer_where_a_method_raises_it(
+    client: Any, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a node that is not active has no answer; the method says nothing of that."""
+    cls = getattr(errors, how)
+    monkeypatch.setitem(RAISED, how, lambda: cls("given up"))
+    began = time.monotonic()
+    with pytest.raises(cls, match="given up"), client.transaction():
+        client.get(Job, "a").refuse(how)
+    assert RUNS.copy() == [how]
+    assert time.monotonic() - began < AT_ONCE_S
 
 
 def test_a_result_that_fits_no_frame_is_told_at_once(client: Any) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import halog
 from halog.errors import ConflictError
-from halog.runtime import named
+from halog.runtime import named, viewing
 from halog.runtime.copy import Copy
 from halog.runtime.pages import PAGE_OBJECTS
 from halog.schema.registry import Registry
@@ -271,6 +271,26 @@ def test_a_copy_that_is_given_up_is_told(cluster: Cluster) -> None:
             host.copies.pop(copy.name)
             copy.objects.drop()
         tx.get(Twin, "a", 1)
+
+
+def test_a_copy_that_is_given_up_while_a_reader_takes_up_its_moment_is_told(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else all objects would seem to be gone."""
+    name = passive(cluster)
+    copy, runtime = copy_on(cluster, name), cluster.node(name).runtime
+
+    def given_up(asker: Any, partition: str, *args: Any) -> viewing.OwnView:
+        runtime.copies.pop(partition)
+        copy.objects.drop()
+        return viewing.OwnView(asker, copy, 0, 0)
+
+    monkeypatch.setattr("halog.runtime.reads.own_view", given_up)
+    with (
+        pytest.raises(ConflictError, match="given up or made anew"),
+        cluster.node(name).transaction(read="local") as tx,
+    ):
+        tx.find(Twin, "a", 0)
 
 
 def test_a_client_whose_active_node_dies_is_told_or_sees_the_same_moment(cluster: Cluster) -> None:

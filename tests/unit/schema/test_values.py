@@ -122,6 +122,15 @@ def test_every_reader_of_avro_has_a_decimals_number(value: Decimal, digits: tupl
     assert read["f"] == value
 
 
+@pytest.mark.parametrize("scale", range(39))
+def test_a_zero_is_never_refused(scale: int) -> None:
+    """Most values are 0 or have few digits; a test of what may be refused would not notice."""
+    info = declare({"k": int, "f": Annotated[Decimal, Decimals(38, scale)]}, body={"f": Decimal("0")})
+    for text in ("0", "-0", f"0E-{scale}", f"-0E-{scale}", *(["0.0"] if scale else []), *(["1"] if scale < 38 else [])):
+        value = Decimal(text)
+        assert same(value, info.decode(info.encode(info.cls(1, value)))["f"])
+
+
 def test_decimals_that_were_stored_before_are_read_as_they_were() -> None:
     """The shortest form has all digits of the scale, and its bytes are those of ever."""
     info = declare({"k": int, "f": Decimal})

@@ -12,6 +12,7 @@ import pytest
 import halog
 from halog.embedded import EmbeddedSite
 from halog.errors import ForkedError, NodeError
+from halog.schema import managed
 from halog.testing.cluster import Cluster
 from halog.testing.nodes import MemoryNode
 from tests.unit.counting import REGISTRY, Counter
@@ -19,6 +20,12 @@ from tests.unit.counting import REGISTRY, Counter
 pytestmark = pytest.mark.feature("X5")
 
 CHILD_S = 10.0
+
+
+@managed(key="name", registry=REGISTRY)
+class Listed:
+    name: str
+    notes: list[str]
 
 
 def in_child(work: Callable[[], object]) -> int:
@@ -94,6 +101,24 @@ def test_a_transaction_is_over_in_the_child_and_goes_on_in_its_parent() -> None:
             assert tx.get(Counter, "a").value == 0
             tx.commit()
             assert in_child(lambda: tx.__exit__(None, None, None)) == 0, "it was over before"
+
+
+@pytest.mark.feature("D1")
+def test_a_child_waits_for_no_thread_of_its_parents() -> None:
+    """Another thread was just ending a transaction when the process was forked."""
+
+    def child() -> None:
+        assert tx.outcome == "rolled back"
+        node.ref(ended)
+
+    with MemoryNode(registry=REGISTRY) as node:
+        with node.transaction():
+            ended = node.create(Listed("a", []))
+        with node.transaction() as tx:
+            notes = node.get(Listed, "a").notes
+            with node.space.kept._lock:
+                assert in_child(child) == 0
+        assert notes == []
 
 
 @pytest.mark.feature("O3")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import halog.transactions as ht
-from halog.errors import DeclarationError, FieldTypeError, HalogError, RemoteCallError
+from halog.errors import DeclarationError, FieldTypeError, HalogError, RemoteCallError, TransactionError
 from halog.schema import Registry, managed
 from halog.testing.memory import MemoryCluster
 from halog.testing.nodes import MemoryNode
@@ -93,6 +93,10 @@ class Thing:
     def stray(self) -> None:
         self.nowhere = 1
 
+    def end(self, how: str) -> None:
+        self.n = 5
+        getattr(ht.current(), how)()
+
     def fail(self, how: str) -> None:
         self.n = 77
         raise FAILURES[how]()
@@ -142,6 +146,8 @@ def thing(request: pytest.FixtureRequest) -> Iterator[Any]:
         (lambda t: t.wrong(), FieldTypeError, "result: expected int, got str"),
         (lambda t: t.spoil(), FieldTypeError, "Thing.n: expected int, got str"),
         (lambda t: t.stray(), FieldTypeError, "nowhere"),
+        (lambda t: t.end("commit"), TransactionError, "a method cannot end the transaction"),
+        (lambda t: t.end("rollback"), TransactionError, "a method cannot end the transaction"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_changes_nothing(

@@ -1,0 +1,110 @@
+"""Copies that doubt the log ask it: whose broker is away holds up nobody for long, and each is told once (R4)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from halog.core import events as ev
+from halog.errors import UnreachableError
+from halog.events import LOG_AWAY, LOG_BACK, Kind
+from halog.ports import TopicPartition
+from halog.runtime import log_questions
+from halog.runtime.clock import monotonic_ms
+from halog.runtime.log_questions import FIRST_S, LogQuestions
+
+pytestmark = pytest.mark.feature("R4")
+
+CLOSING = threading.Event()
+
+
+class Copy:
+    def __init__(self, name: str) -> None:
+        self.name, self.tp = name, TopicPartition(name, 0)
+        self.heard: list[ev.Event] = []
+
+    def post(self, event: ev.Event) -> None:
+        self.heard.append(event)
+
+
+class World:
+    """A log some of whose partitions have a broker that is away."""
+
+    def __init__(self) -> None:
+        self.away: set[str] = set()
+        self.asked: list[tuple[str, float]] = []
+        self.told: list[Kind] = []
+        self.questions = LogQuestions(self.end, lambda: True, self.tell)
+
+    def end(self, tp: TopicPartition, timeout_s: float) -> object:
+        self.asked.append((tp.topic, timeout_s))
+        if tp.topic in self.away:
+            raise UnreachableError("nobody answers")
+        return 0, 0
+
+    def tell(self, kind: Kind, cause: str, more: Mapping[str, Any]) -> None:
+        self.told.append(kind)
+
+    def turn(self) -> None:
+        self.questions.turn(CLOSING)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(log_questions, "PAUSE_S", 0.0)
+    return World()
+
+
+def test_whose_broker_answers_does_not_wait_for_all_whose_broker_does_not(world: World) -> None:
+    lost, fine = [Copy(f"lost-{i}") for i in range(20)], Copy("fine")
+    world.away = {copy.name for copy in lost}
+    for n, copy in enumerate([*lost, fine]):
+        world.questions.ask(copy, ev.AskLog(n + 1, monotonic_ms()))
+    while not fine.heard:
+        world.turn()
+    assert [timeout_s for _, timeout_s in world.asked] == [FIRST_S] * 21
+    world.turn()
+    world.questions.ask(fine, ev.AskLog(99, monotonic_ms()))
+    world.turn()
+    assert fine.heard == [ev.LogAnswered(21), ev.LogAnswered(99)], "who asks now is next"
+    assert not any(copy.heard for copy in lost)
+
+
+def test_all_are_asked_again_and_again(world: World) -> None:
+    copies = [Copy(name) for name in ("a", "b", "c")]
+    world.away = {"a", "b", "c"}
+    for copy in copies:
+        world.questions.ask(copy, ev.AskLog(1, monotonic_ms()))
+    for _ in range(7):
+        world.turn()
+    assert [name for name, _ in world.asked] == ["a", "b", "c", "a", "b", "c", "a"]
+    world.away = set()
+    for _ in copies:
+        world.turn()
+    assert all(copy.heard == [ev.LogAnswered(1)] for copy in copies)
+
+
+def test_it_is_told_once_that_it_is_away_and_once_that_it_is_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = [Copy("a"), Copy("b")]
+    world.away = {"a", "b"}
+    for copy in copies:
+        world.questions.ask(copy, ev.AskLog(1, monotonic_ms()))
+    world.turn()
+    assert not world.told, "it may be slow"
+    monkeypatch.setattr(log_questions, "TOLD_MS", 0)
+    for _ in range(4):
+        world.turn()
+    view = world.questions.view()
+    assert view is not None
+    assert (view["partitions"], view["why"]) == (["a", "b"], "nobody answers")
+    world.away = set()
+    world.turn()
+    assert world.told == [LOG_AWAY], "one of them has not heard yet"
+    world.turn()
+    assert world.told == [LOG_AWAY, LOG_BACK]
+    assert world.questions.view() is None
