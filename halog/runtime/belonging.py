@@ -43,10 +43,12 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Belongs(msgspec.Struct, frozen=True):
-    """What a data directory remembers. `id`: "" until its node was part of the cluster."""
+    """What a data directory remembers. `id`: "" until its node was part of the cluster; `node`: which one, "" where an
+    older halog noted it."""
 
     cluster: str
     id: str = ""
+    node: str = ""
 
 
 # --- the data directory ---
@@ -108,9 +110,9 @@ def _has_copies(store: Store, coordinator: Coordinator) -> bool:
     return any(store.get(position_key(bytes.fromhex(table.log_id))) is not None for table in tables)
 
 
-def remember(store: Store, config: Config, id_: str) -> None:
+def remember(store: Store, config: Config, id_: str, node: str) -> None:
     """Note whose it is from now on."""
-    wanted = Belongs(config.cluster.name, id_)
+    wanted = Belongs(config.cluster.name, id_, node)
     if remembered(store) != wanted:
         store.write([(_KEY, msgspec.json.encode(wanted))], flush=True)
 
@@ -148,7 +150,7 @@ def create_topics(a: Adapters, config: Config, node: str, *, activated: bool = F
     if a.store is not None:
         _check_id(a, config, node)
         known = remembered(a.store)
-        remember(a.store, config, identified(a.coordinator, "" if known is None else known.id))
+        remember(a.store, config, identified(a.coordinator, "" if known is None else known.id), node)
 
 
 def _check_names(log: Log, coordinator: Coordinator, config: Config) -> None:
