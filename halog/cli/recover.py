@@ -84,13 +84,19 @@ def recover(
         raise click.UsageError("say what to recover from: --from-logs")
     with connect(config_path, timeout_s, as_in_file=True) as connection, ExitStack() as stack:
         modules_beside(connection.config)
-        for node in (*places, *accepted):
-            if node not in connection.config.nodes:
-                raise UnknownNameError.of("node", node, list(connection.config.nodes))
+        for kind, names, known in (
+            ("node", (*places, *accepted), connection.config.nodes),
+            ("policy", layouts, connection.config.policies),
+        ):
+            for name in names:
+                if name not in known:
+                    raise UnknownNameError.of(kind, name, list(known))
         check_stopped(connection.coordinator)
         check_exists(connection.adapters.log, connection.coordinator, connection.config)
         stores, missing = stack.enter_context(_opened(connection.config, places))
         plan = _look(connection, stores, missing)
+        if plan.of_nothing and not connection.coordinator.children("partitions"):
+            raise connection.absent()
         if not dry_run and not plan.nothing:
             _check(plan, accepted, layouts, connection.config.cluster.name, confirmed)
             try:
