@@ -109,10 +109,10 @@ class Topics:
         except KafkaException as e:
             raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
 
-    def partitions(self, topic: str) -> int:
+    def partitions(self, topic: str, timeout_s: float) -> int:
         """How many a topic has; 0: there is none."""
         try:
-            found = self._admin.list_topics(topic, timeout=kafka_conf.ADMIN_S).topics[topic]
+            found = self._admin.list_topics(topic, timeout=timeout_s).topics[topic]
         except KafkaException as e:
             raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
         return len(found.partitions)

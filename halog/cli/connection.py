@@ -72,16 +72,12 @@ class Connection:
             self.config = self.activated.config
         names = c.children("partitions")
         if not names and not as_in_file:
-            raise self.absent()
+            why = belonging.why_absent(self.adapters.log, c, self.config)
+            raise AvailabilityError(f"{self.config.source}: {why}", cluster=self.config.cluster.name)
         self.adapters.channel.introduce(
             frames.encode(frames.Hello(self.config.cluster.name, self.name, time.time_ns() // 1_000_000))
         )
         watch(c, self.router, names)
-
-    def absent(self) -> AvailabilityError:
-        """For a cluster that has no partitions here."""
-        why = belonging.why_absent(self.adapters.log, self.coordinator, self.config)
-        return AvailabilityError(f"{self.config.source}: {why}", cluster=self.config.cluster.name)
 
     @property
     def coordinator(self) -> Coordinator:

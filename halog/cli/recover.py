@@ -95,8 +95,6 @@ def recover(
         check_exists(connection.adapters.log, connection.coordinator, connection.config)
         stores, missing = stack.enter_context(_opened(connection.config, places))
         plan = _look(connection, stores, missing)
-        if plan.of_nothing and not connection.coordinator.children("partitions"):
-            raise connection.absent()
         if not dry_run and not plan.nothing:
             _check(plan, accepted, layouts, connection.config.cluster.name, confirmed)
             try:

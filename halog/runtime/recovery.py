@@ -79,11 +79,6 @@ class Plan(msgspec.Struct, frozen=True):
         """Is all there?"""
         return not (self.begun or self.problems or self.znodes or any(p.table for p in self.partitions))
 
-    @property
-    def of_nothing(self) -> bool:
-        """Is there no log with records, and no store of a cluster?"""
-        return not (self.partitions or self.problems or self.id or self.begun)
-
 
 Progress = Callable[[str], None]
 
