@@ -109,6 +109,14 @@ class Topics:
         except KafkaException as e:
             raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
 
+    def partitions(self, topic: str, timeout_s: float) -> int:
+        """How many a topic has; 0: there is none."""
+        try:
+            found = self._admin.list_topics(topic, timeout=timeout_s).topics[topic]
+        except KafkaException as e:
+            raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
+        return len(found.partitions)
+
     def _check(self, topic: str, partitions: int, wanted: dict[str, str], found: dict[int, Any]) -> None:
         have = self._config(ConfigResource(ResourceType.TOPIC, topic))
         for name, value in wanted.items():

@@ -95,6 +95,10 @@ class MemoryBroker:
             shelves = self._topics[topic][1]
             shelves.extend(Shelf() for _ in range(partitions - len(shelves)))
 
+    def partitions(self, topic: str) -> int:
+        with self.lock:
+            return len(self._topics[topic][1]) if topic in self._topics else 0
+
     def shelf(self, tp: TopicPartition) -> Shelf:
         try:
             return self._topics[tp.topic][1][tp[1]]

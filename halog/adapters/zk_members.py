@@ -25,6 +25,9 @@ from halog.ports import Versioned
 BATCH = 100
 """So many requests are under way at once where there are many: others, a registration among them, get in between."""
 
+MISSING = 0, -1
+"""Birth and version of a mark that is not there."""
+
 PATIENCE_S = 5.0
 """For the last answer of them; a connection that breaks is one, too."""
 
@@ -88,8 +91,8 @@ class MembersWatch:
 
     def _unmarked(self, mark: _Mark) -> None:
         """It is not there (any more)."""
-        seen, mark.seen = mark.seen, (0, -1)
-        if seen not in (None, mark.seen):
+        seen, mark.seen = mark.seen, MISSING
+        if seen not in (None, MISSING):
             self._reread(mark)
 
     def _reread(self, mark: _Mark) -> None:
@@ -166,6 +169,8 @@ class _Mark(Watch):
 
     def _answered(self, found: Any) -> None:
         if isinstance(found.exception, NoNodeError):
+            if self.seen is None:  # it may be there by the time that is watched for, with a change that was not read
+                self.seen = MISSING
             self._soon(self._look_for)
         elif found.successful():
             self._of._marked(self, *found.value)

@@ -219,7 +219,7 @@ def show_(number: int | None, config_path: Path, format_: str, timeout_s: float)
     click.echo(f"# version {version.number}, {when(version)} by {version.by} from {version.file}")
     if version.comment:
         click.echo(f"# {version.comment}")
-    click.echo(version.parsed().to_toml())
+    click.echo(version.parsed(checked=False).to_toml())
 
 
 @config.command()

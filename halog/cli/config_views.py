@@ -55,7 +55,7 @@ def compare(connection: Connection, left: Version | None, right: Config, name: s
     """What differs, and what would become of it on the cluster as it is now."""
     same = left is not None and left.digest == digest(right)
     there = known(connection)
-    changes = judged(None if left is None else left.parsed(), right, there)
+    changes = judged(None if left is None else left.parsed(checked=False), right, there)
     away = "; ".join(f"{key_text(key)}: {why}" for key, why in turned_away(right, there))
     return Compared(left, name, same, changes, away)
 

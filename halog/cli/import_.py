@@ -59,6 +59,8 @@ def import_(
             _create(connection, plan)
     if plan.outside:
         say(f"references to objects outside the file: {plan.outside}, kept as they are")
+    if plan.cut:
+        say(f"{source} ends within line {plan.cut}, which was left out")
     if not plan.verified and not unverified:
         say(f"{source} has no checksum line: whether it is complete is not known")
     document = {

@@ -95,6 +95,8 @@ class Plan(msgspec.Struct):
     """Reference in the file → reference of the object to be created."""
     verified: bool = False
     """Is the file as it was exported, and complete?"""
+    cut: int = 0
+    """The number of its last line, if that is only the beginning of one, and is left out."""
 
 
 # --- reading and checking ---
@@ -118,7 +120,7 @@ def check_file(connection: Connection, source: Path, skip_existing: bool, bar: P
             group = []
             bar.update(task, completed=item.number)
     verifying.end()
-    plan.verified = verifying.verified
+    plan.verified, plan.cut = verifying.verified, verifying.cut_line
     _admit(connection, group, plan, skip_existing)
     plan.outside = sum(count for ref, count in plan.pointed.items() if ref not in plan.renamed)
     return plan
@@ -132,7 +134,14 @@ def items(connection: Connection, source: Path, verifying: Verifying | None = No
                 if not raw.strip():
                     continue
                 with at_line(source, number):
-                    document = _document(raw)
+                    try:
+                        document = _document(raw)
+                    except RecordFormatError as error:
+                        if raw.endswith(b"\n"):
+                            raise
+                        if verifying is not None:
+                            verifying.cut(number, error)
+                        return
                     item = None if is_sum(document) else _item(connection, number, document)
                 if verifying is not None and item is None:
                     verifying.sum(document)
@@ -142,8 +151,6 @@ def items(connection: Connection, source: Path, verifying: Verifying | None = No
                     yield item
     except OSError as error:
         raise ConfigError(f"{source}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise RecordFormatError(f"{source}: is not UTF-8 text") from error
 
 
 @contextmanager
@@ -157,9 +164,10 @@ def at_line(source: Path, number: int) -> Iterator[None]:
 
 
 def _document(raw: bytes) -> Any:
-    text = raw.decode()
     try:
-        return json.loads(text)
+        return json.loads(raw.decode())
+    except UnicodeDecodeError as error:
+        raise RecordFormatError("is not UTF-8 text") from error
     except (ValueError, RecursionError) as error:
         raise RecordFormatError(f"not an exported object: {str(error)[:200]}") from error
 

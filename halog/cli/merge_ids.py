@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from halog.cli.connection import Connection
     from halog.core.table import PartitionTable
+    from halog.errors import UnknownNameError
 
 NAME_DIGITS = 32
 """Of a merge of two branches: a hash of 16 bytes."""
@@ -24,6 +25,30 @@ def whole(connection: Connection, tables: Iterable[PartitionTable], said: str | 
         return None
     (found,) = {*meant(connection, tables, said).values()} or {said}
     return found
+
+
+def known(connection: Connection, tables: Iterable[PartitionTable], said: str | None) -> str | None:
+    """The same; UnknownNameError if the logs have none that is called so."""
+    from halog.cli.merged import reports
+
+    tables = list(tables)
+    found = whole(connection, tables, said)
+    if found is not None and all(r.name.hex() != found for t in tables for r in reports(connection, t)):
+        raise unknown(tables, found)
+    return found
+
+
+def unknown(tables: Iterable[PartitionTable], said: str) -> UnknownNameError:
+    """Nothing that the logs of these partitions have is called so."""
+    from halog.cli.restore import of
+    from halog.errors import UnknownNameError
+
+    return UnknownNameError(
+        f"there is no merge {said} in what the logs have{of(tables)}: `halog conflicts show` tells which there were, "
+        "for --merge",
+        kind="merge",
+        name=said,
+    )
 
 
 def meant(connection: Connection, tables: Iterable[PartitionTable], said: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from halog.cli.conflicts import conflicts as conflicts, stands, told
-from halog.cli.merge_ids import whole
+from halog.cli.merge_ids import known
 from halog.cli.options import config_option, output_option, timeout_after
 from halog.cli.output import emit, format_option
 from halog.cli.with_home import partition_option, with_home
@@ -67,7 +67,7 @@ def show(
         raise click.UsageError("--all and --open exclude each other")
     with connect(config_path, timeout_s) as connection:
         tables = with_home(connection, names)
-        merge = whole(connection, tables, merge)
+        merge = known(connection, tables, merge)
         if waiting:
             documents = [d for t in tables for d in _open(connection, t, merge)]
         else:
@@ -104,7 +104,7 @@ def export_(
     lines = 0
     with connect(config_path, timeout_s) as connection, written_whole(target) as out:
         tables = with_home(connection, names)
-        merge = whole(connection, tables, merge)
+        merge = known(connection, tables, merge)
         for table in tables:
             for d in _documents(connection, table, merge, _all):
                 for o in d["objects"]:

@@ -84,9 +84,13 @@ def recover(
         raise click.UsageError("say what to recover from: --from-logs")
     with connect(config_path, timeout_s, as_in_file=True) as connection, ExitStack() as stack:
         modules_beside(connection.config)
-        for node in (*places, *accepted):
-            if node not in connection.config.nodes:
-                raise UnknownNameError.of("node", node, list(connection.config.nodes))
+        for kind, names, known in (
+            ("node", (*places, *accepted), connection.config.nodes),
+            ("policy", layouts, connection.config.policies),
+        ):
+            for name in names:
+                if name not in known:
+                    raise UnknownNameError.of(kind, name, list(known))
         check_stopped(connection.coordinator)
         check_exists(connection.adapters.log, connection.coordinator, connection.config)
         stores, missing = stack.enter_context(_opened(connection.config, places))
@@ -113,29 +117,48 @@ def _look(connection: Connection, stores: Mapping[str, Store], missing: Mapping[
 
 @contextmanager
 def _opened(config: Config, places: Mapping[str, Path]) -> Iterator[tuple[dict[str, Store], dict[str, str]]]:
-    """The stores that can be read, and why others cannot. RefusedError where one is in use, or another cluster's."""
+    """The stores that can be read, by the node they are of, and why others cannot. RefusedError where one is in use, or
+    another cluster's. Nodes of several machines may have the same directory in the configuration."""
+    from halog.errors import RefusedError
+    from halog.runtime.belonging import check_name, remembered
+
+    stores: dict[str, Store] = {}
+    missing: dict[str, str] = {}
+    owners: dict[Path, str] = {}
+    with ExitStack() as opened:
+        for node in config.nodes:
+            directory = Path(places.get(node, config.nodes[node].data_dir)).resolve()
+            if directory not in owners:
+                store = _store(directory, node, missing)
+                if store is None:
+                    continue
+                opened.callback(store.close)
+                check_name(store, config, node)
+                known = remembered(store)
+                owner = owners[directory] = known.node if known is not None and known.node in config.nodes else node
+                if owner in stores:
+                    raise RefusedError(
+                        f"{directory} is not node {node}'s: it is node {owner}'s, whose store was found elsewhere, too",
+                        node=owner,
+                    )
+                stores[owner] = store
+            if owners[directory] != node:
+                missing[node] = f"{directory} on this machine is node {owners[directory]}'s"
+        yield stores, {node: why for node, why in missing.items() if node not in stores}
+
+
+def _store(directory: Path, node: str, missing: dict[str, str]) -> Store | None:
+    """None: it cannot be read, and `missing` says why. RefusedError if it is in use."""
     from halog.adapters.rocks_store import RocksStore
     from halog.errors import RefusedError, StoreError
-    from halog.runtime.belonging import check_name
 
-    stores: dict[str, RocksStore] = {}
-    missing: dict[str, str] = {}
     try:
-        for node in config.nodes:
-            directory = places.get(node, config.nodes[node].data_dir)
-            try:
-                store = RocksStore(directory, read_only=True)
-            except StoreError as e:
-                if e.evidence.get("held"):
-                    raise RefusedError(f"{e.message}: stop node {node}, and repeat this", node=node) from None
-                missing[node] = e.message.partition("; it will be")[0]
-                continue
-            stores[node] = store
-            check_name(store, config, node)
-        yield dict(stores), missing
-    finally:
-        for store in stores.values():
-            store.close()
+        return RocksStore(directory, read_only=True)
+    except StoreError as e:
+        if e.evidence.get("held"):
+            raise RefusedError(f"{e.message}: stop node {node}, and repeat this", node=node) from None
+        missing[node] = e.message.partition("; it will be")[0]
+        return None
 
 
 def _check(plan: Plan, accepted: tuple[str, ...], layouts: tuple[str, ...], cluster: str, confirmed: str) -> None:

@@ -259,19 +259,15 @@ def undo_(merge: str | None, names: tuple[str, ...], config_path: Path, format_:
       halog restore undo --merge 6150ebec5631
     """
     from halog.cli.connection import connect
-    from halog.errors import NothingToDoError, UnknownNameError
+    from halog.cli.merge_ids import unknown
+    from halog.errors import NothingToDoError
     from halog.runtime.reuniting import undo
 
     with connect(config_path, timeout_s) as connection:
         tables = with_home(connection, names)
         found = _merges(connection, tables, merge)
         if not found and merge is not None:
-            raise UnknownNameError(
-                f"there is no merge {merge} in what the logs have{of(tables)}: `halog conflicts show` tells which "
-                "there were, for --merge",
-                kind="merge",
-                name=merge,
-            )
+            raise unknown(tables, merge)
         if not found:
             raise NothingToDoError(f"no merge was made here{of(tables)}; nothing was changed")
         ended = undo(connection.coordinator, found, timeout_s, _tell)

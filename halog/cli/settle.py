@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from halog.cli.group import reason_option
-from halog.cli.merge_ids import whole
+from halog.cli.merge_ids import known, whole
 from halog.cli.merged import READ_S, conflicts as conflicts
 from halog.cli.options import config_option, timeout_after
 from halog.cli.output import emit, format_option
@@ -147,7 +147,7 @@ def _all_open(connection: Connection, names: tuple[str, ...], merge: str | None)
     tables = with_home(connection, names)
     if names:
         _check_served(connection, tables)
-    merge = whole(connection, tables, merge)
+    merge = known(connection, tables, merge)
     found = []
     for table in tables:
         if not connection.router.site_of(table.name):

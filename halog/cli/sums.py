@@ -67,6 +67,8 @@ class Verifying:
         """So many lines have numbers."""
         self.lines = 0
         """So many have objects."""
+        self.cut_line = 0
+        """The last one, if it is only the beginning of a line."""
 
     @property
     def verified(self) -> bool:
@@ -93,6 +95,13 @@ class Verifying:
             self._sum = msgspec.convert(document, Sum)
         except msgspec.ValidationError as error:
             raise self._wrong(f"its checksum line is none: {error}") from error
+
+    def cut(self, number: int, error: RecordFormatError) -> None:
+        """The last line is no document, and has no end. `error` if that counts."""
+        if self._strict:
+            error.message = f"{error.message}; the file ends within this line; nothing was imported ({UNVERIFIED})"
+            raise error
+        self.cut_line = number
 
     def end(self) -> None:
         """There is no other line. RecordFormatError unless they are all of an export, or of none."""

@@ -23,6 +23,7 @@ from halog.config.hints import hints
 from halog.config.model import Config
 from halog.config.sites import base_warnings
 from halog.config.static import taken_out
+from halog.config.whole import here
 from halog.errors import ConfigError
 
 
@@ -46,12 +47,13 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: is not TOML: {error}", file=str(path)) from error
 
 
-def parse_config(table: Mapping[str, Any], source: str, directory: Path) -> Config:
-    """The configuration from parsed TOML; relative paths are taken from `directory`."""
+def parse_config(table: Mapping[str, Any], source: str, directory: Path, *, checked: bool = True) -> Config:
+    """The configuration from parsed TOML; relative paths are taken from `directory`. `checked`: ConfigError for what
+    cannot be run."""
     found, problems = _read(table, source, directory)
     if problems or found is None:
         raise problem(source, *problems[0])
-    return found.validate()
+    return found.validate() if checked else here(found)
 
 
 def problems_of(table: Mapping[str, Any], source: str) -> list[tuple[str, str]]:

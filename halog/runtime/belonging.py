@@ -43,10 +43,12 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Belongs(msgspec.Struct, frozen=True):
-    """What a data directory remembers. `id`: "" until its node was part of the cluster."""
+    """What a data directory remembers. `id`: "" until its node was part of the cluster; `node`: which one, "" where an
+    older halog noted it."""
 
     cluster: str
     id: str = ""
+    node: str = ""
 
 
 # --- the data directory ---
@@ -108,9 +110,9 @@ def _has_copies(store: Store, coordinator: Coordinator) -> bool:
     return any(store.get(position_key(bytes.fromhex(table.log_id))) is not None for table in tables)
 
 
-def remember(store: Store, config: Config, id_: str) -> None:
+def remember(store: Store, config: Config, id_: str, node: str) -> None:
     """Note whose it is from now on."""
-    wanted = Belongs(config.cluster.name, id_)
+    wanted = Belongs(config.cluster.name, id_, node)
     if remembered(store) != wanted:
         store.write([(_KEY, msgspec.json.encode(wanted))], flush=True)
 
@@ -148,7 +150,7 @@ def create_topics(a: Adapters, config: Config, node: str, *, activated: bool = F
     if a.store is not None:
         _check_id(a, config, node)
         known = remembered(a.store)
-        remember(a.store, config, identified(a.coordinator, "" if known is None else known.id))
+        remember(a.store, config, identified(a.coordinator, "" if known is None else known.id), node)
 
 
 def _check_names(log: Log, coordinator: Coordinator, config: Config) -> None:
@@ -162,11 +164,10 @@ def _check_names(log: Log, coordinator: Coordinator, config: Config) -> None:
 
 
 def _has_history(log: Log, config: Config, policy: str) -> bool:
+    """UnreachableError if the log does not answer: then nobody knows."""
     topic = cluster.log_topic(config, policy)
-    try:
-        return any(log.bounds(TopicPartition(topic, i), LOOK_S)[1] for i in range(config.policies[policy].partitions))
-    except HalogError:  # there is no such topic
-        return False
+    made = range(log.partitions(topic, LOOK_S))
+    return any(log.bounds(TopicPartition(topic, i), LOOK_S)[1] for i in made)
 
 
 def check_recovered(coordinator: Coordinator, config: Config) -> None:
@@ -199,7 +200,8 @@ def _check_begun(log: Log, coordinator: Coordinator, config: Config) -> None:
 
 
 def check_exists(log: Log, coordinator: Coordinator, config: Config) -> None:
-    """AvailabilityError where neither tables nor a log with records are there: nothing of it can be recovered."""
+    """AvailabilityError where neither tables nor a log with records are there: nothing of it can be recovered.
+    UnreachableError where the log does not answer."""
     if coordinator.children("partitions") or coordinator.get(RECOVERY) is not None:
         return
     if not any(_has_history(log, config, policy) for policy in config.policies):
@@ -213,7 +215,12 @@ def why_absent(log: Log, coordinator: Coordinator, config: Config) -> str:
     if coordinator.get(RECOVERY) is not None:
         return f"cluster {name} is being recovered from its logs: let that end, or repeat `{COMMAND}`"
     for policy in config.policies:
-        if _has_history(log, config, policy):
+        try:
+            lost = _has_history(log, config, policy)
+        except HalogError as error:
+            why = error.message
+            return f"ZooKeeper knows no cluster {name}, and whether its logs have a history is not known: {why}"
+        if lost:
             return (
                 f"ZooKeeper knows no cluster {name}, and its logs have a history ({cluster.log_topic(config, policy)}):"
                 f" ZooKeeper's data were lost, or this is another one. Stop all nodes and go on with the logs by "

@@ -51,7 +51,11 @@ def in_force(own: Config, coordinator: Coordinator) -> Activated:
     version = read(coordinator).version
     if version is None:
         return Activated(own, own)
-    return Activated(merged(own, version.parsed()), own, version.number)
+    try:
+        found = version.parsed()
+    except ConfigError as error:
+        raise ConfigError(f"{error.message}; a corrected file replaces it: `halog config activate`") from error
+    return Activated(merged(own, found), own, version.number)
 
 
 def for_node(own: Config, coordinator: Coordinator, node: str) -> Activated:

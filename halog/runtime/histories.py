@@ -53,8 +53,9 @@ def read(
     """The history in a log; None if there never was one. `home`: the other site it begins at, or "". `stored`: how far
     stores of nodes got with that log id. LogError where the log cannot be read as one history."""
     begins, end = log.bounds(tp)
-    marked_end = log.bounds(state_tp)[1]
-    marker = _last_marker(log, state_tp, marked_end)
+    has_state = state_tp.partition < log.partitions(state_tp.topic)  # who made the log may have died before this
+    marked_end = log.bounds(state_tp)[1] if has_state else 0
+    marker = _last_marker(log, state_tp, marked_end) if marked_end else None
     if not end and marker is None:
         return None
     log_id = _log_id(log, partition, tp, begins, end, marker)

@@ -22,7 +22,7 @@ from halog.core.mapping import PolicyMapping
 from halog.core.settings import Sync
 from halog.core.table import PartitionTable, Target
 from halog.core.tail import Tail
-from halog.errors import HalogError, LogError, StoreError
+from halog.errors import LogError, StoreError
 from halog.ports import Coordinator, Log, Store, TopicPartition
 from halog.runtime import agreement, belonging, cluster, histories, left, mappings, replaced, versions
 from halog.runtime.histories import History
@@ -30,8 +30,6 @@ from halog.runtime.objects import PREFIX_BYTES, position_key
 from halog.runtime.remembering import newest, noted
 from halog.runtime.stored import StoredPosition, unpack_position
 from halog.runtime.stowed import Stowed
-
-LOOK_S: Final = 1.0
 
 
 class Recovered(msgspec.Struct, frozen=True):
@@ -177,14 +175,10 @@ class Looking:
         return self._placed(whole, found, tables), empty
 
     def _check_count(self, config: Config, policy: str, count: int) -> None:
-        tp = TopicPartition(cluster.log_topic(config, policy), count)
-        try:
-            beyond = self._log.bounds(tp, LOOK_S)[1] > 0
-        except HalogError:  # there is none
-            return
-        if beyond:
+        topic = cluster.log_topic(config, policy)
+        if any(self._log.bounds(TopicPartition(topic, i))[1] for i in range(count, self._log.partitions(topic))):
             self._problems.append(
-                f"{tp.topic} has more partitions than the {count} of policy {policy} in {config.source}, and they have "
+                f"{topic} has more partitions than the {count} of policy {policy} in {config.source}, and they have "
                 f"records: bring the data directory of a node that ran then, or correct policies.{policy}.partitions"
             )
 
@@ -194,6 +188,9 @@ class Looking:
         tp = TopicPartition(cluster.log_topic(config, policy), index)
         state_tp = TopicPartition(cluster.state_topic(config, policy), index)
         home = config.home_of(policy) if config.mirrored(policy) else ""
+        if index >= self._log.partitions(tp.topic):
+            self._check_never_made(name, tp.topic)
+            return None
         self._said(f"partition {name}: its log is read")
         try:
             history = histories.read(self._log, name, tp, state_tp, config.site.name, home, self._positions)
@@ -216,6 +213,15 @@ class Looking:
         made = _made(base, history, tail, tp, config.site.name, home)
         replaces, again = -1 if there is None else there[0], 0 if tail is None else len(tail.run)
         return Recovered(name, policy, tp, history, made, replaces, kept is not None, tail, by, again)
+
+    def _check_never_made(self, name: str, topic: str) -> None:
+        """A policy, or partitions, that the configuration or a change has, and no node has made yet, have no log. A
+        table is never made before its log."""
+        if f"partitions/{name}" in self._kept:
+            self._problems.append(
+                f"partition {name}: a node had it, and topic {topic} has no log of it: Kafka's data were lost, too, or "
+                f"{self._config.source} names other brokers"
+            )
 
     def _remembered(self, name: str, history: History) -> PartitionTable | None:
         """The latest that a node has noted of this very history."""

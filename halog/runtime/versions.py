@@ -64,9 +64,10 @@ class Version(msgspec.Struct, frozen=True):
         except msgspec.MsgspecError as e:
             raise CoordinatorError(f"znode {path} holds no version of a configuration: {e}") from e
 
-    def parsed(self) -> Config:
-        """As a configuration; ConfigError names what this halog does not know of it."""
-        return parse_config(self.config, f"version {self.number}", Path())
+    def parsed(self, *, checked: bool = True) -> Config:
+        """As a configuration; ConfigError names what this halog does not know of it, or, if it is to be `checked`, does
+        not run with: an older one may have activated what is refused by now, and it is to be replaced."""
+        return parse_config(self.config, f"version {self.number}", Path(), checked=checked)
 
 
 class Draft(NamedTuple):

@@ -10,11 +10,10 @@ other one: it is told of by name, at the end.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from halog.backend import Found, Mapped
 from halog.errors import RecordFormatError, RemappedError
-from halog.schema.definition import ID_BYTES
 from halog.transactions.directory import is_absent
 from halog.transactions.families import entry_at
 
@@ -33,7 +32,7 @@ MOST: Final = 1_000
 def extent(tx: Reading, cls: type[T]) -> Iterator[T]:
     """See `Reading.extent`."""
     tx.check_open()
-    met = Met(set(), [])
+    met = Met()
     while True:
         mapped = tx.backend.mapped
         try:
@@ -43,27 +42,37 @@ def extent(tx: Reading, cls: type[T]) -> Iterator[T]:
         except RemappedError as error:
             tx.space.relearn(error)
     if met.unreadable:
-        raise _told(tx.space.info_of(cls).name, met.unreadable)
+        raise _told(tx.space.info_of(cls).name, met)
 
 
-class Met(NamedTuple):
+class Met:
     """What an extent has met so far."""
 
-    seen: set[bytes]
-    """By key: passed over from now on."""
-    unreadable: list[RecordFormatError]
-    """Told of when all others were given."""
+    def __init__(self) -> None:
+        self.seen = set[bytes]()
+        """By key: passed over from now on."""
+        self.count = 0
+        """How many cannot be read: told of when all others were given."""
+        self.unreadable: list[RecordFormatError] = []
+        """The first `MOST` of them."""
+
+    def passed_over(self, key: bytes, error: RecordFormatError) -> None:
+        """This one cannot be read."""
+        self.seen.add(key)
+        self.count += 1
+        if len(self.unreadable) < MOST:
+            self.unreadable.append(error)
 
 
-def _told(name: str, errors: list[RecordFormatError]) -> RecordFormatError:
-    if len(errors) == 1:
-        return errors[0]
-    objects = [str(error.evidence["object"]) for error in errors]
-    shown = ", ".join(objects[:NAMED]) + (", …" if len(objects) > NAMED else "")
+def _told(name: str, met: Met) -> RecordFormatError:
+    if met.count == 1:
+        return met.unreadable[0]
+    objects = [str(error.evidence["object"]) for error in met.unreadable]
+    shown = ", ".join(objects[:NAMED]) + (", …" if met.count > NAMED else "")
     return RecordFormatError(
-        f"{len(objects):,} objects of the extent of {name} cannot be read, all others were given: {shown}; "
-        f"the first one: {errors[0].message}",
-        type=name, objects=objects[:MOST], count=len(objects),
+        f"{met.count:,} objects of the extent of {name} cannot be read, all others were given: {shown}; "
+        f"the first one: {met.unreadable[0].message}",
+        type=name, objects=objects, count=met.count,
     )  # fmt: skip
 
 
@@ -83,13 +92,12 @@ def _one(tx: Reading, cls: type[T], partition: str, family: bytes, mapped: Mappe
             continue
         entry = _met(tx, found.key, partition, mapped) if anywhere else entry_at(tx, found.key, partition)
         if entry is None:
-            if not issubclass(tx.space.reader_of(found.value[:ID_BYTES])[0].cls, cls):
-                continue
             try:
+                if not tx.space.is_one(found, cls, partition):
+                    continue
                 entry = tx.add(found.key, partition, found, remember=False)
             except RecordFormatError as error:
-                seen.add(found.key)
-                met.unreadable.append(error)
+                met.passed_over(found.key, error)
                 continue
         seen.add(found.key)
         obj: Any = tx.touched(entry)

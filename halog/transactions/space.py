@@ -186,6 +186,23 @@ class Space:
         info = self.registry.info(definition.name)
         return info, info.reader(definition)
 
+    def is_one(self, found: Found, cls: type[Any], partition: str) -> bool:
+        """Is a committed object of this class? RecordFormatError if it is of a subclass that is not declared here."""
+        type_id = found.value[:ID_BYTES]
+        try:
+            return issubclass(self.reader_of(type_id)[0].cls, cls)
+        except UnknownTypeError as error:
+            stored = None if self._definition_of is None else self._definition_of(type_id)
+            if stored is not None and self.info_of(cls).name not in Definition.parse(stored).bases:
+                return False  # of another branch of the family
+            name = self.name_of(found.key)
+            raise RecordFormatError(
+                f"{name} in partition {partition} cannot be read: {error.message}; nothing was changed, and other "
+                "objects can be read",
+                type=error.evidence.get("type", ""), key=found.key, object=name, partition=partition,
+                version=found.version,
+            ) from error  # fmt: skip
+
     # --- values ---
 
     def image(self, found: Found, partition: str) -> Image:

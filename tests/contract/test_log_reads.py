@@ -22,6 +22,7 @@ def test_a_topic_is_made_once_and_checked_after(logs: LogRig) -> None:
         log.ensure_topic(tp.topic, 3)
     with pytest.raises(RefusedError, match=r"cleanup\.policy"):
         log.ensure_topic(tp.topic, 2, compacted=True)
+    assert (log.partitions(tp.topic), log.partitions(f"{tp.topic}.not")) == (2, 0)
 
 
 @pytest.mark.feature("P12")

@@ -80,6 +80,13 @@ class World:
         )
         self.urgent.append(self.watch.arm)
 
+    def written_before(self) -> None:
+        """The members, by a halog that made no marks."""
+        self.put("/partitions", b"")
+        for name in NAMES:
+            self.zxid += 1
+            self.put(f"/partitions/{name}", b"%d" % self.zxid)
+
     # --- what kazoo offers
 
     def _ask(self, kind: str, path: str, watch: Any) -> Asked:
@@ -143,7 +150,10 @@ class World:
             blind = self.rng.random() < 0.1
             plain = node.stat.version > 0 and not blind
             mark = zk_marks.Mark(name, zk_marks.UNKNOWN if blind else node.stat.version, b"" if blind else node.data)
-        self.put("/" + zk_marks.path_of("partitions", zk_marks.slot_of(name)), zk_marks._ENCODER.encode(mark))
+        said = "/" + zk_marks.path_of("partitions", zk_marks.slot_of(name))
+        if said not in self.nodes:
+            self.put(said, b"")
+        self.put(said, zk_marks._ENCODER.encode(mark))
         return plain
 
     # --- what may happen
@@ -197,14 +207,18 @@ class World:
 
 
 @pytest.mark.feature("N4")
+@pytest.mark.parametrize("before", [False, True], ids=["anew", "written before there were marks"])
 @pytest.mark.parametrize("slots", [2, 64])
-def test_the_newest_is_told_last_in_any_order(slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_is_told_last_in_any_order(slots: int, before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """With several members to a mark, and with one; a few at a time, so that there are many requests."""
     monkeypatch.setattr(zk_marks, "SLOTS", slots)
     monkeypatch.setattr(zk_members, "BATCH", 2)
     for seed in SEEDS:
         try:
-            World(seed).run()
+            world = World(seed)
+            if before:
+                world.written_before()
+            world.run()
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
 

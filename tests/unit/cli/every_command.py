@@ -31,13 +31,17 @@ CALLS = {
     "config diff": ["config diff --version {version}"],
     "config history": ["config history"],
     "config show": ["config show --version {version}"],
-    "conflicts export": ["conflicts export --partition {partition} -o all.jsonl"],
+    "conflicts export": [
+        "conflicts export --partition {partition} -o all.jsonl",
+        "conflicts export --merge {merge} -o all.jsonl",
+    ],
     "conflicts list": ["conflicts list --source {site}", "conflicts list --source west --partition {partition}"],
     "conflicts settle": [
         "conflicts settle {type} N1 --as source",
         "conflicts settle Flight UA 1 --as source --partition {partition}",
+        "conflicts settle --all --as source --merge {merge}",
     ],
-    "conflicts show": ["conflicts show --partition {partition}"],
+    "conflicts show": ["conflicts show --partition {partition}", "conflicts show --open --merge {merge}"],
     "delete": ["delete {type} N1 --cluster ops", "delete Aircraft {key} --cluster ops"],
     "demo": [],
     "doctor": [],
@@ -91,6 +95,7 @@ CALLS = {
     "recover": [
         "recover --from-logs --dry-run --store {node}=A",
         "recover --from-logs --accept-loss {node} --cluster ops",
+        "recover --from-logs --dry-run --layout-from-file {policy}",
     ],
     "restore": ["restore --source {site}", "restore --source west --partition {partition}"],
     "restore undo": ["restore undo --partition {partition}", "restore undo --merge {merge}"],

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from halog.errors import ConfigError
@@ -303,3 +304,21 @@ def test_a_new_policy_whose_mapper_no_node_has_is_dropped_again(fleet: Mortal, h
     assert halog("config", "activate", file(fleet, 3)).code == 0
     start_all(fleet)
     fleet.settle()
+
+
+def test_what_an_older_halog_activated_and_this_one_does_not_run_with_is_replaced(fleet: Mortal, halog: Run) -> None:
+    """An address of all interfaces was let through once: nothing starts with it, and another file is activated."""
+    leave(fleet, "")
+    found = fleet.tree.get("config/active")
+    assert found is not None
+    version = msgspec.json.decode(found.data)
+    version["config"]["nodes"]["A"]["address"] = "0.0.0.0:7400"
+    version["digest"] = "of that file"
+    fleet.tree.set("config/active", msgspec.json.encode(version), found.version)
+    ran = halog("status")
+    assert ran.code == 2
+    assert "a corrected file replaces it: `halog config activate`" in ran.err
+    assert "0.0.0.0:7400" in halog("config", "show").out
+    assert halog("config", "activate", file(fleet, 3)).code == 0
+    start_all(fleet)
+    assert halog("config", "show", "--format", "json").json["number"] == 2

@@ -315,7 +315,8 @@ def test_an_export_fails_that_has_fewer_objects_than_the_nodes_count(
         (lambda lines: ["\n", " \n"], "is empty"),
         (lambda lines: lines[:-1], "it is cut: the checksum line is missing"),
         (lambda lines: lines[:3], "it is cut: the checksum line is missing"),
-        (lambda lines: [*lines[:3], lines[3][:40]], "line 4: not an exported object"),
+        (lambda lines: [*lines[:3], lines[3][:40]], "the file ends within this line"),
+        (lambda lines: [*lines[:3], lines[3][:40] + "\n"], "line 4: not an exported object"),
         (lambda lines: [*lines[:3], lines[-1]], "it has 3 of the 7 objects"),
         (lambda lines: lines[2:], "line 1 is object 3 of its export"),
         (lambda lines: lines[2:5], "line 1 is object 3 of its export"),
@@ -350,9 +351,15 @@ def test_what_is_left_of_a_file_is_imported_if_that_is_wanted(cluster: Any, halo
     file = tmp_path / "all.jsonl"
     halog("export", "-o", file)
     delete_all(cluster)
-    file.write_text("".join(lines_of(file)[1:5]))
+    lines = lines_of(file)
+    file.write_text("".join(lines[1:5]))
     ran = halog("import", file, "--unverified", "--format", "json")
     assert (ran.code, ran.json["created"], ran.json["verified"]) == (0, 4, False), ran
+    delete_all(cluster)
+    file.write_bytes("".join(lines[:5]).encode()[:-30])
+    ran = halog("import", file, "--unverified", "--format", "json")
+    assert (ran.code, ran.json["created"]) == (0, 4), ran
+    assert "ends within line 5, which was left out" in ran.err
     file.write_text("")
     assert "is empty" in halog("import", file, "--unverified").err
 

@@ -304,3 +304,39 @@ def test_a_log_that_goes_back_to_nothing_known_is_named(cluster: Cluster) -> Non
         disk.data.clear()
     (problem,) = Tool(cluster).look().problems
     assert "neither a snapshot nor a store has what is missing" in problem
+
+
+@pytest.mark.parametrize("nodes_noted", [True, False], ids=["noted", "by the file"])
+def test_what_no_node_has_made_yet_is_in_nobodys_way(cluster: Cluster, nodes_noted: bool) -> None:
+    """A policy that the file has and no process has started with, and partitions likewise, have no topics."""
+    if nodes_noted:
+        noted_all(cluster)
+    lose(cluster)
+    if not nodes_noted:
+        for disk in cluster._disks.values():
+            disk.data.clear()
+    old = cluster.config.policies["test"]
+    wanted = {"test": replace(old, partitions=6), "new": replace(old, partitions=2)}
+    cluster.config = replace(cluster.config, policies=wanted)
+    plan = Tool(cluster).look()
+    assert not plan.problems
+    assert {"new-0", "new-1"} <= set(plan.empty)
+    assert {p.name for p in plan.partitions} == {f"test-{i}" for i in range(4)}
+
+
+def test_a_log_that_is_gone_as_well_is_named(cluster: Cluster) -> None:
+    """Or the file has the address of other brokers: nothing is begun over what a node remembers."""
+    noted_all(cluster)
+    lose(cluster)
+    cluster._broker = MemoryBroker()
+    problems = Tool(cluster).look().problems
+    assert len(problems) == 4
+    assert "Kafka's data were lost, too" in problems[0]
+
+
+def test_a_state_topic_that_nobody_has_made_is_none_to_go_on_from(cluster: Cluster) -> None:
+    lose(cluster)
+    del cluster._broker._topics["test.test.state"]
+    Tool(cluster).recover()
+    cluster.start()
+    assert add_all(cluster) == [2] * len(KEYS)
