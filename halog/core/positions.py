@@ -26,7 +26,7 @@ def position_asked(p: Partition, e: ev.PositionAsked) -> None:
 
 def lacking_holders(p: Partition) -> tuple[int, ...]:
     """The runs of this node that are holders, where nobody can tell what they stowed: that store was set aside, and
-    this one stands for none of them (decision 53)."""
+    this one stands for none of them (decision 49)."""
     if not p.unlogged or not p.settings.stows:
         return ()
     named = holders(p.table)

@@ -2,7 +2,7 @@
 
 Key `halog:replaced`, MessagePack [when, in ms since 1970; why; where the other one is now; has it been told?; the runs
 of this node that have used the new one, by their incarnations]. Earlier ones may have stowed in the other one what the
-log lacks (decision 53): nobody goes on without that as long as nobody else has it, and no operator gives it up. They
+log lacks (decision 49): nobody goes on without that as long as nobody else has it, and no operator gives it up. They
 are told apart by name, and not by time: wall clocks are set.
 """
 

@@ -4,7 +4,7 @@ these histories what was not flushed goes with it, as if its machine had lost it
 
 What was acknowledged may be given up only where a disk was lost, a node for good, or what the znode says of holders.
 In histories of their own none is (`tests.sim.rough`). In every second history disks that are lost are stores that were
-set aside (decision 53): then only an operator gives anything up.
+set aside (decision 49): then only an operator gives anything up.
 """
 
 from __future__ import annotations
