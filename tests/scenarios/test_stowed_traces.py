@@ -130,7 +130,7 @@ def set_aside(c: Cluster, name: str) -> Disk:
 
 @pytest.mark.parametrize("candidates", ["AB", "AC", "ABC"])
 def test_a_store_that_was_set_aside_may_have_it_so_nobody_goes_on(candidates: str) -> None:
-    """Decision 53: B's node answers, and cannot tell its tail; alone with A it may be the candidate itself."""
+    """Decision 49: B's node answers, and cannot tell its tail; alone with A it may be the candidate itself."""
     c, tx = acknowledged()
     kill(c, "ABC")
     had = set_aside(c, "B")
