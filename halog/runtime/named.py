@@ -50,7 +50,7 @@ class Named:
     def __init__(self) -> None:
         self._run, self._counts, self._lock = os.urandom(8), itertools.count(1), threading.Lock()
         self._kept: dict[bytes, Taken] = {}
-        """The one that was asked for last is last."""
+        """In the order in which they were taken up."""
         self._asked: dict[bytes, int] = {}
         self._newest, self._swept = b"", 0
 
