@@ -57,6 +57,15 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
         child.communicate()
 
 
+def _waits(pid: int) -> None:
+    """Returns once the main thread waits for its lock: one that runs hears by itself."""
+    quiet = 0
+    while quiet < 5:
+        state = Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        quiet = quiet + 1 if state == "S" else 0
+        time.sleep(0.05)
+
+
 def _ticks(pid: int) -> int:
     """User time of the process, in clock ticks."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11])
@@ -68,6 +77,7 @@ def test_a_main_thread_that_waits_for_a_lock_hears_what_another_thread_received(
     begin: Begin, number: signal.Signals
 ) -> None:
     child = begin(WAITS, "1", "relayed")
+    _waits(child.pid)
     child.send_signal(number)
     assert child.wait(STEPS_S) == 7
 
@@ -76,6 +86,7 @@ def test_a_main_thread_that_waits_for_a_lock_hears_what_another_thread_received(
 def test_without_the_relay_that_signal_is_lost(begin: Begin) -> None:
     """The control: the fault that the relay mends can be made at will."""
     child = begin(WAITS, "1", "alone")
+    _waits(child.pid)
     child.send_signal(signal.SIGTERM)
     with pytest.raises(subprocess.TimeoutExpired):
         child.wait(1)
