@@ -95,6 +95,8 @@ class Looking:
         self._kept = newest(noted(store) for store in stores.values())
         self._needs: dict[str, str] = {}
         self._problems: list[str] = []
+        self._by_file: set[str] = set()
+        """Policies of which neither the coordinator nor a store says where keys belong."""
         self._config = self._in_force(own)
 
     def _in_force(self, own: Config) -> Config:
@@ -138,6 +140,8 @@ class Looking:
         noted_ = {p.removeprefix("policies/") for p in self._kept if p.startswith("policies/")}
         for name in sorted({*self._config.policies, *noted_} - there):
             data = self._kept.get(mappings.path_of(name))
+            if data is None:
+                self._by_file.add(name)
             yield name, data if data is not None else agreement.mapping(self._config, name)
 
     def _mappings(
@@ -176,11 +180,21 @@ class Looking:
 
     def _check_count(self, config: Config, policy: str, count: int) -> None:
         topic = cluster.log_topic(config, policy)
-        if any(self._log.bounds(TopicPartition(topic, i))[1] for i in range(count, self._log.partitions(topic))):
+        made = self._log.partitions(topic)
+        if 0 < made < count and policy in self._by_file and self._has_records(topic, 0, made):
+            self._problems.append(
+                f"{topic} has {made} partitions and records, {config.source} says {count} of policy {policy}, and no "
+                "store says where its keys belong: bring the data directory of a node that ran then, or correct "
+                f"policies.{policy}.partitions"
+            )
+        if self._has_records(topic, count, made):
             self._problems.append(
                 f"{topic} has more partitions than the {count} of policy {policy} in {config.source}, and they have "
                 f"records: bring the data directory of a node that ran then, or correct policies.{policy}.partitions"
             )
+
+    def _has_records(self, topic: str, first: int, beyond: int) -> bool:
+        return any(self._log.bounds(TopicPartition(topic, i))[1] for i in range(first, beyond))
 
     def _partition(
         self, config: Config, policy: str, name: str, index: int, there: tuple[int, PartitionTable] | None
