@@ -279,7 +279,10 @@ class Looking:
                 self._needs[node] = f"its store cannot be read: {e.message}"
                 continue
             if stowed.void:
-                self._needs[node] = "its machine was started anew, and its store may not have all that it was pushed"
+                self._needs[node] = (
+                    "its machine was started anew, or is not this one: if it was, its store may not have all that it "
+                    "was pushed"
+                )
             by = node if best._rank() > had else by
         if not best.run:
             return None, ""
@@ -328,6 +331,13 @@ class Looking:
             yield "the bindings of types: the first node enters them by its configuration"
         if versions.ACTIVE not in self._kept:
             yield "activated versions of the configuration, if there were any: every process goes by its file"
+        in_memory = [
+            name
+            for name, policy in self._config.policies.items()
+            if policy.local_sync == policy.remote_sync == "NO_SYNC" and any(p.policy == name for p in made)
+        ]
+        if in_memory:
+            yield f"of {_some(in_memory)}: commits that only the memory of nodes held, where all of these were killed"
         if not self._kept:
             yield "zones whose quorum was switched off, and marks of drained nodes, if there were any"
         yield "holds of logs (`halog log hold`, Spark jobs, undos): register those that are still needed anew"
