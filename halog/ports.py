@@ -107,7 +107,7 @@ class Log(Protocol):
     def grow_topic(self, topic: str, partitions: int) -> None:
         """Give an existing topic so many partitions; nothing if it has as many or more."""
 
-    def partitions(self, topic: str, timeout_s: float = 5.0) -> int:
+    def partitions(self, topic: str) -> int:
         """How many it has; 0: there is no such topic. UnreachableError if nobody answers."""
 
     def session(self) -> LogSession:

@@ -62,8 +62,8 @@ class KafkaLog:
     def grow_topic(self, topic: str, partitions: int) -> None:
         self._clients()[1].grow(topic, partitions)
 
-    def partitions(self, topic: str, timeout_s: float = 5.0) -> int:
-        return self._clients()[1].partitions(topic, timeout_s)
+    def partitions(self, topic: str) -> int:
+        return self._clients()[1].partitions(topic)
 
     def session(self) -> KafkaSession:
         """The spare one, if it is ready: librdkafka needs half a second from birth to its producer id."""

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from halog.adapters import kafka_conf
-from halog.adapters.kafka_read import patiently
+from halog.adapters.kafka_read import ASK_S, patiently
 from halog.errors import LogError, RefusedError
 
 log = logging.getLogger("halog.kafka")
@@ -109,10 +109,10 @@ class Topics:
         except KafkaException as e:
             raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
 
-    def partitions(self, topic: str, timeout_s: float) -> int:
+    def partitions(self, topic: str) -> int:
         """How many a topic has; 0: there is none."""
         try:
-            found = self._admin.list_topics(topic, timeout=timeout_s).topics[topic]
+            found = self._admin.list_topics(topic, timeout=ASK_S).topics[topic]
         except KafkaException as e:
             raise kafka_conf.unreachable(self._bootstrap, e.args[0]) from None
         return len(found.partitions)

@@ -31,7 +31,7 @@ class MemoryLog:
     def grow_topic(self, topic: str, partitions: int) -> None:
         self.broker.grow(topic, partitions)
 
-    def partitions(self, topic: str, timeout_s: float = 5.0) -> int:
+    def partitions(self, topic: str) -> int:
         return self.broker.partitions(topic)
 
     def session(self) -> MemorySession:

@@ -31,7 +31,6 @@ ID: Final = "cluster"
 RECOVERY: Final = "recovery"
 COMMAND: Final = "halog recover --from-logs"
 SHOWN: Final = 3
-LOOK_S: Final = 1.0
 
 _KEY: Final = b"halog:cluster"
 
@@ -166,8 +165,7 @@ def _check_names(log: Log, coordinator: Coordinator, config: Config) -> None:
 def _has_history(log: Log, config: Config, policy: str) -> bool:
     """UnreachableError if the log does not answer: then nobody knows."""
     topic = cluster.log_topic(config, policy)
-    made = range(log.partitions(topic, LOOK_S))
-    return any(log.bounds(TopicPartition(topic, i), LOOK_S)[1] for i in made)
+    return any(log.bounds(TopicPartition(topic, i))[1] for i in range(log.partitions(topic)))
 
 
 def check_recovered(coordinator: Coordinator, config: Config) -> None:

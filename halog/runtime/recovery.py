@@ -95,6 +95,8 @@ class Looking:
         self._kept = newest(noted(store) for store in stores.values())
         self._needs: dict[str, str] = {}
         self._problems: list[str] = []
+        self._by_file: set[str] = set()
+        """Policies of which neither the coordinator nor a store says where keys belong."""
         self._config = self._in_force(own)
 
     def _in_force(self, own: Config) -> Config:
@@ -138,6 +140,8 @@ class Looking:
         noted_ = {p.removeprefix("policies/") for p in self._kept if p.startswith("policies/")}
         for name in sorted({*self._config.policies, *noted_} - there):
             data = self._kept.get(mappings.path_of(name))
+            if data is None:
+                self._by_file.add(name)
             yield name, data if data is not None else agreement.mapping(self._config, name)
 
     def _mappings(
@@ -176,11 +180,21 @@ class Looking:
 
     def _check_count(self, config: Config, policy: str, count: int) -> None:
         topic = cluster.log_topic(config, policy)
-        if any(self._log.bounds(TopicPartition(topic, i))[1] for i in range(count, self._log.partitions(topic))):
+        made = self._log.partitions(topic)
+        if 0 < made < count and policy in self._by_file and self._has_records(topic, 0, made):
+            self._problems.append(
+                f"{topic} has {made} partitions and records, {config.source} says {count} of policy {policy}, and no "
+                "store says where its keys belong: bring the data directory of a node that ran then, or correct "
+                f"policies.{policy}.partitions"
+            )
+        if self._has_records(topic, count, made):
             self._problems.append(
                 f"{topic} has more partitions than the {count} of policy {policy} in {config.source}, and they have "
                 f"records: bring the data directory of a node that ran then, or correct policies.{policy}.partitions"
             )
+
+    def _has_records(self, topic: str, first: int, beyond: int) -> bool:
+        return any(self._log.bounds(TopicPartition(topic, i))[1] for i in range(first, beyond))
 
     def _partition(
         self, config: Config, policy: str, name: str, index: int, there: tuple[int, PartitionTable] | None
@@ -265,7 +279,10 @@ class Looking:
                 self._needs[node] = f"its store cannot be read: {e.message}"
                 continue
             if stowed.void:
-                self._needs[node] = "its machine was started anew, and its store may not have all that it was pushed"
+                self._needs[node] = (
+                    "its machine was started anew, or is not this one: if it was, its store may not have all that it "
+                    "was pushed"
+                )
             by = node if best._rank() > had else by
         if not best.run:
             return None, ""
@@ -314,6 +331,13 @@ class Looking:
             yield "the bindings of types: the first node enters them by its configuration"
         if versions.ACTIVE not in self._kept:
             yield "activated versions of the configuration, if there were any: every process goes by its file"
+        in_memory = [
+            name
+            for name, policy in self._config.policies.items()
+            if policy.local_sync == policy.remote_sync == "NO_SYNC" and any(p.policy == name for p in made)
+        ]
+        if in_memory:
+            yield f"of {_some(in_memory)}: commits that only the memory of nodes held, where all of these were killed"
         if not self._kept:
             yield "zones whose quorum was switched off, and marks of drained nodes, if there were any"
         yield "holds of logs (`halog log hold`, Spark jobs, undos): register those that are still needed anew"

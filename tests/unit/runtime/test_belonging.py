@@ -164,7 +164,7 @@ def test_a_log_that_does_not_answer_is_not_taken_for_an_empty_one(
     tree, log = MemoryCoordinator(MemoryTree()), MemoryLog(cluster._broker)
     tree.connect(lambda state: None)
 
-    def silent(self: MemoryLog, topic: str, timeout_s: float) -> int:
+    def silent(self: MemoryLog, topic: str) -> int:
         raise UnreachableError("Kafka does not answer")
 
     monkeypatch.setattr(MemoryLog, "partitions", silent)

@@ -306,22 +306,29 @@ def test_a_log_that_goes_back_to_nothing_known_is_named(cluster: Cluster) -> Non
     assert "neither a snapshot nor a store has what is missing" in problem
 
 
-@pytest.mark.parametrize("nodes_noted", [True, False], ids=["noted", "by the file"])
-def test_what_no_node_has_made_yet_is_in_nobodys_way(cluster: Cluster, nodes_noted: bool) -> None:
+def test_what_no_node_has_made_yet_is_in_nobodys_way(cluster: Cluster) -> None:
     """A policy that the file has and no process has started with, and partitions likewise, have no topics."""
-    if nodes_noted:
-        noted_all(cluster)
+    noted_all(cluster)
     lose(cluster)
-    if not nodes_noted:
-        for disk in cluster._disks.values():
-            disk.data.clear()
     old = cluster.config.policies["test"]
     wanted = {"test": replace(old, partitions=6), "new": replace(old, partitions=2)}
     cluster.config = replace(cluster.config, policies=wanted)
     plan = Tool(cluster).look()
     assert not plan.problems
-    assert {"new-0", "new-1"} <= set(plan.empty)
+    assert set(plan.empty) == {"new-0", "new-1"}
     assert {p.name for p in plan.partitions} == {f"test-{i}" for i in range(4)}
+    assert msgspec.json.decode(plan.znodes["policies/test"])["partitions"] == 4
+
+
+def test_fewer_partitions_than_the_file_says_are_not_looked_through_by_the_file(cluster: Cluster) -> None:
+    """Keys that were spread over four are not where a ring of six has them, and no store is left that knows."""
+    lose(cluster)
+    for disk in cluster._disks.values():
+        disk.data.clear()
+    more = replace(cluster.config.policies["test"], partitions=6)
+    cluster.config = replace(cluster.config, policies={"test": more})
+    (problem,) = Tool(cluster).look().problems
+    assert problem.startswith("test.test.log has 4 partitions and records, configuration says 6 of policy test")
 
 
 def test_a_log_that_is_gone_as_well_is_named(cluster: Cluster) -> None:
