@@ -20,6 +20,8 @@ WAKING = signal.SIGURG
 in the order of their numbers, so when this one's has run, those of `STOPPING` have."""
 
 AGAIN_S = 0.02
+WAKES = 2
+"""So often the main thread is woken: the first time it may just have been at the handlers of an earlier waking."""
 PATIENCE_S = 1.0
 """A signal to stop that comes when the one before it was not heard for so long ends the process."""
 
@@ -50,15 +52,17 @@ class _Relay:
 
     def _run(self) -> None:
         waiting_since: float | None = None
+        left = 0
         while True:
             numbers = self._numbers(None if waiting_since is None else AGAIN_S)
             now = time.monotonic()
             if waiting_since is not None and self._heard:
-                waiting_since = None
+                self._heard, left = False, left - 1
+                waiting_since = now if left else None
             if any(number != WAKING for number in numbers):
                 if waiting_since is not None and now - waiting_since > PATIENCE_S:
                     _end_if_told(numbers)
-                self._heard = False
+                self._heard, left = False, WAKES
                 waiting_since = now if waiting_since is None else waiting_since
             if waiting_since is not None:
                 signal.pthread_kill(self._main, WAKING)
