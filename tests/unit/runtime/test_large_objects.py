@@ -72,8 +72,8 @@ def cluster(keeps: bool, mapper: str) -> Iterator[Cluster]:
 
 
 def within(node: Node, work: Callable[[], object]) -> None:
-    with node.transaction():
-        work()
+    """In a transaction; again while one before it, over several partitions and refused, has not told all of them."""
+    node.transactional()(work)()
 
 
 def ways(node: Node, name: str, size: int) -> Sequence[Callable[[], object]]:
