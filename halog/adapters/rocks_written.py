@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from halog.adapters.machine import machine_run
+from halog.errors import StoreError
 
 NAME: Final = "WRITTEN"
 _FORM: Final = struct.Struct(">36sQQQQ")
@@ -31,8 +32,10 @@ class Written:
         path = directory / NAME
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.ftruncate(fd, _FORM.size)
+            os.posix_fallocate(fd, 0, _FORM.size)  # a hole in it would be found only when it is written: SIGBUS
             self._shared = mmap.mmap(fd, _FORM.size)
+        except OSError as e:
+            raise StoreError(f"{path} cannot be used: {e.strerror}", path=str(path)) from e
         finally:
             os.close(fd)
         self._manifest = -1

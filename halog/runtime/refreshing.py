@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 
 from halog.core.table import PartitionTable
+from halog.errors import HalogError
 from halog.ports import Coordinator
 
 logger = logging.getLogger("halog.refreshing")
@@ -61,6 +62,12 @@ class Refreshing:
         """All at once: after a session was lost a node reads those of all its partitions."""
         self._coordinator.sync(f"partitions/{names[0]}")
         found = self._coordinator.get_many([f"partitions/{name}" for name in names])
+        wrong: HalogError | None = None
         for name, value in zip(names, found, strict=True):
             if value is not None:
-                self._seen(name, value.version, PartitionTable.from_bytes(value.data))
+                try:
+                    self._seen(name, value.version, PartitionTable.from_bytes(value.data))
+                except HalogError as e:  # of this one; those behind it are as they are
+                    wrong = e
+        if wrong is not None:
+            raise wrong

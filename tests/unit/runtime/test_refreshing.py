@@ -45,3 +45,27 @@ def test_a_table_that_cannot_be_read_is_tried_again_and_said_once(
     assert [r.message for r in caplog.records] == [
         "the table of partition p cannot be read, going on trying: UnreachableError: nobody answers"
     ]
+
+
+class Broken(Away):
+    """One of its tables is no table."""
+
+    def get_many(self, paths: list[str]) -> list[Versioned]:
+        return [Versioned(b"{" if path.endswith("/b") else TABLE.to_bytes(), 7) for path in paths]
+
+
+@pytest.mark.feature("P10")
+def test_a_table_that_is_none_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refreshing, "PAUSE_S", 0.001)
+    closing, seen = threading.Event(), set[str]()
+
+    def took(name: str, version: int, table: PartitionTable) -> None:
+        seen.add(name)
+        if seen >= {"a", "c"}:
+            closing.set()
+
+    made = Refreshing(Broken(0), took)  # type: ignore[arg-type]
+    for name in "abc":
+        made.ask(name)
+    made.turn(closing)
+    assert seen == {"a", "c"}
