@@ -2,8 +2,8 @@
 
 The record of a change has the bytes that it replaces beside the new ones, where the policy keeps before-images; that of
 a deletion, and of a move to another partition, has them once. So an object may be as large as fits a record that
-changes it at its size. What is larger already, of a time when there was no such limit, may be deleted, moved, and
-changed to something that is not; its last record may exceed the limit by what surrounds it.
+changes it at its size. What is larger already, of a time when there was no such limit, may be deleted and moved (its
+last record may exceed the limit by what surrounds it), and changed to something so small that both fit a record.
 """
 
 from __future__ import annotations
