@@ -155,6 +155,7 @@ def test_more_partitions_that_are_activated_while_nobody_is_up_are_made_by_the_n
     assert halog(cluster, "rebalance", "cancel", "--policy", "p")[0] == 0
     cluster.launch("A").ready()
     cluster.kill("A")
+    wait(lambda: not cluster.registered(), "A's session is over: a node that is there is asked")
     again = [sys.executable, "-m", "halog.cli.main", "rebalance", "--no-wait", "--policy", "p", "--config", str(more)]
     ran = subprocess.run(again, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
     assert ran.returncode == 0, ran

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from halog.errors import RefusedError
+from halog.errors import RefusedError, UnknownNameError
 from tests.integration.cluster.checker import check
 from tests.integration.cluster.harness import Cluster
 from tests.integration.cluster.load import Load
@@ -42,8 +42,8 @@ def times_handed(cluster: Cluster) -> int:
 def test_only_an_available_replica_is_handed_the_partition(cluster: Cluster) -> None:
     """An unknown node and the active node itself are refused, and nothing changes."""
     before = cluster.table("p-0")
-    for to in ("X", before.node_list[0]):
-        with pytest.raises(RefusedError):
+    for to, error in (("X", UnknownNameError), (before.node_list[0], RefusedError)):
+        with pytest.raises(error):
             cluster.client().runtime.operators.hand_over("p-0", to)
     assert cluster.table("p-0") == before
 
