@@ -123,7 +123,7 @@ def left_over(cluster: Cluster) -> Iterator[str]:
     for path, owner in found:
         if not known.fullmatch(path):
             yield f"{path}: nothing that is documented"
-        elif owner and owner not in sessions and not path.startswith(f"{MIRRORING}/"):  # a node of another site's says it
+        elif owner and owner not in sessions and not path.startswith(f"{MIRRORING}/"):  # that is another site's
             yield f"{path}: of a session that is no node's"
     there = {path for path, _ in found}
     yield from (f"nodes/{n} is not there" for n in cluster.running() if f"nodes/{n}" not in there)
