@@ -65,8 +65,8 @@ class _Link:
     """What is known of one other hosting node."""
 
     __slots__ = (
-        "challenges", "cut", "dead", "dialled_ms", "dialling", "down_before", "heard_ms", "info", "left", "lost",
-        "offline", "peer", "retry_ms", "unreached_ms", "unregistered_ms", "up",
+        "challenges", "cut", "cut_ms", "cut_told", "dead", "dialled_ms", "dialling", "down_before", "heard_ms", "info",
+        "left", "lost", "offline", "peer", "retry_ms", "unreached_ms", "unregistered_ms", "up",
     )  # fmt: skip
 
     def __init__(self, info: NodeInfo, patience_ms: int) -> None:
@@ -74,7 +74,8 @@ class _Link:
         self.peer: Peer | None = None
         self.heard_ms = monotonic_ms()
         self.challenges = Challenges(patience_ms)
-        self.dead = self.cut = False
+        self.dead = self.cut = self.cut_told = False
+        self.cut_ms = 0
         """Is there evidence that its process is no more; does it live, and is not heard?"""
         self.unreached_ms = 0
         """Since when no connection to it can be made, for whatever reason but that it is refused; 0: one can."""
@@ -188,7 +189,8 @@ class Membership:
         was_cut, link.cut = link.cut, link.cut and not link.present
         if link.present:
             link.challenges.over()
-        if link.present and was_cut:
+        if link.present and was_cut and link.cut_told:
+            link.cut_told = False
             self.line(link.info.name, True, "it is heard again")
         elif link.present and not before and link.down_before:
             self.noticed(link.info.name, True, "it answers again")
@@ -251,7 +253,7 @@ class Membership:
         if not (link.dead or link.left or link.offline) and link.info.name in self.registered:
             number = link.challenges.due(now, max(silent, self.non_response_ms if unreached else 0))
             if number is not None:
-                self.challenge(link.info.member, number, not link.up)
+                self.challenge(link.info.member, number, not link.up and (link.down_before or link.cut_told))
         self._look_after(link, now)
         if link.up and silent > self.non_response_ms:
             self._down(link, f"silent for {silent} ms")
@@ -265,13 +267,23 @@ class Membership:
     def _look_after(self, link: _Link, now: int) -> None:
         """One that is not heard: does it live?"""
         if link.cut and not self._lives(link, now):
-            link.cut = False
-            self.noticed(link.info.name, False, f"{link.lost}, and it answers no challenge")
+            told, link.cut, link.cut_told = link.cut_told, False, False
+            if told:
+                why = link.lost or "it was never heard"
+                self.noticed(link.info.name, False, f"{why}, and it answers no challenge")
             self._publish()
         elif not link.cut and not link.present and self._lives(link, now):
-            link.cut = True
-            self.line(link.info.name, False, link.lost or "it was never heard")
+            link.cut, link.cut_ms = True, now
+            if link.down_before:
+                self._tell_cut(link, link.lost)
             self._publish()
+        elif link.cut and not link.cut_told and now - link.cut_ms > self.non_response_ms:
+            self._tell_cut(link, "it was never heard")
+
+    def _tell_cut(self, link: _Link, why: str) -> None:
+        """That it lives and is not heard. Of one that has just come only once there was time to connect."""
+        link.cut_told = True
+        self.line(link.info.name, False, why)
 
     def _lives(self, link: _Link, now: int) -> bool:
         """Not heard, and known to live by what it answered just now?"""
@@ -403,7 +415,7 @@ class Membership:
             link.up, link.down_before = False, True
             link.cut = self._lives(link, monotonic_ms())
             if link.cut:
-                self.line(link.info.name, False, why)
+                self._tell_cut(link, why)
             elif not told:
                 self.noticed(link.info.name, False, why)
             self._publish()

@@ -154,3 +154,51 @@ def test_nodes_that_go_at_once_have_each_their_own_cause(seen: Membership) -> No
     me, b = Member("A", 1), Member("B", 1)
     assert told == [({me, Member("C", 1)}, "B: its address refuses connections"), ({me}, "C: it left")]
     assert b not in seen.alive
+
+
+class Lines:
+    """What is told of lines, and a node that answers every challenge at once."""
+
+    def __init__(self, made: Membership) -> None:
+        self.told: list[tuple[str, bool]] = []
+        self.lost: list[bool] = []
+        self._made = made
+        made.line = lambda node, whole, why: self.told.append((node, whole))
+        made.challenge = self._asked
+
+    def _asked(self, other: Member, number: int, lost: bool) -> None:
+        self.lost.append(lost)
+        self._made.challenge_answered(other.node, other.incarnation, number)
+
+
+@pytest.mark.feature("N4", "R4")
+def test_a_node_that_has_just_come_is_not_cut_off_before_there_was_time_to_connect(clock: Clock) -> None:
+    """It lives, as its answers say, so it is not replaced; operators are told once it is still not heard."""
+    hello = frames.Hello("c", "A", 1)
+    made = Membership(ME, hello, Wire(), 150, 600, lambda *_: None, lambda work: work(), registration_grace_ms=GRACE_MS)  # type: ignore[arg-type]
+    lines = Lines(made)
+    made.registrations({"A": ME, "B": OTHER})
+    for _ in range(5):
+        clock.ms += 100
+        made.tick()
+    assert lines.lost
+    assert not any(lines.lost), "a line that never was is not lost"
+    assert lines.told == []
+    made.heard("B", 1)
+    made.tick()
+    assert lines.told == [], "it was never said to be cut, so it is not said to be whole"
+
+
+@pytest.mark.feature("N4", "R4")
+def test_a_line_that_stays_cut_from_the_first_is_told_once_and_once_it_is_whole(clock: Clock) -> None:
+    hello = frames.Hello("c", "A", 1)
+    made = Membership(ME, hello, Wire(), 150, 600, lambda *_: None, lambda work: work(), registration_grace_ms=GRACE_MS)  # type: ignore[arg-type]
+    lines = Lines(made)
+    made.registrations({"A": ME, "B": OTHER})
+    for _ in range(30):
+        clock.ms += 100
+        made.tick()
+    assert lines.told == [("B", False)]
+    assert lines.lost[-1], "the other one may tell it, too"
+    made.heard("B", 1)
+    assert lines.told == [("B", False), ("B", True)]
