@@ -25,7 +25,7 @@ from halog.runtime.claims import given_up
 from halog.runtime.clock import monotonic_ms
 from halog.runtime.groups import change_table
 from halog.runtime.outside import Remote
-from halog.runtime.site_votes import Desk, Desks, Held, held, write
+from halog.runtime.site_votes import Desk, Desks, Held, held, is_behind, write
 from halog.runtime.sites import serves, standing
 from halog.runtime.switching import Switch, Switching
 
@@ -191,6 +191,12 @@ class Takeovers:
             except (HalogError, UnknownResult) as e:
                 logger.warning("partitions %s are not taken over yet: %s", list(by_name), e)
 
+    def _has_served(self, desk: Desk, there: Coordinator, copy: Copy) -> bool:
+        leading, (now, _) = copy.core.leading, held(there, copy.name)
+        if leading is None or now is None or now.site != desk.site or now.epoch is None:
+            return False
+        return not is_behind(leading, now.epoch)
+
     def _has_parted(self, copy: Copy) -> bool:
         """Then both have what the other one lacks, and an operator says who goes on."""
         now = standing(self._host.coordinator, copy.name)
@@ -249,7 +255,9 @@ class Takeovers:
             change_table(self._host.coordinator, copy.name, lambda now: now if now.owner else given_up(now, desk.site))
 
     def _serves(self, desk: Desk, copy: Copy) -> bool:
+        """Or has it served, in a history that this one does not go on from, and named this site again since? What it
+        answered is to be brought here first."""
         try:
-            return desk.ask(lambda coordinator: serves(coordinator, copy.core.table))
+            return desk.ask(lambda there: serves(there, copy.core.table) or self._has_served(desk, there, copy))
         except (HalogError, UnknownResult):
             return False

@@ -121,7 +121,7 @@ def _path(partition: str) -> str:
     return f"site_votes/{partition}"
 
 
-def _is_behind(leading: Leading, epoch: EpochId | None) -> bool:
+def is_behind(leading: Leading, epoch: EpochId | None) -> bool:
     """Does this epoch's history go on from that one?"""
     return any(epoch == opened for opened, _ in leading.p.chain.state.lineage)
 
@@ -311,7 +311,8 @@ class SiteVoting:
     def _may_take(self, key: tuple[str, str], copy: Copy, now: Held) -> bool:
         """A vote of another site, by one that serves: an operator has overruled that site; or nobody renews it, and
         this one has the quorum anyway, or goes on from where its owner renewed it last; or its owner says itself that
-        this one serves."""
+        this one serves, and has not counted it in a history that this one does not go on from: what was answered there
+        would be lost."""
         seen = self._others.get(key)
         if seen is None or seen[0] != now:
             self._others[key] = seen = now, time.monotonic()
@@ -321,9 +322,10 @@ class SiteVoting:
         rests = (time.monotonic() - seen[1]) * 1000 >= self._after_ms[leading.p.table.policy]
         if now.site in leading.p.table.overruled:
             return True
-        if rests and (leading.sites.quorum.is_sure or _is_behind(leading, now.epoch)):
+        if rests and (leading.sites.quorum.is_sure or is_behind(leading, now.epoch)):
             return True
-        return self._is_given(copy, now.site)
+        counted = now.epoch is not None and not is_behind(leading, now.epoch)
+        return not counted and self._is_given(copy, now.site)
 
     def _is_given(self, copy: Copy, owner: str) -> bool:
         desk = self._desks.all.get(owner)

@@ -7,6 +7,7 @@ no other site may have as many; and a site that another one has followed never a
 
 from __future__ import annotations
 
+import json
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -163,7 +164,15 @@ class Takeover:
         waiting = self._pair.waiting
         if waiting is not None and waiting.strict:
             return ""  # its commits wait for the other one
+        if self._is_claimed(world):
+            self._pair.cover.hit("a vote was claimed right before the line was cut")
+            return ""  # an operator says what is to be: the other one may have answered by it
         return "" if all(c.idle for c in world.clients) else f"clients of {world.site} wait"
+
+    def _is_claimed(self, world: SiteWorld) -> bool:
+        """Is its own vote the other one's, which cannot be asked whether it served by that (decision 37, rule 4)?"""
+        found = world.znodes.at.get("site_votes/p")
+        return self.binding and found is not None and json.loads(found.data)["site"] != world.site
 
     def _waits_for_the_other(self, world: SiteWorld) -> bool:
         """Is it to take over? Not what parted, nor a log that was not compared with the other one yet, nor what nobody

@@ -255,6 +255,9 @@ def test_sites_that_go_by_different_votes_take_nothing_over(caplog: pytest.LogCa
 
 # --- three sites ---
 
+FOLLOWS_S = 2 * SOON_S
+"""A third site follows once it has missed the one it mirrors for ten seconds, and asked the others."""
+
 
 VOTES = {"west": 1, "east": 1, "dr": 1}
 
@@ -280,7 +283,7 @@ def test_of_three_sites_two_go_on_and_one_of_them_serves(three: tuple[Cluster, C
     one, other = (east, dr) if serves(east) else (dr, east)
     one.settle()
     fly(one, *range(5, 10))
-    wait_until(lambda: owners(other) == {one.site}, "the other one follows", SOON_S)
+    wait_until(lambda: owners(other) == {one.site}, "the other one follows", FOLLOWS_S)
     assert not serves(other)
     west.mend()
     wait_until(lambda: owners(west) == {one.site}, "west follows", SOON_S)
