@@ -76,9 +76,15 @@ def started(percentage: int | None = None) -> Iterator[tuple[Cluster, Cluster]]:
 
 
 def put(cluster: Cluster, kind: type, *numbers: int, node: str = "") -> None:
-    with cluster.node(node or cluster.names[0]).transaction() as tx:
+    """In a transaction; again where another site serves by now."""
+    there = cluster.node(node or cluster.names[0])
+
+    @there.transactional()
+    def create() -> None:
         for number in numbers:
-            tx.create(kind(number))
+            there.create(kind(number))
+
+    create()
 
 
 def kept(cluster: Cluster, node: str, kind: type) -> set[int]:

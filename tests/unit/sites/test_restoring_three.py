@@ -13,6 +13,7 @@ from halog.runtime import restores, succession
 from halog.runtime.cluster import state_topic
 from halog.runtime.outside import Remote
 from halog.runtime.restores import DONE, Restore
+from halog.runtime.restoring import CLOSE_S
 from halog.runtime.reuniting import Reuniting
 from halog.testing.cluster import Cluster, wait_until
 from restore.branch import Side
@@ -50,7 +51,7 @@ def merged_and_gone_on(one: Cluster, source: Cluster) -> None:
         found = [restores.restore_of(coordinator(source), name) for name in NAMES]
         return all(r is not None and r.site == one.site and r.phase == DONE for r in found)
 
-    wait_until(is_done, "it is merged")
+    wait_until(is_done, "it is merged", 2 * CLOSE_S)  # as long as it may wait itself, twice
     one.cut_off(source.site)
     one.start()
     alone(one)
