@@ -49,13 +49,18 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
+def membership() -> Membership:
+    """Node A's, which knows nobody yet."""
+    hello = frames.Hello("c", "A", 1)
+    return Membership(
+        ME, hello, Wire(), 150, 600, lambda *_: None, lambda work: work(), registration_grace_ms=GRACE_MS  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
 @pytest.fixture
 def seen(clock: Clock) -> Membership:
     """Node A, which sees B up."""
-    hello = frames.Hello("c", "A", 1)
-    made = Membership(
-        ME, hello, Wire(), 150, 600, lambda *_: None, lambda work: work(), registration_grace_ms=GRACE_MS  # type: ignore[arg-type]
-    )  # fmt: skip
+    made = membership()
     made.registrations({"A": ME, "B": OTHER})
     made.heard("B", 1)
     assert Member("B", 1) in made.alive
@@ -174,8 +179,7 @@ class Lines:
 @pytest.mark.feature("N4", "R4")
 def test_a_node_that_has_just_come_is_not_cut_off_before_there_was_time_to_connect(clock: Clock) -> None:
     """It lives, as its answers say, so it is not replaced; operators are told once it is still not heard."""
-    hello = frames.Hello("c", "A", 1)
-    made = Membership(ME, hello, Wire(), 150, 600, lambda *_: None, lambda work: work(), registration_grace_ms=GRACE_MS)  # type: ignore[arg-type]
+    made = membership()
     lines = Lines(made)
     made.registrations({"A": ME, "B": OTHER})
     for _ in range(5):
@@ -191,8 +195,7 @@ def test_a_node_that_has_just_come_is_not_cut_off_before_there_was_time_to_conne
 
 @pytest.mark.feature("N4", "R4")
 def test_a_line_that_stays_cut_from_the_first_is_told_once_and_once_it_is_whole(clock: Clock) -> None:
-    hello = frames.Hello("c", "A", 1)
-    made = Membership(ME, hello, Wire(), 150, 600, lambda *_: None, lambda work: work(), registration_grace_ms=GRACE_MS)  # type: ignore[arg-type]
+    made = membership()
     lines = Lines(made)
     made.registrations({"A": ME, "B": OTHER})
     for _ in range(30):
