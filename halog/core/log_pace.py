@@ -29,7 +29,7 @@ class LogPace:
     def stands_still(self) -> bool:
         """Does it owe an answer?"""
         oldest = self._leading.writer.unanswered_since(self._p.now)
-        return self._asked != 0 or self._p.now - oldest > self._p.settings.slow_log_ms
+        return self._asked != 0 or self._p.now - oldest > self._p.settings.ack_every_ms
 
     def passed(self, ms: int) -> None:
         """So much time has passed for this copy."""
@@ -46,7 +46,7 @@ class LogPace:
         """It does; and did, if that was said at once."""
         if e.round == self._asked:
             self._asked = 0
-            if self._p.now - self._asked_at <= self._p.settings.slow_log_ms:
+            if self._p.now - self._asked_at <= self._p.settings.ack_every_ms:
                 self._leading.are_silent()
             else:
                 self._leading.begin_to_listen()

@@ -81,9 +81,6 @@ class Settings(msgspec.Struct, frozen=True):
     silent_ms: int = 1_500
     """A replica that lives, but for so long acknowledges nothing of what the log has, leaves the node list: its copy
     stopped, is being rebuilt, or cannot reach the log. Fifteen repetitions: a loaded machine's stall is none."""
-    slow_log_ms: int = 500
-    """A log that answers within so long gives what it has: one in another region, or with hundreds of partitions, is
-    slow and not away, and silence before it counts. A third of `silent_ms`."""
     min_stay_ms: int = 30_000
     """A preferred node takes its role back when it has been in the node list for so long, and the role has stayed
     where it is for so long; 0: never. A node that flaps moves the role twice a minute at most, and one that restarted
