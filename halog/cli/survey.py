@@ -302,7 +302,7 @@ def _node_view(name: str, info: NodeInfo | None, said: Said) -> NodeView:
 
 def _failed(said: Said) -> dict[str, str]:
     copies = (c for c in said.get("copies", ()) if c["error"] or c["role"] == Role.FAILED.value)
-    return {c["partition"]: c["error"] or _OUT[Role.FAILED.value] for c in copies}
+    return dict(sorted((c["partition"], c["error"] or _OUT[Role.FAILED.value]) for c in copies))
 
 
 def _some(names: Sequence[str]) -> str:
