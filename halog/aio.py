@@ -65,16 +65,12 @@ class Node:
     def submit(self, work: Callable[[], R]) -> asyncio.Future[R]:
         """Run it on a thread. NoTransactionError once the node is closed; ForkedError in a child of the process that
         opened it, where the threads are not."""
-        self.check_forked()
+        if self.sync.space.forked:
+            raise forked_error()
         try:
             return asyncio.wrap_future(self.pool.submit(work))
         except RuntimeError as error:  # the pool is shut down
             raise NoTransactionError(f"the node is closed: {error}") from error
-
-    def check_forked(self) -> None:
-        """ForkedError in a child of the process that opened it."""
-        if self.sync.forked:
-            raise forked_error()
 
     def mailbox(self) -> Mailbox:
         """Where answers for the running loop go."""
@@ -166,7 +162,7 @@ class Transaction:
             if kind is None:
                 await self.commit()
         finally:
-            if self._node.sync.forked:  # nobody rolls back but this thread, the only one there is
+            if self.sync.space.forked:  # nobody rolls back but this thread, the only one there is
                 self.sync.rollback()
             elif self.sync.state == OPEN:
                 await _finished(asyncio.ensure_future(self._run(True, self.sync.rollback)))
@@ -187,7 +183,6 @@ class Transaction:
             async with self._lock:
                 pass
         tx = self.sync
-        self._node.check_forked()
         tx.check_open()
         if not self._commits_here():
             await self._do(tx.commit)

@@ -36,6 +36,11 @@ def most_bytes(max_record_bytes: int, key_bytes: int, *, before_images: bool) ->
     return max(0, room // 2 if before_images else room)
 
 
+def harmless_bytes(settings: Settings) -> int:
+    """A record of so many bytes is not too large, nor is any object in it: it has each one's value, and its key."""
+    return most_bytes(settings.max_record_bytes, 0, before_images=True)
+
+
 def too_large(changes: Sequence[records.Change], settings: Settings) -> TooLarge | None:
     """The first object of these that could not be changed at its size."""
     most, keeps = settings.max_record_bytes, settings.before_images

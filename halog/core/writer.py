@@ -59,6 +59,7 @@ class Writer:
 
     def __init__(self, chain: Chain, outcomes: Outcomes, settings: Settings, expected: int, tag: int) -> None:
         self.chain, self.outcomes, self.settings = chain, outcomes, settings
+        self._small = sizes.harmless_bytes(settings)
         self.expected, self.tag = expected, tag
         self.last_lsn, self.last_hash = chain.state.lsn, chain.state.hash
         self.queue: deque[InFlight] = deque()
@@ -130,6 +131,8 @@ class Writer:
     ) -> bytes | None:
         """The record's bytes; None: it is too large, or leaves an object that is, and `token` is answered that."""
         data, limit = records.encode(record), self.settings.max_record_bytes
+        if len(data) <= self._small:
+            return data
         large = None if moves else sizes.too_large(record.changes, self.settings)
         if large is None and len(data) > limit:
             limit = sizes.record_limit(record.changes, self.settings, moves=moves)

@@ -165,7 +165,7 @@ class Commits:
         if self.deliveries is not None:
             self.deliveries.follow(copy, tag, waiter.settled, until)
         result = waiter.wait(until - time.monotonic())
-        if not isinstance(result, ev.NotServing):
+        if type(result) is not ev.NotServing:
             open_.seen(epoch)
         return result
 
@@ -178,9 +178,9 @@ class Commits:
         logged = not copy.answers_early(work.durability)
 
         def answered(result: ev.Result) -> None:
-            if isinstance(result, ev.Expired):  # refused before anything was sent: `commit` is to see it as new
+            if type(result) is ev.Expired:  # refused before anything was sent: `commit` is to see it as new
                 self._unsent.add(tx)
-            lsn = result.lsn if isinstance(result, ev.Happened) else None
+            lsn = result.lsn if type(result) is ev.Happened else None
             if not logged:  # by the replicas: the log's reports are the kept thread's
                 done(lsn)
                 return

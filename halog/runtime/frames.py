@@ -7,6 +7,8 @@ connection; nothing is ever unpickled or imported.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from halog.backend import Found, Invocation, Invoked, Work
@@ -293,6 +295,10 @@ class Move(_Frame):
     """Those of the objects when they were found, in the order of the keys; none: not known."""
     number: bytes = b""
     """As in Invoke."""
+
+
+NUMBERED: Final = frozenset((Invoke, Move, HandOver))
+"""What may take longer than an attempt to ask for it."""
 
 
 class CanMap(_Frame):

@@ -79,6 +79,9 @@ class Reads:
         brief: bool = False,
     ) -> Sequence[Found | None]:
         """See Backend."""
+        if len(keys) == 1:
+            request = frames.Fetch(partition, list(keys), settled, least, mapping, brief)
+            return self._asker.patiently(partition, partial(self._fetch, request))
         found: list[Found | None] = []
         while len(found) < len(keys):
             asked = first_of(keys, len(found), self._room)
@@ -256,7 +259,7 @@ class Reads:
 
 def items_of(reply: frames.Reply, partition: str) -> list[Found | None]:
     """What a question for objects was answered, at least one. HalogError if it was not."""
-    if not isinstance(reply, frames.Objects) or not reply.items:
+    if type(reply) is not frames.Objects or not reply.items:
         raise HalogError(f"the active node of {partition} answered a question for objects with none of them")
     return reply.items
 

@@ -75,14 +75,14 @@ class Repeats:
         self._kept: dict[Key, Call] = {}
         """Answered, in the order of the answers."""
         self._bytes = 0
-        self._last: dict[int, Key] = {}
-        """By connection: what was asked for last on it."""
+        self.last: dict[int, Key] = {}
+        """By connection: what was asked for last on it. Most have asked for nothing that is kept."""
 
     def begin(self, member: Member, number: bytes, peer: Peer) -> Call | None:
         """What is to be done now; None: it runs, or is done, and this connection gets its answer."""
         key = member, number
         with self._lock:
-            self._last[id(peer)] = key
+            self.last[id(peer)] = key
             call = self._running.get(key)
             if call is not None:
                 call.joined(peer)
@@ -96,14 +96,14 @@ class Repeats:
 
     def heard(self, peer: Peer) -> None:
         """The next request on a connection: whoever asks has the answer to the one before."""
-        if id(peer) in self._last:
+        if id(peer) in self.last:
             with self._lock:
-                self._forget(self._last.pop(id(peer), None))
+                self._forget(self.last.pop(id(peer), None))
 
     def closed(self, peer: Peer) -> None:
         """It may have been closed before the answer was read."""
         with self._lock:
-            self._last.pop(id(peer), None)
+            self.last.pop(id(peer), None)
 
     def answered(self, call: Call, data: bytes, *, kept: bool) -> list[Peer]:
         """Who waits for it."""

@@ -115,6 +115,6 @@ def _serving(table: PartitionTable) -> str:
 
 
 def _checked(reply: frames.Reply) -> frames.Reply:
-    if isinstance(reply, frames.Failed):
+    if type(reply) is frames.Failed:
         raise from_frame(reply)
     return reply

@@ -99,7 +99,8 @@ class Service:
 
     def on_frame(self, peer: Peer, data: bytes) -> None:
         """A frame arrived. FrameError closes the connection."""
-        self._repeats.heard(peer)
+        if self._repeats.last:
+            self._repeats.heard(peer)
         frame = frames.decode_incoming(data)
         handler = self._handlers.get(type(frame))
         member = self._peers.get(id(peer))
@@ -162,7 +163,7 @@ class Service:
 
     def _answer(self, peer: Peer, member: Member, handler: Handler, frame: object) -> None:
         """What may take longer than it is waited for runs once, however often it is asked for."""
-        number = getattr(frame, "number", b"")
+        number: bytes = frame.number if type(frame) in frames.NUMBERED else b""  # type: ignore[attr-defined]
         to = self._repeats.begin(member, number, peer) if number else peer
         if to is None:
             return
@@ -202,8 +203,11 @@ class Service:
         copy = self._active(r.partition, r.least, r.mapping)
         copy.wait_for(r.settled, WAIT_S)
         copy.wait_free(r.keys, WAIT_S)
-        found = copy.objects.brief(r.keys) if r.brief else map(copy.objects.find, r.keys)
-        reply = page(found, self._room)
+        if len(r.keys) == 1 and not r.brief:  # most, by far
+            reply = frames.Objects([copy.objects.find(r.keys[0])], end=True)
+        else:
+            found = copy.objects.brief(r.keys) if r.brief else map(copy.objects.find, r.keys)
+            reply = page(found, self._room)
         self._active(r.partition).check_mapping(r.mapping)
         return reply
 
@@ -363,5 +367,8 @@ def settled(result: ev.Result) -> frames.Reply:
 def _send(to: Asking, reply: frames.Reply) -> None:
     if isinstance(to, Call):
         to.answer(reply)
-    else:
+        return
+    try:
+        to.send(frames.encode(reply))
+    except Exception:  # once more: what is wrong with it is told
         send(to, encoded(reply))

@@ -10,13 +10,21 @@ from __future__ import annotations
 
 import ctypes
 import os
+import weakref
+from typing import TYPE_CHECKING, Final
 
 from halog.transactions import retry
 from halog.transactions.context import CURRENT
 
+if TYPE_CHECKING:
+    from halog.transactions.space import Space
+
 _LIBC = ctypes.CDLL(None)
 _ON_EXIT = getattr(_LIBC, "on_exit", None)
 """Of glibc."""
+
+SPACES: Final[weakref.WeakSet[Space]] = weakref.WeakSet()
+"""Of this process. Asking for the process's id with every transaction costs as much as beginning one."""
 
 
 def _left_to_the_parent() -> None:
@@ -25,8 +33,10 @@ def _left_to_the_parent() -> None:
         _ON_EXIT(_LIBC._exit, None)
     for node in retry.OPEN_NODES:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(node))
-        node.space.kept.leave_behind()
     retry.OPEN_NODES.clear()
+    for space in SPACES:
+        space.leave_behind()
+    SPACES.clear()
     tx = CURRENT.get()
     if tx is not None:
         tx.leave_behind()

@@ -6,7 +6,6 @@ transaction; they exist here so that an application needs to pass around one thi
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
@@ -15,7 +14,7 @@ from halog.core.durability import Durability, checked
 from halog.errors import ClosedError, NoTransactionError, OutcomeUnknownError, RefusedError
 from halog.schema.reference import Ref
 from halog.schema.registry import DEFAULT, Registry
-from halog.transactions import forked as forked, load as bulk, outcomes, retry
+from halog.transactions import load as bulk, outcomes, retry
 from halog.transactions.context import check_may_change, forked_error, open_here
 from halog.transactions.execute import Executor
 from halog.transactions.space import MAX_RECORD_BYTES, Space
@@ -77,7 +76,7 @@ class Node:
     @property
     def forked(self) -> bool:
         """Was it opened by another process, which this one was forked from? Then it is that one's (ForkedError)."""
-        return os.getpid() != self.space.pid
+        return self.space.forked
 
     def check_open(self) -> None:
         """ClosedError once it is closed; ForkedError in a child of the process that opened it."""
@@ -107,7 +106,8 @@ class Node:
         `durability`: what its commit waits for, where that is not what the policy says (R6); the commit raises
         RefusedError if the policy cannot give it, ReplicasError if too few replicas are there. ClosedError; see
         `Transaction.__enter__`."""
-        self.check_open()
+        if self._closed or self.space.forked:
+            self.check_open()
         tx = self._special(read, merged(after)) if read != "active" or after else Transaction(self.space)
         if durability is not None:
             tx.durability = checked(durability)
@@ -122,7 +122,8 @@ class Node:
 
     def begin(self, settled: Mapping[str, int], durability: Durability | None = None) -> Transaction:
         """A transaction whose reads wait for these positions."""
-        self.check_open()
+        if self._closed or self.space.forked:
+            self.check_open()
         tx = Transaction.special_one(self.space, settled=settled) if settled else Transaction(self.space)
         if durability is not None:
             tx.durability = durability

@@ -158,18 +158,19 @@ class Reading:
         the object is made here, as in `_look`, without a call."""
         if self.state:
             self.check_open()
-        whole = key[0] if len(key) == 1 else key
+        parts = len(key)
+        whole = key[0] if parts == 1 else key
         try:
             route = self.space.routes[cls][whole]
         except Exception:  # not known, or cannot be hashed or compared: `Space.route` says what is wrong with it
             return self._find_at(cls, self.space.route(cls, key), key)
         types = route.types
-        if type(whole) is not types and (
-            type(whole) is not tuple
-            or type(whole[0]) is not types[0]  # type: ignore[index]
-            or type(whole[1]) is not types[1]  # type: ignore[index]
-            or (len(whole) > 2 and [*map(type, whole)] != types)
-        ):
+        if parts == 2:  # most that have several; unpacking costs least
+            one, two = key
+            first, second = types  # type: ignore[misc]
+            if type(one) is not first or type(two) is not second:
+                return self._find_at(cls, self.space.route(cls, key), key)
+        elif type(whole) is not types and (type(whole) is not tuple or [*map(type, whole)] != types):
             return self._find_at(cls, self.space.route(cls, key), key)
         obj = self.looked.get(route.key)
         if obj is None:

@@ -9,7 +9,6 @@ anew where that one is refused.
 from __future__ import annotations
 
 import datetime as dt
-import os
 import time
 import uuid
 from collections.abc import Callable, Collection
@@ -27,6 +26,7 @@ from halog.schema.definition import ID_BYTES, Definition
 from halog.schema.methods import BINDING
 from halog.schema.registry import Registry
 from halog.schema.typeinfo import TypeInfo
+from halog.transactions import forked
 from halog.transactions.families import Family, family_of
 from halog.transactions.kept import Kept
 
@@ -143,7 +143,9 @@ class Space:
         self.backend, self.registry = backend, registry
         self.application_modules = application_modules
         self.max_record_bytes = max_record_bytes
-        self.pid = os.getpid()
+        self.forked = False
+        """Is this a child of the process that made it? Then it is the parent's."""
+        forked.SPACES.add(self)
         self.routes: dict[type[Any], dict[Any, Route]] = {}
         """By class, then by the key's only part or the tuple of its parts (which may also be given as one tuple); of
         keys that equal values and types make one (`_is_by_equality`)."""
@@ -157,6 +159,11 @@ class Space:
         """By type name, each with how many types were declared then."""
         self._definition_of = definition_of
         self._readers: dict[bytes, tuple[TypeInfo, Callable[[bytes], dict[str, Any]]]] = {}
+
+    def leave_behind(self) -> None:
+        """In a forked child: nothing of it is used there."""
+        self.forked = True
+        self.kept.leave_behind()
 
     # --- types ---
 

@@ -8,7 +8,6 @@ at a time.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeVar, get_args
 
@@ -92,7 +91,7 @@ class Transaction(Reading):
         """Begin. ForkedError in a forked child; TransactionError inside another transaction; RefusedError in a
         compensation trigger, unless it has `read="local"`."""
         if (
-            os.getpid() != self.space.pid
+            self.space.forked
             or self.state != NEW
             or (CURRENT.get() is not None and open_here() is not None)
             or (TRIGGERED.get() and not self.local)
@@ -105,12 +104,12 @@ class Transaction(Reading):
 
     def begin(self) -> None:
         """Begin without becoming the current transaction of this thread or task: for `halog.aio`."""
-        if os.getpid() != self.space.pid or self.state != NEW or (TRIGGERED.get() and not self.local):
+        if self.space.forked or self.state != NEW or (TRIGGERED.get() and not self.local):
             self._refuse_begin()
         self.state = OPEN
 
     def _refuse_begin(self) -> None:
-        if os.getpid() != self.space.pid:
+        if self.space.forked:
             raise forked_error()
         if self.state != NEW:
             raise NoTransactionError("a transaction is used once; call node.transaction() again")
@@ -133,7 +132,6 @@ class Transaction(Reading):
 
     def leave_behind(self) -> None:
         """In a forked child: what was open is the parent's, and over here."""
-        self.space.kept.leave_behind()
         if self.state == OPEN:
             self.finish(ROLLED_BACK)
             self.left_behind = True
@@ -289,9 +287,10 @@ class Transaction(Reading):
 
     def check_open(self) -> None:
         """See Reading; ForkedError in a child of the process that began it."""
-        if self.left_behind:
-            raise forked_error()
-        super().check_open()
+        if self.state or self.space.forked:
+            if self.left_behind or self.space.forked:
+                raise forked_error()
+            super().check_open()
 
     def _check_writable(self) -> None:
         if self.state:

@@ -12,7 +12,7 @@ from halog.core.directory import Standing, entry_key, moved, packed, unpacked
 from halog.core.ids import EpochId
 from halog.core.records import CREATE, DELETE, UPDATE, Change
 from halog.core.settings import Settings
-from halog.core.sizes import SPARE, most_bytes, record_limit, too_large
+from halog.core.sizes import SPARE, harmless_bytes, most_bytes, record_limit, too_large
 from tests.unit.core.kit import Core, create
 
 pytestmark = pytest.mark.feature("R8")
@@ -26,6 +26,22 @@ LIMITS = st.sampled_from([40_000, 100_000, 5_000_000])
 
 def row(op: int, key: bytes, value: bytes | None, before: bytes | None) -> Change:
     return Change(op, b"r" * 24, key, value, FAR, before)
+
+
+@given(LIMITS, st.floats(0, 1), st.integers(1, 3), st.booleans())
+def test_a_record_that_need_not_be_looked_through_has_nothing_too_large(
+    most: int, share: float, count: int, keeps: bool
+) -> None:
+    """Whatever part of it is keys; and most records are as small as that."""
+    settings = Settings(max_record_bytes=most, before_images=keeps)
+    harmless = harmless_bytes(settings)
+    assert most / 3 < harmless <= most / 2
+    room = harmless // count - 150
+    change = row(CREATE, bytes(int(room * share)), bytes(room - int(room * share)), None)
+    data = records.encode(records.Commit(HEAD, (change,) * count))
+    assert abs(len(data) - harmless) < 700
+    if len(data) <= harmless:
+        assert too_large((change,), settings) is None
 
 
 @given(LIMITS, st.floats(0, 1), st.booleans())
