@@ -176,20 +176,35 @@ def a_vote_that_nobody_renewed_since_it_was_claimed_was_counted_by_nobody() -> N
 
     def may_take(self: SiteVoting, key: tuple[str, str], copy: Any, now: Held) -> bool:
         taken: bool = real(self, key, copy, now)
-        return taken or (now.epoch is None and key[0] == self._host.site)
+        seen_ms = (site_votes.time.monotonic() - self._others[key][1]) * 1000
+        rests = seen_ms >= self._after_ms[copy.core.table.policy]
+        return taken or (rests and now.epoch is None and key[0] == self._host.site)
 
     real = patch(SiteVoting, "_may_take", may_take)
 
 
-@mutant("Q1", SIMULATED, simulated)
+@mutant("Q1", UNITS, tested)
 def whoever_is_made_serve_has_the_votes_of_who_served() -> None:
-    """Also where that one was taken over by, and has answered what is not here."""
+    """Also where that one has taken over from it, and has answered what is not here."""
 
     def may_take(self: SiteVoting, key: tuple[str, str], copy: Any, now: Held) -> bool:
         taken: bool = real(self, key, copy, now)
         return taken or (copy.core.leading is not None and self._is_given(copy, now.site))
 
     real = patch(SiteVoting, "_may_take", may_take)
+
+
+@mutant("Q1", SIMULATED, simulated)
+def whoever_is_made_serve_goes_on_without_what_the_other_site_answered() -> None:
+    """It did not know yet that it had been taken over from."""
+    whoever_is_made_serve_has_the_votes_of_who_served()
+    one_that_is_made_serve_again_waits_for_what_the_other_site_answered()
+
+
+@mutant("Q1", SIMULATED, simulated)
+def one_that_is_made_serve_again_waits_for_what_the_other_site_answered() -> None:
+    """Nobody brings it: each says that the other one is to serve."""
+    patch(Takeovers, "_has_served", lambda self, desk, there, copy: False)
 
 
 # --- who takes over ---

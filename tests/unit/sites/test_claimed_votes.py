@@ -62,6 +62,14 @@ def test_one_that_a_third_site_claimed_from_one_that_counted_it_does_not() -> No
         assert one.vote().last == WESTS
 
 
+def test_one_of_a_site_that_answered_what_is_not_here_is_not_given() -> None:
+    """West took over, and was asked to give it back before this site knew of that."""
+    with rig() as one:
+        one.holds("west", "west", WESTS)
+        one.says("west", "east")
+        assert one.ask("west") == one.ask("west", after_s=100.0) == "west"
+
+
 def test_one_that_was_claimed_and_given_back_is_as_old_as_it_was() -> None:
     """West says that this site is to serve; what it answered by the vote is to come first."""
     with rig() as one:
