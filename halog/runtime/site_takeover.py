@@ -193,9 +193,9 @@ class Takeovers:
 
     def _has_served(self, desk: Desk, there: Coordinator, copy: Copy) -> bool:
         leading, (now, _) = copy.core.leading, held(there, copy.name)
-        if leading is None or now is None or now.site != desk.site or now.epoch is None:
+        if leading is None or now is None or now.under is None or not now.site == now.under.site == desk.site:
             return False
-        return not is_behind(leading, now.epoch)
+        return not is_behind(leading, now.under)
 
     def _has_parted(self, copy: Copy) -> bool:
         """Then both have what the other one lacks, and an operator says who goes on."""

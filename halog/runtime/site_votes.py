@@ -4,8 +4,9 @@ site_votes/<partition>   JSON: `Held`, in the coordinator of each site
 
 A vote belongs to the site that it names. Its active node renews it; it passes to another site by compare-and-set:
 claimed by one that takes over (`halog.runtime.site_takeover`), or by one that serves already, as its owner says itself.
-A line that is cut right behind a planned switch leaves votes with a site that serves no more and cannot say so. These
-pass, too, once nobody renews them: they are of an epoch that this site's history goes on from.
+A line that is cut right behind a planned switch leaves votes with a site that serves no more and cannot say so, and one
+that is cut right behind a claim those that were never counted. These pass, too, once nobody renews them: whatever was
+answered by them is in this site's history, which goes on from the epoch that they were renewed in last.
 """
 
 from __future__ import annotations
@@ -60,10 +61,17 @@ class Held(msgspec.Struct, frozen=True):
     beat: int
     """One more with each write."""
     epoch: EpochId | None = None
-    """The latest of its site that renewed it; None: it was claimed, and not renewed since."""
+    """The latest of its site in which it was renewed; None: it was claimed, or given back, and not renewed since."""
     rule: str = ""
     """By which it was written: votes and times, as the configuration of its site has them. Sites that go by different
     ones could each have more than half."""
+    last: EpochId | None = None
+    """Where its site has not renewed it: the epoch in which one did that had it before; None: none did."""
+
+    @property
+    def under(self) -> EpochId | None:
+        """The epoch in which it was renewed last, by whichever site had it: nothing was answered by it behind that."""
+        return self.epoch or self.last
 
     @property
     def vote(self) -> Vote:
@@ -99,11 +107,12 @@ def write(
     epoch: EpochId | None = None,
     rule: str = "",
 ) -> tuple[Held, int]:
-    """Give the vote to `site`, or renew it, in `epoch`: as it is now, and its version. VersionError: somebody else has
-    written."""
+    """Renew the vote of `site` in `epoch`, or give it to that site, which has not renewed it yet: as it is now, and its
+    version. VersionError: somebody else has written."""
     if before is not None and before.site == site and before.epoch is not None:
         epoch = max(before.epoch, epoch or before.epoch)  # a node that was replaced may not know it yet
-    now = Held(site, by, 0 if before is None else before.beat + 1, epoch, rule)
+    last = before.under if before is not None and epoch is None else None
+    now = Held(site, by, 0 if before is None else before.beat + 1, epoch, rule, last)
     data = msgspec.json.encode(now)
     if before is not None:
         return now, coordinator.set(_path(partition), data, version)
@@ -310,9 +319,9 @@ class SiteVoting:
 
     def _may_take(self, key: tuple[str, str], copy: Copy, now: Held) -> bool:
         """A vote of another site, by one that serves: an operator has overruled that site; or nobody renews it, and
-        this one has the quorum anyway, or goes on from where its owner renewed it last; or its owner says itself that
-        this one serves, and has not counted it in a history that this one does not go on from: what was answered there
-        would be lost."""
+        this one has the quorum anyway, or goes on from where it was renewed last, by whoever had it then; or its owner
+        says itself that this one serves, and nobody has counted it in a history that this one does not go on from: what
+        was answered there would be lost."""
         seen = self._others.get(key)
         if seen is None or seen[0] != now:
             self._others[key] = seen = now, time.monotonic()
@@ -322,9 +331,9 @@ class SiteVoting:
         rests = (time.monotonic() - seen[1]) * 1000 >= self._after_ms[leading.p.table.policy]
         if now.site in leading.p.table.overruled:
             return True
-        if rests and (leading.sites.quorum.is_sure or is_behind(leading, now.epoch)):
+        if rests and (leading.sites.quorum.is_sure or is_behind(leading, now.under)):
             return True
-        counted = now.epoch is not None and not is_behind(leading, now.epoch)
+        counted = now.under is not None and not is_behind(leading, now.under)
         return not counted and self._is_given(copy, now.site)
 
     def _is_given(self, copy: Copy, owner: str) -> bool:

@@ -18,13 +18,13 @@ from halog.core.site_quorum import NEVER, SiteQuorum
 from halog.ports import Coordinator
 from halog.runtime import site_votes
 from halog.runtime.site_takeover import Takeovers
-from halog.runtime.site_votes import SiteVoting, held, write
+from halog.runtime.site_votes import Held, SiteVoting, held, write
 from halog.runtime.unfinished import Unfinished
 from tests.mutants.registry import in_both, mutant, patch, simulated
 from tests.mutants.sync_sites import what_the_own_log_has_happened
 from tests.sim.abroad import takeover
 from tests.unit.core import test_site_candidate, test_site_quorum
-from tests.unit.sites import test_claiming
+from tests.unit.sites import test_claimed_votes, test_claiming
 
 SIMULATED = takeover.SEEDS[:2_000]
 UNITS = range(1)
@@ -32,7 +32,7 @@ UNITS = range(1)
 
 def tested(seed: int) -> str:
     """By the unit tests of whoever counts votes, and of whoever claims them."""
-    for module in (test_site_candidate, test_site_quorum, test_claiming):
+    for module in (test_site_candidate, test_site_quorum, test_claiming, test_claimed_votes):
         for name, test in vars(module).items():
             if name.startswith("test_") and isinstance(test, FunctionType):
                 try:
@@ -161,7 +161,50 @@ def a_vote_is_whoever_serves() -> None:
 @mutant("Q1", SIMULATED, simulated)
 def votes_that_a_switch_left_behind_stay_where_they_are() -> None:
     """The line was cut behind it: the site with most of them waits for its own."""
-    patch(site_votes, "_is_behind", lambda leading, epoch: False)
+    patch(site_votes, "is_behind", lambda leading, epoch: False)
+
+
+@both("Q1")
+def a_vote_that_was_claimed_has_no_past() -> None:
+    """Whoever lost it right before the line was cut does not get it back, though nobody has counted it since."""
+    patch(Held, "under", property(lambda self: self.epoch))
+
+
+@mutant("Q1", UNITS, tested)
+def a_vote_that_nobody_renewed_since_it_was_claimed_was_counted_by_nobody() -> None:
+    """But for this site: a third one has claimed it from one that answered by it."""
+
+    def may_take(self: SiteVoting, key: tuple[str, str], copy: Any, now: Held) -> bool:
+        taken: bool = real(self, key, copy, now)
+        seen_ms = (site_votes.time.monotonic() - self._others[key][1]) * 1000
+        rests = seen_ms >= self._after_ms[copy.core.table.policy]
+        return taken or (rests and now.epoch is None and key[0] == self._host.site)
+
+    real = patch(SiteVoting, "_may_take", may_take)
+
+
+@mutant("Q1", UNITS, tested)
+def whoever_is_made_serve_has_the_votes_of_who_served() -> None:
+    """Also where that one has taken over from it, and has answered what is not here."""
+
+    def may_take(self: SiteVoting, key: tuple[str, str], copy: Any, now: Held) -> bool:
+        taken: bool = real(self, key, copy, now)
+        return taken or (copy.core.leading is not None and self._is_given(copy, now.site))
+
+    real = patch(SiteVoting, "_may_take", may_take)
+
+
+@mutant("Q1", SIMULATED, simulated)
+def whoever_is_made_serve_goes_on_without_what_the_other_site_answered() -> None:
+    """It did not know yet that it had been taken over from."""
+    whoever_is_made_serve_has_the_votes_of_who_served()
+    one_that_is_made_serve_again_waits_for_what_the_other_site_answered()
+
+
+@mutant("Q1", SIMULATED, simulated)
+def one_that_is_made_serve_again_waits_for_what_the_other_site_answered() -> None:
+    """Nobody brings it: each says that the other one is to serve."""
+    patch(Takeovers, "_has_served", lambda self, desk, there, copy: False)
 
 
 # --- who takes over ---

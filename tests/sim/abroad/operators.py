@@ -185,6 +185,12 @@ class Operators:
             self._alone = self._tried(lambda: self._switching(world.site, 1.0).let_go(["p"], world.other))
             pair.tasks.sleep(AGAIN_MS)
         pair.united = True
+        while takeover is not None and not self._alone and pair.unwell():
+            if takeover.is_outvoted(world):  # as it says itself
+                pair.cover.hit("outvoted by a site that is lost")
+                self._overrule()
+                self._alone = self._tried(lambda: self._switching(world.site, 1.0).let_go(["p"], world.other))
+            pair.tasks.sleep(AGAIN_MS)
 
     def _find_each_other(self) -> None:
         """Where sites vote, nobody need do anything, unless the histories have parted."""

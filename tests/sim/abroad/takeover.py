@@ -164,15 +164,17 @@ class Takeover:
         waiting = self._pair.waiting
         if waiting is not None and waiting.strict:
             return ""  # its commits wait for the other one
-        if self._is_claimed(world):
-            self._pair.cover.hit("a vote was claimed right before the line was cut")
-            return ""  # an operator says what is to be: the other one may have answered by it
         return "" if all(c.idle for c in world.clients) else f"clients of {world.site} wait"
 
-    def _is_claimed(self, world: SiteWorld) -> bool:
-        """Is its own vote the other one's, which cannot be asked whether it served by that (decision 37, rule 4)?"""
-        found = world.znodes.at.get("site_votes/p")
-        return self.binding and found is not None and json.loads(found.data)["site"] != world.site
+    def is_outvoted(self, world: SiteWorld) -> bool:
+        """Is its own vote with the other site, by a history that it does not have? What was answered there would be
+        lost: an operator says whether it is to go on (F6)."""
+        active, found = world.active(), world.znodes.at.get("site_votes/p")
+        if not self.binding or active is None or active.partition.leading is None or found is None:
+            return False
+        vote, opened = json.loads(found.data), {epoch for epoch, _ in active.partition.chain.state.lineage}
+        renewed = vote["epoch"] or vote["last"]
+        return vote["site"] != world.site and renewed is not None and EpochId(*renewed) not in opened
 
     def _waits_for_the_other(self, world: SiteWorld) -> bool:
         """Is it to take over? Not what parted, nor a log that was not compared with the other one yet, nor what nobody
