@@ -175,6 +175,15 @@ class LookThrough(_Frame):
     mapping: int = 0
     least: int = 0
     """As in Fetch."""
+    passing: bool = False
+    """Of a scan: its moment is its own, and is let go of with the last page, or by LetGo."""
+
+
+class LetGo(_Frame):
+    """Nobody asks for this moment of a scan any more. Answered with Valid."""
+
+    partition: str
+    moment: bytes
 
 
 class Submit(_Frame):
@@ -318,7 +327,7 @@ class Loads(_Frame):
 
 Request = (
     Fetch | Leased | Reach | Scan | Count | Look | LookThrough | Barrier | Submit | Validate | Invoke | AskOutcome
-    | HandOver | Status | Prepare | Decide | Votes | Move | CanMap | Loads
+    | HandOver | Status | Prepare | Decide | Votes | Move | CanMap | Loads | LetGo
 )  # fmt: skip
 
 
@@ -368,7 +377,7 @@ class Committed(_Frame):
 
 
 class Valid(_Frame):
-    """Reply to Validate, Reach and CanMap."""
+    """Reply to Validate, Reach, LetGo and CanMap."""
 
 
 class Answered(_Frame):

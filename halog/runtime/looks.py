@@ -14,7 +14,8 @@ from halog.runtime.viewing import over, undecided, unknown
 
 def look(copy: Copy, r: frames.Look, check: Callable[[], object], wait_s: float, room: int) -> frames.Seen:
     """Objects under some keys."""
-    moment, taken = _at(copy, r, r.keys, check, wait_s, prefixes=False)
+    taken = _at(copy, r, r.keys, check, wait_s, prefixes=False)
+    moment = r.moment or copy.named.name(taken)
     if r.after and any(taken.lacks(key, r.after) for key in r.keys):
         raise undecided(copy.name)
     past, find = taken.past(), copy.objects.find
@@ -30,30 +31,33 @@ def look(copy: Copy, r: frames.Look, check: Callable[[], object], wait_s: float,
 def look_through(
     copy: Copy, r: frames.LookThrough, check: Callable[[], object], wait_s: float, room: int
 ) -> frames.Seen:
-    """A page of those under a prefix of keys."""
-    moment, taken = _at(copy, r, (r.prefix,), check, wait_s, prefixes=True)
+    """A page of those under a prefix of keys. With the last one a scan that passes by is done: its moment goes."""
+    taken = _at(copy, r, (r.prefix,), check, wait_s, prefixes=True)
     if taken.lacks(r.prefix, r.after, prefix=True):
         raise undecided(copy.name)
     try:
         its = page(copy.objects.scan(r.prefix, r.behind, taken.past()), room, r.limit)
     except OverError:
         raise over(copy.name) from None
-    return frames.Seen(moment, its.items, its.end)
+    if r.passing and its.end:
+        copy.named.let_go(r.moment)
+        return frames.Seen(b"", its.items, end=True)
+    return frames.Seen(r.moment or copy.named.name(taken, alone=r.passing), its.items, its.end)
 
 
 def _at(
     copy: Copy, r: frames.Look | frames.LookThrough, under: Collection[bytes], check: Callable[[], object],
     wait_s: float, *, prefixes: bool,
-) -> tuple[bytes, Taken]:  # fmt: skip
+) -> Taken:  # fmt: skip
     """The moment that is asked for; a new one once what is in doubt under these keys is decided. `check` raises if this
     node is not active, or no more: else it may have waited for nothing."""
     if r.moment:
         taken = copy.named.find(r.moment)
         if taken is None:
             raise unknown(copy.name)
-        return r.moment, taken
+        return taken
     copy.wait_free(under, wait_s, prefixes=prefixes)
     check()
     taken = copy.take_up()
     copy.check_mapping(r.mapping)
-    return copy.named.name(taken), taken
+    return taken

@@ -54,18 +54,25 @@ class Named:
         self._asked: dict[bytes, int] = {}
         self._newest, self._swept = b"", 0
 
-    def name(self, taken: Taken) -> bytes:
-        """Keep it; what others ask for it by."""
+    def name(self, taken: Taken, *, alone: bool = False) -> bytes:
+        """Keep it; what others ask for it by. `alone`: one reader does, who says when it is done (`let_go`)."""
         now = monotonic_ms()
         with self._lock:
             newest, name = self._kept.get(self._newest), self._newest
-            if newest is None or newest.moment is not taken.moment:
-                self._newest = name = self._run + next(self._counts).to_bytes(8, "big")
+            if alone or newest is None or newest.moment is not taken.moment:
+                name = self._run + next(self._counts).to_bytes(8, "big")
+                self._newest = self._newest if alone else name
                 self._kept[name] = taken
                 if len(self._kept) > MANY:
                     self._drop(next(iter(self._kept)))
             self._asked[name] = now
         return name
+
+    def let_go(self, name: bytes) -> None:
+        """Its only reader is done with it."""
+        with self._lock:
+            if name in self._kept:
+                self._drop(name)
 
     def find(self, name: bytes) -> Taken | None:
         """The one of this name, kept a while longer."""

@@ -285,6 +285,7 @@ class Runtime:
             hand_over_all(self.host, self.config.timing.close_deadline_ms / 1000)
         self._asker.closed = True
         self._spanning.close()
+        self._reads.letting_go.close()
         self._afar.close()
         members = getattr(self, "members", None)
         if members is not None:

@@ -27,6 +27,7 @@ from halog.runtime.asking import Asker, Waiter
 from halog.runtime.commits import OVERLOADED_S, RETRY_S
 from halog.runtime.copy import Copy
 from halog.runtime.deliveries import Deliveries
+from halog.runtime.letting_go import LettingGo, Passing
 from halog.runtime.pages import ITEM_BYTES, PAGE_BYTES, PAGE_OBJECTS, first_of, pieces
 from halog.runtime.results import to_error
 from halog.runtime.service import WAIT_S, Execute
@@ -48,6 +49,7 @@ class Reads:
         self._asker, self._execute, self._waits, self._lease_ms, self._room = asker, execute, waits, lease_ms, room
         self.deliveries: Deliveries | None = None
         """Of the copies hosted here."""
+        self.letting_go = LettingGo(asker)
 
     def _serving(self, partition: str, least: int) -> Copy | None:
         """This node's copy, if it is active, once it has `least`. (If it was replaced without knowing it, it will have
@@ -140,7 +142,14 @@ class Reads:
 
     def scan(self, partition: str, prefix: bytes, *, least: int = 0, mapping: int = 0) -> Iterator[Found]:
         """See Backend."""
-        after = moment = b""
+        passing = Passing(self.letting_go, partition)
+        try:
+            yield from self._scanned(passing, partition, prefix, least, mapping)
+        finally:
+            passing.end()
+
+    def _scanned(self, passing: Passing, partition: str, prefix: bytes, least: int, mapping: int) -> Iterator[Found]:
+        after = b""
         while True:
             copy = self._serving(partition, least)
             if copy is not None:
@@ -151,18 +160,19 @@ class Reads:
                 copy.check_mapping(mapping)
                 yield from there
                 return
-            page = frames.LookThrough(partition, prefix, after, PAGE_OBJECTS, moment, 0, mapping, least)
+            moment = passing.moment
+            page = frames.LookThrough(partition, prefix, after, PAGE_OBJECTS, moment, 0, mapping, least, True)
             try:
                 reply = self._asker.patiently(partition, partial(self._asker.ask, partition, page))
             except ConflictError:
                 if not moment:
                     raise
-                moment = b""  # it is not known any more: the rest is of another one
+                passing.moment = b""  # it is not known any more: the rest is of another one
                 continue
             if reply is None:
                 continue
             assert isinstance(reply, frames.Seen)
-            moment = reply.moment
+            passing.take_up(reply.moment)
             for found in reply.items:
                 if found is not None:
                     after = found.key

@@ -79,6 +79,7 @@ class Service:
             frames.Count: self._count,
             frames.Look: self._look,
             frames.LookThrough: self._look_through,
+            frames.LetGo: self._let_go,
             frames.Submit: self._submit,
             frames.Prepare: self._prepare,
             frames.Decide: self._decide,
@@ -260,6 +261,11 @@ class Service:
         assert isinstance(r, frames.LookThrough)
         copy = self._active(r.partition, r.least, r.mapping)
         return looks.look_through(copy, r, lambda: self._active(r.partition), WAIT_S, self._room)
+
+    def _let_go(self, peer: Asking, r: object) -> frames.Reply:
+        assert isinstance(r, frames.LetGo)
+        self._active(r.partition).named.let_go(r.moment)
+        return frames.Valid()
 
     def _submit(self, peer: Asking, r: object) -> None:
         assert isinstance(r, frames.Submit)

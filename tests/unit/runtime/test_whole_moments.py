@@ -328,6 +328,61 @@ def test_what_one_transaction_has_the_active_node_keep_is_let_go_of(
     assert not copy.objects.moments._over
 
 
+@pytest.mark.parametrize(
+    ("goes_on", "kept"),
+    [
+        (lambda listed: list(listed), 0),
+        (lambda listed: listed.close(), 0),
+        (lambda listed: next(listed), 1),
+    ],
+    ids=["to its end", "given up", "open"],
+)
+def test_the_active_node_keeps_nothing_for_an_extent_that_is_over(
+    cluster: Cluster, goes_on: Callable[[Any], object], kept: int
+) -> None:
+    """Else each change would write down what was, for a minute, for nobody."""
+    client = cluster.client()
+    client.load(Twin("m", side) for side in range(MANY))
+    names = copy_on(cluster, active(cluster)).named._kept
+    assert not names
+    with client.transaction() as tx:
+        listed = tx.extent(Twin)
+        assert next(listed).pair == "a"
+        assert len(names) == 1
+        goes_on(listed)
+        wait_until(lambda: len(names) == kept, f"{kept} are kept")
+        copy = copy_on(cluster, active(cluster))
+        in_a_thread(lambda: both(cluster.client(), 1))
+        assert len(copy.objects.moments._over) == kept
+        listed.close()
+        tx.rollback()
+
+
+def test_nor_does_it_for_one_of_a_page(cluster: Cluster) -> None:
+    client = cluster.client()
+    names = copy_on(cluster, active(cluster)).named
+    with client.transaction() as tx:
+        assert len(list(tx.extent(Twin))) == 2
+    assert not names._kept
+    assert next(names._counts) == 1, "nothing ever was"
+
+
+def test_a_scan_that_is_let_go_of_leaves_others_their_moment(cluster: Cluster) -> None:
+    """Both begin at the same one."""
+    client = cluster.client()
+    client.load(Twin("m", side) for side in range(MANY))
+
+    def listed() -> int:
+        with cluster.client().transaction() as tx:
+            return len(list(tx.extent(Twin)))
+
+    with client.transaction(read="local") as tx:
+        assert tx.get(Twin, "a", 0).value == 0
+        assert in_a_thread(listed) == MANY + 2
+        in_a_thread(lambda: both(client, 7))
+        assert tx.get(Twin, "a", 1).value == 0
+
+
 def test_too_much_was_changed_since(cluster: Cluster, reader: Any) -> None:
     for name in cluster.names:
         copy_on(cluster, name).objects.moments.limit = 1_000
