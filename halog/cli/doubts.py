@@ -1,12 +1,12 @@
 """What an operator sees of transactions over several partitions: votes and decisions, put together from all partitions.
 
-Pure but for `gather`. A partition that nobody serves says nothing, and is named.
+Pure but for who asks: `votes_of`, `gather`, `in_doubt`. A partition that nobody serves says nothing, and is named.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -70,19 +70,24 @@ class Votes(msgspec.Struct, frozen=True):
         return [p for p, said in self.by_partition.items() if said is None]
 
 
+def votes_of(connection: Connection, partition: str, ids: Sequence[bytes] = (), latest: int = 0) -> frames.VotesAre:
+    """Ask the active node of a partition; raises what any request does where nobody serves it."""
+    doubts: list[frames.Doubt] = []
+    behind = b""
+    while True:
+        said = connection.ask(partition, frames.Votes(partition, [*ids], latest, behind), frames.VotesAre)
+        doubts += said.doubts
+        if said.end:
+            return frames.VotesAre(doubts, said.decided, end=True)
+        behind = doubts[-1].tx
+
+
 def gather(connection: Connection, ids: list[bytes], latest: int = 0) -> Votes:
     """Ask the active node of every partition."""
 
     def ask(partition: str) -> frames.VotesAre | None:
-        doubts: list[frames.Doubt] = []
-        behind = b""
         try:
-            while True:
-                said = connection.ask(partition, frames.Votes(partition, ids, latest, behind), frames.VotesAre)
-                doubts += said.doubts
-                if said.end:
-                    return frames.VotesAre(doubts, said.decided, end=True)
-                behind = doubts[-1].tx
+            return votes_of(connection, partition, ids, latest)
         except HalogError:
             return None
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from halog.cli.doubts import votes_of
 from halog.cli.event_log import note
 from halog.errors import RefusedError, UnknownNameError
 from halog.events import RETIRED, At, event
@@ -56,6 +57,7 @@ def check_unused(connection: Connection, definition: Definition, running: Callab
     _check_not_run(definition, running())
     id_, name = definition.type_id.hex(), definition.name
     if any(node.hosts for node in connection.nodes.values()):
+        _check_not_in_doubt(connection, definition)  # first: what is decided meanwhile is among the objects
         objects = counted(connection, [definition])[definition.type_id]
         if objects:
             shown = ", ".join(f"{partition} ({count})" for partition, count in objects.items())
@@ -83,6 +85,21 @@ def _check_not_run(definition: Definition, running: Runs) -> None:
             f"definition {definition.type_id.hex()} of {definition.name} is run by {', '.join(by)}; nothing was "
             "changed. Stop them first",
             type=definition.name, id=definition.type_id.hex(), run_by=by,
+        )  # fmt: skip
+
+
+def _check_not_in_doubt(connection: Connection, definition: Definition) -> None:
+    """What a transaction in doubt would write is no object yet, and may be one at any time."""
+    doubts = [(t.name, d) for t in connection.tables for d in votes_of(connection, t.name).doubts]
+    would = [(p, d.tx.hex()) for p, d in doubts if d.types is None or definition.type_id in d.types]
+    if would:
+        txns = sorted({tx for _, tx in would})
+        where = ", ".join(dict.fromkeys(p for p, _ in would))
+        raise RefusedError(
+            f"definition {definition.type_id.hex()} of {definition.name} is used by what is in doubt in {where}: "
+            f"{', '.join(txns[:5])}{' and others' if len(txns) > 5 else ''} would write objects with it, or may; "
+            "nothing was changed. Wait until that is decided, or decide it: `halog txn list`",
+            type=definition.name, id=definition.type_id.hex(), transactions=txns,
         )  # fmt: skip
 
 

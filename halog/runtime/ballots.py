@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from halog.core import events as ev
+from halog.core.directory import ID_BYTES
 from halog.core.ledger import Undecided
 from halog.errors import HalogError, PartitionUnavailableError
 from halog.runtime import frames
@@ -78,11 +79,12 @@ def votes(copy: Copy, r: frames.Votes, room: int = PAGE_BYTES) -> frames.VotesAr
 
 def _doubt(u: Undecided) -> frames.Doubt:
     p = u.prepare
-    return frames.Doubt(u.tx, p.first, p.participants, p.digest, p.header.lsn, len(p.reads), len(p.changes))
+    types = tuple(sorted({bytes(c.value[:ID_BYTES]) for c in p.changes if c.value is not None}))
+    return frames.Doubt(u.tx, p.first, p.participants, p.digest, p.header.lsn, len(p.reads), len(p.changes), types)
 
 
 def _size_of(doubt: frames.Doubt) -> int:
-    return 100 + sum(len(name) + 5 for name in doubt.participants)
+    return 100 + sum(len(name) + 5 for name in doubt.participants) + (ID_BYTES + 2) * len(doubt.types or ())
 
 
 class Ballots:

@@ -403,6 +403,8 @@ class Doubt(msgspec.Struct, array_like=True, frozen=True):
     lsn: int
     reads: int
     changes: int
+    types: tuple[bytes, ...] | None = None
+    """The ids of the types that it would write; None: a node of an older halog does not say."""
 
 
 class VotesAre(_Frame):

@@ -1,23 +1,34 @@
-"""Publishing the definitions of declared classes (U2, U3): judged before anything is written, settled afterwards.
+"""Publishing the definitions of declared classes (U2, U3): judged before anything is written, all of them at once.
 
-Two processes that publish definitions that cannot live with each other at the same moment are settled by the topic's
-order: the first one stays, the other takes its own back and refuses to start. Both are registered before they look at
-what others run, so one of them sees the other.
+Each process that has something to publish makes a transactional writer of one name, judges, and writes all it lacks in
+one transaction. A newer writer fences older ones, so nobody else publishes between the judging and the writing: of two
+that do so at the same moment one begins again, and finds what the other one wrote. So of one start either all new
+definitions are there or none is.
+
+Who only registers meanwhile, and finds its own definitions stored, publishes nothing and fences nobody. It registers
+before it looks, so a look at what others run, behind the writing, shows it: then all is taken back, in one transaction,
+but for what somebody else has begun to run.
 """
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from typing import Final
 
-from halog.errors import RecordFormatError, SchemaChangedError
+from halog.errors import OutcomeUnknownError, OverloadedError, RecordFormatError, RefusedError, SchemaChangedError
 from halog.ports import Log
 from halog.runtime.fitting import Runs, check_read_by, check_reads
 from halog.runtime.schemas import Definitions
 from halog.schema import Definition, Registry
 
 LOOK_S: Final = 0.1
+ATTEMPTS: Final = 40
+"""To write without being fenced. One is enough, unless others begin with new classes at the same moment."""
+PAUSE_S: Final = 0.4
+"""Between two of them, at most."""
 
 
 def publish(
@@ -30,69 +41,156 @@ def publish(
     lasts_s: float = 0.0,
     unread: Callable[[Definition, Definition], None] = lambda new, old: None,
 ) -> Definitions:
-    """Add the declared definitions the topic lacks. SchemaChangedError, before anything is written, if a declared class
-    cannot read what a stored definition of its name wrote, or a definition that is `running` could not read what it
-    writes. `lasts_s`: so long a process that is no more may seem to run. `unread` is told (new, older) of what is
-    published although who runs the older one could not read it: nobody does."""
+    """Add the declared definitions the topic lacks, all or none. SchemaChangedError, before anything is written, if a
+    declared class cannot read what a stored definition of its name wrote, or a definition that is `running` could not
+    read what it writes. `lasts_s`: so long a process that is no more may seem to run. `unread` is told (new, older) of
+    what is published although who runs the older one could not read it: nobody does."""
     definitions = Definitions(log, topic)
-    declared = [info.parsed for info in registry.by_name.values()]
-    older = _judged_in_time(definitions, declared, running, hosts, lasts_s)
-    missing = [d for d in declared if not definitions.has(d.type_id)]
-    for definition in missing:
-        log.put(definitions.tp, definition.type_id, definition.text.encode())
-    if missing:
-        definitions.refresh()
-        _settle(log, definitions, missing, running(), hosts)
-    for pair in older:
-        unread(*pair)
+    publication = _Publication(log, definitions, [i.parsed for i in registry.by_name.values()], running, hosts)
+    publication.run(lasts_s)
+    for new, older in publication.older:
+        if new.type_id in publication.ours:
+            unread(new, older)
     return definitions
 
 
-def _judged_in_time(
-    definitions: Definitions, declared: Sequence[Definition], running: Callable[[], Runs], hosts: bool, lasts_s: float
-) -> list[tuple[Definition, Definition]]:
-    """Whom nobody asks costs nothing: others are only looked for where something is new, or wrong."""
-    until = time.monotonic() + lasts_s
-    look = False
-    while True:
-        definitions.refresh()
-        look = look or not all(definitions.has(d.type_id) for d in declared)
-        now = running() if look else {}
+class _Publication:
+    """Of one start."""
+
+    def __init__(
+        self,
+        log: Log,
+        definitions: Definitions,
+        declared: Sequence[Definition],
+        running: Callable[[], Runs],
+        hosts: bool,
+    ) -> None:
+        self.log, self.definitions, self.declared = log, definitions, declared
+        self.running, self.hosts = running, hosts
+        self.ours: dict[bytes, Definition] = {}
+        """What this start wrote, or may have: nobody may have said how a transaction ended."""
+        self.older: list[tuple[Definition, Definition]] = []
+
+    @property
+    def missing(self) -> list[Definition]:
+        return [d for d in self.declared if not self.definitions.has(d.type_id)]
+
+    def run(self, lasts_s: float) -> None:
+        for _ in self._attempts():
+            self._judge_in_time(lasts_s)
+            if not self.missing or self._written():
+                break
+        if self.ours:
+            self._settle()
+
+    def _judge_in_time(self, lasts_s: float) -> None:
+        """Whom nobody asks costs nothing: others are only looked for where something is new, or wrong."""
+        until = time.monotonic() + lasts_s
+        look = False
+        while True:
+            self.definitions.refresh()
+            look = look or bool(self.missing)
+            now = self.running() if look else {}
+            try:
+                self._judge(now)
+                return
+            except SchemaChangedError as error:
+                if look and (not error.evidence["running"] or time.monotonic() >= until):
+                    raise
+                time.sleep(LOOK_S if look else 0)
+                look = True
+
+    def _judge(self, running: Runs) -> None:
+        """What is stored already has been judged, by whoever published it; it must read what came since."""
+        for declared in self.declared:
+            others = [d for d in self.definitions.of_name(declared.name) if d.type_id != declared.type_id]
+            for stored in others:
+                check_reads(declared, stored, running)
+            if self.definitions.has(declared.type_id):
+                continue
+            for stored in others:
+                if check_read_by(declared, stored, running, hosts=self.hosts) and (declared, stored) not in self.older:
+                    self.older.append((declared, stored))
+
+    def _written(self) -> bool:
+        """Judge once more where nobody else publishes, and write. False: somebody did, or what he wrote does not fit,
+        or nobody knows."""
+        before = self.ours
         try:
-            return [pair for d in declared for pair in _judged(d, definitions, now, hosts)]
-        except SchemaChangedError as error:
-            if look and (not error.evidence["running"] or time.monotonic() >= until):
-                raise
-            time.sleep(LOOK_S if look else 0)
-            look = True
+            with closing(self.log.transaction(self._id)) as writer:
+                self.definitions.refresh(all_written=True)
+                self._judge(self.running())
+                missing = self.missing
+                self.ours = before | {d.type_id: d for d in missing}
+                if missing:
+                    writer.write(self.definitions.tp, [(d.type_id, d.text.encode(), {}) for d in missing])
+            return True
+        except (OutcomeUnknownError, SchemaChangedError):
+            return False
+        except RefusedError:  # fenced: nothing of it was written
+            self.ours = before
+            return False
 
+    def _settle(self) -> None:
+        """Somebody with an older class may have come at the same moment; or another writer, as that of an older halog,
+        fences nobody: what stands before ours and cannot live with it wins."""
+        self.definitions.refresh(all_written=True)
+        now = self.running()
+        try:
+            for definition in self.ours.values():
+                for stored in self._before(definition):
+                    check_reads(definition, stored, now)
+                    check_read_by(definition, stored, now, hosts=self.hosts)
+        except SchemaChangedError:
+            self._take_back()
+            raise
 
-def _judged(
-    declared: Definition, definitions: Definitions, running: Runs, hosts: bool
-) -> list[tuple[Definition, Definition]]:
-    """What is stored already has been judged, by whoever published it; it must read what came since."""
-    others = [d for d in definitions.of_name(declared.name) if d.type_id != declared.type_id]
-    for stored in others:
-        check_reads(declared, stored, running)
-    if definitions.has(declared.type_id):
-        return []
-    return [(declared, stored) for stored in others if check_read_by(declared, stored, running, hosts=hosts)]
-
-
-def _settle(log: Log, definitions: Definitions, ours: Sequence[Definition], running: Runs, hosts: bool) -> None:
-    """Somebody may have published at the same moment: a definition before ours that cannot live with ours wins."""
-    for definition in ours:
-        before = definitions.before(definition.type_id)
+    def _before(self, definition: Definition) -> tuple[Definition, ...]:
+        before = self.definitions.before(definition.type_id)
         if before is None:
             raise RecordFormatError(
-                f"topic {definitions.tp.topic} does not hold the definition of {definition.name} that was just "
+                f"topic {self.definitions.tp.topic} does not hold the definition of {definition.name} that was just "
                 "written; is the topic damaged, or compacted away by another cluster?",
                 type=definition.name,
             )
-        try:
-            for stored in before:
-                check_reads(definition, stored, running)
-                check_read_by(definition, stored, running, hosts=hosts)
-        except SchemaChangedError:
-            log.put(definitions.tp, definition.type_id, None)
-            raise
+        return before
+
+    def _take_back(self) -> None:
+        """All of ours, but for what others run: they found it there, and count on it."""
+        self._change({d.type_id: None for d in self._run_by_nobody()})
+        kept = set(self.ours) - {d.type_id for d in self._run_by_nobody()}  # who came meanwhile
+        self._change({i: self.ours[i].text.encode() for i in kept if not self._stored(i)})
+
+    def _stored(self, type_id: bytes) -> bool:
+        self.definitions.refresh(all_written=True)
+        return self.definitions.has(type_id)
+
+    def _run_by_nobody(self) -> list[Definition]:
+        run = {i for types in self.running().values() if types is not None for i in types}
+        return [d for d in self.ours.values() if d.type_id.hex() not in run]
+
+    def _change(self, values: dict[bytes, bytes | None]) -> None:
+        for _ in self._attempts() if values else ():
+            with (
+                suppress(RefusedError, OutcomeUnknownError),
+                closing(self.log.transaction(self._id)) as writer,
+            ):
+                writer.write(self.definitions.tp, [(key, value, {}) for key, value in values.items()])
+                return
+
+    def _attempts(self) -> Iterator[int]:
+        """Of two that fence each other one waits longer."""
+        for n in range(ATTEMPTS):
+            yield n
+            time.sleep(random.uniform(0, min(PAUSE_S, 0.02 * 2**n)))
+        changed = "what this start wrote may be there (`halog type list`)" if self.ours else "nothing was published"
+        raise OverloadedError(
+            f"topic {self.definitions.tp.topic}: other processes published definitions at each of {ATTEMPTS} attempts; "
+            f"{changed}; start again",
+            topic=self.definitions.tp.topic,
+        )
+
+    @property
+    def _id(self) -> str:
+        """Of the one writer that publishes in this cluster; no writer of a partition's snapshots is called so."""
+        return f"halog-publishing.{self.definitions.tp.topic}"

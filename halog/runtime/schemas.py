@@ -34,15 +34,16 @@ class Definitions:
         self._bad: dict[bytes, RecordFormatError] = {}
         self._foreign: dict[bytes, ForeignType] = {}
 
-    def refresh(self) -> bool:
-        """Read what the topic got since; False if nothing."""
+    def refresh(self, *, all_written: bool = False) -> bool:
+        """Read what the topic got since; False if nothing. `all_written`: also what was committed just now, which
+        counts as the topic's end a moment later."""
         with self._lock:
             end = self.log.bounds(self.tp)[1]
-            if end <= self._read_to:
+            if end <= self._read_to and not all_written:
                 return False
             for key, value in self.log.read_keyed(self.tp, self._read_to):
                 self._take(key, value)
-            self._read_to = end
+            self._read_to = max(end, self._read_to)
             return True
 
     def _take(self, key: bytes, value: bytes | None) -> None:

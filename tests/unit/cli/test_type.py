@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 
 from halog.errors import SchemaChangedError
+from halog.runtime import frames
 from halog.schema import Registry, managed
+from halog.transactions import commit as commits
 from tests.unit.cli.conftest import TOML, Cluster, running, wait_until
 
 pytestmark = pytest.mark.feature("U2", "U3", "O1")
@@ -180,6 +183,60 @@ def test_what_a_stray_class_wrote_is_deleted_by_nodes_that_have_no_class_and_the
     node = site.nodes["A"]
     with node.transaction():
         assert [g.label for g in node.extent(Gadget)] == ["x"]
+
+
+@pytest.mark.parametrize("up", ["nodes", "none"])
+@pytest.mark.parametrize("change", ["create", "update"])
+def test_what_is_in_doubt_counts_as_an_object_until_it_is_decided(
+    site: Cluster, halog: Run, up: str, change: str
+) -> None:
+    """An initiator that runs another class got its votes, and died: nobody runs it, no object is there yet."""
+    wider, new = registry(note=(str, "-"))
+    *keys, created = gadgets_of(site, 3)
+    with site.nodes["A"].transaction():
+        site.nodes["A"].create(Gadget(k=keys[0], label="x", mode=Two.ON))
+    client = site.start("client-1", wider)
+    tx = client.transaction()
+    tx.begin()
+    if change == "update":
+        tx.get(new, keys[0]).label = "y"
+    else:
+        tx.create(new(k=created, label="y", mode=Two.ON))
+    tx.create(new(k=keys[1], label="y", mode=Two.ON))
+    presented = commits.prepare(tx)
+    assert presented is not None
+    assert presented.works is not None
+    parts = tuple(sorted(presented.works))
+    assert len(parts) == 2
+    for part in parts:
+        vote = frames.Prepare(part, tx.id, parts[0], parts, b"digest", presented.works[part])
+        client.runtime._ballots.prepare(vote, time.monotonic() + 5)
+    client.close()
+    del site.nodes["client-1"]
+    retire = "type", "retire", "Gadget", id_of(wider)
+    if up == "none":
+        for name in "AB":
+            site.stop(name)
+        ran = halog(*retire)
+        assert (ran.code, "by the logs" in ran.err) == (5, True), ran
+        return
+    for words in ((), ("--dry-run",)):
+        ran = halog(*retire, *words)
+        assert (ran.code, tx.id.hex() in ran.err, parts[0] in ran.err) == (5, True, True), ran
+    assert id_of(wider) in listed(halog)
+    assert halog("txn", "abort", tx.id.hex()).code == 0
+    wait_until(lambda: not halog("txn", "list", "--format", "json").json["in_doubt"])
+    ran = halog(*retire)
+    assert (ran.code, "was taken back" in ran.out) == (0, True), ran
+
+
+def gadgets_of(site: Cluster, partitions: int) -> list[str]:
+    """A key in each of so many partitions."""
+    runtime, info = site.nodes["A"].runtime, RIGHT.info("Gadget")
+    found: dict[str, str] = {}
+    for n in range(99):
+        found.setdefault(runtime.partition_of("Gadget", info.routing_key((f"g{n}",))), f"g{n}")
+    return list(found.values())[:partitions]
 
 
 def test_names_that_nothing_has(site: Cluster, halog: Run) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from halog.adapters.memory import MemoryBroker, MemoryLog
 from halog.errors import SchemaChangedError
+from halog.ports import TopicPartition
 from halog.runtime.fitting import Runs
 from halog.runtime.publishing import publish
 from halog.runtime.schemas import Definitions
@@ -20,6 +21,7 @@ from halog.schema import Decimals, Definition, Ref, Registry, managed
 pytestmark = pytest.mark.feature("U2", "U3")
 
 TOPIC = "c.schemas"
+TP = TopicPartition(TOPIC, 0)
 NONE = dataclasses.MISSING
 
 
@@ -204,12 +206,12 @@ def test_of_two_that_are_published_at_once_each_lives_with_the_other_or_one_goes
     running: Runs = {"A": frozenset({of(older).type_id.hex()})}
 
     class Late(MemoryLog):
-        """The older definition lands just before our first write."""
+        """The older definition lands when all is judged and our writer is there."""
 
-        def put(self, tp: Any, key: bytes, value: bytes | None) -> None:
-            if self.bounds(tp)[1] == 0:
-                super().put(tp, of(older).type_id, of(older).text.encode())
-            super().put(tp, key, value)
+        def transaction(self, transactional_id: str) -> Any:
+            if self.bounds(TP)[1] == 0:
+                self.put(TP, of(older).type_id, of(older).text.encode())
+            return super().transaction(transactional_id)
 
     if case.is_read:
         publish(Late(log.broker), TOPIC, newer, lambda: running)

@@ -1,0 +1,62 @@
+"""Several processes publish classes at the same moment, over real transactions: of each all, or none. Memory and Kafka
+alike."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from halog.errors import SchemaChangedError
+from halog.ports import TopicPartition
+from halog.runtime.publishing import publish
+from halog.runtime.schemas import Definitions
+from halog.schema import Registry, managed
+from tests.contract.rigs import LogRig, new_topic
+
+STARTS_S = 30.0
+"""For eight that fence each other; one alone takes some 50 ms."""
+
+
+def classes(**fields: Any) -> Registry:
+    made = Registry()
+    for name, kind in fields.items():
+        body = {"__module__": __name__, "__annotations__": {"k": str, "f": kind}}
+        managed(key="k", registry=made)(type(name, (), body))
+    return made
+
+
+@pytest.mark.feature("U2", "U3")
+def test_the_classes_of_whoever_was_first_are_there_whole_and_the_others_left_nothing(logs: LogRig) -> None:
+    registries = [classes(Gate=(str, int)[n % 2], Airport=str, **{f"Only{n % 2}": int}) for n in range(8)]
+    log = logs.log()
+    tp: TopicPartition = new_topic(log, compacted=True)
+    own = [logs.log() for _ in registries]
+    started: list[int] = []
+    refused: list[int] = []
+    barrier = threading.Barrier(len(registries))
+
+    def start(n: int) -> None:
+        barrier.wait()
+        try:
+            publish(own[n], tp.topic, registries[n])
+            started.append(n)
+        except SchemaChangedError:
+            refused.append(n)
+
+    threads = [threading.Thread(target=start, args=(n,)) for n in range(len(registries))]
+    began = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(2 * STARTS_S)
+    took = time.monotonic() - began
+    assert sorted([*started, *refused]) == [*range(8)]
+    won = registries[started[0]]
+    assert sorted(started) == [n for n in range(8) if n % 2 == started[0] % 2]
+    assert {d.type_id for d in Definitions(log, tp.topic).all()} == {i.type_id for i in won.by_name.values()}
+    lost = {i.type_id for i in registries[refused[0]].by_name.values()} - {i.type_id for i in won.by_name.values()}
+    assert not lost & {key for key, _ in log.read_keyed(tp)}, "not for a moment"
+    assert took < STARTS_S

@@ -1,0 +1,245 @@
+"""Classes that several processes publish at the same moment: of each start all new definitions are there, or none (U2,
+U3)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from halog.adapters.memory import MemoryBroker, MemoryLog
+from halog.errors import OutcomeUnknownError, OverloadedError, SchemaChangedError
+from halog.ports import LogTransaction, TopicPartition
+from halog.runtime import publishing
+from halog.runtime.fitting import Runs
+from halog.runtime.publishing import publish
+from halog.runtime.schemas import Definitions
+from halog.schema import Registry, managed
+
+pytestmark = pytest.mark.feature("U2", "U3")
+
+TOPIC = "c.schemas"
+TP = TopicPartition(TOPIC, 0)
+
+
+def classes(**fields: Any) -> Registry:
+    """Classes of these names, each with a key and one field of this type."""
+    made = Registry()
+    for name, kind in fields.items():
+        body = {"__module__": __name__, "__annotations__": {"k": str, "f": kind}}
+        managed(key="k", registry=made)(type(name, (), body))
+    return made
+
+
+def ids(registry: Registry) -> set[bytes]:
+    return {i.type_id for i in registry.by_name.values()}
+
+
+def runs(registry: Registry) -> frozenset[str]:
+    return frozenset(i.hex() for i in ids(registry))
+
+
+OURS = {"Airport": str, "Gate": int, "Plane": str}
+"""Published by the one start, three at once; the second of them is what others see differently."""
+
+
+@pytest.fixture
+def broker() -> MemoryBroker:
+    broker = MemoryBroker()
+    MemoryLog(broker).ensure_topic(TOPIC, 1, compacted=True)
+    return broker
+
+
+def stored(broker: MemoryBroker) -> set[bytes]:
+    return {d.type_id for d in Definitions(MemoryLog(broker), TOPIC).all()}
+
+
+def published(broker: MemoryBroker, registry: Registry) -> None:
+    publish(MemoryLog(broker), TOPIC, registry)
+
+
+class Hooked(MemoryLog):
+    """`judged` happens once when our writer is there and all is judged, `fenced` just before we make it, `committed`
+    behind the first transaction."""
+
+    def __init__(self, broker: MemoryBroker, **hooks: Callable[[], None]) -> None:
+        super().__init__(broker)
+        self.hooks = hooks
+
+    def at(self, moment: str) -> None:
+        self.hooks.pop(moment, lambda: None)()
+
+    def transaction(self, transactional_id: str) -> Any:
+        self.at("fenced")
+        return Writer(self, super().transaction(transactional_id))
+
+
+class Writer:
+    def __init__(self, log: Hooked, real: LogTransaction) -> None:
+        self.log, self.real = log, real
+
+    def write(self, tp: TopicPartition, items: Iterable[Any]) -> None:
+        self.log.at("judged")
+        self.real.write(tp, items)
+        self.log.at("committed")
+
+    def close(self) -> None:
+        self.real.close()
+
+
+@pytest.mark.parametrize("moment", ["fenced", "judged"])
+def test_whoever_publishes_at_the_same_moment_wins_and_nothing_of_ours_was_there(
+    broker: MemoryBroker, moment: str
+) -> None:
+    ours, theirs = classes(**OURS), classes(Gate=str, Crew=str)
+    seen: list[set[bytes]] = []
+    broker.listen(TP, lambda: seen.append(stored(broker)))
+    log = Hooked(broker, **{moment: lambda: published(broker, theirs)})
+    with pytest.raises(SchemaChangedError, match=r"Gate\.f.*Nothing was published"):
+        publish(log, TOPIC, ours)
+    assert stored(broker) == ids(theirs)
+    assert seen, "each change of the topic was looked at"
+    assert all(not now & ids(ours) for now in seen)
+
+
+@pytest.mark.parametrize("moment", ["fenced", "judged"])
+def test_what_lives_with_ours_stands_beside_it(broker: MemoryBroker, moment: str) -> None:
+    """Also if both bring a class of the same definition."""
+    ours, theirs = classes(**OURS), classes(Gate=int, Crew=str)
+    log = Hooked(broker, **{moment: lambda: published(broker, theirs)})
+    found = publish(log, TOPIC, ours)
+    assert stored(broker) == ids(ours) | ids(theirs)
+    assert all(found.has(i) for i in ids(ours) | ids(theirs))
+
+
+def test_what_another_one_brought_first_is_not_ours_to_take_back(broker: MemoryBroker) -> None:
+    """It has the same classes, was faster, and is judged by itself: it is killed before it looks."""
+    older, ours = classes(Gate=int), classes(**(OURS | {"Gate": float}))
+    publish(MemoryLog(broker), TOPIC, older)
+    running: dict[str, frozenset[str]] = {}
+
+    def faster() -> None:
+        published(broker, ours)
+        running["A"] = runs(older)
+
+    publish(Hooked(broker, judged=faster), TOPIC, ours, lambda: dict(running))
+    assert stored(broker) == ids(older) | ids(ours)
+
+
+def test_all_of_ours_go_at_once_where_a_writer_that_fences_nobody_was_faster(broker: MemoryBroker) -> None:
+    """As a process of an older halog is, or another site's definitions that are brought here."""
+    ours, theirs = classes(**OURS), classes(Gate=str)
+    (their,) = theirs.by_name.values()
+    seen: list[set[bytes]] = []
+    broker.listen(TP, lambda: seen.append(stored(broker) & ids(ours)))
+    log = Hooked(broker, judged=lambda: MemoryLog(broker).put(TP, their.type_id, their.definition.encode()))
+    with pytest.raises(SchemaChangedError):
+        publish(log, TOPIC, ours)
+    assert stored(broker) == ids(theirs)
+    assert all(now in (set(), ids(ours)) for now in seen), "none of them, or all"
+
+
+@pytest.mark.parametrize("also", [set(), {"Plane"}], ids=["nobody else", "somebody runs one of ours"])
+def test_who_only_registered_at_the_same_moment_keeps_what_it_runs(broker: MemoryBroker, also: set[str]) -> None:
+    """Its older class is stored, so it publishes nothing. What a third process found there, and runs, stays."""
+    older, ours = classes(Gate=int), classes(**(OURS | {"Gate": float}))
+    publish(MemoryLog(broker), TOPIC, older)
+    running: dict[str, frozenset[str]] = {}
+
+    def come() -> None:
+        running["A"] = runs(older)
+        running["B"] = frozenset(i.type_id.hex() for n, i in ours.by_name.items() if n in also)
+
+    with pytest.raises(SchemaChangedError, match=r"Gate\.f: .*theirs"):
+        publish(Hooked(broker, committed=come), TOPIC, ours, lambda: dict(running))
+    kept = {i.type_id for n, i in ours.by_name.items() if n in also}
+    assert stored(broker) == ids(older) | kept
+
+
+def test_what_a_process_began_to_run_while_it_was_taken_back_is_there_again(broker: MemoryBroker) -> None:
+    older, ours = classes(Gate=int), classes(**(OURS | {"Gate": float}))
+    publish(MemoryLog(broker), TOPIC, older)
+    airport = next(i for n, i in ours.by_name.items() if n == "Airport")
+    looks: list[Runs] = [
+        {"A": runs(older), "B": frozenset({airport.type_id.hex()})},
+        {"A": runs(older)},
+        {"A": runs(older)},
+        {},
+        {},
+    ]
+    with pytest.raises(SchemaChangedError):
+        publish(MemoryLog(broker), TOPIC, ours, lambda: looks.pop() if len(looks) > 1 else looks[0])
+    assert stored(broker) == ids(older) | {airport.type_id}
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_an_answer_that_was_lost_is_looked_up(broker: MemoryBroker, landed: bool) -> None:
+    ours = classes(**OURS)
+
+    def lost() -> None:
+        raise OutcomeUnknownError("nobody answers")
+
+    publish(Hooked(broker, **{"committed" if landed else "judged": lost}), TOPIC, ours)
+    assert stored(broker) == ids(ours)
+    assert len(list(MemoryLog(broker).read_keyed(TP))) == len(OURS)
+
+
+def test_what_was_written_without_an_answer_is_taken_back_where_it_does_not_fit(broker: MemoryBroker) -> None:
+    older, ours = classes(Gate=int), classes(**(OURS | {"Gate": float}))
+    publish(MemoryLog(broker), TOPIC, older)
+    running: dict[str, frozenset[str]] = {}
+
+    def lost() -> None:
+        running["A"] = runs(older)
+        raise OutcomeUnknownError("nobody answers")
+
+    with pytest.raises(SchemaChangedError):
+        publish(Hooked(broker, committed=lost), TOPIC, ours, lambda: dict(running))
+    assert stored(broker) == ids(older)
+
+
+def test_of_many_at_once_the_first_ones_classes_are_there_whole_and_all_others_nothing(broker: MemoryBroker) -> None:
+    """Every second process runs the same classes; each says whether it may start."""
+    kinds = (str, int, bool, bytes)
+    registries = [classes(Gate=kinds[n % 4], Airport=str, **{f"Only{n % 4}": int}) for n in range(12)]
+    barrier, started, refused = threading.Barrier(len(registries)), [], []
+    seen: list[set[bytes]] = []
+    broker.listen(TP, lambda: seen.append(stored(broker)))
+
+    def start(n: int) -> None:
+        barrier.wait()
+        try:
+            publish(MemoryLog(broker), TOPIC, registries[n])
+            started.append(n)
+        except SchemaChangedError:
+            refused.append(n)
+
+    threads = [threading.Thread(target=start, args=(n,)) for n in range(len(registries))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted([*started, *refused]) == [*range(12)]
+    won = ids(registries[started[0]])
+    assert {n % 4 for n in started} == {started[0] % 4}
+    assert len(started) == 3
+    assert stored(broker) == won
+    assert all(now in (set(), won) for now in seen)
+
+
+def test_who_is_fenced_at_every_attempt_gives_up_with_nothing_written(
+    broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "PAUSE_S", 0.0)
+
+    class Busy(MemoryLog):
+        def transaction(self, transactional_id: str) -> Any:
+            found = super().transaction(transactional_id)
+            super().transaction(transactional_id)
+            return found
+
+    with pytest.raises(OverloadedError, match="nothing was published; start again"):
+        publish(Busy(broker), TOPIC, classes(**OURS))
+    assert stored(broker) == set()
