@@ -2,7 +2,7 @@
 
 The judge keeps votes by itself: what a site's coordinator was asked for, and said, counts for the lease from when it
 was asked, in the world's time. Where the votes bind, whatever somebody is told first needs more than half of them, and
-no other site may have as many; and a site that another one has followed never answers under its old epochs again.
+no other site may have as many; and a site that another one has followed never answers again before it follows that one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from halog.core import events as ev, site_quorum
 from halog.core.ids import EpochId, Member
-from halog.core.records import EpochStarted, decode
+from halog.core.records import EpochOpened, EpochStarted, SiteSwitched, decode
 from halog.core.settings import SiteVotes
 from halog.runtime import site_takeover, site_votes
 from tests.sim.abroad.tasks import SPEED
@@ -62,6 +62,8 @@ class Takeover:
         self._told: set[bytes] = set()
         self._last: EpochId | None = None
         """Under which somebody was told something last."""
+        self._began: EpochId | None = None
+        """The first that its site opened since it goes on from the other one."""
         self._epochs: dict[str, set[EpochId]] = {site: set() for site in self.votes}
         self._over: set[EpochId] = set()
         """Those that answered before the other site did."""
@@ -135,7 +137,7 @@ class Takeover:
             led = other.partition.leading
             both = led is not None and self._has_votes(other, led.epoch) and not _is_fenced(other.world, led.epoch)
             demand(not both, f"Q1: {tx.name} was acknowledged by {p.name}, and {other.name} has the votes, too")
-        self._in_order(p, leading.epoch, tx)
+        self._in_order(p, leading.epoch, [opened for opened, _ in p.partition.chain.state.lineage], tx)
         self._pair.cover.hit("told with the votes")
 
     def _has_votes(self, p: Process, epoch: EpochId) -> bool:
@@ -143,12 +145,17 @@ class Takeover:
         mine = [n for site, n in self.votes.items() if self._until.get((p.me, epoch, site), -1.0) > now]
         return 2 * sum(mine) > sum(self.votes.values())
 
-    def _in_order(self, p: Process, epoch: EpochId, tx: Transaction) -> None:
-        """No two sites answer in turns."""
+    def _in_order(self, p: Process, epoch: EpochId, lineage: list[EpochId], tx: Transaction) -> None:
+        """No two sites answer in turns, but for one that has followed the other one since that began to."""
         demand(epoch not in self._over, f"Q1: {tx.name} was acknowledged by {p.name} after the other site answered")
-        if self._last is not None and self._last.site != epoch.site:
-            self._over |= self._epochs[self._last.site]
-            self._pair.cover.hit("the other site answers")
+        if self._last is None or self._last.site != epoch.site:
+            if self._last is not None:
+                has = self._began in lineage or _has_followed(p.world, self._epochs[epoch.site])
+                demand(has, f"Q1: {tx.name} was acknowledged by {p.name} without what the other site answered")
+                self._over |= self._epochs[self._last.site]
+                self._pair.cover.hit("the other site answers")
+            others = max((i for i, opened in enumerate(lineage) if opened.site != epoch.site), default=-1)
+            self._began = lineage[others + 1]
         self._epochs[epoch.site].add(epoch)
         self._last = epoch
 
@@ -192,6 +199,17 @@ def _is_fenced(world: World, epoch: EpochId) -> bool:
     """Has its site's log a later epoch? It was switched as planned, and what it appends counts for nothing."""
     started = (decode(e.data) for e in world.log.entries)
     return any(isinstance(r, EpochStarted) and r.header.epoch.number > epoch.number for r in started)
+
+
+def _has_followed(world: World, answered: set[EpochId]) -> bool:
+    """Has its log been given away behind all of these epochs? What the other one did since may not have come over."""
+    followed = False
+    for record in (decode(e.data) for e in world.log.entries):
+        if isinstance(record, EpochOpened) and record.header.epoch in answered:
+            followed = False
+        elif isinstance(record, SiteSwitched):
+            followed = True
+    return followed
 
 
 def choose(pair: Pair, seed: int) -> Takeover | None:
