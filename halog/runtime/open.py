@@ -111,8 +111,8 @@ def _joined(
 ) -> Node:
     settings = known.config
 
-    def execute(partition: str, invocation: Invocation) -> Invoked:
-        return opened.executor(partition, invocation)
+    def execute(partition: str, invocation: Invocation, *, own: bool = False) -> Invoked:
+        return opened.executor(partition, invocation, own=own)
 
     def publish(log: Log) -> None:
         topic = cluster.schemas_topic(settings)

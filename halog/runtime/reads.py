@@ -260,7 +260,7 @@ class Reads:
                 return reply.invoked
             try:
                 self._serving(partition, invocation.least)
-                return self._execute(partition, invocation)
+                return self._execute(partition, invocation, own=True)
             except NotActiveError:  # again; whoever is active now runs it
                 if time.monotonic() >= until:
                     raise

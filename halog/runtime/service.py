@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Container, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from halog.backend import Invocation, Invoked
 from halog.config.check import NAMED, is_name
@@ -38,7 +38,13 @@ WAIT_S = 0.5
 SHOWN = 40
 """Characters of a name that is none, for people."""
 
-Execute = Callable[[str, Invocation], Invoked]
+
+class Execute(Protocol):
+    """What runs a method on the node that is active: `halog.transactions.execute.Executor`."""
+
+    def __call__(self, partition: str, invocation: Invocation, *, own: bool = False) -> Invoked:
+        """`own`: in its caller's thread, whom what is no Exception goes to as it is."""
+
 
 Asking = Peer | Call
 """Where an answer goes."""

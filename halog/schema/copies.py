@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields, is_dataclass
 from operator import call, is_
 from typing import Any, Final
 
@@ -55,24 +54,6 @@ def _record_copier(fields: Sequence[FieldShape], make: Callable[[dict[str, Any]]
         return make(values)
 
     return copy
-
-
-def renewed(old: Any, new: Any) -> Any:
-    """`old`, made to be what `new` is, where it is of the same kind and can be changed in place; else `new`. What is in
-    a list or a dict is taken from `new`: nobody can tell which of them was which before."""
-    if type(old) is not type(new):
-        return new
-    if type(old) is list:
-        old[:] = new
-    elif type(old) is dict:
-        old.clear()
-        old.update(new)
-    elif is_dataclass(old) and not vars(type(old))["__dataclass_params__"].frozen:
-        for item in fields(old):
-            object.__setattr__(old, item.name, renewed(getattr(old, item.name, None), getattr(new, item.name)))
-    else:
-        return new
-    return old
 
 
 # ------------------------------------------------------------------------------------------------ changed in place?

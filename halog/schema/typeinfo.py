@@ -103,6 +103,12 @@ class TypeInfo:
         return {name: (freeze, copy) for name, freeze, copy in made if freeze is not None and copy is not None}
 
     @cached_property
+    def lent(self) -> Sequence[tuple[str, Copier, Same]]:
+        """Of the same fields: what makes a copy for somebody, and what says whether that is as it was made."""
+        shapes = [(f.name, f.shape) for f in self.parsed.record.fields]
+        return [(n, copy, unchanged(s)) for n, s in shapes if (copy := copier(s)) is not None]
+
+    @cached_property
     def kept(self) -> Sequence[tuple[str, Callable[[Iterable[Any]], bool], Encoder]]:
         """Of the same fields: what says whether somebody else holds something of a value, and what encodes it."""
         found = [(f.name, kept(f.shape), f.shape) for f in self.parsed.record.fields]

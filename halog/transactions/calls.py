@@ -3,8 +3,9 @@
 Wherever it runs, a call is all or nothing: if the method raises, the transaction is as it was before the call and may
 go on (versions read stay read). Calls made inside a method are part of it. The law is that nobody can tell from a call
 where its method ran: arguments, result and what it leaves in objects are checked in both cases, it works on copies of
-its arguments, and what cannot cross is told as RemoteCallError here, too. Only what is no Exception passes as it is:
-here it may be the process's, not the method's. Afterwards the caller's objects are updated in place.
+its arguments and of what is in the fields, and what cannot cross is told as RemoteCallError here, too. Only what is no
+Exception passes as it is: here it may be the process's, not the method's. Afterwards the caller's objects are updated
+in place.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import msgspec
 from halog.backend import Invocation, Invoked, Work
 from halog.core.records import CREATE
 from halog.errors import RemappedError, RemoteCallError
-from halog.schema.methods import MethodInfo
+from halog.schema.methods import BINDING, MethodInfo
 from halog.schema.typeinfo import TypeInfo
 from halog.transactions import failures, work
 from halog.transactions.ended import revive
+from halog.transactions.entry import others
 
 if TYPE_CHECKING:
     from halog.transactions.entry import Entry
@@ -44,13 +46,15 @@ def _here(
 ) -> Any:
     args, kwargs = method.taken(args, kwargs)
     tx.hold()  # what has no entry could be changed unsaved
-    saved = tx.saved = Saved()
+    saved = Saved()
     saved.touch(entry)
+    tx.saved = saved
     tx.pinned, special, tx.special = entry, tx.special, True
     try:
         result = method.given(method.func(obj, *args, **kwargs))
         if not tx.state:
             work.compared(saved.touched)
+            saved.settle()
         return result
     except BaseException as error:
         if not tx.state:
@@ -102,19 +106,22 @@ def _invoked(tx: Reading, entry: Entry, now: Work, invocation: Invocation) -> In
 class Saved:
     """The state before a call of every object the call can reach, saved when it is first touched.
 
-    A method reaches objects through the transaction's verbs only, so the cost is that of the objects it uses.
+    A method reaches objects through the transaction's verbs only, so the cost is that of the objects it uses. It gets
+    what it would get elsewhere, fields alone, and in them copies of what can be changed in place; and what it leaves is
+    put into what the caller has as from elsewhere (`Entry.assume`).
     """
 
     __slots__ = ("_entries",)
 
     def __init__(self) -> None:
-        self._entries: dict[Entry, tuple[bytes | None, Any, bytes | None, bool, dict[str, Any] | None]] = {}
+        self._entries: dict[Entry, tuple[bytes | None, Any, bytes | None, bool, dict[str, Any]]] = {}
 
     def touch(self, entry: Entry) -> None:
-        """The call may change this object from now on."""
+        """The call may change this object from now on. FieldTypeError if the caller left in it what does not fit."""
         if entry not in self._entries:
             obj = entry.obj
-            self._entries[entry] = (entry.ref, obj, entry.pending, entry.made, None if obj is None else _copy(obj))
+            values = {} if obj is None else _lent(entry, obj)
+            self._entries[entry] = (entry.ref, obj, entry.pending, entry.made, values)
 
     @property
     def touched(self) -> Iterable[Entry]:
@@ -127,18 +134,52 @@ class Saved:
             if entry.obj is not obj:
                 entry.detach()
             entry.ref, entry.obj, entry.pending, entry.made = ref, obj, pending, made
-            if obj is not None and values is not None:
+            if obj is not None:
                 revive(obj)
                 obj.__dict__.clear()
                 obj.__dict__.update(values)
 
+    def settle(self) -> None:
+        """The call is done, and what it left fits."""
+        for entry, (_, was, _, _, values) in self._entries.items():
+            obj = entry.obj
+            if was is not None and was is not obj:  # deleted: its caller has it as it was
+                was.__dict__.update({name: value for name, value in values.items() if name != BINDING})
+            if obj is not None:
+                _returned(entry, obj, values if obj is was else {})
 
-def _copy(obj: Any) -> dict[str, Any]:
-    """The object's values, safe from changes in place; values of wrong types are kept as they are."""
+
+def _lent(entry: Entry, obj: Any) -> dict[str, Any]:
+    """What the object has; the call gets it without what is no field, and with copies of what changes in place."""
     info: TypeInfo = type(obj).__halog__
+    d = obj.__dict__
+    if info.mutable or entry.image is None or _types(d) != _types(entry.image.values):
+        work.compared((entry,))
+    values = dict(d)
+    for name in others(info, d):
+        del d[name]
     if info.mutable:
-        try:
-            return info.fresh(obj.__dict__)
-        except Exception:
-            return dict(obj.__dict__)
-    return dict(obj.__dict__)
+        for name, copy, _ in info.lent:
+            if name in d:
+                d[name] = copy(d[name])
+    return values
+
+
+def _types(values: dict[str, Any]) -> list[type[Any]]:
+    """Of an object's values, but for its binding, which is the last one."""
+    return [*map(type, values.values())][:-1]
+
+
+def _returned(entry: Entry, obj: Any, values: dict[str, Any]) -> None:
+    """What the call left in the object, and before that the caller had `values`."""
+    info: TypeInfo = type(obj).__halog__
+    d = obj.__dict__
+    if not info.mutable and len(values) <= len(info.fields) + 1 and not others(info, d):
+        return
+    left = dict(zip(info.fields, info.values_of(obj)))
+    for name, copy, same in info.lent:
+        now, was = left[name], values.get(name)
+        left[name] = was if type(now) is type(was) and same(now, was) else copy(now)
+    d.clear()
+    d.update(values)
+    entry.assume(left)

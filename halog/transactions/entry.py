@@ -13,8 +13,8 @@ import msgspec
 from halog.backend import Write
 from halog.core.records import CREATE, DELETE, UPDATE
 from halog.errors import FieldTypeError
-from halog.schema.copies import renewed
 from halog.schema.methods import BINDING
+from halog.schema.renewing import renewed
 from halog.schema.typeinfo import TypeInfo
 from halog.transactions.ended import end
 
@@ -85,14 +85,17 @@ class Entry(msgspec.Struct, eq=False):  # one is made with every object read: ha
 
     def assume(self, values: dict[str, Any]) -> None:
         """Give the existing Python object these values. Its lists, dicts and nested objects stay the ones they are:
-        whoever has taken one out goes on with it."""
-        d = self.obj.__dict__
-        for name in type(self.obj).__halog__.inside:
+        whoever has taken one out goes on with it. So do attributes that begin with _; whatever else is no field was
+        worked out from fields (`functools.cached_property`)."""
+        d, info, met = self.obj.__dict__, type(self.obj).__halog__, set[int]()
+        for name in info.inside:
             if name in values:
-                values[name] = renewed(d.get(name), values[name])
+                values[name] = renewed(d.get(name), values[name], met)
+        kept = [(n, d[n]) for n in others(info, d) if n.startswith("_")]
         d.clear()
         d.update(values)
         d[BINDING] = self
+        d.update(kept)
 
     # --- changes ---
 
@@ -125,15 +128,20 @@ class Entry(msgspec.Struct, eq=False):  # one is made with every object read: ha
         return None if data == image.data else data
 
 
+def others(info: TypeInfo, d: dict[str, Any]) -> list[str]:
+    """The attributes of an object that are no fields, and that it alone has."""
+    if len(d) <= len(info.fields) + (BINDING in d):
+        return []
+    return [name for name in d if name not in info.fields and name != BINDING]
+
+
 def encode(info: TypeInfo, obj: Any) -> bytes:
     """The object's bytes. FieldTypeError, also for an attribute that is no field: it would be lost in silence."""
-    d = obj.__dict__
-    if len(d) > len(info.fields) + (BINDING in d):
-        for name in d:
-            if name not in info.fields and not name.startswith("_") and not hasattr(info.cls, name):
-                raise FieldTypeError(
-                    f"{info.name}.{name}: not a field of the class, so it would be lost; declare it, or begin its name "
-                    "with _ if it should not be kept",
-                    type=info.name, field=name,
-                )  # fmt: skip
+    for name in others(info, obj.__dict__):
+        if not name.startswith("_") and not hasattr(info.cls, name):
+            raise FieldTypeError(
+                f"{info.name}.{name}: not a field of the class, so it would be lost; declare it, or begin its name "
+                "with _ if it should not be kept",
+                type=info.name, field=name,
+            )  # fmt: skip
     return info.encode(obj)

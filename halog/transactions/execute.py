@@ -24,14 +24,15 @@ class Executor:
     def __init__(self, space: Space) -> None:
         self.space = space
 
-    def __call__(self, partition: str, invocation: Invocation) -> Invoked:
+    def __call__(self, partition: str, invocation: Invocation, *, own: bool = False) -> Invoked:
         """Run the method (R5). NotActiveError if this node ceases to be active; RemappedError if the caller has routed
-        by an older mapping than this node would."""
+        by an older mapping than this node would. `own`: in the caller's own thread, this very node having become
+        active; what is no Exception goes to him as it is, for it may be his process's."""
         self._agree(partition, invocation.work.mapping)
         tx = Transaction.special_one(self.space, serving=partition)
         token = CURRENT.set(tx)
         try:
-            return _run(tx, partition, invocation)
+            return _run(tx, partition, invocation, own=own)
         finally:
             CURRENT.reset(token)
             tx.finish(ROLLED_BACK)
@@ -55,7 +56,7 @@ def execute(partition: str, invocation: Invocation, backend: Backend, registry: 
     return Executor(Space(backend, registry))(partition, invocation)
 
 
-def _run(tx: Transaction, partition: str, invocation: Invocation) -> Invoked:
+def _run(tx: Transaction, partition: str, invocation: Invocation, *, own: bool) -> Invoked:
     given = invocation.work
     tx.running = invocation.key
     tx.expected.update(given.reads)
@@ -66,6 +67,8 @@ def _run(tx: Transaction, partition: str, invocation: Invocation) -> Invoked:
         return Invoked(done, _found(tx, given), result=result)
     except BaseException as error:  # also what ends a task or a process: here it is a method's, and ends nothing else
         if isinstance(error, NotActiveError) and not tx.backend.is_active(partition):
+            raise
+        if own and not isinstance(error, Exception):
             raise
         kept = Work(_reads(tx, given), given.writes)
         return Invoked(kept, _found(tx, given), error=failures.to_wire(error))

@@ -163,6 +163,41 @@ def test_whatever_a_method_raises_comes_back_at_once_by_name(client: Any, how: s
     assert RUNS.copy() == [how]
 
 
+class Failing(BaseException):
+    """As `pytest.fail` has it."""
+
+
+OWN: dict[str, Callable[[], BaseException]] = {
+    "KeyboardInterrupt": lambda: KeyboardInterrupt("given up"),
+    "Failing": lambda: Failing("given up"),
+    "SystemExit": lambda: SystemExit(3),
+    "GeneratorExit": lambda: GeneratorExit("given up"),
+    "TimedOut": lambda: TimedOut("given up"),
+}
+
+
+@pytest.mark.parametrize("becomes", [False, True], ids=["is active", "has just become active"])
+@pytest.mark.parametrize("how", OWN)
+def test_what_is_no_exception_in_the_callers_own_thread_goes_through_as_it_is(
+    cluster: Cluster, client: Any, how: str, becomes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be the process's, as Ctrl-C is."""
+    raised = OWN[how]()
+    monkeypatch.setitem(RAISED, how, lambda: raised)
+    node = cluster.node(cluster.active_for(Job, "a"))
+    if becomes:
+        monkeypatch.setattr(node.backend, "is_active", lambda partition: False)  # the last time that it looked
+    with node.transaction() as tx:
+        job = node.get(Job, "a")
+        with pytest.raises(type(raised)) as told:
+            job.refuse(how)
+        assert told.value is raised
+        monkeypatch.undo()
+        assert job.slow(0.0) == 1, "the transaction goes on as before the call"
+        tx.rollback()
+    assert RUNS.copy() == [how, "a"]
+
+
 @pytest.mark.parametrize(
     "how", ["NotActiveError", "LockedError", "RemappedError", "OverloadedError", "UnreachableError"]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -47,6 +48,9 @@ class Thing:
     n: int = 0
     share: float = 0.0
     tags: list[str] = dataclasses.field(default_factory=list)
+    rows: list[list[int]] = dataclasses.field(default_factory=list)
+    part: Part = dataclasses.field(default_factory=lambda: Part("a part"))
+    parts: dict[str, Part] = dataclasses.field(default_factory=dict)
 
     def add(self, n: int, times: int = 1) -> int:
         self.n += n * times
@@ -92,6 +96,60 @@ class Thing:
 
     def stray(self) -> None:
         self.nowhere = 1
+
+    def note(self) -> bool:
+        """Did it know of anything beside the fields?"""
+        knew = "_seen" in vars(self) or "double" in vars(self)
+        self._seen = True
+        self.n += 1
+        return knew
+
+    def look(self) -> bool:
+        return "_seen" in vars(self)
+
+    @functools.cached_property
+    def double(self) -> int:
+        return 2 * self.n
+
+    def doubled(self, n: int) -> int:
+        self.n = n
+        return self.double
+
+    def make(self, name: str) -> None:
+        made = ht.current().create(Thing(name, tags=self.tags))
+        made._seen = True
+
+    def drop(self, name: str) -> None:
+        there = ht.current().get(Thing, name)
+        there.tags.append("dropped")
+        ht.current().delete(there)
+
+    def tag(self, tag: str) -> None:
+        self.tags.append(tag)
+
+    def retag(self, tag: str) -> None:
+        self.tags = [*self.tags, tag]
+
+    def tag_and_fail(self, tag: str) -> None:
+        self.tags.append(tag)
+        raise OwnError("no")
+
+    def put(self, rows: list[list[int]]) -> None:
+        self.rows = rows
+
+    def add_row(self, at: int, row: list[int]) -> None:
+        self.rows.insert(at, row)
+
+    def drop_row(self, at: int) -> None:
+        del self.rows[at]
+
+    def add_in_row(self, at: int, n: int) -> None:
+        self.rows[at].append(n)
+
+    def repart(self, tag: str) -> None:
+        self.part = Part("new", [tag])
+        self.parts["p"] = Part("of a dict", [tag])
+        self.parts["more"] = Part("more")
 
     def end(self, how: str) -> None:
         self.n = 5
@@ -199,6 +257,96 @@ def test_what_is_kept_of_an_argument_or_given_away_is_nobody_elses(thing: Any) -
     shown = thing.show()
     shown.append("z")
     assert thing.tags == ["x"]
+
+
+def test_a_call_knows_of_fields_alone_and_leaves_nothing_else(thing: Any) -> None:
+    assert thing.note() is False
+    assert not hasattr(thing, "_seen")
+    assert (thing.note(), thing.look()) == (False, False), "nor of what the call before has left"
+    thing._seen = "mine"
+    assert thing.double == 6
+    assert (thing.note(), thing.look()) == (False, False)
+    assert thing._seen == "mine", "what its caller has there stays"
+    with pytest.raises(OwnError):
+        thing.tag_and_fail("x")
+    assert thing._seen == "mine"
+
+
+def test_what_is_worked_out_from_fields_is_worked_out_anew(thing: Any) -> None:
+    assert thing.double == 2
+    assert thing.doubled(5) == 10
+    assert thing.double == 10
+
+
+def test_objects_that_a_call_makes_and_deletes_are_the_same(thing: Any) -> None:
+    tx = ht.current()
+    thing.tag("x")
+    thing.make("b")
+    made = tx.get(Thing, "b")
+    made.tags.append("y")
+    assert (thing.tags, made.tags) == (["x"], ["x", "y"]), "what it put into two objects is of each"
+    assert not hasattr(made, "_seen")
+    made._seen = 1
+    thing.drop("b")
+    assert made.tags == ["x", "y"]
+    assert made._seen == 1
+    assert tx.find(Thing, "b") is None
+
+
+def test_what_is_taken_out_before_a_call_stays_the_objects(thing: Any) -> None:
+    tags = thing.tags
+    for n, call in enumerate((thing.tag, thing.retag)):
+        call(f"{n}")
+        assert tags is thing.tags
+        assert tags == [f"{i}" for i in range(n + 1)]
+    with pytest.raises(OwnError):
+        thing.tag_and_fail("lost")
+    assert tags is thing.tags
+    tags.append("mine")
+    assert thing.show() == ["0", "1", "mine"]
+
+
+def test_so_does_what_is_in_it(thing: Any) -> None:
+    thing.put([[0], [1], [2]])
+    one = thing.rows[1]
+    thing.add_row(0, [9])
+    thing.add_in_row(2, 11)
+    assert one is thing.rows[2]
+    thing.drop_row(0)
+    thing.add_row(3, [3])
+    assert one is thing.rows[1]
+    one.append(12)
+    thing.add_in_row(1, 13)
+    assert thing.rows == [[0], [1, 11, 12, 13], [2], [3]]
+    thing.drop_row(1)
+    one.append(14)
+    assert thing.rows == [[0], [2], [3]], "what was removed is no more"
+    part, thing.parts["p"] = thing.part, Part("mine")
+    mine = thing.parts["p"]
+    thing.repart("x")
+    assert thing.part is part
+    assert part == Part("new", ["x"])
+    assert thing.parts["p"] is mine
+    assert thing.parts == {"p": Part("of a dict", ["x"]), "more": Part("more")}
+
+
+def test_what_is_held_twice_is_two_things_behind_a_call(thing: Any) -> None:
+    thing.put([[0], [0]])
+    thing.rows[1] = thing.rows[0]
+    thing.add_in_row(1, 1)
+    assert thing.rows == [[0], [0, 1]]
+
+
+def test_what_its_caller_left_that_does_not_fit_is_told_first(thing: Any) -> None:
+    thing.rows = [(1,)]
+    with pytest.raises(FieldTypeError, match="rows"):
+        thing.put([])
+    assert thing.rows == [(1,)]
+    thing.rows = []
+    thing.nowhere = 1
+    with pytest.raises(FieldTypeError, match="nowhere"):
+        thing.put([])
+    del thing.nowhere
 
 
 def test_calls_within_a_method_are_pythons_own() -> None:
