@@ -107,8 +107,8 @@ class Verifying:
         """There is no other line. RecordFormatError unless they are all of an export, or of none."""
         if not self.lines and self._sum is None:
             raise RecordFormatError(
-                f"{self._source}: the file is empty: not even the checksum line is there, with which every export ends; "
-                "nothing was imported"
+                f"{self._source}: the file is empty: not even the checksum line is there, with which every export "
+                "ends; nothing was imported"
             )
         if not self._strict:
             return
