@@ -83,7 +83,7 @@ class Verifying:
         if not self._strict:
             return
         if self._sum is not None:
-            raise self._wrong(f"stands behind the checksum line, which is the last one of an export (line {number})")
+            raise self._wrong(f"line {number} stands behind the checksum line, which is the last one of an export")
         if ordinal and ordinal != self.lines:
             raise self._wrong(f"line {number} is object {ordinal} of its export, and object {self.lines} of the file")
 
@@ -107,8 +107,8 @@ class Verifying:
         """There is no other line. RecordFormatError unless they are all of an export, or of none."""
         if not self.lines and self._sum is None:
             raise RecordFormatError(
-                f"{self._source}: is empty: not even the checksum line is there, with which every export ends; nothing "
-                "was imported"
+                f"{self._source}: the file is empty: not even the checksum line is there, with which every export "
+                "ends; nothing was imported"
             )
         if not self._strict:
             return

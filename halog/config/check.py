@@ -94,6 +94,7 @@ def all_problems(config: Config) -> Problems:
     for name, node in config.nodes.items():
         yield from _node(f"nodes.{name}", node)
     yield from _same_data_dir(config)
+    yield from _same_address(config)
     yield from _positive(config)
     yield from _timing(config.timing)
     yield from _limits(config.limits)
@@ -266,6 +267,15 @@ def _same_data_dir(config: Config) -> Problems:
         other = seen.setdefault((node.site, host, node.data_dir), name)
         if other != name:
             yield f"nodes.{name}.data_dir", f"is node {other}'s too, at the same host {host}; each node needs its own"
+
+
+def _same_address(config: Config) -> Problems:
+    """A port 0 is any free one."""
+    seen: dict[tuple[str, str], str] = {}
+    for name, node in config.nodes.items():
+        other = seen.setdefault((node.site, node.address), name)
+        if other != name and not node.address.endswith(":0"):
+            yield f"nodes.{name}.address", f"{node.address!r} is node {other}'s too; each node needs its own"
 
 
 def _positive(config: Config) -> Problems:

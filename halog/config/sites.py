@@ -72,11 +72,39 @@ def address_problems(key: str, address: str, *, zero: bool = True) -> Problems:
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
         yield key, f"{address!r} must be host:port"
+    elif not _may_be_host(host):
+        yield key, f"{address!r} must be host:port, with an IPv6 address in brackets: [::1]:7400"
     elif int(port) == 0 and not zero:
         yield key, f"{address!r}: a server to connect to needs a port"
     elif names_all_interfaces(host):
         why = "stands for every interface of whichever machine reads it, so others who are told it would ask themselves"
         yield key, f"{address!r} {why}; name the host or the address by which other machines reach this one"
+    elif _names_many(host):
+        why = "is a multicast or broadcast address, at which nobody can be called"
+        yield key, f"{address!r} {why}; name the host or the address by which other machines reach this one"
+
+
+def _may_be_host(host: str) -> bool:
+    """Says whether it is a name or an address: `::1` alone would be the port 1 of a host called `:`."""
+    if any(c.isspace() or c in "/@" for c in host):
+        return False
+    if not set(":[]") & set(host):
+        return True
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    try:
+        ipaddress.IPv6Address(bare)
+    except ValueError:
+        return False
+    return True
+
+
+def _names_many(host: str) -> bool:
+    try:
+        ip = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return False
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    return ip.is_multicast or ip == ipaddress.IPv4Address("255.255.255.255")
 
 
 def names_all_interfaces(host: str) -> bool:

@@ -207,7 +207,9 @@ def encode_datetime(value: Any) -> bytes:
         if value.utcoffset() is None:
             raise Misfit("datetime with a time zone", value)
         micros = (value - _EPOCH) // _MICRO
-    except (NotImplementedError, TypeError, ValueError, OverflowError):  # of its zone, which may be anybody's
+    except Misfit:
+        raise
+    except Exception:  # of its zone, which may be anybody's
         raise Misfit("datetime whose time zone says its offset", value) from None
     if not _FIRST <= micros <= _LAST:
         raise Misfit("datetime that is within year 1 to 9999 in UTC", value)

@@ -9,11 +9,11 @@ other one: it is told of by name, at the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from halog.backend import Found, Mapped
-from halog.errors import RecordFormatError, RemappedError
+from halog.errors import CrossPartitionError, RecordFormatError, RemappedError
 from halog.transactions.directory import is_absent
 from halog.transactions.families import entry_at
 
@@ -79,8 +79,24 @@ def _told(name: str, met: Met) -> RecordFormatError:
 def _all_partitions(tx: Reading, cls: type[T], mapped: Mapped, met: Met) -> Iterator[T]:
     """Once; objects that were met are passed over, the others are from then on."""
     infos = tx.space.registry.subtypes(cls)
-    for partition in dict.fromkeys(p for info in infos for p in tx.backend.partitions_of(info.name)):
+    partitions = dict.fromkeys(p for info in infos for p in tx.backend.partitions_of(info.name))
+    _check_reach(tx, infos[0].name, list(partitions))
+    for partition in partitions:
         yield from _one(tx, cls, partition, infos[0].family_id, mapped, met)
+
+
+def _check_reach(tx: Reading, name: str, partitions: Sequence[str]) -> None:
+    """CrossPartitionError inside a method, which reaches its object's partition only, if there are others."""
+    home = tx.home_now
+    beyond = [p for p in partitions if p != home]
+    if home is None or not beyond:
+        return
+    raise CrossPartitionError(
+        f"an extent of {name} reads {len(partitions)} partitions, {beyond[0]} among them; a method runs where its "
+        f"object is active, in {home}, and reaches only that partition: iterate it outside of methods",
+        partitions=[home, *beyond],
+        type=name,
+    )
 
 
 def _one(tx: Reading, cls: type[T], partition: str, family: bytes, mapped: Mapped, met: Met) -> Iterator[T]:
@@ -124,7 +140,6 @@ def _met(tx: Reading, key: bytes, partition: str, mapped: Mapped) -> Entry | Non
 
 
 def _scanned(tx: Reading, partition: str, family: bytes, mapped: Mapped) -> Iterator[Found]:
-    tx.check_reach(family, partition)
     mapping = mapped.versions.get(partition, 0)
     if tx.local and (view := tx.view_of(partition, family, mapping)) is not None:
         return view.scan(family)

@@ -22,8 +22,8 @@ _NOT_FOR_CALLERS: Final = (KeyboardInterrupt, GeneratorExit)
 
 
 def to_wire(error: BaseException) -> dict[str, object]:
-    """{class, message, args, evidence, traceback}. `args` is None where they are not plain values. Whatever the
-    exception is like, there is an answer: without one the call would be made again."""
+    """{class, message, args, evidence, traceback}. `args` is None where they are not plain values, or tuples, lists and
+    dicts of them. Whatever the exception is like, there is an answer: without one the call would be made again."""
     return {
         **_described(error),
         "traceback": _text(lambda e: "".join(traceback.format_exception(e))[-MAX_TEXT:], error),
@@ -34,11 +34,11 @@ def _described(error: BaseException) -> dict[str, object]:
     cls = type(error)
     is_halog = isinstance(error, errors.HalogError)
     evidence = error.evidence if isinstance(error, errors.HalogError) else vars(error)
-    args = None if is_halog or not all(_is_plain(a) for a in error.args) else list(error.args)
+    message, had = _said(str, error)
     return {
         "class": _printable(f"{cls.__module__}:{cls.__qualname__}"),
-        "message": _text(str, error),
-        "args": args,
+        "message": message,
+        "args": _args(error) if had and not is_halog else None,
         "evidence": {_text(str, k): _plain(v) for k, v in evidence.items() if k != "__notes__"},
     }
 
@@ -54,10 +54,28 @@ def as_elsewhere(error: BaseException, modules: Collection[str]) -> BaseExceptio
 
 def _text(of: Callable[[Any], str], value: object) -> str:
     """Of what may be the application's, and fail."""
+    return _said(of, value)[0]
+
+
+def _said(of: Callable[[Any], str], value: object) -> tuple[str, bool]:
+    """Its text, and whether it could be had. Else nobody asks for it again: it might end the caller's process."""
     try:
-        return _printable(of(value)[:MAX_TEXT])
+        return _printable(of(value)[:MAX_TEXT]), True
     except BaseException as error:
-        return f"({type(value).__name__}: its text cannot be had: {type(error).__name__})"
+        return f"({type(value).__name__}: its text cannot be had: {type(error).__name__})", False
+
+
+def _args(error: BaseException) -> list[object] | None:
+    """What makes it again, or None."""
+    args: tuple[Any, ...] = error.args
+    if isinstance(error, OSError) and len(args) == 2 and error.filename is not None:  # it keeps these to itself
+        args = (*args, error.filename)
+        if error.filename2 is not None:
+            args = (*args, None, error.filename2)
+    try:
+        return [_sent(a) for a in args]
+    except ValueError:
+        return None
 
 
 def _printable(text: str) -> str:
@@ -116,7 +134,7 @@ def _build(cls: Any, error: dict[str, object], message: str, state: dict[str, An
     if not isinstance(args, list | tuple):
         return None
     try:
-        built = cls(*args)
+        built = cls(*(_received(a) for a in args))
         if str(built) != message:
             return None
         vars(built).update(state)
@@ -132,6 +150,28 @@ def _is_plain(value: Any) -> bool:
     if type(value) is str:
         return len(value) <= MAX_TEXT and _printable(value) == value
     return type(value) in _PLAIN and (type(value) is not bytes or len(value) <= MAX_TEXT)
+
+
+def _sent(value: Any, depth: int = 0) -> object:
+    """An argument as a frame carries it: {its type: its items} where it has items. ValueError: it cannot."""
+    if _is_plain(value):
+        return value
+    if depth < 4 and type(value) in (tuple, list):
+        return {type(value).__name__: [_sent(v, depth + 1) for v in value]}
+    if depth < 4 and type(value) is dict:
+        return {"dict": [[_sent(k, depth + 1), _sent(v, depth + 1)] for k, v in value.items()]}
+    raise ValueError("not plain")
+
+
+def _received(value: Any) -> Any:
+    """What `_sent` made a frame's value of."""
+    if not isinstance(value, dict):
+        return value
+    ((name, items),) = value.items()
+    if name == "dict":
+        return {_received(k): _received(v) for k, v in items}
+    made = [_received(v) for v in items]
+    return tuple(made) if name == "tuple" else made
 
 
 def _plain(value: Any, depth: int = 0) -> Any:

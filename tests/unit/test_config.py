@@ -298,6 +298,20 @@ WRONG: list[tuple[str, str, str, str]] = [
         ('address = "127.0.0.1:0"', f'address = "{host}:7400"', "nodes.A.address", "every interface")
         for host in ("0.0.0.0", "[::]", "::", "[::ffff:0.0.0.0]", "0", "0.0", "0x0", "*")
     ),
+    *(
+        ('address = "127.0.0.1:0"', f'address = "{host}:7400"', "nodes.A.address", "multicast or broadcast")
+        for host in ("224.0.0.1", "255.255.255.255", "[ff02::1]", "[::ffff:224.0.0.1]")
+    ),
+    *(
+        ('address = "127.0.0.1:0"', f'address = "{address}"', "nodes.A.address", "IPv6 address in brackets")
+        for address in ("::1", "fe80::7:1:g:7400", "[::1:7400", "tcp://h:7400", "a@h:7400", " h:7400", "[h]:7400")
+    ),
+    (
+        'data_dir = "var/C"',
+        'data_dir = "var/C"\naddress = "h:7400"\n[nodes.D]\ndata_dir = "var/D"\naddress = "h:7400"',
+        "nodes.D.address",
+        "is node C's too",
+    ),
     ('data_dir = "var/C"', 'data_dir = "var/A"', "nodes.C.data_dir", "is node A's too"),
     ('data_dir = "var/C"', "", "nodes.C.data_dir", "is missing"),
     ("[nodes.A]", '[nodes."A/B"]', "nodes.A/B", "topic and znode"),

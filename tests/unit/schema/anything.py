@@ -98,12 +98,20 @@ class Erring(dt.tzinfo):
         return dt.timedelta(days=2)
 
 
+class Raising(dt.tzinfo):
+    """A zone that fails, in a way of its own."""
+
+    def utcoffset(self, when: dt.datetime | None, /) -> dt.timedelta:
+        raise RuntimeError("its table was not found")
+
+
 ZONES = st.sampled_from(
     [
         dt.UTC, ZoneInfo("UTC"), ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York"), ZoneInfo("Asia/Tokyo"),
         ZoneInfo("Asia/Shanghai"), ZoneInfo("Pacific/Apia"), ZoneInfo("Australia/Lord_Howe"),
         dt.timezone(dt.timedelta(hours=23, minutes=59, seconds=59, microseconds=999_999)),
         dt.timezone(dt.timedelta(hours=-23, minutes=-59, seconds=-59, microseconds=-999_999)), Wild(), Erring(),
+        Raising(),
     ]
 )  # fmt: skip
 AUTUMN = dt.datetime(2024, 10, 27, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))

@@ -65,6 +65,9 @@ class Aircraft:
         self.miles -= miles
         return tx.ref(found)
 
+    def fleet(self) -> list[str]:
+        return [a.tail for a in ht.current().extent(Aircraft)]
+
     def scrap(self, other: str) -> None:
         tx = ht.current()
         tx.delete(tx.get(Aircraft, other))

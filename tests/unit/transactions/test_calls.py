@@ -281,6 +281,19 @@ def test_a_method_cannot_leave_its_partition_wherever_it_runs(remote: bool) -> N
             tx.create(Aircraft("N0")).lend(other, 3)
 
 
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_method_sees_an_extent_if_its_partition_has_all_of_it(remote: bool) -> None:
+    """Else the error says that it cannot, at once, wherever it runs; it said that a key was malformed."""
+    with MemoryNode(MemoryCluster(1), REGISTRY, remote=remote) as node, node.transaction() as tx:
+        assert tx.create(Aircraft("N0")).fleet() == ["N0"]
+    with MemoryNode(MemoryCluster(12), REGISTRY, remote=remote) as node, node.transaction() as tx:
+        for i in range(12):
+            tx.create(Aircraft(f"N{i}"))
+        with pytest.raises(CrossPartitionError, match="an extent of Aircraft reads 12 partitions"):
+            tx.get(Aircraft, "N0").fleet()
+        assert len(list(tx.extent(Aircraft))) == 12
+
+
 def test_inside_a_method_the_current_transaction_is_the_callers(here: MemoryNode) -> None:
     with here.transaction() as tx:
         tx.create(Plain(1))

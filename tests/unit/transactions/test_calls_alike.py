@@ -32,6 +32,13 @@ class Odd(OwnError):
         super().__init__(f"{a} and {b}")
 
 
+class Silent(OwnError):
+    """Who asks it for its text is interrupted."""
+
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
 class Ended(BaseException):
     """What is no Exception."""
 
@@ -165,6 +172,11 @@ FAILURES: dict[str, Callable[[], BaseException]] = {
     "odd": lambda: Odd(1, 2),
     "builtin": lambda: KeyError("key"),
     "halog": lambda: halog_error(),
+    "silent": lambda: Silent("x"),
+    "file": lambda: FileNotFoundError(2, "No such file", "plan.txt"),
+    "files": lambda: PermissionError(13, "Not permitted", "a", None, "b"),
+    "parts": lambda: KeyError(("N1", 3)),
+    "containers": lambda: ValueError([1, {"a": (True, None)}], {}, ()),
     "library": lambda: json.JSONDecodeError("bad", "{", 0),
     "nested": lambda: OwnError(ValueError("inside")),
 }
@@ -228,6 +240,11 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
         ("halog", FieldTypeError, "Thing.n: made by hand"),
         ("library", RemoteCallError, "json.decoder:JSONDecodeError: bad"),
         ("nested", RemoteCallError, "OwnError: inside"),
+        ("silent", RemoteCallError, "Silent: its text cannot be had: KeyboardInterrupt"),
+        ("file", FileNotFoundError, "No such file: 'plan.txt'"),
+        ("files", PermissionError, "'a' -> 'b'"),
+        ("parts", KeyError, "N1"),
+        ("containers", ValueError, "None"),
     ],
 )
 def test_what_it_raises_is_the_same(thing: Any, how: str, kind: type[Exception], said: str) -> None:
@@ -238,6 +255,19 @@ def test_what_it_raises_is_the_same(thing: Any, how: str, kind: type[Exception],
         assert set(told.value.evidence) == {"class", "message", "args", "evidence", "traceback"}  # type: ignore[attr-defined]
         assert "in fail" in told.value.evidence["traceback"]  # type: ignore[attr-defined]
     assert thing.n == 1
+
+
+@pytest.mark.parametrize("how", ["file", "files", "parts", "containers", "builtin", "own"])
+def test_what_it_raises_has_what_it_was_made_with(thing: Any, how: str) -> None:
+    raised = FAILURES[how]()
+    with pytest.raises(type(raised)) as told:
+        thing.fail(how)
+    assert repr(told.value) == repr(raised)
+    assert str(told.value) == str(raised)
+    if isinstance(raised, OSError):
+        assert isinstance(told.value, OSError)
+        names = ("errno", "strerror", "filename", "filename2")
+        assert [getattr(told.value, n) for n in names] == [getattr(raised, n) for n in names]
 
 
 def test_arguments_are_copies(thing: Any) -> None:
