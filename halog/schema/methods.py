@@ -125,6 +125,12 @@ class MethodInfo:
         )
 
     @cached_property
+    def _direct(self) -> tuple[Encoder, ...] | None:
+        """What checks the arguments, where they go to the method as they are; None: they do not."""
+        codec, _ = self._codec, self._result
+        return tuple(encode for _, encode in codec.encoders) if codec.as_is else None
+
+    @cached_property
     def _result(self) -> tuple[Encoder, Decoder, bool]:
         shape = self._shape("return", "the result")
         return encoder(shape, self._accepts), decoder(shape), shape in _AS_IS
@@ -134,13 +140,13 @@ class MethodInfo:
     def taken(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments as the method gets them, wherever it runs: checked, and copies. Errors as of `encode_args`, and
         DeclarationError for a result that could not be sent."""
-        codec, _ = self._codec, self._result
-        if codec.as_is and not kwargs and len(args) == len(codec.names):
+        direct = self._direct
+        if direct is not None and not kwargs and len(args) == len(direct):
             try:
-                for (_, encode), value in zip(codec.encoders, args):
+                for encode, value in zip(direct, args):
                     encode(value)
             except Misfit:
-                raise self._error(misfit_at(codec.encoders, args)) from None
+                raise self._error(misfit_at(self._codec.encoders, args)) from None
             return args, kwargs
         return self.decode_args(self.encode_args(args, kwargs))
 

@@ -46,6 +46,8 @@ class TypeInfo:
     - `instance(values: dict) -> obj`: an object without running `__init__`.
     - `fresh(values: dict) -> dict`: a copy whose lists, dicts and nested dataclasses can be changed safely.
     - `unchanged(values: dict, of: dict) -> bool`: is this such a copy of `of` still, with nothing changed in it?
+    - `fit_still(values: dict, of: dict) -> bool`: where nothing can be changed in place: does all fit that is not the
+      very value of `of`, which fits?
     """
 
     encode: Callable[[Any], bytes]
@@ -59,6 +61,7 @@ class TypeInfo:
     instance: Callable[[Mapping[str, Any]], Any]
     fresh: Callable[[Values], Values]
     unchanged: Callable[[Values, Values], bool]
+    fit_still: Callable[[Values, Values], bool]
 
     def __init__(
         self, cls: type[Any], definition: Definition, methods: Mapping[str, MethodInfo], accepts: Accepts
@@ -117,9 +120,9 @@ class TypeInfo:
     def _compile_values(self, accepts: Accepts) -> None:
         shapes = [f.shape for f in self.parsed.record.fields]
         self.values_of = values_getter(self.fields)
-        self.encode_values = _values_encoder(
-            self.name, self.type_id, [(n, encoder(s, accepts)) for n, s in zip(self.fields, shapes)]
-        )
+        encoders = [(n, encoder(s, accepts)) for n, s in zip(self.fields, shapes)]
+        self.encode_values = _values_encoder(self.name, self.type_id, encoders)
+        self.fit_still = _fitting(encoders)
         self.encode = _object_encoder(self.name, self.fields, self.encode_values, self.values_of)
         self.decode = body_reader(self.name, self.type_id, [(n, decoder(s)) for n, s in zip(self.fields, shapes)])
         self.instance = _instance_maker(self.cls)
@@ -303,6 +306,22 @@ def _comparer(fields: list[tuple[str, Same]]) -> Callable[[Values, Values], bool
         return True
 
     return same
+
+
+def _fitting(encoders: list[tuple[str, Encoder]]) -> Callable[[Values, Values], bool]:
+    def fit(values: Values, of: Values) -> bool:
+        try:
+            for name, encode in encoders:
+                value = values[name]
+                if value is not of[name]:
+                    encode(value)
+        except HalogError:
+            raise
+        except Exception:  # all of it is encoded then, which names the field
+            return False
+        return True
+
+    return fit
 
 
 def _fresh_maker(copiers: list[tuple[str, Callable[[Any], Any]]]) -> Callable[[Values], Values]:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 def call(tx: Reading, entry: Entry, obj: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a method where it belongs; raises what the method raises, or RemoteCallError (R5, D1)."""
-    tx.check_live(entry, obj)
+    if tx.state or entry.obj is not obj:
+        tx.check_live(entry, obj)
     info: TypeInfo = type(obj).__halog__
     method = info.methods[name]
     if tx.saved is not None or tx.serving or tx.local:
@@ -45,7 +46,9 @@ def _here(
     tx: Reading, entry: Entry, obj: Any, method: MethodInfo, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     args, kwargs = method.taken(args, kwargs)
-    tx.hold()  # what has no entry could be changed unsaved
+    tx.quick = None
+    if tx.looked:  # what has no entry could be changed unsaved
+        tx.hold()
     saved = Saved()
     saved.touch(entry)
     tx.saved = saved
@@ -53,7 +56,7 @@ def _here(
     try:
         result = method.given(method.func(obj, *args, **kwargs))
         if not tx.state:
-            work.compared(saved.touched)
+            work.check_fit(saved.touched)
             saved.settle()
         return result
     except BaseException as error:

@@ -63,6 +63,18 @@ def compared(entries: Iterable[Entry]) -> tuple[dict[bytes, list[Write]], dict[b
     return changes, reads
 
 
+def check_fit(entries: Iterable[Entry]) -> None:
+    """FieldTypeError if a value does not fit. Of what was read and cannot be changed in place only that is looked at
+    which has changed."""
+    for e in entries:
+        image, obj = e.image, e.obj
+        if image is not None and image.flat and obj is not None and e.ref is image.ref:
+            d, info = obj.__dict__, image.info
+            if info is not None and len(d) == image.size and info.fit_still(d, image.values):
+                continue
+        compared((e,))
+
+
 def work_in(tx: Reading, partition: str) -> Work:
     """The transaction's state in one partition."""
     entries = [e for e in tx.entries.values() if e.partition == partition]
