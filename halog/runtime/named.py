@@ -10,10 +10,11 @@ import itertools
 import os
 import threading
 from collections.abc import Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from halog.backend import Found
-from halog.core.moments import Moment, Past
+from halog.core.moments import Moment
 from halog.runtime.clock import monotonic_ms
 
 KEPT_MS = 60_000
@@ -25,16 +26,12 @@ MANY = 20_000
 """Moments kept at once; the oldest go first."""
 
 
-class Taken(NamedTuple):
+class Taken(msgspec.Struct, eq=False):
     """A moment, as it was taken up."""
 
     moment: Moment[Found]
     doubted: Mapping[bytes, int]
     """What transactions in doubt would change then, by index key, with the lsn since which it was in doubt."""
-
-    def past(self) -> Past[Found]:
-        """For one reader."""
-        return Past(self.moment)
 
     def lacks(self, under: bytes, after: int, *, prefix: bool = False) -> bool:
         """May a session that has seen `after` have seen more of an object under this key, or prefix of keys?"""

@@ -132,7 +132,7 @@ class Reads:
         self, partition: str, under: tuple[bytes, ...], *, after: int = 0, mapping: int = 0, ahead: bool = False
     ) -> View:
         """See Backend."""
-        if not ahead or self._asker.serving(partition) is not None:
+        if partition in self._asker.copies and (not ahead or self._asker.serving(partition) is not None):
             own = own_view(self._asker, partition, under, after, mapping)
             if own is not None:
                 return own

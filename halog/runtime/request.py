@@ -8,6 +8,7 @@ only: behind a switch that parted the histories, the same version may be somethi
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -43,8 +44,9 @@ told (a method's changes are its caller's until he commits them; objects that mo
 _COUNTED: Final = (frames.Submit, frames.Prepare)
 """What is for an epoch. (Asking by `isinstance` costs ten times as much as by type, where it is none of these.)"""
 
-NUMBER_BYTES: Final = 16
-"""No two requests have the same."""
+_RUN: Final = os.urandom(8)
+_COUNT: Final = itertools.count()
+"""Together the number of a request: no other one of the same member has it."""
 
 _ASK: Final = "`node.outcome(tx)` says what became of it"
 
@@ -110,7 +112,7 @@ class Request:
         self._why = ""
         """What came of the last attempt there."""
         if type(frame) in frames.NUMBERED:
-            frame.number = os.urandom(NUMBER_BYTES)  # type: ignore[union-attr]
+            frame.number = _RUN + next(_COUNT).to_bytes(8, "big")  # type: ignore[union-attr]
 
     def answer(self) -> frames.Reply:
         """See `Router.ask`."""

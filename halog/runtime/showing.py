@@ -90,7 +90,8 @@ class Showing:
     def take_up(self) -> Taken:
         """What is shown now, for one transaction to read at: all that the core has accepted, decisions too."""
         with self.lock:
-            undecided, moment = self.core.ledger.undecided, self.objects.moment()
+            undecided, objects = self.core.ledger.undecided, self.objects
+            moment = objects.moments.now or objects.moment()
             if not undecided:
                 return Taken(moment, {})
             doubted = {c.key: u.prepare.header.lsn for u in undecided.values() for c in u.prepare.changes}

@@ -15,6 +15,7 @@ from halog.errors import ConflictError, DeadlineError, HalogError
 from halog.runtime import frames
 from halog.runtime.asking import Asker
 from halog.runtime.copy import Copy
+from halog.runtime.lateness import LEVEL
 from halog.runtime.named import Taken
 from halog.runtime.pages import PAGE_OBJECTS
 from halog.runtime.results import no_quorum
@@ -100,7 +101,7 @@ class FarView:
         self._moment = b""
         self._own: OwnView | None = None
         """Instead, if it was this very node that became active before the first answer."""
-        self.lag = Lag(0, 0.0)
+        self.lag = LEVEL
 
     def find(self, key: bytes) -> Found | None:
         """See View."""
