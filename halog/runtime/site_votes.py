@@ -131,8 +131,10 @@ def _path(partition: str) -> str:
 
 
 def is_behind(leading: Leading, epoch: EpochId | None) -> bool:
-    """Does this epoch's history go on from that one?"""
-    return any(epoch == opened for opened, _ in leading.p.chain.state.lineage)
+    """Does this epoch's history go on from that one, or was that one's merged into it?"""
+    state = leading.p.chain.state
+    merged = (branch.lineage for joined in state.joined for branch in joined.branches)
+    return any(epoch == opened for lineage in (state.lineage, *merged) for opened, _ in lineage)
 
 
 class Desk:

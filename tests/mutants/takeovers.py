@@ -12,7 +12,8 @@ from typing import Any
 from halog.core import events as ev, site_candidate, site_quorum
 from halog.core.barriers import Barriers
 from halog.core.handover import HandOver
-from halog.core.ids import Member
+from halog.core.ids import EpochId, Member
+from halog.core.leading import Leading
 from halog.core.site_candidate import Candidate, Vote
 from halog.core.site_quorum import NEVER, SiteQuorum
 from halog.ports import Coordinator
@@ -168,6 +169,16 @@ def votes_that_a_switch_left_behind_stay_where_they_are() -> None:
 def a_vote_that_was_claimed_has_no_past() -> None:
     """Whoever lost it right before the line was cut does not get it back, though nobody has counted it since."""
     patch(Held, "under", property(lambda self: self.epoch))
+
+
+@mutant("Q1", UNITS, tested)
+def what_was_merged_into_a_history_is_not_in_it() -> None:
+    """The site whose history both go on with waits for ever for a vote of the other one's branch."""
+
+    def is_behind(leading: Leading, epoch: EpochId | None) -> bool:
+        return any(epoch == opened for opened, _ in leading.p.chain.state.lineage)
+
+    patch(site_votes, "is_behind", is_behind)
 
 
 @mutant("Q1", UNITS, tested)

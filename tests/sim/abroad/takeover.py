@@ -179,9 +179,11 @@ class Takeover:
         active, found = world.active(), world.znodes.at.get("site_votes/p")
         if not self.binding or active is None or active.partition.leading is None or found is None:
             return False
-        vote, opened = json.loads(found.data), {epoch for epoch, _ in active.partition.chain.state.lineage}
+        vote, state = json.loads(found.data), active.partition.chain.state
+        opened = [state.lineage, *(branch.lineage for joined in state.joined for branch in joined.branches)]
         renewed = vote["epoch"] or vote["last"]
-        return vote["site"] != world.site and renewed is not None and EpochId(*renewed) not in opened
+        known = renewed is None or EpochId(*renewed) in {epoch for lineage in opened for epoch, _ in lineage}
+        return vote["site"] != world.site and not known
 
     def _waits_for_the_other(self, world: SiteWorld) -> bool:
         """Is it to take over? Not what parted, nor a log that was not compared with the other one yet, nor what nobody

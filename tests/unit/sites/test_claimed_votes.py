@@ -1,5 +1,5 @@
-"""Votes that were claimed and never renewed: nothing was answered by them since, and all that was before, by whoever
-had them, is in the history of one that goes on from the epoch of that (Q1, M5)."""
+"""What was answered by a vote of another site is in the histories that go on from the epoch in which it was renewed
+last, by whoever had it then. So one that was claimed and never renewed is of the epoch before (Q1, M5)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from halog.core.ids import EpochId
+from halog.core.ids import NO_HASH, EpochId
+from halog.core.record_types import Branch, Joined
 from halog.runtime.site_votes import Held
 from tests.unit.sites.test_site_votes import MINE, OLD, Rig
 
@@ -68,6 +69,17 @@ def test_one_of_a_site_that_answered_what_is_not_here_is_not_given() -> None:
         one.holds("west", "west", WESTS)
         one.says("west", "east")
         assert one.ask("west") == one.ask("west", after_s=100.0) == "west"
+
+
+def test_one_of_a_history_that_was_merged_into_this_one_is_given() -> None:
+    """Both sites went on, west with this one's vote, too; then one history was made of them."""
+    with rig() as one:
+        one.holds("east", "west", WESTS)
+        one.says("west", "east")
+        assert one.ask() == "west"
+        ends = Branch(OLD, 8, NO_HASH, ()), Branch(WESTS, 9, NO_HASH, ((OLD, 1), (WESTS, 7)))
+        one.state.joined = (Joined(MINE, ends),)
+        assert one.ask() == "east"
 
 
 def test_one_that_was_claimed_and_given_back_is_as_old_as_it_was() -> None:

@@ -42,7 +42,8 @@ class Rig:
         self.voting = SiteVoting(host, desks, {"q": AFTER_MS})
         self.quorum = SimpleNamespace(is_sure=False)
         self.table = table()
-        chain = SimpleNamespace(state=SimpleNamespace(lineage=((OLD, 1), (MINE, 9))))
+        self.state = SimpleNamespace(lineage=((OLD, 1), (MINE, 9)), joined=())
+        chain = SimpleNamespace(state=self.state)
         self.leading: Any = SimpleNamespace(
             epoch=MINE, sites=SimpleNamespace(quorum=self.quorum), p=SimpleNamespace(table=self.table, chain=chain)
         )
