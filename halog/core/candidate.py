@@ -343,14 +343,23 @@ class Campaign:
 
     def table_seen(self, moved: bool) -> None:
         """While claiming: the znode tells whether an unanswered set went through; if not, the same set is sent again,
-        so that at most one of them can land."""
+        so that at most one of them can land. Where the log was in doubt its answer is old by now: it is asked anew."""
         p = self.p
         if p.table.epoch == self.epoch and p.epoch_ours:
             self._claimed()
         elif moved:
             p.step_down("deposed", "another node took the epoch")
+        elif self.unanswered and self.log.doubted:
+            self.log.begin(p.now)
         elif self.unanswered:
             self._send()
+
+    def log_answered(self) -> None:
+        """It may be claimed again, or for the first time."""
+        if self.p.role is Role.CLAIMING and self.unanswered:
+            self._send()
+        else:
+            self.consider()
 
     def _claimed(self) -> None:
         p = self.p
