@@ -183,6 +183,7 @@ INTERESTING = [
     "log outage", "log takes nothing", "log asked", "coordinator outage", "claimed by an answer of before",
     "log answers: quick", "log answers: slow", "log answers: changing", "log went behind its answer",
     "copy stopped", "copy reads nothing", "silent replica found behind a slow log",
+    "line cut, a third node reaches both", "active cut off from its quorum",
     "line cut", "challenge answered", "died behind the cut", "stopped behind the cut",
     "a request arrived late", "handed over and back", "answer Conflicted of what may still arrive",
     "answer Duplicated of what may still arrive", "answer TooFew of what may still arrive",
@@ -214,7 +215,7 @@ def seen() -> Counter[str]:
     sites = [pair.SEEDS[n] for n in (*range(SITES), *RARE_SITES)]
     stopped = stopping.SEEDS[:STOPPED]
     belated = [*outages.SEEDS[:OUTAGES], *parted.SEEDS[:PARTED], *patient.SEEDS[:PATIENT]]
-    belated += [*silences.SEEDS[:SILENCES]]
+    belated += [*silences.SEEDS[:SILENCES], *[n for n in parted.SEEDS[: 8 * PARTED] if is_grouped(n)]]
     belated += [*late.SEEDS[:LATE], *stowed.SEEDS[:STOWED], *rough.SEEDS[:ROUGH], *stills.SEEDS[:STILLS]]
     sites += [*waiting.SEEDS[:WAITING], *takeover.SEEDS[:VOTING]]
     for seed in dict.fromkeys(
