@@ -17,7 +17,7 @@ import msgspec
 from halog.core import events as ev
 from halog.core.causes import Causes
 from halog.core.election import Candidate, pick
-from halog.core.group import needed, priority
+from halog.core.group import counts, needed, priority
 from halog.core.ids import NO_EPOCH, EpochId, Member, nonce
 from halog.core.leading import Leading
 from halog.core.log_doubt import LogDoubt
@@ -140,9 +140,14 @@ class Campaign:
         return gone or self._closed() or self._outdated()
 
     def _living(self) -> frozenset[Member]:
-        """Who is not heard, and stays all the same, since it answers. With a quorum it may lack that, where those who
-        do not hear it have one."""
-        return self.p.answering if needed(self.p.table, self.p.me.node) <= 1 else frozenset()
+        """Who is not heard, and stays all the same, since it answers. With a quorum it stays as long as it has that
+        through others: the node list is as it set it, and it reaches the coordinator, since it answers there."""
+        p, active = self.p, self.p.table.active
+        if active not in p.answering or active is None:
+            return frozenset()
+        others = (r.member for r in p.table.replicas if r.member in p.alive | p.answering and r.member != p.me)
+        have = 1 + sum(counts(p.table, m.node) for m in others)
+        return frozenset({active}) if have >= needed(p.table, active.node) else frozenset()
 
     def _outdated(self) -> bool:
         """Has the log been in a later epoch than the znode for some time? Then the znode was put back to an older one,
@@ -343,14 +348,23 @@ class Campaign:
 
     def table_seen(self, moved: bool) -> None:
         """While claiming: the znode tells whether an unanswered set went through; if not, the same set is sent again,
-        so that at most one of them can land."""
+        so that at most one of them can land. Where the log was in doubt its answer is old by now: it is asked anew."""
         p = self.p
         if p.table.epoch == self.epoch and p.epoch_ours:
             self._claimed()
         elif moved:
             p.step_down("deposed", "another node took the epoch")
+        elif self.unanswered and self.log.doubted:
+            self.log.begin(p.now)
         elif self.unanswered:
             self._send()
+
+    def log_answered(self) -> None:
+        """It may be claimed again, or for the first time."""
+        if self.p.role is Role.CLAIMING and self.unanswered:
+            self._send()
+        else:
+            self.consider()
 
     def _claimed(self) -> None:
         p = self.p

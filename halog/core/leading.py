@@ -52,13 +52,12 @@ class Leading:
         self.verify_to = -1
         self.silent: set[Member] = set()
         """Living members whose copy acknowledges nothing new, though there is: commits wait no longer."""
-        self._heard: dict[Member, int] = {}
-        self.pace = LogPace(self)
         self.applied: dict[Member, int] = {}
         """How far each replica says it has read the log; `Writer.acks` also counts what it merely holds."""
         self.returning = Returning(p)
         self.awake_ms, self._ticked_at = 0, p.now
         """Time as this copy has lived through it: while the process was stopped nobody could be heard."""
+        self.pace = LogPace(self)
         self.hand_over = HandOver(self)
         self.asking = Asking(self)
         self.barriers = Barriers(self)
@@ -225,8 +224,10 @@ class Leading:
     def _reads(self, m: Member, lsn: int) -> None:
         """Its copy says what it has of the log; what it merely holds proves its connection only."""
         known = self.applied.get(m)
+        if known is None or lsn > known:
+            self.pace.word()
         if known is None or lsn > known or lsn >= self.p.chain.state.lsn:
-            self._heard[m] = self.pace.ms
+            self.pace.heard(m)
             if m in self.silent:
                 self.silent.discard(m)
                 self._count()
@@ -244,7 +245,7 @@ class Leading:
     def _forget(self, m: Member) -> None:
         self.writer.acks.pop(m, None)
         self.writer.demands.flushed.pop(m, None)
-        self._heard.pop(m, None)
+        self.pace.forget(m)
         self.applied.pop(m, None)
         self.silent.discard(m)
 
@@ -254,7 +255,7 @@ class Leading:
             self._forget(m)
             self.node_list.because(m, why)
         for m in self.p.alive:
-            self._heard.setdefault(m, self.pace.ms)
+            self.pace.follows(m)
         self._count()
         self.reconcile()
 
@@ -263,28 +264,15 @@ class Leading:
         young = self._young()
         passed = min(self.p.now - self._ticked_at, self.p.settings.ack_every_ms)
         self.awake_ms, self._ticked_at = self.awake_ms + passed, self.p.now
-        self.pace.passed(passed)
         if young and not self._young():
             self._count()
-        if self._quiet():
-            self.pace.ask()
-
-    def _quiet(self) -> list[Member]:
-        """Whose copy told nothing new, as long as the log could have given it something."""
-        since = self.pace.ms - self.p.settings.silent_ms
-        return [m for m in self.listed & self.p.alive - self.silent if self._heard.get(m, 0) < since]
-
-    def are_silent(self) -> None:
-        """The log answers, and has all the while: whoever is quiet is silent."""
-        for m in self._quiet():
-            self.silent.add(m)
-            self.node_list.because(m, f"its copy acknowledged nothing new for {self.p.settings.silent_ms} ms")
+        there = self.listed & self.p.alive - self.silent
+        if silent := {m for m in there if self.pace.is_silent(m)}:
+            self.silent |= silent
+            for m in silent:
+                self.node_list.because(m, f"its copy acknowledged nothing new for {self.p.settings.silent_ms} ms")
             self._count()
-        self.reconcile()
-
-    def begin_to_listen(self) -> None:
-        """The log is back: nobody was silent before."""
-        self._heard = dict.fromkeys(self._heard, self.pace.ms)
+        self.pace.listen(there - silent)
 
     def _young(self) -> bool:
         """Its node list is still being filled: nobody had the time to fall silent."""

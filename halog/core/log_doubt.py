@@ -4,7 +4,8 @@ An epoch that its writer gave up ended because the log said nothing, or nothing 
 the next one at once would wait for the same log in vain, give up, and so would the next: epoch after epoch for as long
 as it is away. So who gave up, and who sees in the znode that somebody did, asks the log first. A log that is there
 answers within ms; one that is away answers when it is back, and the next claim follows that very answer: no pause, no
-timer. Nobody asks where the active died: a log that is away as well costs one epoch then.
+timer. A claim that came to nothing, for want of the coordinator, is made again behind an answer of its own. Nobody asks
+where the active died: a log that is away as well costs one epoch then.
 
 An answer proves that the log can be read. Where it can be read and takes nothing (too few replicas in sync) the epoch's
 first record waits for it, each time twice as long: it lands as soon as it is taken.
@@ -31,6 +32,8 @@ class LogDoubt:
         self._p = p
         self._asked = 0
         """The round of the question that is not answered; 0: none is."""
+        self.doubted = False
+        """Was it asked since an epoch was opened?"""
         self._unopened = 0
         """So many epochs in a row were claimed here and not opened."""
 
@@ -41,6 +44,7 @@ class LogDoubt:
 
     def begin(self, since_ms: int) -> None:
         """There is reason to ask it; `since_ms`: since when it is not known to answer."""
+        self.doubted = True
         if not self._asked:
             self._asked = self._p.next_round()
             self._p.out.append(ev.AskLog(self._asked, since_ms))
@@ -49,7 +53,7 @@ class LogDoubt:
         """It does, unless that was an answer to an earlier question."""
         if e.round == self._asked:
             self._asked = 0
-            self._p.campaign.consider()
+            self._p.campaign.log_answered()
 
     def watch(self, table: PartitionTable) -> None:
         """The znode is about to become `table`: has somebody given up his epoch?"""
@@ -72,6 +76,8 @@ class LogDoubt:
     def opened(self, *, here: bool = False) -> None:
         """The log has opened an epoch, whoever's. `here`: this copy's own. That is the best answer, and whoever leads
         asks for itself: the one that was asked for may come when nobody waits for it, or never."""
-        self._unopened = 0
+        self.doubted = False
+        """Was it asked since an epoch was opened?"""
+        self._unopened, self.doubted = 0, False
         if here:
             self._asked = 0

@@ -43,8 +43,10 @@ class Opening:
     def read(self, record: records.Record, verdict: Verdict) -> None:
         """What the log shows between the claim and serving."""
         p, ours, led = self._p, record.header.epoch == self._campaign.epoch, self._p.chain.state.led
+        number = record.header.epoch.number
         if verdict is Verdict.STARTED and not ours:
-            p.step_down("deposed", f"epoch {record.header.epoch.number} started in the log")
+            if number >= self._campaign.epoch.number:  # a lower one landed late, and ends where ours starts
+                p.step_down("deposed", f"epoch {number} started in the log")
         elif p.role is Role.STARTING and ours and verdict is Verdict.STARTED and record.header.epoch.number <= led:
             p.step_down("epoch ended", "another site's epoch is above it: raise above that")  # read since the claim
         elif p.role is Role.STARTING and ours and verdict is Verdict.STARTED:

@@ -370,7 +370,10 @@ class Partition:
         return active.node
 
     def _appended(self, e: ev.Appended) -> None:
-        if self.leading is None or (e.count > 1 and self.leading.appended_run(e)):
+        if self.leading is None:
+            return
+        self.leading.pace.word()
+        if e.count > 1 and self.leading.appended_run(e):
             return
         for i in range(e.count):
             if self.leading is not None:

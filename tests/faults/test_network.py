@@ -54,6 +54,38 @@ def test_nodes_that_only_lose_each_other_change_no_role(mesh: Mesh) -> None:
     judge(mesh.cluster, clients)
 
 
+@pytest.mark.promise(3)
+def test_with_a_quorum_nodes_that_only_lose_each_other_change_no_role_as_long_as_a_third_reaches_both(
+    make: Make,
+) -> None:
+    """Each has a majority with the third one. Cut off from both, the active is replaced; killed behind the cut, too."""
+    cluster = make(nodes="ABC", partitions=3, quorum=True, module=MODULE)
+    with closing(Mesh(cluster)) as mesh:
+        mesh.start()
+        one, other = active(cluster), replica(cluster, "sync")
+        with Clients(mesh.client, "parted-quorum") as clients:
+            before = epochs(cluster)
+            for link in mesh.between(one, other):
+                link.hold()
+            passes(8.0)
+            clients.flows(SERVES_AGAIN_S)
+            assert epochs(cluster) == before, "no role went to anybody"
+            for link in mesh.around(one)[:-2]:  # but its servers'
+                link.hold()
+            replaced(cluster, one)
+            mesh.whole()
+            clients.flows(SERVES_AGAIN_S)
+            one, other = active(cluster), replica(cluster, "sync")
+            for link in mesh.between(one, other):
+                link.hold()
+            passes(4.0)
+            cluster.kill(one)
+            replaced(cluster, one)
+            mesh.whole()
+            clients.flows(SERVES_AGAIN_S)
+        judge(cluster, clients)
+
+
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("whose", ["active's", "replica's"])
 def test_one_way_silence_between_active_and_sync_replica(mesh: Mesh, whose: str) -> None:

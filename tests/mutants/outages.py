@@ -3,13 +3,19 @@ back, and who is taken for silent meanwhile."""
 
 from __future__ import annotations
 
-from halog.core.leading import Leading
+from typing import TYPE_CHECKING
+
+from halog.core import events as ev
 from halog.core.log_doubt import LogDoubt
 from halog.core.log_pace import LogPace
 from tests.mutants.registry import mutant, patch
-from tests.sim import outages
+from tests.sim import outages, silences
+
+if TYPE_CHECKING:
+    from halog.core.ids import Member
 
 SEEDS = outages.SEEDS[:2_000]
+SILENCES = silences.SEEDS[:2_000]
 
 
 @mutant("W1", SEEDS)
@@ -53,20 +59,46 @@ def the_log_is_waited_for_without_end() -> None:
 def a_replica_is_silent_while_the_log_is() -> None:
     """It acknowledges nothing new, whatever it was given."""
 
-    def ask(self: LogPace) -> None:
-        self._leading.are_silent()
+    def is_silent(self: LogPace, m: Member) -> bool:
+        return self._leading.awake_ms - self._heard.get(m, (0, 0))[1] >= self._p.settings.silent_ms
 
-    patch(LogPace, "stands_still", False)
-    patch(LogPace, "ask", ask)
+    patch(LogPace, "is_silent", is_silent)
 
 
 @mutant("R4", SEEDS)
 def the_log_is_not_asked_whether_it_gives_anything() -> None:
     """Where nothing is in flight it is taken to be there."""
-    patch(LogPace, "ask", lambda self: self._leading.are_silent())
+
+    def listen(self: LogPace, members: set[Member]) -> None:
+        if not self._leading.writer.queue:
+            self.word()
+
+    patch(LogPace, "listen", listen)
 
 
 @mutant("R4", SEEDS)
 def a_late_answer_of_the_log_counts_for_all_the_time_before() -> None:
     """It is there now, so it was."""
-    patch(Leading, "begin_to_listen", Leading.are_silent)
+
+    def word(self: LogPace) -> None:
+        self.ms, self._word_at = self.ms + self._p.now - self._word_at, self._p.now
+
+    patch(LogPace, "word", word)
+
+
+@mutant("R4", SILENCES)
+def a_slow_log_is_taken_for_one_that_is_away() -> None:
+    """An answer that takes longer than a repetition says nothing."""
+
+    def answered(self: LogPace, e: ev.LogAnswered) -> None:
+        if self._p.now - self._asked_at > self._p.settings.ack_every_ms:
+            self._asked = 0
+        real(self, e)
+
+    real = patch(LogPace, "answered", answered)
+
+
+@mutant("R4", SILENCES)
+def a_replica_that_says_nothing_is_waited_for_without_end() -> None:
+    """As long as its node lives."""
+    patch(LogPace, "is_silent", lambda self, m: False)

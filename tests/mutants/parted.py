@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from halog.core.candidate import Campaign
 from halog.core.challenges import Challenges
+from halog.core.group import needed
+from halog.core.ids import Member
 from halog.core.partition import Partition
 from tests.mutants.registry import mutant, patch
 from tests.sim import parted
+from tests.sim.world import is_grouped
 
 SEEDS = parted.SEEDS[:2_000]
+WITH_QUORUM = range(next(n for n in parted.SEEDS if is_grouped(n)), parted.SEEDS.stop, 11)[:2_000]
 
 
 @mutant("R4", SEEDS)
@@ -52,3 +57,19 @@ def nobody_is_challenged_before_its_silence_counts() -> None:
         return real(self, now, silent_ms) if not self._number else None
 
     real = patch(Challenges, "due", due)
+
+
+@mutant("R4", WITH_QUORUM)
+def with_a_quorum_an_answer_keeps_nobody_from_an_election() -> None:
+    """Each side has one by the third node, and takes the role from the other."""
+
+    def living(self: Campaign) -> frozenset[Member]:
+        return self.p.answering if needed(self.p.table, self.p.me.node) <= 1 else frozenset()
+
+    patch(Campaign, "_living", living)
+
+
+@mutant("R4", WITH_QUORUM)
+def who_answers_a_challenge_stays_without_its_quorum() -> None:
+    """And those who have one wait for it."""
+    patch(Campaign, "_living", lambda self: self.p.answering)

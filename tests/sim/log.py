@@ -6,19 +6,23 @@ an entry never moves or changes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from halog.core import events as ev
+from tests.sim.answers import Answers
 from tests.sim.coverage import Coverage
 from tests.sim.engine import Engine
 from tests.sim.nature import Fate, Nature
 
+if TYPE_CHECKING:
+    from halog.core.ids import Member
+    from tests.sim.node import Process
+
 Deliver = Callable[[ev.Event], None]
 
 HELD_MS = (20.0, 600.0)
-ASKED_MS = 0.8
-"""A question's way, and its answer's. Drawn from no chances: what they bring about is as it was."""
 
 
 class Entry(NamedTuple):
@@ -41,23 +45,31 @@ class FakeLog:
         """It takes nothing; and if it is `away`, it gives nothing and answers nobody either."""
         self.dry = False
         """It gives nothing."""
-        self.questions: list[tuple[int, Deliver]] = []
+        self.questions: list[tuple[Process, int]] = []
         """Asked while it is away."""
+        self.answers = Answers()
+        self.told: Counter[Member] = Counter()
+        """Answers that are on their way."""
 
     def session(self, writer: str, deliver: Deliver) -> Session:
         made = Session(self, len(self.sessions), writer, deliver)
         self.sessions.append(made)
         return made
 
-    def ask(self, round_: int, deliver: Deliver) -> None:
+    def ask(self, p: Process, round_: int) -> None:
         """Does it answer?"""
-        self.engine.at(ASKED_MS, self._asked, round_, deliver)
+        self.engine.at(self.answers.way(self.engine.now), self._asked, p, round_)
 
-    def _asked(self, round_: int, deliver: Deliver) -> None:
+    def _asked(self, p: Process, round_: int) -> None:
         if self.away:
-            self.questions.append((round_, deliver))
+            self.questions.append((p, round_))
         else:
-            self.engine.at(ASKED_MS, deliver, ev.LogAnswered(round_))
+            self.told[p.me] += 1
+            self.engine.at(self.answers.way(self.engine.now), self._answer, p, round_)
+
+    def _answer(self, p: Process, round_: int) -> None:
+        self.told[p.me] -= 1
+        p.deliver(ev.LogAnswered(round_))
 
     def leaves(self, *, readable: bool) -> None:
         """It takes nothing from now on."""
@@ -75,8 +87,8 @@ class FakeLog:
         for r in self.readers:
             r.poke()
         asked, self.questions = self.questions, []
-        for round_, deliver in asked:
-            self._asked(round_, deliver)
+        for p, round_ in asked:
+            self._asked(p, round_)
 
     def land(self, entry: Entry) -> int:
         self.entries.append(entry)

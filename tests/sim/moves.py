@@ -16,7 +16,7 @@ from halog.core.group import majority
 from halog.core.migrating import assigned, moving, why_not, why_not_assigned
 from halog.core.roles import CLAIMANT
 from halog.core.table import Group, PartitionTable, Target
-from tests.sim import late, outages, parted, stills
+from tests.sim import late, outages, parted, silences, stills
 from tests.sim.violation import demand
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ LOOK_MS = 15.0
 
 
 def is_moving(seed: int) -> bool:
-    own = late.given(seed) or outages.given(seed) or parted.given(seed) or (stills.given(seed) and seed % 2)
+    own = late.given(seed) or outages.given(seed) or parted.given(seed) or silences.given(seed)
+    own = own or (stills.given(seed) and seed % 2 > 0)
     return seed in SEEDS or (seed >= LIVED and not own)
 
 

@@ -304,7 +304,7 @@ class Process:
                 self.world.send(self.name, n, ev.FlushAsked(self.me, e.epoch, e.lsn))
         elif isinstance(e, ev.AskLog):
             self.world.outages.asked(self, e)
-            self.world.log.ask(e.round, self.deliver)
+            self.world.log.ask(self, e.round)
         elif isinstance(e, ev.Spread | ev.AskDecision | ev.MergeDue | ev.AskVote):
             self.world.asked_for(self, e)
         elif isinstance(e, ev.Tell):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from halog.core import events as ev
 from halog.events import REMOVED
-from tests.sim import faults, parted
+from tests.sim import faults, parted, silences
 from tests.sim.node import TICK_MS
 from tests.sim.violation import demand
 
@@ -35,7 +35,7 @@ PAUSE_MS: Final = 150.0
 LATE_MS: Final = 60.0
 """Ticks, late reports and replies: so long after a deadline what is due has been done."""
 BACK_MS: Final = 150.0
-"""In a calm world somebody serves so long after the log is back: a stand-back, an election, two appends."""
+"""In a calm world somebody serves so long after the log is back and answers: a stand-back, an election, two appends."""
 CLAIMS: Final = 6
 """Epochs that one process may claim while the log is away, among all other faults: it knows that it is once it has
 waited for it in vain."""
@@ -53,7 +53,7 @@ def given(seed: int) -> bool:
 
 def is_calm(seed: int) -> bool:
     """And nothing else?"""
-    return (given(seed) and seed % 2 == 0) or parted.given(seed)
+    return (given(seed) and seed % 2 == 0) or parted.given(seed) or silences.given(seed)
 
 
 class Outages:
@@ -63,6 +63,8 @@ class Outages:
         self.world = world
         self.claims: dict[Member, set[EpochId]] = {}
         """What each process has claimed since."""
+        self._told: dict[Member, EpochId | None] = {}
+        """To whom answers of the log were on their way when it went, and the one epoch that they claim by these."""
         self._pauses = random.Random(f"{world.seed}/outages/pauses")
 
     @property
@@ -76,12 +78,11 @@ class Outages:
         if not given(world.seed):
             return 0.0
         rng = random.Random(f"{world.seed}/outages")
+        world.cover.hit(f"log answers: {world.log.answers.draw(world.seed)}")
         at = BEGUN_MS + rng.uniform(0.0, length)
         for _ in range(rng.randint(1, 2)):
             lasts = rng.uniform(*AWAY_MS)
-            world.engine.at(at - rng.uniform(0.0, DRY_MS), self._dries)
-            world.engine.at(at, self._goes, rng.random() < 0.25)
-            world.engine.at(at + lasts, self._returns)
+            self.one(at, lasts, readable=rng.random() < 0.25, dry=rng.uniform(0.0, DRY_MS))
             if rng.random() < 0.4:
                 world.engine.at(at + rng.random() * lasts, self._coordinator_goes, rng, rng.uniform(10.0, 400.0))
             if rng.random() < 0.3 and not is_calm(world.seed):
@@ -92,9 +93,17 @@ class Outages:
         world.engine.at(150.0, self._watch)
         return max(0.0, at - length)
 
+    def one(self, at: float, lasts: float, *, readable: bool, dry: float = DRY_MS) -> None:
+        """The log goes then, for so long; `dry`: so long before it gives no more."""
+        engine = self.world.engine
+        engine.at(at - dry, self._dries)
+        engine.at(at, self._goes, readable)
+        engine.at(at + lasts, self._returns)
+
     def pause(self) -> float:
         """How long a client rests between two transactions; 0 where no server goes away: then it hardly does."""
-        return self._pauses.uniform(1.0, PAUSE_MS) if given(self.world.seed) else 0.0
+        slow = given(self.world.seed) or silences.given(self.world.seed)
+        return self._pauses.uniform(1.0, PAUSE_MS) if slow else 0.0
 
     # --- the log ---
 
@@ -108,6 +117,9 @@ class Outages:
             world.cover.hit("log takes nothing" if readable else "log outage")
             world.engine.say(f"--- the log {'takes nothing' if readable else 'is away'} ---")
             self.claims = {}
+            self._told = dict.fromkeys((m for m, count in world.log.told.items() if count), None)
+            if self._told:
+                world.cover.hit("log went behind its answer")
             world.log.leaves(readable=readable)
 
     def _returns(self) -> None:
@@ -117,10 +129,11 @@ class Outages:
             world.log.returns()
             if is_calm(world.seed) and world.active() is None and not world.healed:
                 world.cover.hit("log back, nobody was active")
-                self._serves(world.engine.now + BACK_MS)
+                self._serves(world.engine.now + BACK_MS + world.log.answers.longest + world.silences.slack)
 
     def heal(self) -> None:
         """At the end everything is back."""
+        self.world.log.answers.heal()
         self._returns()
 
     def _serves(self, until: float) -> None:
@@ -129,7 +142,7 @@ class Outages:
         if self.are_on or world.healed or not all(p.coordinator.up for p in world.processes()):
             return
         if world.active() is None:
-            demand(world.engine.now < until, f"W1: nobody serves {BACK_MS:.0f} ms after the log is back")
+            demand(world.engine.now < until, "W1: nobody serves, though the log is back and has answered")
             world.engine.at(1.0, self._serves, until)
 
     def asked(self, p: Process, e: ev.AskLog) -> None:
@@ -143,6 +156,10 @@ class Outages:
         """A process asks for this table."""
         world = self.world
         if not self.are_on or e.table.active != p.me or e.table.epoch == p.partition.table.epoch:
+            return
+        if world.log.away and p.me in self._told and self._told[p.me] in (None, e.table.epoch):
+            self._told[p.me] = e.table.epoch
+            world.cover.hit("claimed by an answer of before")
             return
         handed_over = p.partition.chain.state.closed_for == p.name
         if not handed_over:
@@ -158,7 +175,7 @@ class Outages:
 
     def told(self, e: ev.Tell) -> None:
         """R4: a replica is not silent where the log gives it nothing."""
-        silent = e.kind is REMOVED and "acknowledged nothing" in e.cause
+        silent = e.kind is REMOVED and "acknowledged nothing" in e.cause and not self.world.silences.may_leave(e.node)
         demand(not silent or not is_calm(self.world.seed), f"R4: {e.node} leaves the node list for the log's silence")
 
     def _watch(self) -> None:

@@ -1,8 +1,9 @@
 """Nodes that only lose each other: the line between two is cut for long, and both reach log and coordinator.
 
-Each asks the other through the coordinator whether it lives (`halog.core.challenges`, as `halog.runtime` does). What is
-watched: nobody claims what a node that answers is active for; and one that was stopped, or died behind the cut, is
-replaced within the time that its silence takes. Nothing else goes wrong in these histories.
+Each asks the other through the coordinator whether it lives (`halog.core.challenges`, as `halog.runtime` does). What
+is watched: nobody claims what a node that answers is active for, as long as it has its quorum (if one is asked for)
+through others; and one that was stopped, or died behind the cut, or lost its quorum by it, is replaced within the time
+that its silence takes. Nothing else goes wrong in these histories.
 
 They are histories of their own, from 11 * 2^20 + 2^19 on, drawn from chances of their own.
 """
@@ -44,6 +45,8 @@ class Parted:
         self.told: dict[Member, frozenset[Member]] = {}
         self.calm = False
         """Does everybody live just now, and has for long enough?"""
+        self._active: Member | None = None
+        """Whose line is cut."""
 
     def prepare(self, length: float) -> float:
         """Draw what is cut, and who dies or is stopped; how much longer such a history takes."""
@@ -66,14 +69,22 @@ class Parted:
         others = [p.name for p in world.processes() if p is not active]
         if active is None or not others or world.healed:
             return
-        other = rng.choice(others)
+        table, other, self._active = world.coordinator.table, rng.choice(others), active.me
+        alone = table.quorum > 0 and rng.random() < 0.4
         world.cover.hit("line cut")
-        world.engine.say(f"--- {active.name} and {other} lose each other ---")
-        self.calm = not world.coordinator.table.quorum  # with one those who do not hear it may go on
-        for src, dst in ((active.name, other), (other, active.name)):
-            world.cuts.add((src, dst))
-            world.engine.at(PATIENCE_MS, faults.notice_cut, world, src, dst)
-            world.engine.at(lasts, faults.heal_cut, world, src, dst)
+        world.engine.say(f"--- {active.name} and {'all others' if alone else other} lose each other ---")
+        reached = {r.node for r in table.replicas} - {other}
+        self.calm = not alone and 1 + len(reached) >= table.quorum
+        if table.quorum and self.calm:
+            world.cover.hit("line cut, a third node reaches both")
+        for lost in others if alone else [other]:
+            for src, dst in ((active.name, lost), (lost, active.name)):
+                world.cuts.add((src, dst))
+                world.engine.at(PATIENCE_MS, faults.notice_cut, world, src, dst)
+                world.engine.at(lasts, faults.heal_cut, world, src, dst)
+        if alone and len(others) >= table.quorum:
+            world.cover.hit("active cut off from its quorum")
+            world.engine.at(REPLACED_MS, self._replaced, active.me)
 
     def _goes(self, rng: random.Random) -> None:
         """The active node is killed, or stopped: its silence is real by now."""
@@ -91,8 +102,14 @@ class Parted:
             p.pause()
             world.engine.at(PATIENCE_MS, world.members.everybody_doubts, p.name)
             world.engine.at(REPLACED_MS + 200.0, faults.resume, world, p)
-        if not world.coordinator.table.quorum:
+        if self._are_enough(p):
             world.engine.at(REPLACED_MS, self._replaced, p.me)
+
+    def _are_enough(self, gone: Process) -> bool:
+        """Can the others go on without it? With a quorum they must hear each other."""
+        quorum, others = self.world.coordinator.table.quorum, [q.name for q in self.world.processes() if q is not gone]
+        hear = gone.me == self._active or not any({a, b} <= set(others) for a, b in self.world.cuts)
+        return not quorum or (hear and len(others) >= quorum)
 
     def _replaced(self, gone: Member) -> None:
         table = self.world.coordinator.table

@@ -34,6 +34,7 @@ from tests.sim import (
     patient,
     rough,
     shop,
+    silences,
     stalls,
     stills,
     stopping,
@@ -57,6 +58,7 @@ OWN_RANGES = {
     "rough": rough.SEEDS,
     "outages": outages.SEEDS,
     "parted": parted.SEEDS,
+    "silences": silences.SEEDS,
     "stills": stills.SEEDS,
     "patient": patient.SEEDS,
 }
@@ -95,7 +97,7 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
     length = rng.uniform(*FAULT_PHASE_MS)
     for _ in range(rng.randint(1, 6) if not outages.is_calm(seed) else 0):
         world.engine.at(60.0 + rng.random() * (length - 60.0), rng.choice(kinds), world)
-    if is_grouped(seed) and not parted.given(seed):
+    if is_grouped(seed) and not parted.given(seed) and not silences.given(seed):
         for _ in range(world.operator.randint(0, 4)):
             world.engine.at(60.0 + world.operator.random() * (length - 60.0), regroup, world)
     if is_away(seed) or is_less(seed):
@@ -106,6 +108,7 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
     length += rough.prepare(world, length)
     length += world.outages.prepare(length)
     length += world.parted.prepare(length)
+    length += world.silences.prepare(length)
     if lasting.given(seed):
         length += lasting.prepare(world, length)
     if zones.given(seed):

@@ -21,6 +21,7 @@ from tests.sim import (
     reader,
     rough,
     shop,
+    silences,
     stills,
     stopping,
     stowed,
@@ -59,6 +60,9 @@ LATE = 100
 
 OUTAGES = 60
 """Histories in which the log and the coordinator go away (W1, W4); likewise."""
+
+SILENCES = 50
+"""Histories in which a replica falls silent behind a log that is slow, or away (R4); likewise."""
 
 PARTED = 50
 """Histories in which nodes only lose each other (R4); likewise."""
@@ -176,7 +180,10 @@ INTERESTING = [
     "sites: unfinished switch ended",
     "sites: promote done", "sites: promote failed: UnreachableError", "sites: demote done", "sites: undo done",
     "still: begins while objects change", "still: shown what was", "still: told that it is over", "still: waits",
-    "log outage", "log takes nothing", "log asked", "coordinator outage",
+    "log outage", "log takes nothing", "log asked", "coordinator outage", "claimed by an answer of before",
+    "log answers: quick", "log answers: slow", "log answers: changing", "log went behind its answer",
+    "copy stopped", "copy reads nothing", "silent replica found behind a slow log",
+    "line cut, a third node reaches both", "active cut off from its quorum",
     "line cut", "challenge answered", "died behind the cut", "stopped behind the cut",
     "a request arrived late", "handed over and back", "answer Conflicted of what may still arrive",
     "answer Duplicated of what may still arrive", "answer TooFew of what may still arrive",
@@ -208,6 +215,7 @@ def seen() -> Counter[str]:
     sites = [pair.SEEDS[n] for n in (*range(SITES), *RARE_SITES)]
     stopped = stopping.SEEDS[:STOPPED]
     belated = [*outages.SEEDS[:OUTAGES], *parted.SEEDS[:PARTED], *patient.SEEDS[:PATIENT]]
+    belated += [*silences.SEEDS[:SILENCES], *[n for n in parted.SEEDS[: 8 * PARTED] if is_grouped(n)]]
     belated += [*late.SEEDS[:LATE], *stowed.SEEDS[:STOWED], *rough.SEEDS[:ROUGH], *stills.SEEDS[:STILLS]]
     sites += [*waiting.SEEDS[:WAITING], *takeover.SEEDS[:VOTING]]
     for seed in dict.fromkeys(
@@ -252,6 +260,13 @@ def test_nobody_claims_epoch_after_epoch_while_the_log_is_away(seen: Counter[str
     """And somebody serves at once when it is back; both are judged in each history (`tests.sim.outages`)."""
     assert seen["log outage"] > OUTAGES // 2
     assert seen["log back, nobody was active"] > OUTAGES // 6
+
+
+@pytest.mark.feature("R4")
+def test_a_silent_replica_is_found_and_no_other_leaves_however_slow_the_log(seen: Counter[str]) -> None:
+    """Both are judged in each history (`tests.sim.silences`)."""
+    assert seen["silent replica found"] > SILENCES * 4 // 5
+    assert seen["silent replica found behind a slow log"] > SILENCES // 3
 
 
 @pytest.mark.feature("P7", "P8", "P12")

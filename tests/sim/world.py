@@ -31,6 +31,7 @@ from tests.sim.outages import Outages
 from tests.sim.parted import Parted
 from tests.sim.reader import Reader
 from tests.sim.shown import Shown
+from tests.sim.silences import Silences
 from tests.sim.stills import Stills
 from tests.sim.store import Disk
 from tests.sim.story import short
@@ -168,6 +169,7 @@ class World:
         self._arrives: dict[tuple[str, str], float] = {}
         self.nodes = {n: Node(self, n, Disk(table.beginning(site), keep)) for n in names}
         self.reader, self.shown, self.outages, self.stills = Reader(self), Shown(self), Outages(self), Stills(self)
+        self.silences = Silences(self)
         self.clients = [Client(self, f"client{i}", quota=quota) for i in range(clients)]
 
     def _settings(self, settings: Settings, *, grouped: bool) -> Settings:

@@ -7,7 +7,9 @@ import pytest
 
 from halog.core import events as ev
 from halog.core.challenges import Challenges
+from halog.core.ids import Member
 from halog.core.roles import Role
+from halog.core.table import SYNC, Replica
 from tests.unit.core.kit import SETTINGS, A, B, C, Core, epoch, replica
 
 PATIENCE = 600
@@ -64,13 +66,40 @@ def test_without_an_answer_its_silence_is_enough() -> None:
     assert core.one(ev.SetTable).table.active == B
 
 
-@pytest.mark.feature("R4", "R7")
-def test_where_a_quorum_is_asked_for_an_answer_keeps_nobody_from_an_election() -> None:
-    """The active that answers may be short of it, and those who do not hear it are not."""
+def with_quorum(*listed: Member) -> Core:
+    """B of three, with a quorum of two; A is active, and has these in its node list."""
     core = Core(B, quorum=2)
     core.loaded()
     core.alive(A, C)
-    core.step(ev.TableSeen(1, msgspec.structs.replace(core.p.table, epoch=epoch(1), active=A)))
+    replicas = tuple(Replica(m.node, m.incarnation, SYNC) for m in listed)
+    core.step(ev.TableSeen(1, msgspec.structs.replace(core.p.table, epoch=epoch(1), active=A, replicas=replicas)))
+    return core
+
+
+@pytest.mark.feature("R4", "R7")
+def test_an_active_that_answers_stays_as_long_as_it_has_its_quorum_through_others() -> None:
+    core = with_quorum(B, C)
+    core.step(ev.AliveChanged(frozenset({B, C}), "A: silent", frozenset({A})))
+    for _ in range(100):
+        core.step(ev.Ticked(), after_ms=100)
+        assert core.role is Role.FOLLOWING
+    core.step(ev.TableSeen(2, msgspec.structs.replace(core.p.table, replicas=())))  # C is not heard there any more
+    assert core.is_now(Role.ELECTING)
+
+
+@pytest.mark.feature("R4", "R7")
+def test_with_a_quorum_too_an_active_that_does_not_answer_is_replaced_at_once() -> None:
+    core = with_quorum(B, C)
+    core.step(ev.Ticked(), after_ms=SETTINGS.start_grace_ms)
+    core.step(ev.AliveChanged(frozenset({B, C}), "A: silent"))
+    assert core.is_now(Role.ELECTING)
+
+
+@pytest.mark.feature("R4", "R7")
+@pytest.mark.parametrize("listed", [(), (B,)])
+def test_an_active_that_answers_and_has_no_quorum_without_this_node_is_replaced(listed: tuple[Member, ...]) -> None:
+    """Those who do not hear it have one."""
+    core = with_quorum(*listed)
     core.step(ev.AliveChanged(frozenset({B, C}), "A: silent", frozenset({A})))
     core.step(ev.Ticked(), after_ms=SETTINGS.start_grace_ms)
     assert core.is_now(Role.ELECTING)

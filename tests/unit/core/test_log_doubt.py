@@ -7,7 +7,7 @@ import pytest
 
 from halog.core import events as ev
 from halog.core.roles import Role
-from tests.unit.core.kit import SETTINGS, A, B, Core, epoch, replica, table
+from tests.unit.core.kit import SETTINGS, A, B, Core, Script, epoch, replica, table
 
 LONG_MS = 60_000
 
@@ -149,3 +149,60 @@ def test_who_was_handed_the_role_while_it_doubted_the_log_doubts_it_no_more() ->
     core.alive()
     (claim,) = [e for e in wait(core, SETTINGS.retry_ms) if isinstance(e, ev.SetTable)]
     assert claim.table.active == B
+
+
+def claiming_in_doubt() -> tuple[Core, ev.SetTable]:
+    """Its claim follows the log's answer, and ZooKeeper says nothing of it."""
+    core, asked = doubting()
+    released(core)
+    core.alive()
+    core.answers = False
+    wait(core, SETTINGS.retry_ms)
+    core.step(ev.LogAnswered(asked.round))
+    (claim,) = [*core.of(ev.SetTable), *[e for e in wait(core, 200) if isinstance(e, ev.SetTable)]]
+    assert core.is_now(Role.CLAIMING)
+    return core, claim
+
+
+@pytest.mark.feature("R4")
+def test_a_claim_that_came_to_nothing_is_made_again_behind_an_answer_of_its_own() -> None:
+    """The coordinator was away, and by the time that it is back the log may be away again."""
+    core, claim = claiming_in_doubt()
+    core.step(ev.CasDone(claim.round, ev.Cas.UNKNOWN))
+    core.step(ev.TableSeen(core.p.version, core.p.table))
+    assert not core.of(ev.SetTable)
+    asked = core.one(ev.AskLog)
+    core.step(ev.TableSeen(core.p.version, core.p.table))
+    assert not core.of(ev.SetTable), "it waits"
+    core.step(ev.LogAnswered(asked.round), after_ms=9_000)
+    again = core.one(ev.SetTable)
+    assert (again.table, again.version) == (claim.table, claim.version)
+    core.cas_ok()
+    assert core.is_now(Role.STARTING)
+
+
+@pytest.mark.feature("R4")
+def test_a_claim_that_went_through_unheard_needs_no_other_answer() -> None:
+    core, claim = claiming_in_doubt()
+    core.step(ev.CasDone(claim.round, ev.Cas.UNKNOWN))
+    core.step(ev.TableSeen(claim.version + 1, claim.table))
+    assert core.is_now(Role.STARTING)
+
+
+@pytest.mark.feature("R4")
+def test_a_lower_epoch_that_lands_late_in_front_of_this_one_ends_nothing() -> None:
+    """An epoch that was given up, and landed when the log was back: it ends where the next one starts."""
+    core = Core(epoch=epoch(2)).starting()
+    own = core.one(ev.Append).data
+    core.land(Script().started(epoch(1)))
+    assert core.is_now(Role.STARTING)
+    core.land(own)
+    core.land()
+    assert core.is_now(Role.ACTIVE)
+
+
+@pytest.mark.feature("R4")
+def test_a_higher_epoch_in_front_of_this_one_ends_it() -> None:
+    core = Core(epoch=epoch(2)).starting()
+    core.land(Script().started(epoch(3, nonce=7)))
+    assert core.is_now(Role.FOLLOWING)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from halog.core import events as ev
@@ -10,6 +12,21 @@ from halog.events import REMOVED
 from tests.unit.core.kit import SETTINGS, B, Core, create
 
 TICK = 20
+
+
+class SlowLog(Core):
+    """Its log answers when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = False
+
+    def wait_for(self, kind: Any, ms: int) -> list[Any]:
+        """So long at most, until there is one of these."""
+        for _ in range(ms // TICK):
+            if found := [e for e in wait(self, TICK) if isinstance(e, kind)]:
+                return found
+        return []
 
 
 def wait(core: Core, ms: int) -> list[ev.Effect]:
@@ -73,19 +90,74 @@ def test_a_replica_is_not_silent_while_an_append_goes_unanswered() -> None:
 
 
 @pytest.mark.feature("R4")
-def test_before_a_replica_is_silent_the_log_is_asked_and_an_answer_that_comes_late_gives_it_its_time_again() -> None:
+def test_before_a_replica_is_silent_the_log_is_asked_and_an_outage_of_any_length_is_one_word_of_it() -> None:
     core = Core().with_sync_replica()
     core.answers = False
     core.submit(1)
     core.acknowledge()
     (asked,) = [e for e in wait(core, 4 * SETTINGS.silent_ms) if isinstance(e, ev.SetTable | ev.AskLog)]
     assert isinstance(asked, ev.AskLog)
+    core.step(ev.LogAnswered(asked.round - 1))  # not the one that was asked last
+    assert not wait(core, SETTINGS.silent_ms)
+    core.answers = True
     core.step(ev.LogAnswered(asked.round))  # it was away
-    assert not wait(core, SETTINGS.silent_ms - TICK)
-    (again,) = [e for e in wait(core, SETTINGS.silent_ms) if isinstance(e, ev.SetTable | ev.AskLog)]
-    assert isinstance(again, ev.AskLog)
-    core.step(ev.LogAnswered(asked.round), after_ms=1)  # not the one that was asked last
-    assert not core.of(ev.SetTable)
+    effects = wait(core, SETTINGS.silent_ms - 3 * SETTINGS.ack_every_ms)
+    assert not [e for e in effects if isinstance(e, ev.SetTable)]
+    core.acked_by(B, 2)
+    assert not [e for e in wait(core, SETTINGS.silent_ms // 2) if isinstance(e, ev.SetTable)]
+
+
+@pytest.mark.feature("R4")
+@pytest.mark.parametrize("repeats", [True, False])
+def test_a_replica_is_silent_behind_a_log_that_is_slow_with_every_answer(repeats: bool) -> None:
+    """It is slow, and not away: fifteen answers are enough, however long each of them takes."""
+    core, answer_ms = SlowLog().with_sync_replica(), 1_200
+    core.submit(1)
+    core.acknowledge()
+    answers = 0
+    while core.p.table.replicas:
+        (asked,) = core.wait_for(ev.AskLog | ev.SetTable, 4 * SETTINGS.ack_every_ms)
+        if isinstance(asked, ev.SetTable):
+            core.step(ev.CasDone(asked.round, ev.Cas.OK, asked.version + 1))
+            break
+        assert not core.wait_for(ev.AskLog | ev.SetTable, answer_ms), "it is asked one question at a time"
+        answers += 1
+        core.step(ev.LogAnswered(asked.round))
+        if repeats:
+            core.acked_by(B, 1)
+    assert not core.p.table.replicas
+    assert answers == SETTINGS.silent_ms // SETTINGS.ack_every_ms
+
+
+@pytest.mark.feature("R4")
+def test_a_replica_is_silent_behind_a_log_that_has_something_to_acknowledge_all_the_time() -> None:
+    """Each append takes longer than `ack_every_ms`, and the next ones are under way."""
+    core, late = Core().with_sync_replica(), 2 * SETTINGS.ack_every_ms
+    flying: list[tuple[int, int]] = []
+    for n in range(1, 3 * SETTINGS.silent_ms // TICK):
+        core.submit(n, create(b"%d" % n))
+        flying.append((core.now, core.one(ev.Append).tag))
+        if flying[0][0] <= core.now - late:
+            core.acknowledge(flying.pop(0)[1])
+        core.acked_by(B, 1)
+        if set_ := [e for e in wait(core, TICK) if isinstance(e, ev.SetTable)]:
+            assert n * TICK < 2 * SETTINGS.silent_ms
+            assert set_[0].table.replicas == ()
+            return
+    raise AssertionError("it holds up commits for ever")
+
+
+@pytest.mark.feature("R4")
+def test_a_replica_that_is_as_slow_as_the_log_stays() -> None:
+    core, answer_ms = SlowLog().with_sync_replica(), 1_200
+    for n in range(1, 30):
+        core.submit(n, create(b"%d" % n))
+        assert not [e for e in wait(core, answer_ms) if isinstance(e, ev.SetTable)]
+        core.acknowledge()
+        for asked in [e for e in wait(core, answer_ms) if isinstance(e, ev.SetTable | ev.AskLog)]:
+            assert isinstance(asked, ev.AskLog)
+            core.step(ev.LogAnswered(asked.round))
+        core.acked_by(B, n + 1)
 
 
 @pytest.mark.feature("R4", "R7")
