@@ -17,6 +17,7 @@ from halog.errors import (
     AvailabilityError,
     ClosedError,
     DeadlineError,
+    FrameError,
     HalogError,
     NotActiveError,
     OutcomeUnknownError,
@@ -29,6 +30,7 @@ from halog.errors import (
 from halog.runtime import frames
 from halog.runtime.afar import Far, mirrored
 from halog.runtime.known import Known
+from halog.runtime.outsized import too_large
 from halog.runtime.results import closed_meanwhile, no_quorum, perhaps_done
 
 if TYPE_CHECKING:
@@ -126,6 +128,10 @@ class Request:
         except OutcomeUnknownError as error:
             if isinstance(self._frame, _COUNTED):
                 error.evidence["epoch"] = self._open.epoch
+            raise
+        except FrameError as error:
+            if "limit" in error.evidence:
+                raise too_large(self._frame, error) from None
             raise
 
     def _answer(self) -> frames.Reply:
