@@ -236,6 +236,10 @@ class Backend(Protocol):
     def follow_up(self) -> None:
         """Give the answers that have come to those commits, on this thread, without waiting; the rest come later."""
 
+    def unsent(self, tx: bytes) -> bool:
+        """Was this commit interrupted before anybody who may act on it had it? It did not happen then, and will not.
+        Asked once, by whoever was interrupted."""
+
     def outcome(self, partition: str, tx: bytes, epoch: int, participants: Sequence[str] = ()) -> Outcome:
         """What became of a commit that nobody answered, presented in no higher `epoch`; waits until it is known.
         `participants`: of one over several partitions, of which `partition` is the first; what is not decided then is

@@ -313,3 +313,13 @@ class ForkedError(NodeError):
 
 class ClosedError(NodeError):
     """The node is closed."""
+
+
+def mark_unsent(error: BaseException) -> None:
+    """Whatever ended a request, also what is none of ours (Ctrl-C), came before anything of it was sent."""
+    error.__dict__["halog_sent"] = False
+
+
+def is_unsent(error: BaseException) -> bool:
+    """Was it marked so?"""
+    return error.__dict__.get("halog_sent") is False

@@ -14,7 +14,7 @@ import threading
 import time
 
 from halog.adapters.frames import CHUNK, Unpacker, pack, parse_address
-from halog.errors import ClosedError, DeadlineError, FrameError, UnreachableError
+from halog.errors import ClosedError, DeadlineError, FrameError, UnreachableError, mark_unsent
 
 MAX_IDLE = 64  # per address: as many callers as a busy client has threads; more would be opened and closed each time
 
@@ -62,7 +62,11 @@ class Pool:
     def request(self, address: str, frame: bytes, timeout_s: float) -> bytes:
         data = pack(frame, self._max_frame)
         deadline = time.monotonic() + timeout_s
-        sock = self._borrow(address, timeout_s)
+        try:
+            sock = self._borrow(address, timeout_s)
+        except BaseException as error:
+            mark_unsent(error)
+            raise
         try:
             _send(sock, address, data, timeout_s)
             reply = _receive(sock, address, deadline, timeout_s, self._max_frame)

@@ -103,6 +103,8 @@ class Ballots:
             return self._elsewhere(r, until, frames.Committed, r.work.site, open_).lsn
         check_here(r.partition, r.work.site, self._asker.router)
         r.epoch = self._asker.router.epoch(r.partition)
+        if open_ is not None:
+            open_.presented = True
         result = self._here(copy, lambda answer: prepare(copy, r, answer), until)
         if isinstance(result, ev.Happened):
             return result.lsn

@@ -89,9 +89,27 @@ class Commits:
             if missing and missing not in error.message:
                 error.message += f": {missing}"
             raise
+        except HalogError:
+            raise
+        except BaseException:  # interrupted
+            if not open_.presented:
+                self.withdrawn(tx)
+            raise
+
+    def withdrawn(self, tx: bytes) -> None:
+        """It was interrupted, and nobody will act on it."""
+        self._unsent.add(tx)
+
+    def unsent(self, tx: bytes) -> bool:
+        """See Backend."""
+        if tx not in self._unsent:
+            return False
+        self._unsent.discard(tx)
+        return True
 
     def _commit(self, partition: str, tx: bytes, work: Work, open_: Open) -> int:
         first = tx in self._unsent
+        open_.presented = not first
         if self._asker.closed and not first:
             raise OutcomeUnknownError("the node was closed while this commit was under way")
         self._asker.check_open()
@@ -121,7 +139,7 @@ class Commits:
                 raise
             if lsn:
                 return lsn
-            first, perhaps = False, perhaps or lsn is PERHAPS
+            first, perhaps = first and not open_.presented, perhaps or lsn is PERHAPS
 
     def _wait_out(self, partition: str, error: HalogError, until: float, *, doubtful: bool) -> None:
         """A moment, if there may be another attempt; else raises what the last one met, or that it says nothing: an
@@ -141,7 +159,7 @@ class Commits:
             frame = frames.Submit(partition, tx, work)
             reply = self._asker.ask(partition, frame, until, open_=open_)
             if reply is None:
-                return PERHAPS
+                return PERHAPS if open_.presented else None
             assert isinstance(reply, frames.Committed)
             return reply.lsn
         check_here(partition, work.site, self._asker.router)
@@ -160,12 +178,15 @@ class Commits:
 
     def _here(self, copy: Copy, tx: bytes, work: Work, until: float, open_: Open) -> ev.Result | None:
         waiter = Waiter()
+        before, open_.presented = open_.presented, True
         tag = copy.submit(tx, work, waiter, self._asker.router.epoch(copy.name))
         epoch = self._asker.epoch(copy.name)
         if self.deliveries is not None:
             self.deliveries.follow(copy, tag, waiter.settled, until)
         result = waiter.wait(until - time.monotonic())
-        if type(result) is not ev.NotServing:
+        if type(result) is ev.NotServing:
+            open_.presented = before
+        else:
             open_.seen(epoch)
         return result
 

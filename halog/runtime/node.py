@@ -125,7 +125,7 @@ class Runtime:
         self._commits = Commits(self._asker, self.location, self._waits_for_quorum)
         self.new_transaction_id = self._commits.new_id
         self.commit, self.begin_commit = self._commits.commit, self._commits.begin
-        self.follow_up = self._commits.follow_up
+        self.follow_up, self.unsent = self._commits.follow_up, self._commits.unsent
         self._ballots = Ballots(self._asker)
         self._spanning = Spanning(self._asker, self._ballots, self._waits_for_quorum, self._commits, doubt_s)
         self.commit_over = self._spanning.commit

@@ -25,6 +25,7 @@ from halog.errors import (
     SwitchedError,
     UnreachableError,
     ZoneQuorumError,
+    is_unsent,
 )
 from halog.runtime import frames
 from halog.runtime.afar import Far, mirrored
@@ -59,13 +60,16 @@ _STAYS: Final = frozenset((frames.HandOver, frames.Votes, frames.Move, frames.Ca
 class Open:
     """Of one commit, or one vote, over all its requests: what may be, or become, of those that nobody has settled."""
 
-    __slots__ = ("_late", "epoch")
+    __slots__ = ("_late", "epoch", "presented")
 
     def __init__(self, epoch: int = 0) -> None:
         self.epoch = epoch
         """The highest that one was sent for, or that it was presented in here, without a refusal that settles it.
         Whoever asks what became of it asks under that one: of what is asked under a lower one it is said that it did
         not happen, and then it may."""
+        self.presented = False
+        """Was one sent, or presented in here, that somebody may act on, or has? Else it did not happen, and will not,
+        also where whoever asked is interrupted."""
         self._late: dict[str, int] = {}
         """By site: the highest that one was sent for there and left unanswered."""
 
@@ -207,9 +211,13 @@ class Request:
             frame.again = self._unknown is not None
         if type(frame) is frames.Submit or type(frame) is frames.Prepare:  # who was replaced must not judge again
             frame.epoch = max(where.epoch(self._partition), self._epoch)
+        before, self._open.presented = self._open.presented, True
         try:
             reply = self._router.once(where, target, frames.encode(frame), self._until)
-        except HalogError as error:
+        except BaseException as error:
+            self._open.presented = before or _arrived(error)
+            if not isinstance(error, HalogError):
+                raise
             if self._unknown is not None:
                 error.evidence["asked_before"] = True
             if isinstance(self._frame, frames.Submit) and self._open.may_arrive(self._at, self._frame.epoch):
@@ -223,8 +231,7 @@ class Request:
 
     def _sent(self, error: HalogError) -> None:
         """It met this. What was not sent, or was refused by who is not active, is not open."""
-        refused = isinstance(error, NotActiveError | ZoneQuorumError) or not error.evidence.get("sent", True)
-        if isinstance(self._frame, _COUNTED) and not refused:
+        if isinstance(self._frame, _COUNTED) and _arrived(error):
             self._open.seen(self._frame.epoch)
 
     def _is_later(self, e: NotActiveError) -> bool:
@@ -318,6 +325,13 @@ class Request:
             partition=self._partition,
             active=active,
         )
+
+
+def _arrived(error: BaseException) -> bool:
+    """May somebody act on a request that met this, or has anybody? It was sent, and not to one who is not active."""
+    if isinstance(error, HalogError):
+        return not isinstance(error, NotActiveError | ZoneQuorumError) and bool(error.evidence.get("sent", True))
+    return not is_unsent(error)
 
 
 def bound_to(frame: frames.Request) -> str | None:

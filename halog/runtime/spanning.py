@@ -106,10 +106,16 @@ class Spanning:
         with self._initiating.living(tx, doubt_s / SHARE) as living:
             try:
                 lsns = self._all_vote(others, began, living)
-            except BaseException:
-                self._abort(last)
+            except BaseException as error:
+                self._given_up(last, error)
                 raise
             return lsns | {first: self._decided(last, began, living)}
+
+    def _given_up(self, last: frames.Prepare, error: BaseException) -> None:
+        """Nobody was asked to commit it, nor will be."""
+        if not isinstance(error, HalogError):  # interrupted: it is asked what became of it
+            self._commits.withdrawn(last.tx)
+        self._abort(last)
 
     def _until(self, partition: str, began: float) -> float:
         """A failover is waited out for as long as an answer of this partition is."""
@@ -249,6 +255,10 @@ class Spanning:
                 if perhaps or not isinstance(error, REFUSALS):
                     return self._settled(last, error, open_)
                 self._abort(last)
+                raise
+            except BaseException as error:
+                if not open_.presented:
+                    self._given_up(last, error)
                 raise
             if lsn:
                 return lsn

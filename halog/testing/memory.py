@@ -345,6 +345,10 @@ class MemoryBackend:
             threading.Thread(target=self._commit_and_tell, args=(partition, tx, work, done), daemon=True).start()
         return True
 
+    def unsent(self, tx: bytes) -> bool:
+        """See Backend."""
+        return False
+
     def follow_up(self) -> None:
         """See Backend."""
 

@@ -99,9 +99,12 @@ def finish(tx: Transaction, presented: Presented) -> None:
         if isinstance(told, DuplicateKeyError) and presented.works is not None:
             told = _lost_race(tx, presented.works) or told
         raise told from None
-    except BaseException:  # interrupted: nobody knows
-        tx.unsettled = unsettled(presented)
-        tx.finish(UNKNOWN)
+    except BaseException:  # interrupted: nobody knows, unless nobody was asked
+        if tx.id is not None and tx.backend.unsent(tx.id):
+            tx.finish(ROLLED_BACK)
+        else:
+            tx.unsettled = unsettled(presented)
+            tx.finish(UNKNOWN)
         raise
     tx.spread = lsns
     happened(tx, presented, lsn)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import pytest
 
 from halog import aio
+from halog.core import events as ev
 from halog.errors import (
     AvailabilityError,
     ClosedError,
@@ -18,9 +21,12 @@ from halog.errors import (
     DeadlineError,
     NoTransactionError,
     OutcomeUnknownError,
+    OverloadedError,
     UnreachableError,
+    mark_unsent,
 )
 from halog.runtime import frames, spanning
+from halog.runtime.commits import Commits
 from halog.testing.cluster import Cluster, wait_until
 from halog.testing.nodes import MemoryNode
 from tests.unit.counting import REGISTRY, Counter
@@ -170,6 +176,106 @@ def test_an_interrupted_commit_can_be_asked_about(cluster: Cluster, monkeypatch:
         tx.get(Counter, names[0]).value += 1
     assert tx.outcome == "unknown"
     assert client.outcome(tx) == "happened"
+
+
+class Interrupted(BaseException):
+    """As Ctrl-C is, or what a library for time limits raises."""
+
+
+@contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """In the main thread, wherever it is by then."""
+
+    def interrupt(*of: object) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def refused() -> NoReturn:
+    raise UnreachableError("refused", sent=False)
+
+
+def not_connected() -> NoReturn:
+    try:
+        time.sleep(30)
+    except Interrupted as error:
+        mark_unsent(error)
+        raise
+    raise AssertionError
+
+
+def not_answered() -> NoReturn:
+    time.sleep(30)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.feature("D4"))])
+@pytest.mark.parametrize(
+    ("meets", "which", "outcome"),
+    [
+        (refused, "all", "rolled back"),
+        (refused, "last", "rolled back"),
+        (not_connected, "all", "rolled back"),
+        (not_connected, "last", "rolled back"),
+        (not_answered, "last", "unknown"),
+    ],
+)
+def test_what_was_never_sent_did_not_happen_also_where_it_is_interrupted(
+    cluster: Cluster, meets: Callable[[], NoReturn], which: str, outcome: str, count: int
+) -> None:
+    """At once: nobody need be asked. Of several partitions only the last vote can make it happen."""
+    names = apart(cluster, 3)[:count]
+    create(cluster, names)
+    client: Any = cluster.client()
+    channel = client.backend.router.channel
+    real = channel.request
+
+    def request(address: str, data: bytes, timeout: float) -> Any:
+        r = frames.decode_incoming(data)
+        last = isinstance(r, frames.Submit) or (isinstance(r, frames.Prepare) and r.last)
+        if last or (which == "all" and isinstance(r, frames.Prepare)):
+            meets()
+        return real(address, data, timeout)
+
+    with pytest.raises(Interrupted), client.transaction() as tx:
+        for name in names:
+            tx.get(Counter, name).value += 1
+        channel.request = request
+        with interrupted_after(0.5):
+            tx.commit()
+    assert tx.outcome == outcome
+    channel.request = real
+    if outcome == "rolled back":
+        began = time.monotonic()
+        assert client.outcome(tx) == "did not happen"
+        assert time.monotonic() - began < 0.3
+        nothing_in_doubt(cluster, names)
+        assert values(cluster, names) == [100] * count
+
+
+def test_where_this_node_becomes_active_before_anything_was_sent_a_refusal_is_one(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing may have happened before, so nothing is unknown."""
+    names = apart(cluster)[:1]
+    create(cluster, names)
+    node: Any = cluster.node(cluster.active_for(Counter, names[0]))
+    asker, real = node.backend._asker, node.backend._asker.serving
+    turns: list[None] = []
+    monkeypatch.setattr(asker, "serving", lambda partition: turns.pop() if turns else real(partition))
+    monkeypatch.setattr(Commits, "_here", lambda *args: ev.Busy(1, "commits"))
+    asker.call_s = 0.3
+    with pytest.raises(OverloadedError), node.transaction() as tx:
+        tx.get(Counter, names[0]).value += 1
+        turns.append(None)
+    assert tx.outcome == "rolled back"
 
 
 def test_what_ended_with_an_answer_asks_nobody() -> None:
