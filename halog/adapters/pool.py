@@ -60,7 +60,11 @@ class Pool:
         self._greeting = pack(frame, self._max_frame)
 
     def request(self, address: str, frame: bytes, timeout_s: float) -> bytes:
-        data = pack(frame, self._max_frame)
+        try:
+            data = pack(frame, self._max_frame)
+        except FrameError as error:
+            error.evidence["sent"] = False
+            raise
         deadline = time.monotonic() + timeout_s
         try:
             sock = self._borrow(address, timeout_s)

@@ -18,6 +18,7 @@ from halog.errors import (
     AvailabilityError,
     ClosedError,
     DeadlineError,
+    FrameError,
     HalogError,
     NotActiveError,
     OutcomeUnknownError,
@@ -30,6 +31,7 @@ from halog.errors import (
 from halog.runtime import frames
 from halog.runtime.afar import Far, mirrored
 from halog.runtime.known import Known
+from halog.runtime.outsized import too_large
 from halog.runtime.results import closed_meanwhile, no_quorum, perhaps_done
 
 if TYPE_CHECKING:
@@ -125,6 +127,10 @@ class Request:
         except OutcomeUnknownError as error:
             if isinstance(self._frame, _COUNTED):
                 error.evidence["epoch"] = self._open.epoch
+            raise
+        except FrameError as error:
+            if "limit" in error.evidence:
+                raise too_large(self._frame, error) from None
             raise
 
     def _answer(self) -> frames.Reply:

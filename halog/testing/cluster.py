@@ -151,7 +151,7 @@ class Cluster:
             self._running.pop(name).node.close()
 
     def _start(self, name: str) -> None:
-        gate, coordinator, channel = Gate(), MemoryCoordinator(self._tree), MemoryChannel()
+        gate, coordinator, channel = Gate(), MemoryCoordinator(self._tree), self._channel()
         store = MemoryStore(self._disks[name])
 
         def adapters(config: Config, name: str) -> Adapters:
@@ -163,6 +163,9 @@ class Cluster:
 
         opened = node(self.config, name, registry=self.registry, adapters=adapters)
         self._running[name] = _Running(opened, gate, coordinator, channel)
+
+    def _channel(self) -> MemoryChannel:
+        return MemoryChannel(self.config.limits.max_frame_bytes)
 
     def _reach(self, site: str) -> Remote:
         there, gate = self._others.get(site), Gate()
@@ -192,7 +195,7 @@ class Cluster:
         """A process that only uses objects: a node in no zone. Closed with the cluster."""
 
         def adapters(config: Config, name: str) -> Adapters:
-            lined: Any = _Lined(MemoryChannel(), self._is_cut)
+            lined: Any = _Lined(self._channel(), self._is_cut)
             return Adapters(MemoryLog(self._broker), MemoryCoordinator(self._tree), lined, None, self._reach)
 
         opened = node(self.config, f"client-{len(self._clients)}", registry=self.registry, adapters=adapters)

@@ -17,7 +17,7 @@ import msgspec
 
 from halog.backend import Invocation, Invoked, Work
 from halog.core.records import CREATE
-from halog.errors import RemappedError, RemoteCallError
+from halog.errors import RecordTooLargeError, RemappedError, RemoteCallError
 from halog.schema.methods import BINDING, MethodInfo
 from halog.schema.typeinfo import TypeInfo
 from halog.transactions import failures, work
@@ -76,7 +76,11 @@ def _there(
     data = method.encode_args(args, kwargs)
     now = work.work_in(tx, entry.partition)
     work.check_size(tx.space, now.writes)
-    invoked = _invoked(tx, entry, now, Invocation(info.type_id, entry.key, method.name, data, now))
+    try:
+        invoked = _invoked(tx, entry, now, Invocation(info.type_id, entry.key, method.name, data, now))
+    except RecordTooLargeError as error:
+        error.message = error.message.replace(f"method {method.name}", f"method {info.name}.{method.name}", 1)
+        raise
     work.learn(tx, entry.partition, invoked.work.reads, invoked.found)
     if invoked.error is not None:
         raise failures.from_wire(invoked.error, tx.space.application_modules)

@@ -165,7 +165,7 @@ def _told(tx: Transaction, presented: Presented, error: HalogError) -> HalogErro
             error = DuplicateKeyError(error.message, key=key)
     if isinstance(error, ConflictError | DuplicateKeyError):
         return _named(tx, partition, error)
-    if isinstance(error, RecordTooLargeError):
+    if isinstance(error, RecordTooLargeError) and "frame" not in error.evidence:
         its = presented.work if presented.works is None else presented.works[partition]
         return work.named(tx.space, its.writes, error)
     return error

@@ -17,6 +17,8 @@ from halog import errors
 
 MAX_TEXT: Final = 20_000
 """Characters of a traceback kept: a deep recursion's would fill frames and logs."""
+MOST_EVIDENCE: Final = 50 * MAX_TEXT
+"""Characters of what an exception has, beyond which of lists and dicts in it only the beginning is told."""
 _PLAIN: Final = (bool, int, float, str, bytes, type(None))
 _NOT_FOR_CALLERS: Final = (KeyboardInterrupt, GeneratorExit)
 
@@ -24,8 +26,12 @@ _NOT_FOR_CALLERS: Final = (KeyboardInterrupt, GeneratorExit)
 def to_wire(error: BaseException) -> dict[str, object]:
     """{class, message, args, evidence, traceback}. `args` is None where they are not plain values, or tuples, lists and
     dicts of them. Whatever the exception is like, there is an answer: without one the call would be made again."""
+    said = _described(error)
+    evidence = said["evidence"]
+    if isinstance(evidence, dict) and len(repr(evidence)) > MOST_EVIDENCE:  # no frame would take it
+        said["evidence"] = {k: v if _is_plain(v) else _text(repr, v)[:200] for k, v in evidence.items()}
     return {
-        **_described(error),
+        **said,
         "traceback": _text(lambda e: "".join(traceback.format_exception(e))[-MAX_TEXT:], error),
     }
 
