@@ -1,4 +1,4 @@
-"""What is sent whole and fits no frame is refused by name: how large it is, what it is of, and that nothing has happened
+"""What is sent whole and fits no frame is refused by name: how large it is, what it is of, and that nothing happened
 (R5, R8)."""
 
 from __future__ import annotations
