@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from halog.runtime import frames
 from halog.runtime.copy import Copy
 from halog.runtime.request import LocalError, Open
 from halog.runtime.router import Router
+from halog.transactions.context import forked_error
 
 T = TypeVar("T")
 
@@ -62,6 +64,7 @@ class Asker:
         self._of_policies = of_policies
         """Of policies with times of their own, instead of these two."""
         self.closed = False
+        self._pid = os.getpid()
 
     def call_of(self, partition: str) -> float:
         """How long an answer of this partition is waited for, in seconds."""
@@ -87,9 +90,16 @@ class Asker:
         return None if known is None else self._of_policies.get(known[1].policy)
 
     def check_open(self) -> None:
-        """ClosedError once the node is closed."""
+        """ClosedError once the node is closed; ForkedError in a child of the process that opened it."""
+        self.check_forked()
         if self.closed:
             raise ClosedError(f"node {self.name} is closed")
+
+    def check_forked(self) -> None:
+        """ForkedError in a child of the process that opened the node: what it knows is as of the fork, and its
+        connections are the parent's."""
+        if os.getpid() != self._pid:
+            raise forked_error()
 
     def serving(self, partition: str) -> Copy | None:
         """This node's copy, if it is active and the node is not offline (Q1): its copies hear of that one by one."""

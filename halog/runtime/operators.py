@@ -41,13 +41,18 @@ class Operators:
         self._reads, self._places, self._history = reads, places, history
 
     def check_open(self) -> None:
-        """ClosedError if the node is closed."""
+        """ClosedError if the node is closed; ForkedError in a child of the process that opened it."""
         self._asker.check_open()
+
+    def check_forked(self) -> None:
+        """ForkedError, as there; what a closed node knew may still be looked at."""
+        self._asker.check_forked()
 
     @property
     def up(self) -> list[str]:
         """The registered nodes that host partitions, as the coordinator has them: a node that has just started knows no
         others yet, and applications enable partitions then."""
+        self.check_open()
         names = self._coordinator.children("nodes")
         return [info.name for info in read_nodes(self._coordinator, names).values() if info.hosts]
 
@@ -62,6 +67,7 @@ class Operators:
 
     def hand_over(self, partition: str, to: str) -> None:
         """Make `to` active for a partition (Q5). RefusedError says why not."""
+        self.check_open()
         known = self._asker.router.tables.get(partition)
         if known is None:
             raise UnknownNameError.of("partition", partition, self._asker.router.tables)
@@ -92,11 +98,13 @@ class Operators:
     def turn_back(self, policy: str) -> int:
         """Give up the change under way: what has moved moves back (T8). The version of the mapping that comes of it.
         RefusedError if there is none."""
+        self.check_open()
         return wishes.turn_back(self._coordinator, policy)
 
     def moves(self, policy: str, config: Config | None = None) -> Mapping[tuple[str, str], int]:
         """How many objects a `rebalance` with this configuration would move from which partition to which. Reads all
         of the policy; moves nothing."""
+        self.check_open()
         scan = partial(self._reads.scan, prefix=b"")
         router = self._asker.router
         return wishes.preview(self._coordinator, router, self._places, config or self.config, policy, scan)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from halog.config.whole import check_nodes
 from halog.core.defining import listed
 from halog.core.table import PartitionTable
-from halog.errors import RefusedError, UnknownNameError
+from halog.errors import ForkedError, RefusedError, UnknownNameError
 from halog.runtime import defining
 from halog.runtime.lives import Notifier
 from halog.runtime.migration import wait_until_there
@@ -25,13 +25,27 @@ if TYPE_CHECKING:
     from halog.runtime.node import Runtime
 
 
+def _ours(runtime: Runtime) -> Runtime:
+    """ForkedError in a child of the process that opened the node: it hears of nothing there."""
+    runtime.operators.check_forked()
+    return runtime
+
+
 class Partition:
     """One partition, as this node knows it now. Holds nothing: every look is a new one."""
 
     def __init__(self, runtime: Runtime, name: str) -> None:
-        self._runtime, self.name = runtime, name
+        self._of, self.name = runtime, name
+
+    @property
+    def _runtime(self) -> Runtime:
+        return _ours(self._of)
 
     def __repr__(self) -> str:
+        try:
+            self._of.operators.check_forked()
+        except ForkedError:
+            return f"<partition {self.name} of a parent process>"
         return f"<partition {self.name}: {self.state} on {', '.join(self.node_list) or 'no node'}>"
 
     # --- what is known; also of a foreign partition (P9) ---
@@ -132,7 +146,11 @@ class Partitions(Mapping[str, Partition]):
     """All partitions by name, those of other nodes included."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+        self._of = runtime
+
+    @property
+    def _runtime(self) -> Runtime:
+        return _ours(self._of)
 
     def __getitem__(self, name: str) -> Partition:
         if name not in self._runtime.router.tables:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
+import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import halog
+from halog.backend import Invocation, Work
 from halog.embedded import EmbeddedSite
 from halog.errors import ForkedError, NodeError
+from halog.runtime.pages import PAGE_OBJECTS
 from halog.schema import managed
 from halog.testing.cluster import Cluster
 from halog.testing.nodes import MemoryNode
@@ -36,7 +42,10 @@ def in_child(work: Callable[[], object]) -> int:
         try:
             work()
             code = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
+            sys.stderr.flush()
             os._exit(code)
     until = time.monotonic() + CHILD_S
     while time.monotonic() < until:
@@ -60,6 +69,73 @@ def test_a_child_closes_nothing_of_its_parents_cluster() -> None:
         assert in_child(lambda: cluster.node("A").runtime.close()) == 0
         with client.transaction():
             assert client.get(Counter, "a").add(1) == 1
+
+
+HANDLES: dict[str, Callable[[Any], object]] = {
+    "the partitions": lambda node: list(node.partitions),
+    "one of them": lambda node: node.partitions["test-0"],
+    "how many": lambda node: len(node.partitions),
+    "a notifier": lambda node: node.partitions.notify(print),
+    "a hand-over": lambda node: node.runtime.operators.hand_over("test-0", "B"),
+    "a migration": lambda node: node.runtime.operators.migrate("test-0", ["A", "B"]),
+    "a rebalance": lambda node: node.runtime.operators.rebalance("test"),
+    "turned back": lambda node: node.runtime.operators.turn_back("test"),
+    "moves": lambda node: node.runtime.operators.moves("test"),
+    "who is up": lambda node: node.runtime.operators.up,
+    "an outcome": lambda node: node.runtime.operators.outcome("test-0", bytes(16), 1),
+}
+
+REQUESTS: dict[str, Callable[[Any], object]] = {
+    "a request": lambda node: node.backend.fetch("test-1", [b"key"]),
+    "a scan": lambda node: list(node.backend.scan("test-1", b"")),
+    "a method": lambda node: node.backend.invoke("test-1", Invocation(b"", b"", "", b"", Work((), ()))),
+    "a commit": lambda node: node.backend.commit("test-1", bytes(16), Work((), ())),
+    "one over two": lambda node: node.backend.commit_over(bytes(16), {}),
+    "a barrier": lambda node: node.backend.barrier("test-1"),
+}
+
+OF_A_PARTITION: dict[str, Callable[[Any], object]] = {
+    "state": lambda p: p.state,
+    "status": lambda p: p.status,
+    "active": lambda p: p.active,
+    "node list": lambda p: p.node_list,
+    "nodes": lambda p: p.nodes,
+    "foreign": lambda p: p.foreign,
+    "define": lambda p: p.define(("A", "B")),
+    "enable": lambda p: p.enable(),
+    "disable": lambda p: p.disable(),
+    "replicate": lambda p: p.replicate(),
+}
+
+
+@pytest.mark.feature("D1")
+@pytest.mark.parametrize("who", ["client", "A"])
+def test_whatever_a_child_has_of_its_parents_node_is_refused(who: str) -> None:
+    """Also what operators use, and what was taken up before."""
+    with Cluster(2, partitions=2, registry=REGISTRY) as cluster:
+        node: Any = cluster.client() if who == "client" else cluster.node(who)
+        node.load([Counter(f"c{i}") for i in range(PAGE_OBJECTS * 3)])
+        partition = node.partitions["test-0"]
+        uses = {name: partial(use, node) for name, use in HANDLES.items()}
+        uses |= {name: partial(use, partition) for name, use in OF_A_PARTITION.items()}
+        uses |= {} if who == "A" else {name: partial(use, node) for name, use in REQUESTS.items()}
+        with node.transaction() as tx:
+            objects = tx.extent(Counter)
+            next(objects)
+
+            def child() -> None:
+                for name, use in uses.items():
+                    with pytest.raises(ForkedError):
+                        use()
+                        print(f"{name} went", file=sys.stderr)
+                assert "of a parent process" in repr(partition)
+                with pytest.raises(ForkedError):
+                    list(objects)
+
+            assert in_child(child) == 0
+            tx.rollback()
+        with node.transaction():
+            assert node.get(Counter, "c1").add(1) == 1
 
 
 @pytest.mark.feature("D1")
