@@ -135,7 +135,9 @@ def wait_noted(cluster: Cluster) -> None:
 
 @pytest.fixture
 def unlogged(make: Make) -> Cluster:
-    cluster = make(nodes="AB", partitions=2, async_=0, local_sync="NO_SYNC", remote_sync="WRITE_NO_SYNC")
+    """Its callers give up after some seconds: each test waits for those whose nodes are killed."""
+    syncs = {"local_sync": "NO_SYNC", "remote_sync": "WRITE_NO_SYNC"}
+    cluster = make(nodes="AB", partitions=2, async_=0, deadline_ms=6_000, **syncs)
     cluster.start()
     cluster.whole()
     return cluster
