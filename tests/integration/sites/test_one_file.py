@@ -18,8 +18,7 @@ from tests.integration.sites.test_taking_over import command
 from tests.integration.sites.test_two_data_centres import Centre, kept, level, put, serves
 from tests.integration.sites.two import EAST, WEST, Between
 
-# In `make test` the same is in tests/unit/sites/test_one_tree.py, and on real servers in test_two_data_centres.py.
-pytestmark = [pytest.mark.timeout(300), pytest.mark.long, pytest.mark.feature("M5", "P5", "O1")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.feature("M5", "P5", "O1")]
 
 NODES = {"One": WEST, "Two": WEST, "Three": EAST, "Four": EAST}
 SHARED = f"""

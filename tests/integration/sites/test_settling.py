@@ -13,8 +13,7 @@ from tests.integration.sites.test_restoring import EXPECTED, check, halog, parte
 from tests.integration.sites.test_taking_over import level
 from tests.integration.sites.two import EAST, Between, TwoSites
 
-# In `make test` the same is in tests/unit/cli/test_settle.py, and a merge of real sites in test_restoring.py.
-pytestmark = [pytest.mark.timeout(300), pytest.mark.long, pytest.mark.feature("M2", "M3")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.feature("M2", "M3")]
 
 LEFT = {"S1", "S2", "S3", "S4", "K", *(f"W{i}" for i in range(5))}
 """Both have changed S and K; W was created at west alone."""
