@@ -57,10 +57,10 @@ fresh-outcomes:
 
 # The simulation on all cores: a minute per 4,000 seeds and core.
 test: fresh-outcomes check
-	$(PYTEST) $(FAST) -m nodes -n $(NODE_WORKERS) --dist worksteal
+	$(PYTEST) $(FAST) -m nodes -n $(NODE_WORKERS) --dist worksteal --durations 40
 	$(PY) -m tests.sim.run --seeds $(TEST_SEEDS) $(OTHER_SEEDS:%=--also %) --processes $(CORES)
 	$(PY) -m tools.warm
-	$(PYTEST) $(SLOW) -m "not long" -n $(LANES) --dist loadfile --durations 25
+	$(PYTEST) $(SLOW) -m "not long" -n $(LANES) --dist loadfile --durations 60
 	$(PYTEST) tests/faults -m quick_fault -n $(LANES) --dist loadfile
 	$(CONTAINERS) -m containers
 

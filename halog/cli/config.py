@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import Text, config_option, number_of, timeout_option
 from halog.cli.output import emit, emit_json, format_option
 from halog.cli.talk import say
 
@@ -78,8 +78,8 @@ def check(file: Path | None, config_path: Path, format_: str) -> None:
 
 @config.command()
 @file_argument
-@click.option("--version", "number", type=click.IntRange(min=1), help="Compare with this version, not the active one.")
-@click.option("--with", "with_", type=click.IntRange(min=1), help="Compare this version, not a file.")
+@click.option("--version", "number", type=number_of(1), help="Compare with this version, not the active one.")
+@click.option("--with", "with_", type=number_of(1), help="Compare this version, not a file.")
 @config_option
 @format_option
 @timeout_option
@@ -118,8 +118,8 @@ def diff(
 
 @config.command()
 @file_argument
-@click.option("--comment", default="", help="Why; stands in the history.")
-@click.option("--on", "on", type=click.IntRange(min=0), help="Only if this version is active (0: none); else exit 5.")
+@click.option("--comment", type=Text(), default="", help="Why; stands in the history.")
+@click.option("--on", "on", type=number_of(), help="Only if this version is active (0: none); else exit 5.")
 @click.option("--dry-run", is_flag=True, help="Show what would become of each key; activate nothing.")
 @config_option
 @format_option
@@ -182,7 +182,7 @@ def activate(
 
 
 @config.command("show")
-@click.option("--version", "number", type=click.IntRange(min=1), help="This version, not the active one.")
+@click.option("--version", "number", type=number_of(1), help="This version, not the active one.")
 @config_option
 @click.option(
     "--format",

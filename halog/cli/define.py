@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from halog.cli.migrate import Nodes, ask_up, patience_option, wait_for, wait_option
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import config_option, number_of, timeout_option
 from halog.cli.output import emit_json, format_option
 from halog.cli.partition import partition
 from halog.cli.talk import progress, say
@@ -27,7 +27,7 @@ node_option = click.option("--node", required=True, metavar="NODE", help="The no
 @click.argument("name", metavar="PARTITION")
 @node_option
 @click.option("--nodes", type=Nodes(), required=True, metavar="C,B", help="Where it is to be, preferred node first.")
-@click.option("--sync", type=click.IntRange(min=0), default=None, help="Sync replicas; without it as many as now.")
+@click.option("--sync", type=number_of(), default=None, help="Sync replicas; without it as many as now.")
 @config_option
 @format_option
 @timeout_option

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def delete(
     type_name: str,
     key: tuple[str, ...],
-    key_bytes: str | None,
+    key_bytes: bytes | None,
     confirmed: str,
     config_path: Path,
     format_: str,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import config_option, number_of, timeout_option
 from halog.cli.output import emit, format_option
 from halog.cli.talk import echo_line
 from halog.events import ERROR, INFO, KINDS, STATE, WARNING
@@ -54,7 +54,7 @@ def _codes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @click.option("--severity", type=click.Choice(SEVERITIES), help="Only events that are at least so severe.")
 @click.option("--code", "codes", multiple=True, metavar="CODE", callback=_codes, help="Only these; may be given again.")
 @click.option("--node", metavar="NODE", help="Only events that this node told, or that are about it.")
-@click.option("-n", "count", type=click.IntRange(min=0), help="Only the last so many.")
+@click.option("-n", "count", type=number_of(), help="Only the last so many.")
 @click.option("--all", "all_", is_flag=True, help=f"Also every change of a partition's state ({STATE.code}).")
 @config_option
 @format_option

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import Hex, config_option, of_arguments, timeout_option
 from halog.cli.output import emit_json, format_option
 from halog.cli.talk import echo_facts
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 key_bytes_option = click.option(
-    "--key-bytes", metavar="HEX", help="The key as its bytes, as `halog list` shows one that cannot be read."
+    "--key-bytes",
+    type=Hex(),
+    metavar="HEX",
+    help="The key as its bytes, as `halog list` shows one that cannot be read.",
 )
 
 
@@ -35,7 +38,7 @@ key_bytes_option = click.option(
 def get(
     type_name: str,
     key: tuple[str, ...],
-    key_bytes: str | None,
+    key_bytes: bytes | None,
     raw: bool,
     config_path: Path,
     format_: str,
@@ -84,7 +87,7 @@ def _text(value: Any) -> str:
 
 
 def find(
-    connection: Connection, type_name: str, words: tuple[str, ...], key_bytes: str | None = None
+    connection: Connection, type_name: str, words: tuple[str, ...], key_bytes: bytes | None = None
 ) -> tuple[str, Found]:
     """(partition, object); NotFoundError names type and key."""
     from halog.errors import NotFoundError
@@ -98,8 +101,9 @@ def find(
     for partition, found in looks:
         if found is not None and _is_of(connection, found, family):
             return partition, found
-    shown = " ".join(words) or f"of the bytes {key_bytes}"
-    raise NotFoundError(f"no {type_name} has the key {shown}", type=type_name, key=list(words) or key_bytes)
+    in_hex = "" if key_bytes is None else key_bytes.hex()
+    shown = " ".join(words) or f"of the bytes {in_hex}"
+    raise NotFoundError(f"no {type_name} has the key {shown}", type=type_name, key=list(words) or in_hex)
 
 
 def _by_words(connection: Connection, type_name: str, words: tuple[str, ...]) -> Iterator[tuple[str, Found | None]]:
@@ -110,15 +114,10 @@ def _by_words(connection: Connection, type_name: str, words: tuple[str, ...]) ->
         yield located(connection, index_key, place)
 
 
-def _by_bytes(connection: Connection, type_name: str, key_bytes: str) -> Iterator[tuple[str, Found | None]]:
+def _by_bytes(connection: Connection, type_name: str, key_bytes: bytes) -> Iterator[tuple[str, Found | None]]:
     """In every partition: a mapper may not know what these bytes mean."""
-    from halog.errors import FieldTypeError
-
     definitions = connection.definitions
-    try:
-        index_key = definitions.current(type_name).family_id + bytes.fromhex(key_bytes)
-    except ValueError:
-        raise FieldTypeError(f"{type_name}: --key-bytes are hex digits, two for each byte", type=type_name) from None
+    index_key = definitions.current(type_name).family_id + key_bytes
     policies = connection.policies_of(definitions.family(type_name))
     for table in connection.tables:
         if table.policy in policies:
@@ -143,10 +142,11 @@ def sought(connection: Connection, type_name: str, words: tuple[str, ...]) -> tu
 
     definitions = connection.definitions
     foreign = ForeignType(definitions.current(type_name))
-    key = parse_key(foreign.parsed, words)
-    routing_key = foreign.routing_key(key)
+    with of_arguments():
+        key = parse_key(foreign.parsed, words)
+        routing_key, index_key = foreign.routing_key(key), foreign.index_key(key)
     family = definitions.family(type_name)
     connection.policies_of(family)
     bound = [name for name in family if connection.places.policy_of(name) is not None]
     places = dict.fromkeys(connection.owner(name).place(name, routing_key) for name in bound)
-    return foreign.index_key(key), [*places]
+    return index_key, [*places]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from halog.cli.confirming import check_confirmed, cluster_option
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import Text, config_option, number_of, timeout_option
 from halog.cli.output import emit_json, emit_table, format_option
 from halog.cli.partition import partition
 
@@ -36,20 +36,6 @@ class Duration(click.ParamType[int]):
         if found is None:
             self.fail(f"{value!r} is no duration; give a number and a unit, as 90s, 15m, 2h or 1d", param, ctx)
         return int(found[1]) * _UNITS[found[2]] * 1_000
-
-
-class Text(click.ParamType[str]):
-    """What can be kept: arguments that are no UTF-8 arrive with lone surrogates, which no encoder takes."""
-
-    name = "text"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        text = str(value)
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            self.fail(f"{text!a} is no UTF-8", param, ctx)
-        return text
 
 
 Changed = list[tuple["PartitionTable", str]]
@@ -166,7 +152,7 @@ def priority_(target: str, node: str, level: str, config_path: Path, format_: st
 
 @partition.command("require")
 @click.argument("target", metavar="PARTITION|POLICY")
-@click.argument("nodes", type=click.IntRange(min=0))
+@click.argument("nodes", type=number_of())
 @for_option
 @reason_option
 @click.option("--may-fork", is_flag=True, help="Also so few that two halves could go on without each other.")

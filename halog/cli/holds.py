@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from halog.cli.group import Duration, Text
+from halog.cli.group import Duration
 from halog.cli.log import log
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import MOST_BYTES, Text, config_option, number_of, timeout_option
 from halog.cli.output import emit_json, emit_table, format_option
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Name(click.ParamType[str]):
 @click.option(
     "--for", "for_ms", type=Duration(), required=True, help="End it by itself after so long: 90s, 15m, 2h, 1d."
 )
-@click.option("--offset", type=click.IntRange(min=0), help="The first one needed. [default: what is there now]")
+@click.option("--offset", type=number_of(most=MOST_BYTES), help="The first one needed. [default: what is there now]")
 @click.option("--reason", type=Text(), default="", metavar="TEXT", help="Stands in `halog log holds`.")
 @config_option
 @format_option

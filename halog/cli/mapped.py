@@ -18,6 +18,7 @@ from halog.cli.distribution import (
     more_partitions,
 )
 from halog.cli.listed import located
+from halog.cli.options import of_arguments
 from halog.cli.sums import is_sum
 from halog.cli.values import key_from_plain, parse_key
 from halog.config.mapper import ROUND_ROBIN, callable_of, is_at_create, is_custom
@@ -81,12 +82,13 @@ def explained(connection: Connection, type_name: str, words: Sequence[str]) -> d
     """Where a key belongs, and every step on the way. UnknownTypeError, FieldTypeError, MapperError."""
     definition = connection.definitions.current(type_name)
     foreign = ForeignType(definition)
-    key = parse_key(definition, words)
-    routing_key = foreign.routing_key(key)
+    with of_arguments():
+        key = parse_key(definition, words)
+        routing_key, index_key = foreign.routing_key(key), foreign.index_key(key)
     owner, bound = connection.owner(type_name), connection.places.bound(type_name)
     assert bound is not None, "it has an owner"
     place = owner.place(type_name, routing_key)
-    partition = _home(connection, foreign.index_key(key), place)
+    partition = _home(connection, index_key, place)
     policy, ring = connection.config.policies[owner.policy], owner.mapper
     shown = _mapper_of(connection, owner.policy)
     on_ring = isinstance(ring, ConsistentHash)
@@ -258,7 +260,7 @@ def _routing(foreign: ForeignType, family: Sequence[str], text: str) -> bytes | 
             if is_sum(document):
                 return None
             name, parts = document["type"], document["key"]
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, RecursionError) as error:
             raise ConfigError("is no object as `halog export` writes it") from error
         return foreign.routing_key(key_from_plain(definition, parts)) if name in family else None
     words = [text] if len(definition.key) == 1 or text.startswith("[") else text.split()

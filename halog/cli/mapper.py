@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import config_option, number_of, timeout_option
 from halog.cli.output import emit, emit_json, emit_table, format_option
 from halog.cli.talk import echo_facts
 from halog.config.mapper import is_at_create
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from halog.cli.distribution import Distribution, Growth, Share
 
 SAMPLE = 10_000
+MOST_KEYS = 10_000_000
+"""Made up and counted in a minute."""
+MOST_NODES = 4_096
 """Made-up keys: enough that twelve partitions show their shares to within some per cent."""
 
 _WHO = {False: "its turn is", True: "the mapper says, which is asked then, with the object in hand"}
@@ -74,17 +77,17 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
 )
 @click.option(
     "--sample",
-    type=click.IntRange(min=1),
+    type=number_of(1, MOST_KEYS),
     metavar="N",
     help=f"With --distribution: so many made-up keys.  [without a type or --keys: {SAMPLE}]",
 )
 @click.option(
-    "--partitions", type=click.IntRange(min=1), metavar="N", help="With --distribution: as if there were so many."
+    "--partitions", type=number_of(1), metavar="N", help="With --distribution: as if there were so many."
 )
 @click.option(
     "--nodes",
     "added",
-    type=click.IntRange(min=1),
+    type=number_of(1, MOST_NODES),
     metavar="N",
     help="With --distribution: as if the zone had so many nodes more.",
 )

@@ -2,13 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from halog.errors import FieldTypeError
+
 F = TypeVar("F", bound=Callable[..., Any])
+
+MOST = 1_000_000_000
+"""Of what is counted: more than there is anywhere, and every frame and file takes it."""
+MOST_BYTES = 2**62
+MOST_S = 10_000_000.0
+"""Four months: what waits for longer waits for ever, and no library takes an infinite time."""
+
+
+def number_of(least: int = 0, most: int = MOST) -> click.IntRange:
+    """The type of a number on the command line: a mistyped one of thirty digits is a usage error, too."""
+    return click.IntRange(least, most)
+
+
+class Seconds(click.FloatRange):
+    """A time to wait for."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if math.isnan(found):  # no range holds it, and none refuses it
+            self.fail(f"{value!r} is no number of seconds", param, ctx)
+        return found
+
+
+class Text(click.ParamType[str]):
+    """What can be kept: arguments that are no UTF-8 arrive with lone surrogates, which no encoder takes."""
+
+    name = "text"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self.fail(f"{text!a} is no UTF-8", param, ctx)
+        return text
+
+
+class Hex(click.ParamType[bytes]):
+    """Bytes, as hex digits."""
+
+    name = "hex"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> bytes:
+        if isinstance(value, bytes):
+            return value
+        try:
+            return bytes.fromhex(str(value))
+        except ValueError:
+            return self.fail(f"{str(value)!a} is not hex digits, two for each byte", param, ctx)
+
+
+@contextmanager
+def of_arguments() -> Iterator[None]:
+    """A value that does not fit its field is a usage error where it was given on the command line."""
+    try:
+        yield
+    except FieldTypeError as error:
+        raise click.UsageError(error.message) from error
 
 TIMEOUT_S = 10.0
 """How long a command waits for an answer: a failover takes under a second, a broker's restart a few."""
@@ -32,7 +94,7 @@ def timeout_after(default_s: float, help_: str) -> Callable[[F], F]:
     return click.option(
         "--timeout",
         "timeout_s",
-        type=click.FloatRange(min=0.05),
+        type=Seconds(0.05, MOST_S),
         default=default_s,
         show_default=True,
         metavar="SECONDS",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from halog.cli.migrate import rate_option
-from halog.cli.options import config_option, timeout_after, timeout_option
+from halog.cli.options import config_option, number_of, timeout_after, timeout_option
 from halog.cli.output import emit_json, emit_table, format_option
 from halog.cli.talk import progress, say
 
@@ -156,7 +156,7 @@ def status(config_path: Path, format_: str, timeout_s: float) -> None:
 
 
 at_once_option = click.option(
-    "--at-once", type=click.IntRange(min=1), default=AT_ONCE, show_default=True, help="Partitions that move together."
+    "--at-once", type=number_of(1), default=AT_ONCE, show_default=True, help="Partitions that move together."
 )
 
 

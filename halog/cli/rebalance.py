@@ -35,7 +35,7 @@ policy_option = click.option("--policy", metavar="NAME", help="The policy; may b
 @click.option("--spark", is_flag=True, help="A Spark job finds what is to move, and hands it to the nodes.")
 @click.option("--spark-master", metavar="URL", show_default=LOCAL_SPARK, help="Where Spark runs; implies --spark.")
 @click.option(
-    "--checkpoint", type=click.Path(path_type=Path), metavar="DIR",
+    "--checkpoint", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
     help="Where a job that was killed goes on from; implies --spark. Of a zone, a directory in it for each policy.",
 )  # fmt: skip
 @config_option

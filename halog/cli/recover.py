@@ -91,6 +91,9 @@ def recover(
             for name in names:
                 if name not in known:
                     raise UnknownNameError.of(kind, name, list(known))
+        for node, path in places.items():
+            if not path.is_dir():
+                raise click.UsageError(f"--store {node}={path}: there is no such directory")
         check_stopped(connection.coordinator)
         check_exists(connection.adapters.log, connection.coordinator, connection.config)
         stores, missing = stack.enter_context(_opened(connection.config, places))

@@ -48,7 +48,7 @@ UNDONE_EXIT = 5
 @click.option("--spark", is_flag=True, help="A Spark job compares both histories; the nodes merge by what it finds.")
 @click.option("--spark-master", metavar="URL", show_default=LOCAL_SPARK, help="Where Spark runs; implies --spark.")
 @click.option(
-    "--checkpoint", type=click.Path(path_type=Path), metavar="DIR",
+    "--checkpoint", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
     help="Where a job that was killed goes on from; implies --spark.",
 )  # fmt: skip
 @click.option("--classified", is_flag=True, help="Merge by what a Spark job has found before.")

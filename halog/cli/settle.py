@@ -12,7 +12,7 @@ import click
 from halog.cli.group import reason_option
 from halog.cli.merge_ids import known, whole
 from halog.cli.merged import READ_S, conflicts as conflicts
-from halog.cli.options import config_option, timeout_after
+from halog.cli.options import config_option, of_arguments, timeout_after
 from halog.cli.output import emit, format_option
 from halog.cli.with_home import partition_option, with_home
 
@@ -103,9 +103,10 @@ def settle(
         else:
             cases = [_named(connection, type_name, key, names, merge)]
         try:
-            for done in settled(connection, cases, wanted, force=force, dry_run=dry_run):
-                outcomes += done
-                _tell(connection, done, wanted.said, reason)
+            with of_arguments():
+                for done in settled(connection, cases, wanted, force=force, dry_run=dry_run):
+                    outcomes += done
+                    _tell(connection, done, wanted.said, reason)
         except HalogError as error:
             if count := sum(o.lsn > 0 for o in outcomes):
                 error.message = (

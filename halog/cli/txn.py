@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from halog.cli.options import config_option, timeout_option
+from halog.cli.options import config_option, number_of, timeout_option
 from halog.cli.output import emit, emit_json, emit_table, format_option
 from halog.errors import NotFoundError, RefusedError, UnreachableError
 
@@ -49,7 +49,7 @@ def txn() -> None:
 
 @txn.command("list")
 @click.option(
-    "--outcomes", type=click.IntRange(min=0), default=0, metavar="N", help="The last N decisions of each, too."
+    "--outcomes", type=number_of(), default=0, metavar="N", help="The last N decisions of each, too."
 )
 @config_option
 @format_option

@@ -33,7 +33,7 @@ def _json_array(definition: Definition, text: str) -> list[Any]:
     names = ", ".join(definition.key)
     try:
         parts = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         parts = None
     if not isinstance(parts, list):
         raise FieldTypeError(

@@ -15,10 +15,18 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import Final
 
-from halog.errors import OutcomeUnknownError, OverloadedError, RecordFormatError, RefusedError, SchemaChangedError
+from halog.errors import (
+    HalogError,
+    LogError,
+    OutcomeUnknownError,
+    OverloadedError,
+    RecordFormatError,
+    RefusedError,
+    SchemaChangedError,
+)
 from halog.ports import Log
 from halog.runtime.fitting import Runs, check_read_by, check_reads
 from halog.runtime.schemas import Definitions
@@ -70,6 +78,9 @@ class _Publication:
         self.ours: dict[bytes, Definition] = {}
         """What this start wrote, or may have: nobody may have said how a transaction ended."""
         self.older: list[tuple[Definition, Definition]] = []
+        self.failed: HalogError | None = None
+        """What the log said last, but that somebody else is newer. A broker that two writers ask at the same moment may
+        call that an error of its own."""
 
     @property
     def missing(self) -> list[Definition]:
@@ -125,10 +136,13 @@ class _Publication:
                 if missing:
                     writer.write(self.definitions.tp, [(d.type_id, d.text.encode(), {}) for d in missing])
             return True
-        except (OutcomeUnknownError, SchemaChangedError):
+        except SchemaChangedError:
             return False
         except RefusedError:  # fenced: nothing of it was written
             self.ours = before
+            return False
+        except (LogError, OutcomeUnknownError) as error:  # whatever it says: it may have been written
+            self.failed = error
             return False
 
     def _settle(self) -> None:
@@ -171,18 +185,22 @@ class _Publication:
 
     def _change(self, values: dict[bytes, bytes | None]) -> None:
         for _ in self._attempts() if values else ():
-            with (
-                suppress(RefusedError, OutcomeUnknownError),
-                closing(self.log.transaction(self._id)) as writer,
-            ):
-                writer.write(self.definitions.tp, [(key, value, {}) for key, value in values.items()])
+            try:
+                with closing(self.log.transaction(self._id)) as writer:
+                    writer.write(self.definitions.tp, [(key, value, {}) for key, value in values.items()])
                 return
+            except RefusedError:
+                continue
+            except (LogError, OutcomeUnknownError) as error:
+                self.failed = error
 
     def _attempts(self) -> Iterator[int]:
         """Of two that fence each other one waits longer."""
         for n in range(ATTEMPTS):
             yield n
             time.sleep(random.uniform(0, min(PAUSE_S, 0.02 * 2**n)))
+        if self.failed is not None:
+            raise self.failed
         changed = "what this start wrote may be there (`halog type list`)" if self.ours else "nothing was published"
         raise OverloadedError(
             f"topic {self.definitions.tp.topic}: other processes published definitions at each of {ATTEMPTS} attempts; "

@@ -135,7 +135,9 @@ def wait_noted(cluster: Cluster) -> None:
 
 @pytest.fixture
 def unlogged(make: Make) -> Cluster:
-    cluster = make(nodes="AB", partitions=2, async_=0, local_sync="NO_SYNC", remote_sync="WRITE_NO_SYNC")
+    """Its callers give up after some seconds: each test waits for those whose nodes are killed."""
+    syncs = {"local_sync": "NO_SYNC", "remote_sync": "WRITE_NO_SYNC"}
+    cluster = make(nodes="AB", partitions=2, async_=0, deadline_ms=6_000, **syncs)
     cluster.start()
     cluster.whole()
     return cluster
@@ -196,6 +198,27 @@ def test_going_on_without_a_store_is_confirmed_and_told(unlogged: Cluster) -> No
     check(unlogged, load)
 
 
+@pytest.mark.feature("R6")
+def test_killed_in_the_log_and_in_the_tables_it_is_repeated_to_the_end(unlogged: Cluster) -> None:
+    """A process dies between the appends to two logs, and the next one between two tables. (In front of each step that
+    there is: `tests/unit/runtime/test_recovery_unlogged.py`, and the long test below.)"""
+    load = lose_unlogged(unlogged)
+    argv = ["halog.cli.main", "recover", "--from-logs", "--config", str(unlogged.toml)]
+    for number, where in enumerate((r"append \S+ 1", r"create partitions/p-1.*")):
+        ran = run_dying(unlogged.directory / f"steps{number}", rf"\d+ {where}", argv)
+        assert ran.died
+        assert any("append" in step for step in ran.steps)
+        wait(lambda: unlogged.znode("recovering") is None, "its session has ended")
+        assert unlogged.launch("A").exit_code() == 5
+        assert "being recovered from its logs" in unlogged.log_of("A")
+    halog(unlogged, "recover", "--from-logs")
+    assert unlogged.znode("recovery") is None
+    unlogged.start()
+    unlogged.whole()
+    check(unlogged, load)
+
+
+@pytest.mark.long
 @pytest.mark.feature("R6")
 def test_killed_at_each_of_its_steps_it_is_repeated_to_the_end(unlogged: Cluster) -> None:
     """Each run dies one step later than the one before, until one ends; no node starts in between."""

@@ -134,7 +134,9 @@ def overtaken(data_dir: Path, server: str, **asked: int) -> dict[str, Any]:
     return said
 
 
-@pytest.mark.parametrize("server", ["kafka", "controller", "zookeeper"])
+@pytest.mark.parametrize(
+    "server", ["kafka", *(pytest.param(one, marks=pytest.mark.long) for one in ("controller", "zookeeper"))]
+)
 def test_a_port_taken_between_its_choice_and_the_servers_start_is_replaced(data_dir: Path, server: str) -> None:
     """Two sites that start at once may choose the same one: both come up."""
     said = overtaken(data_dir, server)

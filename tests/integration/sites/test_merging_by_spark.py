@@ -132,7 +132,6 @@ def said_by(cluster: Cluster, node: str, partition: str) -> list[str]:
     return [step[3] for step in steps if step[2:3] == [f"restores/{partition}"]]
 
 
-@pytest.mark.long
 def test_one_command_lets_a_job_find_and_the_nodes_merge(parted: TwoSites, tmp_path: Path) -> None:
     """What one process would have found, and all of it is reported."""
     plain = plainly(parted.west.toml)
@@ -144,10 +143,12 @@ def test_one_command_lets_a_job_find_and_the_nodes_merge(parted: TwoSites, tmp_p
     level(parted)
 
 
+@pytest.mark.long
 def test_whoever_is_killed_the_nodes_merge_what_one_process_would_have_found(parted: TwoSites, tmp_path: Path) -> None:
     """The job between the two branches; the command when half of what it found is told, and nobody asked to merge; the
     node that is about to merge; and the next one, which has merged and not said so. The source goes on behind what the
-    job saw. (Each other step of the job: `test_each_driver…`. To start Spark is most of the time that this takes.)"""
+    job saw. (Each other step of the job: `test_each_driver…`. In `make test`: a node that dies meanwhile, in
+    tests/unit/sites/test_restoring_classified.py; a killed job, in tests/unit/spark_jobs/test_publishing.py.)"""
     west, checkpoint = parted.west, tmp_path / "c"
     mine = checkpoint / f"p-{EAST}"
     land(west.client(), f"{WEST}0", LONGER)

@@ -77,7 +77,7 @@ def test_a_partition_is_defined_enabled_and_disabled_by_commands(placing: Cluste
     [
         (("define", "p-9", "--node", "A", "--nodes", "A"), 2, "there is no partition p-9"),
         (("define", "p-0", "--node", "X", "--nodes", "A"), 2, "there is no node X; known are A, B, C"),
-        (("define", "p-0", "--node", "A", "--nodes", "A,A"), 5, "A is named twice"),
+        (("define", "p-0", "--node", "A", "--nodes", "A,A"), 2, "A is named twice"),
         (("define", "p-0", "--node", "A", "--nodes", "C,B"), 5, "on C, B, and the cluster has it on A, B, C"),
         (("define", "p-0", "--node", "A"), 2, "Missing option '--nodes'"),
         (("enable", "eu", "--node", "A"), 5, "A has not defined eu in this run: define it first"),

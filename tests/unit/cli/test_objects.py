@@ -92,10 +92,10 @@ def test_a_compound_key_is_given_word_by_word_or_as_json(cluster: Any, halog: Ru
     [
         (("Aircraft", "N9"), 2, "no Aircraft has the key N9"),
         (("Aircaft", "N1"), 2, "did you mean Aircraft"),
-        (("Flight", "UA"), 1, "(carrier, flight)"),
-        (("Flight", "UA", "three"), 1, "expected an int"),
-        (("Flight", '["UA", "3", 4]'), 1, "got 3 values"),
-        (("Flight", '["UA", true]'), 1, "Flight.flight"),
+        (("Flight", "UA"), 2, "(carrier, flight)"),
+        (("Flight", "UA", "three"), 2, "expected an int"),
+        (("Flight", '["UA", "3", 4]'), 2, "got 3 values"),
+        (("Flight", '["UA", true]'), 2, "Flight.flight"),
         (("Aircraft",), 2, "KEY"),
     ],
 )

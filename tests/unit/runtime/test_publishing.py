@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from halog.adapters.memory import MemoryBroker, MemoryLog
-from halog.errors import OutcomeUnknownError, OverloadedError, SchemaChangedError
+from halog.errors import LogError, OutcomeUnknownError, OverloadedError, SchemaChangedError
 from halog.ports import LogTransaction, TopicPartition
 from halog.runtime import publishing
 from halog.runtime.fitting import Runs
@@ -174,12 +174,14 @@ def test_what_a_process_began_to_run_while_it_was_taken_back_is_there_again(brok
     assert stored(broker) == ids(older) | {airport.type_id}
 
 
+@pytest.mark.parametrize("error", [OutcomeUnknownError("nobody answers"), LogError("UNKNOWN: Unknown broker error")])
 @pytest.mark.parametrize("landed", [True, False])
-def test_an_answer_that_was_lost_is_looked_up(broker: MemoryBroker, landed: bool) -> None:
+def test_an_answer_that_was_lost_is_looked_up(broker: MemoryBroker, landed: bool, error: Exception) -> None:
+    """A broker may call it an error of its own that a newer writer came."""
     ours = classes(**OURS)
 
     def lost() -> None:
-        raise OutcomeUnknownError("nobody answers")
+        raise error
 
     publish(Hooked(broker, **{"committed" if landed else "judged": lost}), TOPIC, ours)
     assert stored(broker) == ids(ours)
@@ -227,6 +229,18 @@ def test_of_many_at_once_the_first_ones_classes_are_there_whole_and_all_others_n
     assert len(started) == 3
     assert stored(broker) == won
     assert all(now in (set(), won) for now in seen)
+
+
+def test_a_log_that_takes_nothing_is_named_in_the_end(broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing, "PAUSE_S", 0.0)
+
+    class Closed(MemoryLog):
+        def transaction(self, transactional_id: str) -> Any:
+            raise LogError("TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+
+    with pytest.raises(LogError, match="AUTHORIZATION"):
+        publish(Closed(broker), TOPIC, classes(**OURS))
+    assert stored(broker) == set()
 
 
 def test_who_is_fenced_at_every_attempt_gives_up_with_nothing_written(

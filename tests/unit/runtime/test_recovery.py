@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -161,21 +160,31 @@ def test_a_coordinator_that_has_lost_everything_makes_no_node_forget(cluster: Cl
     assert "policies/test" in remembering.noted(store)
 
 
-def steps(coordinator: Any, die_at: int) -> Callable[[], int]:
-    """The process dies in front of its n-th change of the coordinator, or append to a log."""
-    count = itertools.count(1)
+def steps(tool: Tool, die_at: int) -> list[str]:
+    """The process dies in front of its n-th change of the coordinator, or append to a log. What it came to."""
+    came: list[str] = []
+    session = tool.log.session
 
-    def dying(real: Callable[..., Any]) -> Callable[..., Any]:
+    def hook(owner: Any, verb: str) -> None:
+        real = getattr(owner, verb)
+
         def call(*args: Any, **kwargs: Any) -> Any:
-            if next(count) >= die_at:
+            came.append(verb)
+            if len(came) >= die_at:
                 raise KeyboardInterrupt
             return real(*args, **kwargs)
 
-        return call
+        setattr(owner, verb, call)
+
+    def hooked() -> Any:
+        made = session()
+        hook(made, "append")
+        return made
 
     for verb in ("create", "set", "delete"):
-        setattr(coordinator, verb, dying(getattr(coordinator, verb)))
-    return lambda: next(count) - 1
+        hook(tool.coordinator, verb)
+    tool.log.session = hooked  # type: ignore[method-assign]
+    return came
 
 
 def test_it_is_repeated_after_a_death_at_any_step(cluster: Cluster) -> None:
@@ -183,13 +192,13 @@ def test_it_is_repeated_after_a_death_at_any_step(cluster: Cluster) -> None:
     before = lose(cluster)
     whole = Tool(cluster)
     nodes, broker = dict(cluster._tree._nodes), cluster._broker
-    taken = steps(whole.coordinator, 1_000)
+    taken = steps(whole, 1_000)
     whole.recover()
-    for at in range(1, taken() + 1):
+    for at in range(1, len(taken) + 1):
         cluster._tree = MemoryTree()
         cluster._tree._nodes.update(nodes)
         dying = Tool(cluster)
-        steps(dying.coordinator, at)
+        steps(dying, at)
         with pytest.raises(KeyboardInterrupt):
             dying.recover()
         dying.coordinator.expire(reconnect=False)

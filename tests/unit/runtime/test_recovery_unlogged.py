@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from halog.adapters.memory import MemoryTree
-from halog.runtime import appending_again, stowed
+from halog.runtime import belonging, stowed
 from halog.testing.cluster import Cluster, wait_until
 from tests.unit.runtime.test_faults import add
-from tests.unit.runtime.test_recovery import Tool
+from tests.unit.runtime.test_recovery import Tool, steps
 from tests.unit.runtime.test_stowed_on_nodes import POLICIES, all_end, appended_again, counting, replica
 from tests.unit.runtime.unlogged import log_of
 
@@ -74,30 +74,31 @@ def test_a_store_of_another_run_of_the_machine_may_lack_what_it_was_pushed(monke
         assert "its machine was started anew" in Tool(cluster).look().needs[holder]
 
 
-@pytest.mark.parametrize("at", [1, 2, 3, 4])
-def test_who_dies_while_he_appends_is_followed_by_one_who_goes_on(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In front of `EpochStarted`, of the commits, of `EpochOpened`, and behind it; nothing is there twice."""
+def test_it_is_repeated_after_a_death_at_any_step_those_in_the_log_too() -> None:
+    """Each death is in front of one change of the coordinator, or one append, and finds what there was at first."""
     with counting("SYNC") as cluster:
         assert [add(cluster) for _ in range(3)] == [2, 3, 4]
+        rows = cluster._broker.shelf(log_of(cluster)).rows
         lose(cluster)
-        real, count = appending_again.Appending._give, [0]
-
-        def give(self: appending_again.Appending, *args: object) -> None:
-            count[0] += 1
-            if count[0] == at:
-                raise KeyboardInterrupt
-            real(self, *args)  # type: ignore[arg-type]
-            if at == 4 and count[0] == 3:
-                raise KeyboardInterrupt
-
-        monkeypatch.setattr(appending_again.Appending, "_give", give)
-        dying = Tool(cluster)
-        with pytest.raises(KeyboardInterrupt):
-            dying.recover()
-        dying.coordinator.expire(reconnect=False)
-        monkeypatch.undo()
-        Tool(cluster).recover()
-        assert appended_again(cluster) == 3
+        nodes, logged = dict(cluster._tree._nodes), list(rows)
+        whole = Tool(cluster)
+        taken = steps(whole, 1_000)
+        whole.recover()
+        assert taken.count("append") == 5, "EpochStarted, three commits, EpochOpened"
+        for at in range(1, len(taken) + 1):
+            cluster._tree = MemoryTree()
+            cluster._tree._nodes.update(nodes)
+            rows[:] = logged
+            dying = Tool(cluster)
+            steps(dying, at)
+            with pytest.raises(KeyboardInterrupt):
+                dying.recover()
+            dying.coordinator.expire(reconnect=False)
+            plan = Tool(cluster).look()
+            if not plan.nothing:
+                Tool(cluster).recover(plan)
+            assert appended_again(cluster) == 3, "all of them, and none twice"
+            assert cluster._tree.get(belonging.RECOVERY) is None
         start(cluster)
         cluster.settle()
         assert add(cluster) == 5
