@@ -159,8 +159,12 @@ class Saved:
 def _lent(entry: Entry, obj: Any) -> dict[str, Any]:
     """What the object has; the call gets it without what is no field, and with copies of what changes in place."""
     info: TypeInfo = type(obj).__halog__
-    d = obj.__dict__
-    if info.mutable or entry.image is None or _types(d) != _types(entry.image.values):
+    d, image = obj.__dict__, entry.image
+    if image is not None and image.flat and len(d) == image.size and image.info is info:  # most: fields alone
+        if not info.fit_still(d, image.values):
+            work.compared((entry,))
+        return dict(d)
+    if info.mutable or image is None or _types(d) != _types(image.values):
         work.compared((entry,))
     values = dict(d)
     for name in others(info, d):
@@ -181,7 +185,8 @@ def _returned(entry: Entry, obj: Any, values: dict[str, Any]) -> None:
     """What the call left in the object, and before that the caller had `values`."""
     info: TypeInfo = type(obj).__halog__
     d = obj.__dict__
-    if not info.mutable and len(values) <= len(info.fields) + 1 and not others(info, d):
+    most = len(info.fields) + 1
+    if not info.mutable and len(values) <= most and len(d) <= most:
         return
     left = dict(zip(info.fields, info.values_of(obj)))
     for name, copy, same in info.lent:

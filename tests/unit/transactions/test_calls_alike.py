@@ -420,3 +420,46 @@ def test_what_ends_the_process_is_not_the_methods() -> None:
         with pytest.raises(RemoteCallError, match="Ended: over"):
             tx.create(Stops("a")).stop()
         assert tx.find(Stops, "b") is None
+
+
+@managed(key="name", registry=REGISTRY)
+class Flat:
+    """Nothing of it can be changed in place: only what a method changed is looked at."""
+
+    name: str
+    n: int = 0
+    share: float = 0.0
+    said: str | None = None
+
+    def put(self, field: str, which: int) -> None:
+        setattr(self, field, LEFT[which])
+
+    def take_out(self) -> None:
+        del self.n
+
+
+LEFT = ["5", True, 5, 2**63, 5.0, [], None]
+FITS: dict[str, list[object]] = {"n": [5], "share": [5.0], "said": ["5", None], "nowhere": [], "_own": LEFT}
+
+
+@pytest.mark.parametrize("remote", [False, True], ids=["active here", "active elsewhere"])
+def test_what_a_method_leaves_in_a_flat_object_fits(remote: bool) -> None:
+    with MemoryNode(MemoryCluster(1), REGISTRY, remote=remote, application_modules=[__name__]) as node:
+        with node.transaction() as tx:
+            tx.create(Flat("a"))
+        with node.transaction() as tx:
+            flat = tx.get(Flat, "a")
+            for field, fits in FITS.items():
+                for i, value in enumerate(LEFT):
+                    if any(type(value) is type(one) and value == one for one in fits):
+                        flat.put(field, i)
+                    else:
+                        with pytest.raises(FieldTypeError, match=rf"Flat\.{field}"):
+                            flat.put(field, i)
+            assert (flat.n, flat.share, flat.said) == (5, 5.0, None)
+            flat.n = "wrong"  # before the call, which leaves it
+            with pytest.raises(FieldTypeError, match=r"Flat\.n"):
+                flat.put("share", 4)
+            flat.n = 1
+            flat.take_out()
+            assert flat.n == 0, "as of the class"

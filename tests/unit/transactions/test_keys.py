@@ -73,7 +73,9 @@ def test_equal_instants_and_equal_numbers_are_one_key() -> None:
 def test_what_only_equals_a_key_is_refused(annotation: Any, key: Any, alike: list[Any]) -> None:
     """Before the key was used and after that, alone and as a part of a key."""
     one, two = declare({"k": annotation}), declare({"k": annotation, "n": int}, key=("k", "n"))
-    with opened(one) as node, opened(two) as other:
+    last = declare({"n": int, "k": annotation}, key=("n", "k"))
+    three = declare({"m": int, "n": int, "k": annotation}, key=("m", "n", "k"))
+    with opened(one) as node, opened(two) as other, opened(last) as second, opened(three) as third:
         for used in (False, True):
             for given_key in alike:
                 with node.transaction(), pytest.raises(FieldTypeError, match=r"Probe\.k: expected"):
@@ -81,15 +83,27 @@ def test_what_only_equals_a_key_is_refused(annotation: Any, key: Any, alike: lis
                 for whole in ((given_key, 1), ((given_key, 1),)):
                     with other.transaction(), pytest.raises(FieldTypeError, match=r"Probe\.k: expected"):
                         other.find(two.cls, *whole)
+                with second.transaction(), pytest.raises(FieldTypeError, match=r"Probe\.k: expected"):
+                    second.find(last.cls, 1, given_key)
+                with third.transaction(), pytest.raises(FieldTypeError, match=r"Probe\.k: expected"):
+                    third.find(three.cls, 1, 2, given_key)
             if not used:
                 with node.transaction():
                     node.create(one.cls(key))
                 with other.transaction():
                     other.create(two.cls(key, 1))
+                with second.transaction():
+                    second.create(last.cls(1, key))
+                with third.transaction():
+                    third.create(three.cls(1, 2, key))
             with node.transaction():
                 assert same(key, node.get(one.cls, key).k)
             with other.transaction():
                 assert other.get(two.cls, key, 1) is other.get(two.cls, (key, 1))
+            with second.transaction():
+                assert same(key, second.get(last.cls, 1, key).k)
+            with third.transaction():
+                assert same(key, third.get(three.cls, 1, 2, key).k)
 
 
 @given(
