@@ -88,10 +88,11 @@ WAITING = 60
 VOTING = 60
 """Those in which sites go on by themselves (Q1, M5)."""
 
-RARE_SITES = [110, 224, 242, 555, 1955, 2163, 3239, 3431, 3471]
+RARE_SITES = [110, 224, 242, 311, 555, 1955, 2163, 3239, 3431, 3471, 16123]
 """In which two sites part once more, merges die at other steps, or a node ends a switch whose command died; likewise
 rare. In 2163, 3239 and 3471 a site is asked to serve again before it knows that it was taken over from; in 1955 its own
-vote was claimed right before the line was cut; in 3431 it is with a site that is lost for good."""
+vote was claimed right before the line was cut; in 3431 it is with a site that is lost for good. In 311 a site takes
+over that has just given its log away; in 16123 one that was stopped answers behind a planned switch."""
 
 RARE_BANKS = [2_097_407, 2_097_517, 2_097_611]
 """Their first partition had decided otherwise; look for new ones when the world's chances change."""

@@ -17,6 +17,7 @@ from halog.core.records import EpochOpened, EpochStarted, SiteSwitched, decode
 from halog.core.settings import SiteVotes
 from halog.runtime import site_takeover, site_votes
 from tests.sim.abroad.tasks import SPEED
+from tests.sim.abroad.twin import read
 from tests.sim.violation import demand
 
 if TYPE_CHECKING:
@@ -133,12 +134,28 @@ class Takeover:
         assert leading is not None
         has = self._has_votes(p, leading.epoch)
         demand(has, f"Q1: {tx.name} was acknowledged by {p.name}, which has not the votes")
+        if self._is_late(p, leading.epoch, tx):
+            self._pair.cover.hit("told by one that was switched meanwhile")
+            return
         for other in self._pair.other(p.world.site).processes():
-            led = other.partition.leading
-            both = led is not None and self._has_votes(other, led.epoch) and not _is_fenced(other.world, led.epoch)
+            both = self._counts(other)
             demand(not both, f"Q1: {tx.name} was acknowledged by {p.name}, and {other.name} has the votes, too")
         self._in_order(p, leading.epoch, [opened for opened, _ in p.partition.chain.state.lineage], tx)
         self._pair.cover.hit("told with the votes")
+
+    def _counts(self, p: Process) -> bool:
+        """May it answer by its votes what it appends?"""
+        led = p.partition.leading
+        return led is not None and self._has_votes(p, led.epoch) and not _is_fenced(p.world, led.epoch)
+
+    def _is_late(self, p: Process, epoch: EpochId, tx: Transaction) -> bool:
+        """Was its site switched as planned while it was stopped? What its log had by then the other site has, too."""
+        other = self._pair.other(p.world.site)
+        alone = self._last is None or self._last.site == p.world.site
+        if alone and not any(self._counts(q) for q in other.processes()):
+            return False
+        there = read(other.site, [e.data for e in other.log.entries]).happened
+        return _is_fenced(p.world, epoch) and tx.id in there
 
     def _has_votes(self, p: Process, epoch: EpochId) -> bool:
         now = self._pair.engine.now - MARGIN_MS
