@@ -176,7 +176,7 @@ class Campaign:
             self._claim()
         elif self.log.stands or p.now < self.not_before:
             return
-        elif (p.now >= self.grace_until or self._all_up()) and self._enough():
+        elif (p.now >= self.grace_until or self._all_up()) and self._enough() and self.log.take():
             self._stand()
 
     def _enough(self) -> bool:
@@ -354,17 +354,15 @@ class Campaign:
             self._claimed()
         elif moved:
             p.step_down("deposed", "another node took the epoch")
-        elif self.unanswered and self.log.doubted:
-            self.log.begin(p.now)
-        elif self.unanswered:
+        elif self.unanswered and self.log.take():
             self._send()
 
     def log_answered(self) -> None:
         """It may be claimed again, or for the first time."""
-        if self.p.role is Role.CLAIMING and self.unanswered:
-            self._send()
-        else:
+        if self.p.role is not Role.CLAIMING:
             self.consider()
+        elif self.unanswered and self.log.take():
+            self._send()
 
     def _claimed(self) -> None:
         p = self.p

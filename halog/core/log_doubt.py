@@ -4,8 +4,9 @@ An epoch that its writer gave up ended because the log said nothing, or nothing 
 the next one at once would wait for the same log in vain, give up, and so would the next: epoch after epoch for as long
 as it is away. So who gave up, and who sees in the znode that somebody did, asks the log first. A log that is there
 answers within ms; one that is away answers when it is back, and the next claim follows that very answer: no pause, no
-timer. A claim that came to nothing, for want of the coordinator, is made again behind an answer of its own. Nobody asks
-where the active died: a log that is away as well costs one epoch then.
+timer. An answer is good for one attempt: where that comes to nothing, for want of the coordinator or since others
+seemed better, the next one has an answer of its own. Nobody asks where the active died: a log that is away as well
+costs one epoch then.
 
 An answer proves that the log can be read. Where it can be read and takes nothing (too few replicas in sync) the epoch's
 first record waits for it, each time twice as long: it lands as soon as it is taken.
@@ -34,6 +35,8 @@ class LogDoubt:
         """The round of the question that is not answered; 0: none is."""
         self.doubted = False
         """Was it asked since an epoch was opened?"""
+        self._answer = False
+        """Is there an answer that no election was begun by?"""
         self._unopened = 0
         """So many epochs in a row were claimed here and not opened."""
 
@@ -52,8 +55,16 @@ class LogDoubt:
     def answered(self, e: ev.LogAnswered) -> None:
         """It does, unless that was an answer to an earlier question."""
         if e.round == self._asked:
-            self._asked = 0
+            self._asked, self._answer = 0, True
             self._p.campaign.log_answered()
+
+    def take(self) -> bool:
+        """May an epoch be claimed now? An answer is good for one attempt: what comes of that may take long, and by the
+        next one the log may be away again. So that one has an answer of its own."""
+        may, self._answer = self._answer or not self.doubted, False
+        if not may:
+            self.begin(self._p.now)
+        return may
 
     def watch(self, table: PartitionTable) -> None:
         """The znode is about to become `table`: has somebody given up his epoch?"""
@@ -78,6 +89,8 @@ class LogDoubt:
         asks for itself: the one that was asked for may come when nobody waits for it, or never."""
         self.doubted = False
         """Was it asked since an epoch was opened?"""
+        self._answer = False
+        """Is there an answer that no election was begun by?"""
         self._unopened, self.doubted = 0, False
         if here:
             self._asked = 0

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from halog.core.ids import Member
 
 SEEDS = outages.SEEDS[:2_000]
+TWICE = outages.TWICE[:2_000]
 SILENCES = silences.SEEDS[:2_000]
 
 
@@ -28,6 +29,12 @@ def epochs_are_claimed_while_the_log_is_away() -> None:
 def the_epoch_that_another_gave_up_is_claimed_at_once() -> None:
     """Whoever has not met the silence of the log himself thinks nothing of it."""
     patch(LogDoubt, "watch", lambda self, table: None)
+
+
+@mutant("W1", TWICE)
+def an_answer_of_the_log_is_good_for_every_attempt_that_follows() -> None:
+    """What comes to nothing is tried again by it, though the log may have gone again."""
+    patch(LogDoubt, "take", lambda self: True)
 
 
 @mutant("W1", SEEDS)

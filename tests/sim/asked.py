@@ -50,11 +50,14 @@ def told_flushed(checks: Checks, p: Process, request: Request, lsn: int) -> None
 
 
 def still_flushed(checks: Checks, gone: Member) -> None:
-    """A copy was dropped: what was said to be on so many disks is on as many others, the active node's included."""
+    """A copy was dropped: what was said to be on so many disks is on as many others, the active node's included. Where
+    an operator wishes fewer it is on fewer from now on, though he may wish for more again."""
     for lsn, replicas in checks.flush_told.items():
         have = {m.node for m, upto in checks.flushed.items() if upto >= lsn}
-        enough = len(have) >= _wanted(checks, replicas)
-        demand(enough, f"R6: {gone.node} dropped its copy; lsn {lsn} is on the disks of {sorted(have)} only")
+        checks.flush_told[lsn] = wanted = _wanted(checks, replicas)
+        demand(
+            len(have) >= wanted, f"R6: {gone.node} dropped its copy; lsn {lsn} is on the disks of {sorted(have)} only"
+        )
 
 
 def _wanted(checks: Checks, replicas: int) -> int:

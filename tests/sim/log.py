@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Deliver = Callable[[ev.Event], None]
 
 HELD_MS = (20.0, 600.0)
+HELD_ELECTION_MS = 40.0
+"""So long after an answer its election is over: somebody claims, or it takes another answer."""
 
 
 class Entry(NamedTuple):
@@ -49,7 +51,7 @@ class FakeLog:
         """Asked while it is away."""
         self.answers = Answers()
         self.told: Counter[Member] = Counter()
-        """Answers that are on their way."""
+        """Answers that are on their way, or have just come: an election is held by them."""
 
     def session(self, writer: str, deliver: Deliver) -> Session:
         made = Session(self, len(self.sessions), writer, deliver)
@@ -68,8 +70,11 @@ class FakeLog:
             self.engine.at(self.answers.way(self.engine.now), self._answer, p, round_)
 
     def _answer(self, p: Process, round_: int) -> None:
-        self.told[p.me] -= 1
         p.deliver(ev.LogAnswered(round_))
+        self.engine.at(HELD_ELECTION_MS, self._claimed, p.me)
+
+    def _claimed(self, m: Member) -> None:
+        self.told[m] -= 1
 
     def leaves(self, *, readable: bool) -> None:
         """It takes nothing from now on."""

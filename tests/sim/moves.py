@@ -35,7 +35,7 @@ LOOK_MS = 15.0
 
 def is_moving(seed: int) -> bool:
     own = late.given(seed) or outages.given(seed) or parted.given(seed) or silences.given(seed)
-    own = own or (stills.given(seed) and seed % 2 > 0)
+    own = own or seed in outages.TWICE or (stills.given(seed) and seed % 2 > 0)
     return seed in SEEDS or (seed >= LIVED and not own)
 
 

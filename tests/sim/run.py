@@ -57,6 +57,7 @@ OWN_RANGES = {
     "stowed": stowed.SEEDS,
     "rough": rough.SEEDS,
     "outages": outages.SEEDS,
+    "twice": outages.TWICE,
     "parted": parted.SEEDS,
     "silences": silences.SEEDS,
     "stills": stills.SEEDS,
@@ -97,7 +98,7 @@ def make_world(seed: int, *, verbose: bool = False) -> World:
     length = rng.uniform(*FAULT_PHASE_MS)
     for _ in range(rng.randint(1, 6) if not outages.is_calm(seed) else 0):
         world.engine.at(60.0 + rng.random() * (length - 60.0), rng.choice(kinds), world)
-    if is_grouped(seed) and not parted.given(seed) and not silences.given(seed):
+    if is_grouped(seed) and not (parted.given(seed) or silences.given(seed) or seed in outages.TWICE):
         for _ in range(world.operator.randint(0, 4)):
             world.engine.at(60.0 + world.operator.random() * (length - 60.0), regroup, world)
     if is_away(seed) or is_less(seed):

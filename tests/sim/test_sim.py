@@ -61,6 +61,9 @@ LATE = 100
 OUTAGES = 60
 """Histories in which the log and the coordinator go away (W1, W4); likewise."""
 
+TWICE = 30
+"""Histories in which the log goes twice, and the coordinator in between (W1); likewise."""
+
 SILENCES = 50
 """Histories in which a replica falls silent behind a log that is slow, or away (R4); likewise."""
 
@@ -216,7 +219,11 @@ def seen() -> Counter[str]:
     sites = [pair.SEEDS[n] for n in (*range(SITES), *RARE_SITES)]
     stopped = stopping.SEEDS[:STOPPED]
     belated = [*outages.SEEDS[:OUTAGES], *parted.SEEDS[:PARTED], *patient.SEEDS[:PATIENT]]
-    belated += [*silences.SEEDS[:SILENCES], *[n for n in parted.SEEDS[: 8 * PARTED] if is_grouped(n)]]
+    belated += [
+        *outages.TWICE[:TWICE],
+        *silences.SEEDS[:SILENCES],
+        *[n for n in parted.SEEDS[: 8 * PARTED] if is_grouped(n)],
+    ]
     belated += [*late.SEEDS[:LATE], *stowed.SEEDS[:STOWED], *rough.SEEDS[:ROUGH], *stills.SEEDS[:STILLS]]
     sites += [*waiting.SEEDS[:WAITING], *takeover.SEEDS[:VOTING]]
     for seed in dict.fromkeys(

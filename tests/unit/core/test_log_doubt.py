@@ -206,3 +206,22 @@ def test_a_higher_epoch_in_front_of_this_one_ends_it() -> None:
     core = Core(epoch=epoch(2)).starting()
     core.land(Script().started(epoch(3, nonce=7)))
     assert core.is_now(Role.FOLLOWING)
+
+
+@pytest.mark.feature("R4")
+def test_who_stood_back_asks_the_log_again_before_it_stands_again() -> None:
+    """By then it may be away again."""
+    core, asked = doubting()
+    released(core)
+    core.alive(B)
+    wait(core, SETTINGS.retry_ms)
+    core.step(ev.LogAnswered(asked.round))
+    assert core.is_now(Role.ELECTING)
+    better = core.p.position._replace(lsn=99)
+    core.step(ev.PositionTold("B", core.p.campaign.round, better, True))
+    assert core.is_now(Role.FOLLOWING)
+    effects = wait(core, 4 * SETTINGS.stand_back_ms)
+    assert not [e for e in effects if isinstance(e, ev.AskPositions)]
+    (again,) = [e for e in effects if isinstance(e, ev.AskLog)]
+    core.step(ev.LogAnswered(again.round))
+    assert core.is_now(Role.ELECTING)
