@@ -178,7 +178,7 @@ def _check_agreed(coordinator: Coordinator, config: Config) -> None:
     if lost:
         raise RefusedError(
             f"{config.source}: ZooKeeper has partitions of policy {', '.join(lost)}, and nothing of what was agreed on "
-            f"of it, as where its keys belong ({', '.join(map(mappings.path_of, lost))}): a part of its data were lost. "
+            f"of it, as where its keys belong ({', '.join(map(mappings.path_of, lost))}): a part of its data is lost. "
             f"Nothing was made anew by the file. Stop all nodes and use `{COMMAND}`: nodes have noted it",
             cluster=config.cluster.name,
             policies=lost,
