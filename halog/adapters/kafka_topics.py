@@ -19,7 +19,7 @@ from halog.errors import LogError, RefusedError
 
 log = logging.getLogger("halog.kafka")
 REPLICAS = 3  # where the cluster has as many brokers
-LEADER_S = 10.0  # a new topic has its leaders within a second even on a busy machine
+LEADER_S = 10.0  # within which another partition of a new topic has its leader, also on a busy machine
 _COMMON = {
     "unclean.leader.election.enable": "false",  # a leader that lacks acknowledged records loses commits
     "message.timestamp.type": "LogAppendTime",  # one clock for replica lag, not the writers'
@@ -178,11 +178,21 @@ class Topics:
         return {name: str(entry.value) for name, entry in patiently(ask, kafka_conf.ADMIN_S).items()}
 
     def _await_leaders(self, topic: str, partitions: int = 1) -> dict[int, Any]:
-        """Its partitions, so many at least, once a broker knows them all with their leaders."""
-        deadline = time.monotonic() + LEADER_S
-        while time.monotonic() < deadline:
+        """Its partitions, so many at least, once a broker knows them all with their leaders. Hundreds take a busy
+        broker long: it is given up once no other one has come for `LEADER_S`."""
+        most, deadline = -1, 0.0
+        while True:
             found: dict[int, Any] = self._admin.list_topics(topic, timeout=kafka_conf.ADMIN_S).topics[topic].partitions
-            if len(found) >= partitions and all(p.leader >= 0 for p in found.values()):
+            led = sum(p.leader >= 0 for p in found.values())
+            if led == len(found) >= partitions:
                 return found
+            if led > most:
+                most, deadline = led, time.monotonic() + LEADER_S
+            elif time.monotonic() > deadline:
+                break
             time.sleep(0.01)
-        raise LogError(f"topic {topic} has partitions without a leader after {LEADER_S:g} s", topic=topic)
+        raise LogError(
+            f"topic {topic}: {most} of its {max(partitions, len(found))} partitions have a leader, and no other one "
+            f"has got one for {LEADER_S:g} s: the brokers are too busy for so many, or some are down",
+            topic=topic,
+        )
