@@ -41,6 +41,11 @@ def test_hundreds_of_leaders_that_come_slowly_are_waited_for(monkeypatch: pytest
     assert len(topics(monkeypatch, 400, slowly)._await_leaders("t", 400)) == 400
 
 
+def test_a_broker_that_shows_none_until_it_has_them_all_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once = (0 if n < 40 else 400 for n in range(1_000))
+    assert len(topics(monkeypatch, 400, at_once)._await_leaders("t", asked=400)) == 400
+
+
 def test_leaders_that_do_not_come_are_given_up_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     stuck = (min(n, 7) for n in range(10_000))
     with pytest.raises(LogError, match="topic t: 7 of its 12 partitions have a leader"):
