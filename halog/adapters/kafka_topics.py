@@ -19,7 +19,8 @@ from halog.errors import LogError, RefusedError
 
 log = logging.getLogger("halog.kafka")
 REPLICAS = 3  # where the cluster has as many brokers
-LEADER_S = 10.0  # a new topic has its leaders within a second even on a busy machine
+LEADER_S = 10.0  # within which another partition of a new topic has its leader, also on a busy machine
+EACH_S = 0.1  # and more for each of them
 _COMMON = {
     "unclean.leader.election.enable": "false",  # a leader that lacks acknowledged records loses commits
     "message.timestamp.type": "LogAppendTime",  # one clock for replica lag, not the writers'
@@ -62,7 +63,7 @@ class Topics:
         try:
             self._check_brokers()
             created = self._create(topic, partitions, made)
-            found = self._await_leaders(topic)  # also of a topic that another node is just creating
+            found = self._await_leaders(topic, asked=partitions)  # also of a topic that another node is just creating
             if not created:
                 self._check(topic, partitions, wanted, found)
         except KafkaException as e:
@@ -177,12 +178,24 @@ class Topics:
 
         return {name: str(entry.value) for name, entry in patiently(ask, kafka_conf.ADMIN_S).items()}
 
-    def _await_leaders(self, topic: str, partitions: int = 1) -> dict[int, Any]:
-        """Its partitions, so many at least, once a broker knows them all with their leaders."""
-        deadline = time.monotonic() + LEADER_S
-        while time.monotonic() < deadline:
+    def _await_leaders(self, topic: str, partitions: int = 1, *, asked: int = 0) -> dict[int, Any]:
+        """Its partitions, so many at least, once a broker knows them all with their leaders. Hundreds take a busy
+        broker long, and it may show none of them until it has them all: it is given up once no other one has come for
+        `LEADER_S`, and more where many were `asked` for."""
+        patience_s = LEADER_S + EACH_S * max(partitions, asked)
+        most, deadline = -1, 0.0
+        while True:
             found: dict[int, Any] = self._admin.list_topics(topic, timeout=kafka_conf.ADMIN_S).topics[topic].partitions
-            if len(found) >= partitions and all(p.leader >= 0 for p in found.values()):
+            led = sum(p.leader >= 0 for p in found.values())
+            if led == len(found) >= partitions:
                 return found
+            if led > most:
+                most, deadline = led, time.monotonic() + patience_s
+            elif time.monotonic() > deadline:
+                break
             time.sleep(0.01)
-        raise LogError(f"topic {topic} has partitions without a leader after {LEADER_S:g} s", topic=topic)
+        raise LogError(
+            f"topic {topic}: {most} of its {max(partitions, asked, len(found))} partitions have a leader, and no other "
+            f"one has got one for {patience_s:g} s: the brokers are too busy for so many, or some are down",
+            topic=topic,
+        )

@@ -257,7 +257,10 @@ def _show(plan: Plan, format_: str, cluster: str, *, dry_run: bool) -> None:
         click.echo(f"lost: {text}")
     made = sum(p.table is not None for p in plan.partitions)
     done = "would be made anew; nothing was changed" if dry_run else "made anew; start the nodes"
-    click.echo(f"cluster {cluster}: the tables of {made} partitions {done}")
+    znodes = sorted(plan.znodes)
+    more = f" and {len(znodes) - 5} more" if len(znodes) > 5 else ""
+    others = f", and {', '.join(znodes[:5])}{more}," if znodes else ""
+    click.echo(f"cluster {cluster}: the tables of {made} partitions{others} {done}")
 
 
 def _epoch(p: Recovered) -> int:

@@ -139,11 +139,13 @@ def identified(coordinator: Coordinator, id_: str = "") -> str:
 
 def create_topics(a: Adapters, config: Config, node: str, *, activated: bool = False) -> None:
     """As `halog.runtime.cluster.create_topics`, for who may begin this cluster or be part of it. RefusedError where
-    tables would be made over logs that have a history, and for a data directory of another cluster."""
+    tables would be made over logs that have a history, or what was agreed on of a policy over its tables, and for a
+    data directory of another cluster."""
     check_recovered(a.coordinator, config)
     if a.store is not None and identity(a.coordinator) is not None:
         _check_id(a, config, node)
     _check_names(a.log, a.coordinator, config)
+    _check_agreed(a.coordinator, config)
     cluster.create_topics(a.log, a.coordinator, config, activated=activated)
     _check_begun(a.log, a.coordinator, config)
     if a.store is not None:
@@ -160,6 +162,27 @@ def _check_names(log: Log, coordinator: Coordinator, config: Config) -> None:
             for key, reason in ambiguous(config, policy):
                 if not _has_history(log, config, policy):  # else it is one of before, whose table is lost
                     raise ConfigError(f"{config.source}: {key}: {reason}", key=key, policy=policy)
+
+
+def _check_agreed(coordinator: Coordinator, config: Config) -> None:
+    """RefusedError for a policy that has tables, and no znode of its own, which is made before them: what it says,
+    where keys belong among it, may have changed since the file was written."""
+
+    def absent() -> set[str]:
+        return set(config.policies) - set(coordinator.children("policies"))
+
+    if not absent():
+        return
+    kept = {table.policy for table in cluster.read_tables(coordinator).values()}
+    lost = sorted(kept & absent())  # looked for again: another node may make all of it just now
+    if lost:
+        raise RefusedError(
+            f"{config.source}: ZooKeeper has partitions of policy {', '.join(lost)}, and nothing of what was agreed on "
+            f"of it, as where its keys belong ({', '.join(map(mappings.path_of, lost))}): a part of its data is lost. "
+            f"Nothing was made anew by the file. Stop all nodes and use `{COMMAND}`: nodes have noted it",
+            cluster=config.cluster.name,
+            policies=lost,
+        )
 
 
 def _has_history(log: Log, config: Config, policy: str) -> bool:

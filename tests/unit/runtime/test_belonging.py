@@ -67,6 +67,19 @@ def test_one_table_that_is_lost_is_not_made_anew_either(cluster: Cluster) -> Non
     assert cluster._tree.get("partitions/test-1") is None
 
 
+@pytest.mark.feature("P10", "P6")
+@pytest.mark.parametrize("who", ["a node", "a client"])
+def test_what_was_agreed_on_of_a_policy_is_not_made_anew_over_its_tables(cluster: Cluster, who: str) -> None:
+    """Its mapping may have changed since: a file would have keys where they are not, and say that all is well."""
+    stop(cluster)
+    cluster._tree.delete("policies/test", -1)
+    with pytest.raises(RefusedError) as refused:
+        cluster.client() if who == "a client" else start(cluster, "A")
+    assert "partitions of policy test, and nothing of what was agreed on of it" in refused.value.message
+    assert "halog recover --from-logs" in refused.value.message
+    assert cluster._tree.get("policies/test") is None
+
+
 @pytest.mark.feature("P10")
 def test_a_node_that_comes_while_another_one_makes_the_tables_is_not_refused(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch

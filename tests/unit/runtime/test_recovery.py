@@ -245,6 +245,22 @@ def test_tables_that_an_older_halog_made_anew_over_the_logs_are_replaced(cluster
     assert add_all(cluster) == [2] * len(KEYS)
 
 
+@pytest.mark.parametrize("lost", ["policies/test", "partitions/test-1", "bindings", "cluster"])
+def test_a_part_of_it_is_lost(cluster: Cluster, lost: str) -> None:
+    noted_all(cluster)
+    stop(cluster)
+    before = cluster._tree.get(lost)
+    assert before is not None
+    cluster._tree.delete(lost, -1)
+    Tool(cluster).recover()
+    after = cluster._tree.get(lost)
+    assert after is not None
+    if not lost.startswith("partitions/"):
+        assert after.data == before.data
+    cluster.start()
+    assert add_all(cluster) == [2] * len(KEYS)
+
+
 def test_a_table_of_another_history_that_was_served_is_left_alone(cluster: Cluster) -> None:
     stop(cluster)
     before = cluster.tables()["test-2"]
