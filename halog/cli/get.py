@@ -112,13 +112,11 @@ def _by_words(connection: Connection, type_name: str, words: tuple[str, ...]) ->
 
 def _by_bytes(connection: Connection, type_name: str, key_bytes: str) -> Iterator[tuple[str, Found | None]]:
     """In every partition: a mapper may not know what these bytes mean."""
-    from halog.errors import FieldTypeError
-
     definitions = connection.definitions
     try:
         index_key = definitions.current(type_name).family_id + bytes.fromhex(key_bytes)
     except ValueError:
-        raise FieldTypeError(f"{type_name}: --key-bytes are hex digits, two for each byte", type=type_name) from None
+        raise click.UsageError(f"{type_name}: --key-bytes are hex digits, two for each byte") from None
     policies = connection.policies_of(definitions.family(type_name))
     for table in connection.tables:
         if table.policy in policies:
@@ -138,12 +136,12 @@ def _is_of(connection: Connection, found: Found, family: Sequence[str]) -> bool:
 
 def sought(connection: Connection, type_name: str, words: tuple[str, ...]) -> tuple[bytes, list[Place]]:
     """The index key, and where an object of the type or of one derived from it may be."""
-    from halog.cli.values import parse_key
+    from halog.cli.values import given_key
     from halog.schema import ForeignType
 
     definitions = connection.definitions
     foreign = ForeignType(definitions.current(type_name))
-    key = parse_key(foreign.parsed, words)
+    key = given_key(foreign.parsed, words)
     routing_key = foreign.routing_key(key)
     family = definitions.family(type_name)
     connection.policies_of(family)

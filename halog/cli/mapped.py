@@ -19,7 +19,7 @@ from halog.cli.distribution import (
 )
 from halog.cli.listed import located
 from halog.cli.sums import is_sum
-from halog.cli.values import key_from_plain, parse_key
+from halog.cli.values import given_key, key_from_plain, parse_key
 from halog.config.mapper import ROUND_ROBIN, callable_of, is_at_create, is_custom
 from halog.core.mapping import BY_KEY, LISTED, Place
 from halog.errors import ConfigError, HalogError, RefusedError, UnknownNameError
@@ -81,7 +81,7 @@ def explained(connection: Connection, type_name: str, words: Sequence[str]) -> d
     """Where a key belongs, and every step on the way. UnknownTypeError, FieldTypeError, MapperError."""
     definition = connection.definitions.current(type_name)
     foreign = ForeignType(definition)
-    key = parse_key(definition, words)
+    key = given_key(definition, words)
     routing_key = foreign.routing_key(key)
     owner, bound = connection.owner(type_name), connection.places.bound(type_name)
     assert bound is not None, "it has an owner"

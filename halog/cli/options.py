@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,6 +13,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 TIMEOUT_S = 10.0
 """How long a command waits for an answer: a failover takes under a second, a broker's restart a few."""
+
+LONGEST_S = 1_000_000.0
+"""A bound of eleven days: what the libraries take, in milliseconds of 31 bits."""
+
+
+class Seconds(click.FloatRange):
+    """A time to wait: a number within bounds, so neither infinite nor NaN, which lies between no two numbers."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0.05, max=LONGEST_S)
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is no number", param, ctx)
+        return seconds
 
 
 def config_option(command: F) -> F:
@@ -32,7 +49,7 @@ def timeout_after(default_s: float, help_: str) -> Callable[[F], F]:
     return click.option(
         "--timeout",
         "timeout_s",
-        type=click.FloatRange(min=0.05),
+        type=Seconds(),
         default=default_s,
         show_default=True,
         metavar="SECONDS",

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+import click
+
 from halog.backend import Found
 from halog.core.directory import is_entry, object_key
 from halog.core.early import lsn_of
@@ -22,8 +24,16 @@ from halog.schema.definition import ID_BYTES
 from halog.schema.plain import from_plain
 
 
+def given_key(definition: Definition, words: Sequence[str]) -> tuple[Any, ...]:
+    """The key from the command line; click.UsageError if these words are no key of the type."""
+    try:
+        return parse_key(definition, words)
+    except FieldTypeError as error:
+        raise click.UsageError(error.message) from error
+
+
 def parse_key(definition: Definition, words: Sequence[str]) -> tuple[Any, ...]:
-    """The key from the command line: one word per key field, or all of them as one JSON array."""
+    """The key from words: one per key field, or all of them as one JSON array."""
     if len(words) == 1 and len(definition.key) > 1:
         return key_from_plain(definition, _json_array(definition, words[0]))
     return ForeignType(definition).key_from_text(words)

@@ -326,7 +326,7 @@ def test_a_partition_nobody_has_placed_has_keys_and_no_nodes(
         (("explain", "Aircraft"), 2, "give a type and a key"),
         (("explain", "Aircraft", "N1", "--partitions", "3"), 2, "give a type and a key"),
         (("explain", "Aircraft", "--distribution", "--sample", "3"), 2, "made-up keys have no type"),
-        (("explain", "Aircraft", "N1", "N2"), 1, "the key is (tail)"),
+        (("explain", "Aircraft", "N1", "N2"), 2, "the key is (tail)"),
         (("explain", "Aircarft", "N1"), 2, "did you mean Aircraft?"),
         (("explain", "--distribution"), 2, "name one with --policy; "),
         (("explain", "--distribution", "--policy", "x"), 2, "there is no policy x; known are p, few, fixed"),
