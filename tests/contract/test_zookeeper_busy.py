@@ -75,6 +75,32 @@ def test_a_server_that_gives_no_session_is_told_as_that(door: Door) -> None:
     assert said_by(door).split(".*")[0] in found.detail
 
 
+@pytest.mark.parametrize(
+    ("answer", "said", "busy"),
+    [
+        (b"HTTP/1.0 400 Bad Request\r\n", "is no ZooKeeper: it answers as a web server does", False),
+        (b"\xff" * 40, "is no ZooKeeper: its answer is none of a ZooKeeper's", False),
+        (b"", "is no ZooKeeper, or one that ends: it closes the connection when it is asked", True),
+        (b"srvr is not executed because it is not in the whitelist.\n", "a ZooKeeper that gave no session", True),
+        (b"This ZooKeeper instance is not currently serving requests\n", "a ZooKeeper that gave no session", True),
+    ],
+)
+def test_a_server_of_another_kind_is_told_as_that(answer: bytes, said: str, busy: bool) -> None:
+    """A web server, a broker whose address stands where ZooKeeper's should; and a ZooKeeper is taken for one."""
+
+    def serve(server: socket.socket) -> None:
+        made, _ = server.accept()
+        with made:
+            made.recv(64)
+            made.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        threading.Thread(target=serve, args=(server,), daemon=True).start()
+        seen = silence(address)
+    assert (seen.busy, said in seen.text) == (busy, True), seen
+
+
 def _target(zookeeper: str) -> checks.Target:
     return checks.Target(Path(), False, "", zookeeper)
 
