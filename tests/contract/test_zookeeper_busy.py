@@ -173,6 +173,28 @@ def test_as_many_connections_as_are_allowed_are_told_as_that(counting: str) -> N
             made.close()
 
 
+@pytest.mark.parametrize("patience_s", [20.0, 0.0])
+def test_a_connection_that_breaks_while_a_node_joins_is_waited_for(zookeeper: ZkRig, patience_s: float) -> None:
+    """As on a machine that is too busy to answer its heartbeats. Who has joined, and tools, are told at once."""
+    proxy = Proxy(zookeeper.site.info.zookeeper)
+    c = ZkCoordinator(proxy.address, zookeeper.cluster, patience_s=patience_s)
+    try:
+        c.connect(States())
+        proxy.cut(reopen=False)
+        wait_for(lambda: not c._client.connected)
+        opens = threading.Timer(1.0, proxy.open)
+        opens.start()
+        if patience_s:
+            assert c.get("nothing") is None
+        else:
+            with pytest.raises(UnreachableError, match="is not connected"):
+                c.get("nothing")
+        opens.join()
+    finally:
+        c.close()
+        proxy.close()
+
+
 @pytest.mark.parametrize("chroot", ["/apps", "/apps/halog"])
 def test_a_chroot_that_is_not_there_is_told_with_the_command_that_makes_it(zookeeper: ZkRig, chroot: str) -> None:
     """Nobody makes it by itself; once it is there all works below it, watched members too."""
