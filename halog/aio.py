@@ -132,7 +132,7 @@ class Node:
                 retry.remember(settled, error)
             await asyncio.sleep(seconds)
 
-    async def outcome(self, of: Transaction | OutcomeUnknownError) -> Outcome:
+    async def outcome(self, of: Transaction | HalogError) -> Outcome:
         """What became of a transaction whose commit raised OutcomeUnknownError, or was cancelled; see
         `halog.Node.outcome`."""
         asked = of.sync if isinstance(of, Transaction) else of

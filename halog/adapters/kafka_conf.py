@@ -162,4 +162,5 @@ def heard(error: Any) -> None:
 
 def unreachable(bootstrap: str, error: object) -> HalogError:
     """The error for a broker that does not answer."""
-    return UnreachableError(f"Kafka at {bootstrap} does not answer: {error}", address=bootstrap)
+    why = error.str() if isinstance(error, KafkaError) else error
+    return UnreachableError(f"Kafka at {bootstrap} does not answer: {why}", address=bootstrap)

@@ -71,11 +71,13 @@ class ZkCoordinator:
         answer_s: float = ANSWER_S,
         patience_s: float = 0.0,
     ) -> None:
-        """`patience_s`: how long to wait at the beginning for servers that are there and busy."""
+        """`patience_s`: how long to wait at the beginning for servers that are there and busy, and for a connection
+        that breaks meanwhile: whoever joins needs all that it asks for."""
         self._root = f"/halog/{cluster}"
         self._hosts = hosts
         self._timeout_s = session_timeout_ms / 1000
         self._answer_s, self._patience_s = answer_s, patience_s
+        self._patient_until = 0.0
         self._client: Any = KazooClient(
             hosts=hosts,
             timeout=self._timeout_s,
@@ -109,6 +111,7 @@ class ZkCoordinator:
 
     def connect(self, on_state: Callable[[SessionState], None], wait_s: float | None = None) -> None:
         self._on_state = on_state
+        self._patient_until = time.monotonic() + self._patience_s
         self._answer_s = self._answer_s if wait_s is None else min(self._answer_s, wait_s)
         self._dispatch, self._arming = Dispatcher("zk"), Dispatcher("zk-watches")
         self._client.add_listener(self._changed)
@@ -341,9 +344,10 @@ class ZkCoordinator:
 
     def _ready(self) -> None:
         """Before a request: without a connection nothing is sent (kazoo would queue it), and the outcome is known."""
+        there = self._client.connected or self._reconnected(self._patient_until)
         if self._closed:
             raise ClosedError("the coordinator is closed")
-        if not self._client.connected:
+        if not there:
             raise UnreachableError("ZooKeeper is not connected", address=self._hosts, coordinator=True)
 
     def _read(self, ask: Callable[[], Any]) -> Any:

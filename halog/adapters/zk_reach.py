@@ -39,10 +39,7 @@ def _heard(address: str, made: socket.socket) -> Silence:
     try:
         closed = not made.recv(1)
     except TimeoutError:
-        return Silence(
-            f"{address} accepts connections and says nothing: it is busy, or too few servers of its ensemble are up",
-            True,
-        )
+        return _asked(address, made)
     except OSError:
         closed = True
     if not closed:
@@ -52,6 +49,27 @@ def _heard(address: str, made: socket.socket) -> Silence:
         "its maxClientCnxns allows: close some, or raise that setting in its zoo.cfg",
         True,
     )
+
+
+def _asked(address: str, made: socket.socket) -> Silence:
+    """Where nothing was said at first: every ZooKeeper that is not too busy has an answer to this word, also one
+    that does not allow it. A broker closes the connection, for which the word is a length; a web server complains."""
+    try:
+        made.sendall(b"srvr\n")
+        answer = made.recv(256)
+    except TimeoutError:
+        busy = "it is busy, or too few servers of its ensemble are up"
+        return Silence(f"{address} accepts connections and says nothing: {busy}", True)
+    except OSError:
+        answer = b""
+    if b"ookeeper" in answer.lower() or answer.startswith(b"srvr "):
+        slow = "it was busy, or too few servers of its ensemble are up"
+        return Silence(f"{address} is a ZooKeeper that gave no session in time: {slow}", True)
+    if not answer:
+        closes = "it closes the connection when it is asked, as a Kafka broker does"
+        return Silence(f"{address} is no ZooKeeper, or one that ends: {closes}", True)
+    what = "it answers as a web server does" if b"HTTP" in answer else "its answer is none of a ZooKeeper's"
+    return Silence(f"{address} is no ZooKeeper: {what}", False)
 
 
 def no_chroot(hosts: str, chroot: str) -> ConfigError:

@@ -107,8 +107,9 @@ def holds_(partition: str | None, config_path: Path, format_: str, timeout_s: fl
 @click.argument("partition")
 @click.argument("name", type=Name())
 @config_option
+@format_option
 @timeout_option
-def release_(partition: str, name: str, config_path: Path, timeout_s: float) -> None:
+def release_(partition: str, name: str, config_path: Path, format_: str, timeout_s: float) -> None:
     """End a hold: the next snapshot trims the log again.
 
     \b
@@ -120,6 +121,8 @@ def release_(partition: str, name: str, config_path: Path, timeout_s: float) -> 
 
     with connect(config_path, timeout_s) as connection:
         retention.release(connection.coordinator, connection.table(partition).name, name)
+    if format_ == "json":
+        emit_json({"partition": partition, "name": name, "released": True})
 
 
 def _show(found: list[tuple[str, str, Hold]], format_: str) -> None:

@@ -6,9 +6,11 @@ A command is imported when it is called or helped with; `halog --help` imports n
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
+from contextlib import suppress
 from importlib import import_module
 
 import click
@@ -17,6 +19,9 @@ from halog import __version__
 from halog.cli.output import emit_nothing
 from halog.errors import HalogError, NothingToDoError
 from halog.signals import relay
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What a write to stdout fails with that is nobody's mistake here; of a file with a name the command itself speaks."""
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
@@ -102,6 +107,7 @@ def main(args: list[str] | None = None) -> int:
 
     Without arguments it is the process's own, and the process is halog's: no signal is lost."""
     if args is None:
+        _open_standard_files()
         relay()
     try:
         result = cli.main(args=args, prog_name="halog", standalone_mode=False)
@@ -125,14 +131,35 @@ def main(args: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as e:
-        if os.environ.get("HALOG_DEBUG"):
-            raise
-        _complain(f"{type(e).__name__}: {e} (this is a bug in halog; HALOG_DEBUG=1 shows where)")
+        return _fault(e)
+
+
+def _open_standard_files() -> None:
+    """Those that whoever started this process closed: else a connection would get the number of one, and what is
+    said there would go over that connection."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
+
+
+def _fault(error: Exception) -> int:
+    """Of what nobody expected, or of a stdout that takes nothing more."""
+    if os.environ.get("HALOG_DEBUG"):
+        raise error
+    if isinstance(error, OSError) and error.filename is None and error.errno in FULL:
+        _complain(f"what the command says cannot be written: {error.strerror}")
         return 1
+    _complain(f"{type(error).__name__}: {error} (this is a bug in halog; HALOG_DEBUG=1 shows where)")
+    return 1
 
 
 def _complain(text: str) -> None:
-    click.echo(f"halog: {' '.join(text.split())}", err=True)
+    with suppress(OSError):  # stderr takes nothing, or is closed: the exit code says it
+        click.echo(f"halog: {' '.join(text.split())}", err=True)
 
 
 if __name__ == "__main__":

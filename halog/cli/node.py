@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
 import sys
@@ -87,7 +88,11 @@ def start(config_path: Path, name: str | None, switch_interval_us: int | None, l
         return
     try:
         signals.joined()
-        _say_ready(running, format_, began)
+        try:
+            _say_ready(running, format_, began)
+        except OSError as error:  # nobody reads it: a node serves all the same
+            logging.getLogger("halog.node").warning("nobody reads that the node is up: %s", error.strerror)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         signals.wait()
         say(f"node {running.runtime.name} hands over and leaves")
     finally:

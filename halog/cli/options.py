@@ -72,9 +72,9 @@ def of_arguments() -> Iterator[None]:
     except FieldTypeError as error:
         raise click.UsageError(error.message) from error
 
+
 TIMEOUT_S = 10.0
 """How long a command waits for an answer: a failover takes under a second, a broker's restart a few."""
-
 
 def config_option(command: F) -> F:
     """`--config`: the configuration file."""

@@ -228,13 +228,15 @@ def exit_if_refused(states: dict[str, str]) -> None:
 
 @plan.command()
 @config_option
+@format_option
 @timeout_option
-def cancel(config_path: Path, timeout_s: float) -> None:
+def cancel(config_path: Path, format_: str, timeout_s: float) -> None:
     """Begin nothing more of the plan. What moves already is finished by the nodes.
 
     \b
     Examples:
       halog plan cancel
+      halog plan cancel --format json
     """
     from halog.cli.connection import connect
     from halog.runtime.plans import MOVING, WAITING, cancel as cancel_plan, states_of
@@ -242,7 +244,10 @@ def cancel(config_path: Path, timeout_s: float) -> None:
     with connect(config_path, timeout_s) as connection:
         cancelled = cancel_plan(connection.coordinator)
         counts = Counter(states_of(cancelled, connection.tables).values())
-    click.echo(f"plan {cancelled.id}: cancelled; {counts[MOVING]} partitions are moving, {counts[WAITING]} stay")
+    if format_ == "json":
+        emit_json({"plan": cancelled.id, "cancelled": True, "moving": counts[MOVING], "stay": counts[WAITING]})
+    else:
+        click.echo(f"plan {cancelled.id}: cancelled; {counts[MOVING]} partitions are moving, {counts[WAITING]} stay")
 
 
 def _pace(connection: Connection, partition: str) -> str:

@@ -23,7 +23,7 @@ from halog.schema.plain import from_plain
 
 
 def parse_key(definition: Definition, words: Sequence[str]) -> tuple[Any, ...]:
-    """The key from the command line: one word per key field, or all of them as one JSON array."""
+    """The key from words: one per key field, or all of them as one JSON array."""
     if len(words) == 1 and len(definition.key) > 1:
         return key_from_plain(definition, _json_array(definition, words[0]))
     return ForeignType(definition).key_from_text(words)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from halog.config.hints import kinds
@@ -24,7 +24,7 @@ from halog.config.sites import (
     takeover_problems,
 )
 from halog.config.static import Shape, name_problems, shapes, static_problems
-from halog.config.tuning import tuning_problems
+from halog.config.tuning import LONGEST_MS, tuning_problems
 from halog.config.whole import at_site, is_whole, sites_named, sites_of, whole_problems
 from halog.config.zones import PATTERN, matching, quorum_problems, span_problems
 from halog.errors import ConfigError
@@ -89,7 +89,8 @@ def all_problems(config: Config) -> Problems:
     yield from _copies(config.site)
     yield from _modules(config.application)
     yield from _whole(config) if is_whole(config) else _part(config)
-    yield from name_problems(config)
+    if all(policy.partitions <= MAX_PARTITIONS for policy in config.all_sites.policies.values()):
+        yield from name_problems(config)  # which makes them all
     yield from _bindings(config)
     for name, node in config.nodes.items():
         yield from _node(f"nodes.{name}", node)
@@ -261,10 +262,10 @@ def _bindings(config: Config) -> Problems:
 
 def _same_data_dir(config: Config) -> Problems:
     """Each machine may have its node's data in the same place."""
-    seen: dict[tuple[str, str, Path], str] = {}
+    seen: dict[tuple[str, str, str], str] = {}
     for name, node in config.nodes.items():
         host = node.address.rpartition(":")[0]
-        other = seen.setdefault((node.site, host, node.data_dir), name)
+        other = seen.setdefault((node.site, host, os.path.normpath(node.data_dir)), name)
         if other != name:
             yield f"nodes.{name}.data_dir", f"is node {other}'s too, at the same host {host}; each node needs its own"
 
@@ -284,6 +285,8 @@ def _positive(config: Config) -> Problems:
             value = getattr(getattr(config, section), item.name)
             if type(value) is int and value < 1:
                 yield f"{section}.{item.name}", f"must be at least 1, is {value}"
+            elif type(value) is int and item.name.endswith("_ms") and value > LONGEST_MS:
+                yield f"{section}.{item.name}", f"must be at most {LONGEST_MS} (24 days), is {value}"
 
 
 def _timing(timing: TimingConfig) -> Problems:

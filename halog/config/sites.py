@@ -21,6 +21,8 @@ Problems = Iterator[tuple[str, str]]
 
 _ZERO: Final = re.compile(r"(?:0[xX])?0+(?:\.(?:0[xX])?0+){0,3}")
 """The short forms of 0.0.0.0, as the system's resolver takes them: 0, 0x0, 0.0."""
+_NAME: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+")
+"""One part of a path of ZooKeeper's."""
 SERVERS: Final = ("bootstrap", "zookeeper")
 
 TAKEOVER: Final = ("operator", "quorum", "always")
@@ -62,9 +64,24 @@ def _servers(where: str, site: SiteConfig | RemoteSiteConfig) -> Problems:
         missing = "bootstrap" if "bootstrap" not in servers else "zookeeper"
         yield f"{where}.{missing}", "is missing; give bootstrap and zookeeper, or embedded (a data directory)"
     for key in servers:
-        addresses, _, _chroot = getattr(site, key).partition("/")
+        addresses, slash, chroot = getattr(site, key).partition("/")
         for address in addresses.split(","):
             yield from address_problems(f"{where}.{key}", address, zero=False)
+            if address.count(":") > 1 and "[" not in address:  # their clients take no other form
+                yield f"{where}.{key}", f"{address!r} must be host:port, with an IPv6 address in brackets: [::1]:7400"
+        if slash and key != "zookeeper":
+            yield f"{where}.{key}", f"'/{chroot}': Kafka has no paths; give host:port, several with commas between"
+        elif chroot:
+            yield from _chroot_problems(f"{where}.{key}", chroot)
+
+
+def _chroot_problems(key: str, chroot: str) -> Problems:
+    """(key, reason) if ZooKeeper has no such path. One `/` more at its beginning or end is none."""
+    names = chroot.strip("/").split("/")
+    if "," in chroot:
+        yield key, f"'/{chroot}': a chroot stands once, behind the last address, and has no comma"
+    elif chroot.strip("/") and not all(_NAME.fullmatch(name) and name not in (".", "..") for name in names):
+        yield key, f"'/{chroot}' is no path of ZooKeeper's: its names are not empty, '.' or '..', and are printable"
 
 
 def address_problems(key: str, address: str, *, zero: bool = True) -> Problems:

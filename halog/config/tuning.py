@@ -19,6 +19,9 @@ MAX_MOVE_PAUSE_MS: Final = 100
 MAX_THREADS: Final = 32
 """For each partition that moves objects, and of each policy that has copies made: more is a mistake."""
 
+LONGEST_MS: Final = 2**31 - 1
+"""What the clients of Kafka and ZooKeeper take."""
+
 TURNOVER: Final = ("join_settle_ms", "replace_after_ms")
 """Of plans that nodes make when others come or go."""
 TIMES: Final = ("call_deadline_ms", "append_deadline_ms", "doubt_timeout_ms", "min_stay_ms", *TURNOVER)
@@ -46,5 +49,7 @@ def tuning_problems(key: str, policy: PolicyConfig) -> Problems:
     for name, value in own_times(policy).items():
         if value < 1:
             yield f"{key}.{name}", f"must be at least 1, is {value}"
+        elif value > LONGEST_MS:
+            yield f"{key}.{name}", f"must be at most {LONGEST_MS} (24 days), is {value}"
         elif policy.static and name in TURNOVER:
             yield f"{key}.{name}", "excludes partitions named by hand: nodes that come or go move none of them"

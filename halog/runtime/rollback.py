@@ -76,13 +76,13 @@ def under_way(
 def roll_back(plan: Plan, now: Situation, only: Collection[str] = ()) -> Plan:
     """The way back of `plan`, of these partitions alone if there are any. `stay` says of partitions why they cannot go
     back: with any there, nothing is to be moved. What the plan did not move, or is back already, is left out.
-    RefusedError if it moved nothing, or does not know one of them."""
+    NothingToDoError if it moved nothing, RefusedError if it does not know one of them."""
     if unknown := sorted(set(only) - {m.partition for m in plan.moves}):
         raise RefusedError(f"plan {plan.id} moves no {', '.join(unknown)}; it has {_named(plan.moves)}")
     wanted = [m for m in plan.moves if not only or m.partition in only]
     went = [m for m in wanted if _went(m, now.tables.get(m.partition))]
     if not went:
-        raise RefusedError(
+        raise NothingToDoError(
             f"plan {plan.id} has moved nothing{' of that' if only else ''} that is not back where it was: there is "
             "nothing to roll back; `halog plan list` shows the plans that are known"
         )

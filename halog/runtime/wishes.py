@@ -136,6 +136,8 @@ def _is_begun(mapping: PolicyMapping, first: PolicyMapping, layout: Layout) -> b
 
 def _check(mapping: PolicyMapping, policy: str, layout: Layout) -> None:
     why = why_not(mapping, layout)
+    if mapping.changing is None and layout == mapping.now:
+        raise NothingToDoError(f"policy {policy}: {why}; nothing was changed", policy=policy)
     if why is not None:
         raise RefusedError(f"policy {policy}: {why}; nothing was changed", policy=policy)
 

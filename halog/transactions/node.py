@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from halog.backend import Backend, Outcome
 from halog.core.durability import Durability, checked
-from halog.errors import ClosedError, NoTransactionError, OutcomeUnknownError, RefusedError
+from halog.errors import ClosedError, HalogError, NoTransactionError, RefusedError
 from halog.schema.reference import Ref
 from halog.schema.registry import DEFAULT, Registry
 from halog.transactions import load as bulk, outcomes, retry
@@ -159,7 +159,7 @@ class Node:
             raise NoTransactionError("no transaction of this node is open here; write `with node.transaction():`")
         return tx
 
-    def outcome(self, of: Transaction | OutcomeUnknownError) -> Outcome:
+    def outcome(self, of: Transaction | HalogError) -> Outcome:
         """What became of a transaction whose commit raised OutcomeUnknownError, on any node, by the transaction or by
         the error: "happened"; "did not happen", and it will not; "expired": nobody remembers an id that old; "unknown":
         it may still happen, ask again. It is waited for, up to `timing.call_deadline_ms`. Over several partitions

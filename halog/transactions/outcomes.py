@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from halog.backend import Backend, Outcome
-from halog.errors import NoTransactionError, OutcomeUnknownError
+from halog.errors import HalogError, NoTransactionError, OutcomeUnknownError
 
 if TYPE_CHECKING:
     from halog.transactions.commit import Presented
-    from halog.transactions.writing import Transaction
 
 _ENDED: Final[dict[str, Outcome]] = {"committed": "happened", "rolled back": "did not happen"}
 
@@ -41,13 +40,17 @@ def told_by(evidence: dict[str, Any]) -> Unsettled | None:
     return Unsettled(partition, epoch, tuple(participants or ()))
 
 
-def outcome(backend: Backend, of: Transaction | OutcomeUnknownError) -> Outcome:
+def outcome(backend: Backend, of: Any) -> Outcome:
     """See `Node.outcome`."""
+    if isinstance(of, HalogError) and of.happened is not None:
+        return "happened" if of.happened else "did not happen"
     if isinstance(of, OutcomeUnknownError):
         tx, asked = of.evidence.get("tx"), told_by(of.evidence)
         if not isinstance(tx, str) or asked is None:
             raise NoTransactionError("this error names no transaction: what it is about was no commit")
         return _ask(backend, bytes.fromhex(tx), asked)
+    if not hasattr(of, "unsettled"):
+        raise TypeError(f"outcome() takes a transaction, or the error that its commit raised, not {type(of).__name__}")
     if (said := _ENDED.get(of.outcome)) is not None:
         return said
     if of.id is None or of.unsettled is None:

@@ -75,6 +75,32 @@ def test_a_server_that_gives_no_session_is_told_as_that(door: Door) -> None:
     assert said_by(door).split(".*")[0] in found.detail
 
 
+@pytest.mark.parametrize(
+    ("answer", "said", "busy"),
+    [
+        (b"HTTP/1.0 400 Bad Request\r\n", "is no ZooKeeper: it answers as a web server does", False),
+        (b"\xff" * 40, "is no ZooKeeper: its answer is none of a ZooKeeper's", False),
+        (b"", "is no ZooKeeper, or one that ends: it closes the connection when it is asked", True),
+        (b"srvr is not executed because it is not in the whitelist.\n", "a ZooKeeper that gave no session", True),
+        (b"This ZooKeeper instance is not currently serving requests\n", "a ZooKeeper that gave no session", True),
+    ],
+)
+def test_a_server_of_another_kind_is_told_as_that(answer: bytes, said: str, busy: bool) -> None:
+    """A web server, a broker whose address stands where ZooKeeper's should; and a ZooKeeper is taken for one."""
+
+    def serve(server: socket.socket) -> None:
+        made, _ = server.accept()
+        with made:
+            made.recv(64)
+            made.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        threading.Thread(target=serve, args=(server,), daemon=True).start()
+        seen = silence(address)
+    assert (seen.busy, said in seen.text) == (busy, True), seen
+
+
 def _target(zookeeper: str) -> checks.Target:
     return checks.Target(Path(), False, "", zookeeper)
 
@@ -145,6 +171,28 @@ def test_as_many_connections_as_are_allowed_are_told_as_that(counting: str) -> N
     finally:
         for made in held:
             made.close()
+
+
+@pytest.mark.parametrize("patience_s", [20.0, 0.0])
+def test_a_connection_that_breaks_while_a_node_joins_is_waited_for(zookeeper: ZkRig, patience_s: float) -> None:
+    """As on a machine that is too busy to answer its heartbeats. Who has joined, and tools, are told at once."""
+    proxy = Proxy(zookeeper.site.info.zookeeper)
+    c = ZkCoordinator(proxy.address, zookeeper.cluster, patience_s=patience_s)
+    try:
+        c.connect(States())
+        proxy.cut(reopen=False)
+        wait_for(lambda: not c._client.connected)
+        opens = threading.Timer(1.0, proxy.open)
+        opens.start()
+        if patience_s:
+            assert c.get("nothing") is None
+        else:
+            with pytest.raises(UnreachableError, match="is not connected"):
+                c.get("nothing")
+        opens.join()
+    finally:
+        c.close()
+        proxy.close()
 
 
 @pytest.mark.parametrize("chroot", ["/apps", "/apps/halog"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from halog.config import (
     ZoneConfig,
     load_config,
 )
+from halog.config.read import problems_of
 from halog.errors import ConfigError
 
 GOOD = """
@@ -268,6 +270,12 @@ WRONG: list[tuple[str, str, str, str]] = [
     ("before_images = true", "copy_threads = 33", "policies.default.copy_threads", "must be 1 to 32, is 33"),
     ("before_images = true", "copy_threads = true", "policies.default.copy_threads", "must be a whole number"),
     ("before_images = true", "call_deadline_ms = 0", "policies.default.call_deadline_ms", "must be at least 1, is 0"),
+    (
+        "before_images = true",
+        "call_deadline_ms = 10000000000",
+        "policies.default.call_deadline_ms",
+        "at most 2147483647",
+    ),
     ("before_images = true", "doubt_timeout_ms = -1", "policies.default.doubt_timeout_ms", "at least 1, is -1"),
     ("before_images = true", "min_stay_ms = 1.5", "policies.default.min_stay_ms", "must be a whole number, is 1.5"),
     ("before_images = true", "keep_alive_ms = 100", "policies.default.keep_alive_ms", "is unknown"),
@@ -313,7 +321,15 @@ WRONG: list[tuple[str, str, str, str]] = [
         "is node C's too",
     ),
     ('data_dir = "var/C"', 'data_dir = "var/A"', "nodes.C.data_dir", "is node A's too"),
+    ('data_dir = "var/C"', 'data_dir = "./var/B/../A"', "nodes.C.data_dir", "is node A's too"),
     ('data_dir = "var/C"', "", "nodes.C.data_dir", "is missing"),
+    (
+        'data_dir = "var/C"',
+        'data_dir = "var/C"\naddress = "h:7400"\n[nodes.D]\ndata_dir = "var/D"\naddress = "h:7400"',
+        "nodes.D.address",
+        "is node C's too",
+    ),
+    ("keep_alive_ms = 150", "call_deadline_ms = 2147483648", "timing.call_deadline_ms", "must be at most 2147483647"),
     ("[nodes.A]", '[nodes."A/B"]', "nodes.A/B", "topic and znode"),
     ("max_record_bytes = 5_000_000", "max_record_bytes = 100_000_000", "limits.max_record_bytes", "at most"),
     ("max_record_bytes = 5_000_000", "max_record_bytes = 6_000_000", "limits.max_record_bytes", "at most 5900000"),
@@ -321,6 +337,16 @@ WRONG: list[tuple[str, str, str, str]] = [
     ("max_record_bytes = 5_000_000", "max_in_flight_bytes = 4_000_000", "limits.max_in_flight_bytes", "at least"),
     ("every_records = 50_000", "every_records = -1", "snapshot.every_records", "at least 1"),
 ]
+
+
+@pytest.mark.feature("O3")
+@pytest.mark.timeout(20)
+def test_all_that_is_wrong_is_told_however_many_partitions_are_asked_for(tmp_path: Path) -> None:
+    """Nobody makes the names of a thousand million of them first."""
+    path = write(tmp_path, GOOD.replace("partitions = 12", "partitions = 1_000_000_000").replace('"var/C"', '"var/A"'))
+    problems = dict(problems_of(tomllib.loads(path.read_text()), str(path)))
+    assert problems["policies.default.partitions"] == "must be 1 to 4096"
+    assert "is node A's too" in problems["nodes.C.data_dir"]
 
 
 @pytest.mark.parametrize(("old", "new", "key", "why"), WRONG, ids=[f"{w[2]}: {w[3]}" for w in WRONG])

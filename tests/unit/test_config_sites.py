@@ -121,6 +121,14 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"sites": {"west": {"embedded": ""}}}, "sites.west.embedded", "must not be empty"),
     ({"sites": {"west": {**WEST, "bootstrap": "w"}}}, "sites.west.bootstrap", "'w' must be host:port"),
     ({"sites": {"west": {**WEST, "zookeeper": "a:1,b:0"}}}, "sites.west.zookeeper", "needs a port"),
+    ({"sites": {"west": {**WEST, "zookeeper": "::1:2181"}}}, "sites.west.zookeeper", "an IPv6 address in brackets"),
+    ({"sites": {"west": {**WEST, "bootstrap": "a:1, b:2"}}}, "sites.west.bootstrap", "must be host:port"),
+    ({"sites": {"west": {**WEST, "bootstrap": "a:1/"}}}, "sites.west.bootstrap", "Kafka has no paths"),
+    ({"sites": {"west": {**WEST, "zookeeper": "a:1/x,b:1/x"}}}, "sites.west.zookeeper", "a chroot stands once"),
+    *(
+        ({"sites": {"west": {**WEST, "zookeeper": f"a:1/{chroot}"}}}, "sites.west.zookeeper", "no path of ZooKeeper's")
+        for chroot in ("a/../b", ".", "a//b", "a/\x07")
+    ),
     ({"sites": {"west": {**WEST, "nodes": {"W1": "w"}}}}, "sites.west.nodes.W1", "'w' must be host:port"),
     ({"sites": {"west": {**WEST, "nodes": {"W1": "w:0"}}}}, "sites.west.nodes.W1", "needs a port"),
     ({"sites": {"west": {**WEST, "nodes": {"W1": "[::]:1"}}}}, "sites.west.nodes.W1", "every interface"),

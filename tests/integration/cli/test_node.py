@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
@@ -107,6 +110,24 @@ def test_stopped_continued_and_told_to_end_at_once(prepared: Any) -> None:
         for number in (signal.SIGSTOP, signal.SIGCONT):
             prepared.nodes["A"].send_signal(number)
         assert prepared.stop("A") == 0
+
+
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize("files", ["<&- >&- 2>&-", "> /dev/full"])
+def test_a_node_runs_whatever_became_of_its_standard_files(prepared: Any, files: str) -> None:
+    """Closed, as by a daemon that starts it, or taking nothing: no connection gets their numbers, and it serves."""
+    command = shlex.join(prepared.command("node", "start", "--name", "A"))
+    prepared.nodes["A"] = node = subprocess.Popen(
+        ["bash", "-c", f"exec {command} {files}"], cwd=prepared.directory, text=True, stdout=subprocess.PIPE
+    )
+    prepared.settle(4)
+    until = time.monotonic() + 30
+    while prepared.halog("node", "list", "--format", "json").json[0]["state"] != "up":
+        assert node.poll() is None
+        assert time.monotonic() < until
+    time.sleep(2)  # it says by now that it is up
+    assert os.readlink(f"/proc/{node.pid}/fd/1") == os.devnull
+    assert prepared.stop("A") == 0
 
 
 @pytest.mark.feature("O1")

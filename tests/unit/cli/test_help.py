@@ -46,6 +46,14 @@ def test_every_help_text_has_an_example_that_parses(name: str) -> None:
         parse(cli, shlex.split(line)[1:])
 
 
+@pytest.mark.feature("O1")
+def test_every_command_writes_a_document_for_programs() -> None:
+    """But for the one whose text is for programs as it is."""
+    ends = {n: c for n, c in ALL.items() if not isinstance(c, click.Group) or c.invoke_without_command}
+    without = {n for n, c in ends.items() if not any("--format" in p.opts for p in c.params)}
+    assert without == {"site metrics"}
+
+
 def parse(group: click.Command, words: list[str], parent: click.Context | None = None) -> None:
     """As the command line would, but without running it."""
     ctx = group.make_context("halog", list(words), parent=parent)

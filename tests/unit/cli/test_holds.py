@@ -22,7 +22,8 @@ def test_a_hold_is_listed_until_it_is_released(cluster: Any, halog: Any) -> None
     shown = halog("log", "holds").out
     assert "auditors are in" in shown
     assert "UTC" in shown
-    assert halog("log", "release", "p-3", "audit").code == 0
+    released = halog("log", "release", "p-3", "audit", "--format", "json")
+    assert (released.code, released.json) == (0, {"partition": "p-3", "name": "audit", "released": True})
     assert halog("log", "holds", "--format", "json").json == []
 
 

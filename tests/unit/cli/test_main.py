@@ -78,6 +78,23 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert "Usage: halog" in done.stdout
 
 
+def in_a_shell(line: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize("ending", ["> /dev/full", "--format json > /dev/full"])
+def test_a_disk_that_is_full_is_no_bug_of_the_command(ending: str) -> None:
+    ran = in_a_shell(f"{sys.executable} -m halog version {ending}")
+    said = "halog: what the command says cannot be written: No space left on device\n"
+    assert (ran.returncode, ran.stderr) == (1, said)
+
+
+@pytest.mark.feature("O1")
+def test_an_error_that_cannot_be_told_keeps_its_exit_code() -> None:
+    assert in_a_shell(f"{sys.executable} -m halog status --config /nope.toml 2> /dev/full").returncode == 2
+
+
 @pytest.mark.feature("O1")
 @pytest.mark.parametrize("command", [["-m", "halog"], ["-m", "halog.cli.main"]])
 def test_the_version_and_the_module_that_is_the_command(command: list[str]) -> None:

@@ -66,7 +66,8 @@ def test_a_name_that_nothing_has_is_named_with_exit_2(
 @pytest.mark.parametrize(
     "call",
     ["plan show", "plan status", "plan apply", "plan cancel", "plan rollback", "rebalance cancel --policy p",
-     "restore undo", "drain A --undo", "partition require p-0 0", "partition designate p-0 none"],
+     "rebalance", "rebalance --policy p", "restore undo", "drain A --undo",
+     "partition require p-0 0", "partition designate p-0 none"],
 )  # fmt: skip
 def test_nothing_to_do_is_no_failure(shared: Cluster, halog: Callable[..., Any], call: str) -> None:
     """It is said, a program reads a document, and what there is stays as it was."""
@@ -74,10 +75,9 @@ def test_nothing_to_do_is_no_failure(shared: Cluster, halog: Callable[..., Any],
     ran = halog(*call.split())
     assert ran.code == 0, ran
     assert ran.out or ran.err
-    if call != "plan cancel":  # writes nothing for programs
-        json = halog(*call.split(), "--format", "json")
-        assert json.code == 0
-        assert json.json is None or json.json
+    json = halog(*call.split(), "--format", "json")
+    assert json.code == 0
+    assert json.json is None or json.json
     assert state(shared) == before
 
 
@@ -123,6 +123,20 @@ def test_events_are_filtered(shared: Cluster, halog: Callable[..., Any]) -> None
     assert found("-n", 0) == []
     wrong = halog("events", "--code", "HALOG-9999")
     assert (wrong.code, "there is no event HALOG-9999" in wrong.err) == (2, True)
+
+
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize(
+    "call",
+    ["get Aircraft N1 N2", "get Flight [1", "get Flight UA x", "delete Aircraft --key-bytes xx", "get Aircraft",
+     "mapper explain Aircraft N1 N2", "status --timeout nan", "status --timeout inf", "status --timeout 1e12"],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_a_mistake_of_usage(shared: Cluster, halog: Callable[..., Any], call: str) -> None:
+    before = state(shared)
+    ran = halog(*call.split(), *(("--cluster", "ops") if call.startswith("delete") else ()))
+    assert (ran.code, ran.out) == (2, ""), ran
+    assert "bug" not in ran.err
+    assert state(shared) == before
 
 
 @pytest.mark.feature("O1", "O2")

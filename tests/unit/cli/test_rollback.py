@@ -96,7 +96,7 @@ def test_of_a_plan_that_was_cancelled_half_way_only_that_half_goes_back(cluster:
     before = places(cluster)
     made = halog("plan", "create", "--format", "json").json
     unbegun = halog("plan", "rollback")
-    assert (unbegun.code, "has moved nothing that is not back" in unbegun.err) == (5, True), unbegun
+    assert (unbegun.code, "has moved nothing that is not back" in unbegun.err) == (0, True), unbegun
     first = made["moves"][0]
     migrate_as_planned(cluster, halog, first)
     half = halog("plan", "rollback")
@@ -107,7 +107,7 @@ def test_of_a_plan_that_was_cancelled_half_way_only_that_half_goes_back(cluster:
     assert (ran.code, states(ran)) == (0, {first["partition"]: "done"}), ran
     assert places(cluster) == before
     nothing = halog("plan", "rollback", made["plan"])
-    assert (nothing.code, "nothing to roll back" in nothing.err) == (5, True), "once more: it is all back"
+    assert (nothing.code, "nothing to roll back" in nothing.err) == (0, True), "once more: it is all back"
 
 
 def migrate_as_planned(cluster: Any, halog: Run, move: Any) -> None:

@@ -44,6 +44,15 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
         yield made
 
 
+def test_what_an_error_says_itself_is_not_asked_for_and_what_is_no_transaction_is_named(cluster: Cluster) -> None:
+    """As by a handler of all of halog's errors; and by one that kept the id alone."""
+    client = cluster.client()
+    assert client.outcome(ConflictError("changed meanwhile")) == "did not happen"
+    for wrong in ("00" * 16, b"\0" * 16, None, ValueError("x")):
+        with pytest.raises(TypeError, match=f"takes a transaction, or the error .* not {type(wrong).__name__}"):
+            client.outcome(wrong)  # type: ignore[arg-type]
+
+
 def mute(client: Any, *, arrives: bool) -> list[bool]:
     """From now on its commits have no answers, whether they arrive or not, nor has what it asks about them; until the
     list that is returned is emptied."""
