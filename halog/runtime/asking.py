@@ -72,9 +72,13 @@ class Asker:
         return self.call_s if own is None or own.call_s is None else own.call_s
 
     def locked_of(self, partition: str) -> float:
-        """How long what a transaction in doubt holds there is waited for."""
+        """How long a commit waits for what a transaction in doubt holds there."""
         own = self._own(partition)
         return self.locked_s if own is None or own.locked_s is None else own.locked_s
+
+    def read_of(self, partition: str) -> float:
+        """How long a read waits for that: it holds nothing itself, so for as long as a living initiator may wait."""
+        return max(self.call_of(partition), self.locked_of(partition))
 
     def doubt_of(self, partition: str, usual_s: float) -> float:
         """How long a participant there waits for an initiator that it hears nothing of."""
@@ -137,12 +141,11 @@ class Asker:
 
     def patiently(self, partition: str, attempt: Callable[[], T]) -> T:
         """The result of `attempt`, made again while it meets what a transaction in doubt holds in that partition."""
-        until = 0.0
+        until = time.monotonic() + self.read_of(partition)
         while True:
             try:
                 return attempt()
             except LockedError:
-                until = until or time.monotonic() + self.locked_of(partition)
                 if time.monotonic() >= until or self.closed:
                     raise
                 time.sleep(LOCKED_S)

@@ -13,11 +13,14 @@ from halog.runtime import frames
 from halog.runtime.pages import ITEM_BYTES
 
 
-def too_large(frame: frames.Request, error: FrameError) -> RecordTooLargeError:
+def too_large(frame: frames.Request, error: FrameError) -> RecordTooLargeError | FrameError:
     """`error` says what it met: of the request itself where that was not sent, else of its answer."""
     size, limit = error.evidence.get("size", 0), error.evidence["limit"]
     asked = error.evidence.get("sent", True) is False
-    what, remedy = _told(frame, asked=asked)
+    told = _told(frame, asked=asked)
+    if told is None:
+        return error
+    what, remedy = told
     said = RecordTooLargeError(
         f"{what} would have {size:,} bytes, and a frame between two nodes takes {limit:,} (limits.max_frame_bytes); "
         f"nothing was changed; {remedy}",
@@ -30,8 +33,8 @@ def too_large(frame: frames.Request, error: FrameError) -> RecordTooLargeError:
     return said
 
 
-def _told(frame: frames.Request, *, asked: bool) -> tuple[str, str]:
-    name = type(frame).__name__
+def _told(frame: frames.Request, *, asked: bool) -> tuple[str, str] | None:
+    """None: it is nothing that an application makes large."""
     if isinstance(frame, frames.Invoke):
         method, partition = frame.invocation.method, frame.partition
         if not asked:
@@ -47,7 +50,7 @@ def _told(frame: frames.Request, *, asked: bool) -> tuple[str, str]:
         )
     if asked and isinstance(frame, frames.Submit | frames.Prepare):
         return f"the commit in partition {frame.partition} ({_of(frame.work)})", "split the transaction"
-    return f"{'a request' if asked else 'the answer to a request'} ({name})", "ask for less"
+    return None
 
 
 def _of(work: Work) -> str:

@@ -97,7 +97,7 @@ class Reads:
             copy = self._serving(r.partition, r.least)
             if copy is not None:
                 copy.wait_for(r.settled, WAIT_S)  # if its epoch has ended it never comes; commits check what was read
-                copy.wait_free(r.keys, self._asker.locked_of(r.partition))
+                copy.wait_free(r.keys, self._asker.read_of(r.partition))
                 if copy.maps_by(r.mapping, WAIT_S) and copy.serving:
                     found = list(copy.objects.brief(r.keys) if r.brief else map(copy.objects.find, r.keys))
                     copy.check_mapping(r.mapping)
@@ -153,7 +153,7 @@ class Reads:
         while True:
             copy = self._serving(partition, least)
             if copy is not None:
-                copy.wait_free((prefix,), self._asker.locked_of(partition), prefixes=True)
+                copy.wait_free((prefix,), self._asker.read_of(partition), prefixes=True)
                 if not copy.maps_by(mapping, WAIT_S) or not copy.serving:
                     continue
                 there = copy.objects.scan(prefix, after)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -70,6 +70,44 @@ def test_a_long_failover_of_a_participant_is_waited_out(cluster: Cluster, count:
     if count == 3 or last:
         assert away.prepared.count(cluster.partition_of(Counter, names[-1])) > 2, "it hears that the initiator lives"
     nothing_in_doubt(cluster, names)
+
+
+READS: dict[str, Callable[[Any, str], int]] = {
+    "get": lambda node, name: _read(node, lambda tx: tx.get(Counter, name).value),
+    "extent": lambda node, name: _read(node, lambda tx: {c.name: c.value for c in tx.extent(Counter)}[name]),
+    "method": lambda node, name: _read(node, lambda tx: tx.get(Counter, name).add(0)),
+    "barrier": lambda node, name: _read(node, lambda tx: tx.get(Counter, name).value, read="barrier"),
+}
+
+
+def _read(node: Any, look: Callable[[Any], int], **mode: str) -> int:
+    with node.transaction(**mode) as tx:
+        found = look(tx)
+        tx.rollback()
+    return found
+
+
+@pytest.mark.parametrize("here", [False, True], ids=["from elsewhere", "on the active node"])
+@pytest.mark.parametrize("how", READS)
+def test_who_reads_what_a_living_one_holds_waits_as_it_does(cluster: Cluster, how: str, here: bool) -> None:
+    names = apart(cluster, 2)
+    create(cluster, names)
+    nothing_in_doubt(cluster, names)
+    client: Any = cluster.client()
+    reader: Any = cluster.node(cluster.active_for(Counter, names[1])) if here else cluster.client()
+    away = Away(client, cluster.partition_of(Counter, names[0]))
+
+    def bump() -> None:
+        with client.transaction() as tx:
+            for name in names:
+                tx.get(Counter, name).value += 1
+
+    other = threading.Thread(target=bump)
+    other.start()
+    wait_until(lambda: active_copy(cluster, names[1]).core.ledger.locks, "nothing is held")
+    assert READS[how](reader, names[1]) == 101
+    assert time.monotonic() >= away.until, "it was not decided before"
+    other.join()
 
 
 def test_what_is_done_at_once_tells_nobody_that_it_lives(cluster: Cluster) -> None:
