@@ -39,10 +39,11 @@ def _refusal(kind: str, name: str) -> Callable[..., NoReturn]:
 
 
 class EndedList(list[Any]):
-    """A list that refuses changes. `where`: class and field that it is of."""
+    """A list that refuses changes. `where`: class and field that it is of; `size`: how many it was made with."""
 
-    __slots__ = ("where",)
+    __slots__ = ("size", "where")
     where: str
+    size: int
 
     def __new__(cls, *args: Any) -> Any:
         """A plain one: for those who make another one of this one's type."""
@@ -55,10 +56,11 @@ class EndedList(list[Any]):
 
 
 class EndedDict(dict[str, Any]):
-    """A dict that refuses changes. `where`: as of `EndedList`."""
+    """A dict that refuses changes. `where`, `size`: as of `EndedList`."""
 
-    __slots__ = ("where",)
+    __slots__ = ("size", "where")
     where: str
+    size: int
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """A plain one."""
@@ -120,6 +122,18 @@ def _made(cls: type[Any], fields: dict[str, Any]) -> type[Any]:
     return made
 
 
+def check_whole(value: Any) -> None:
+    """NoTransactionError where it was changed by what asks none of its methods: functions of C may change a list or a
+    dict as such (`heapq`), and nobody can refuse that. Told by the size alone, so that a look stays one."""
+    if (type(value) is EndedList or type(value) is EndedDict) and len(value) != value.size:
+        kind = value.__class__.__name__
+        raise NoTransactionError(
+            f"{value.where}: this {kind} had {value.size} items and has {len(value)}: it was changed after its object "
+            "was deleted, or its transaction had ended, by a function that asks no method of it (as those of heapq "
+            f"do), and that is lost; get the object again in a new transaction, or change a copy: {kind}(…)"
+        )
+
+
 def is_ended(value: Any) -> bool:
     """Is it frozen?"""
     kind = type(value)
@@ -150,7 +164,7 @@ def _list_freezer(inner: Freezer | None, where: str) -> Freezer:
             return value
         made = list.__new__(EndedList)
         list.extend(made, value if inner is None else map(inner, value))
-        made.where = where
+        made.where, made.size = where, len(made)
         return made
 
     return freeze
@@ -162,7 +176,7 @@ def _map_freezer(inner: Freezer | None, where: str) -> Freezer:
             return value
         made = dict.__new__(EndedDict)
         dict.update(made, value if inner is None else {k: inner(v) for k, v in value.items()})
-        made.where = where
+        made.where, made.size = where, len(made)
         return made
 
     return freeze

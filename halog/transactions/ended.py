@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from halog.schema.lent import ENDED, ended_class, is_ended
+from halog.schema.lent import ENDED, check_whole, ended_class, is_ended
 from halog.schema.typeinfo import TypeInfo
 
 _set_class: Final = object.__dict__["__class__"].__set__
@@ -23,6 +23,7 @@ def _frozen(name: str, freeze: Callable[[Any], Any]) -> property:
         if name not in d:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         found = d[name] = freeze(d[name])
+        check_whole(found)
         return found
 
     return property(look)

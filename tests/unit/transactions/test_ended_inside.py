@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import copy
 import dataclasses
+import heapq
 import json
 import pickle
 import random
@@ -78,6 +80,7 @@ CHANGES: list[tuple[str, Callable[[Any], Any]]] = [
     ("sort", lambda t: t.notes.sort()),
     ("reverse", lambda t: t.notes.reverse()),
     ("shuffle", lambda t: random.shuffle(t.notes)),
+    ("insort", lambda t: bisect.insort(t.notes, "z")),
     ("item", lambda t: t.notes.__setitem__(0, "z")),
     ("slice", lambda t: t.notes.__setitem__(slice(0, 1), [])),
     ("del item", lambda t: t.notes.__delitem__(0)),
@@ -135,6 +138,30 @@ def test_a_change_in_place_is_refused(node: MemoryNode, change: Callable[[Any], 
     with pytest.raises(NoTransactionError, match=r"(Trip|Stop|Seat)\b"):
         change(one)
     assert repr(one) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "kind"),
+    [
+        (lambda t: heapq.heappush(t.notes, "z"), "notes", "list"),
+        (lambda t: heapq.heappop(t.notes), "notes", "list"),
+        (lambda t: list.append(t.notes, "z"), "notes", "list"),
+        (lambda t: list.__init__(t.notes, ["z"]), "notes", "list"),
+        (lambda t: dict.update(t.marks, z=1), "marks", "dict"),
+        (lambda t: dict.clear(t.marks), "marks", "dict"),
+    ],
+)
+def test_what_asks_no_method_cannot_be_refused_and_is_told_at_the_next_look(
+    node: MemoryNode, change: Callable[[Any], Any], field: str, kind: str
+) -> None:
+    with node.transaction():
+        one = node.create(trip())
+    change(one)
+    with pytest.raises(NoTransactionError, match=rf"Trip\.{field}: this {kind} had . items .* that is lost"):
+        getattr(one, field)
+    assert one.k == "a"
+    with node.transaction() as tx:
+        assert getattr(tx.get(Trip, "a"), field) == getattr(trip(), field), "nothing of it is kept"
 
 
 def test_it_looks_like_what_it_was(node: MemoryNode) -> None:
