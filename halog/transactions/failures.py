@@ -18,7 +18,8 @@ from halog import errors
 MAX_TEXT: Final = 20_000
 """Characters of a traceback kept: a deep recursion's would fill frames and logs."""
 MOST_EVIDENCE: Final = 50 * MAX_TEXT
-"""Characters of what an exception has, beyond which of lists and dicts in it only the beginning is told."""
+"""Characters of a list or a dict that an exception has, beyond which only the beginning is told; arguments that are
+larger do not cross: no frame would take them."""
 _PLAIN: Final = (bool, int, float, str, bytes, type(None))
 _NOT_FOR_CALLERS: Final = (KeyboardInterrupt, GeneratorExit)
 
@@ -26,12 +27,8 @@ _NOT_FOR_CALLERS: Final = (KeyboardInterrupt, GeneratorExit)
 def to_wire(error: BaseException) -> dict[str, object]:
     """{class, message, args, evidence, traceback}. `args` is None where they are not plain values, or tuples, lists and
     dicts of them. Whatever the exception is like, there is an answer: without one the call would be made again."""
-    said = _described(error)
-    evidence = said["evidence"]
-    if isinstance(evidence, dict) and len(repr(evidence)) > MOST_EVIDENCE:  # no frame would take it
-        said["evidence"] = {k: v if _is_plain(v) else _text(repr, v)[:200] for k, v in evidence.items()}
     return {
-        **said,
+        **_described(error),
         "traceback": _text(lambda e: "".join(traceback.format_exception(e))[-MAX_TEXT:], error),
     }
 
@@ -44,9 +41,17 @@ def _described(error: BaseException) -> dict[str, object]:
     return {
         "class": _printable(f"{cls.__module__}:{cls.__qualname__}"),
         "message": message,
-        "args": _args(error) if had and not is_halog else None,
-        "evidence": {_text(str, k): _plain(v) for k, v in evidence.items() if k != "__notes__"},
+        "args": _within_frame(_args(error)) if had and not is_halog else None,
+        "evidence": {_text(str, k): _cut(_plain(v)) for k, v in evidence.items() if k != "__notes__"},
     }
+
+
+def _within_frame(args: list[object] | None) -> list[object] | None:
+    return None if args is not None and len(repr(args)) > MOST_EVIDENCE else args
+
+
+def _cut(value: Any) -> Any:
+    return value if _is_plain(value) or len(repr(value)) <= MOST_EVIDENCE else repr(value)[:200]
 
 
 def as_elsewhere(error: BaseException, modules: Collection[str]) -> BaseException:
