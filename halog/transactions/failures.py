@@ -27,12 +27,8 @@ _NOT_FOR_CALLERS: Final = (KeyboardInterrupt, GeneratorExit)
 def to_wire(error: BaseException) -> dict[str, object]:
     """{class, message, args, evidence, traceback}. `args` is None where they are not plain values, or tuples, lists and
     dicts of them. Whatever the exception is like, there is an answer: without one the call would be made again."""
-    said = _described(error)
-    evidence = said["evidence"]
-    if isinstance(evidence, dict) and len(repr(evidence)) > MOST_EVIDENCE:  # no frame would take it
-        said["evidence"] = {k: v if _is_plain(v) else _text(repr, v)[:200] for k, v in evidence.items()}
     return {
-        **said,
+        **_described(error),
         "traceback": _text(lambda e: "".join(traceback.format_exception(e))[-MAX_TEXT:], error),
     }
 
