@@ -116,6 +116,9 @@ def running_already(case: Case) -> None:
     case.args += ["--data-dir", str(case.site.data_dir)]
 
 
+FETCHING = "fetching the servers' jars (once)"
+
+
 @pytest.fixture
 def case(tmp_path: Path, site: EmbeddedSite) -> Iterator[Case]:
     with ExitStack() as cleanup:
@@ -149,6 +152,8 @@ def test_each_obstacle_is_one_line_that_says_what_to_do(
     obstacle(case)
     done = halog("up", *case.args, env=case.env)
     lines = done.stderr.splitlines()
+    if lines[0] == FETCHING:  # said of what lasts: how long Ivy takes to find nobody depends on the machine
+        del lines[0]
     assert done.returncode == code, done.stderr
     assert done.stdout == ""
     assert len(lines) == 1, done.stderr
