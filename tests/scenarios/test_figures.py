@@ -187,6 +187,11 @@ def are_equal(cluster: Cluster, partition: str) -> bool:
     return len({c.position for c in cores}) == 1 and all(c.campaign.not_before < monotonic_ms() for c in cores)
 
 
+def see_all(cluster: Cluster, name: str) -> bool:
+    """That it has followed the active node tells nothing of the others: it has just come."""
+    return {member.node for member in cluster.node(name).runtime.members.alive} == set(cluster.names)
+
+
 def used(cluster: Cluster, *partitions: str) -> None:
     """From everywhere."""
     for name in cluster._running:
@@ -209,6 +214,7 @@ def test_figure_6_b_takes_over_one_and_two_when_a_fails_and_three_stays(three: C
     for name in "BC":  # on a busy machine an answer takes longer than the 40 ms that an election waits
         for copy in three.node(name).runtime.copies.values():
             copy.core.settings = msgspec.structs.replace(copy.core.settings, election_ms=5_000)
+    wait_until(lambda: all(see_all(three, name) for name in "BC"), "C goes without B")
     wait_until(lambda: all(are_equal(three, p) for p in ("One", "Two")), "C goes before B")
     three.kill("A")
     wait_until(lambda: {p: active(three, p) for p in ("One", "Two")} == {"One": "B", "Two": "B"}, "B takes over")
