@@ -48,10 +48,11 @@ class Target:
         directory = data_dir or default_data_dir()
         if config_path is not None:
             from halog.config import load_config
+            from halog.config.sites import plain
 
             site = load_config(config_path).site
             if site.embedded is None:
-                return cls(directory, False, site.bootstrap or "", site.zookeeper or "")
+                return cls(directory, False, plain(site.bootstrap or ""), plain(site.zookeeper or ""))
             directory = data_dir or site.embedded
         try:
             info = read_site(directory)

@@ -98,6 +98,7 @@ def diff(
     """
     from halog.cli.config_views import compare, show
     from halog.cli.moving import foresee
+    from halog.config.read import operators_config
     from halog.runtime import versions
 
     with _reached(config_path, file, timeout_s) as connection:
@@ -105,7 +106,7 @@ def diff(
         left = versions.read(c).version if number is None else versions.find(c, number)
         if with_ is None:
             path = file or config_path
-            right, name = _as_written(path), str(path)
+            right, name = operators_config(path), str(path)
         else:
             right, name = versions.find(c, with_).parsed(), f"version {with_}"
         compared = compare(connection, left, right, name)
@@ -148,11 +149,12 @@ def activate(
     """
     from halog.cli.config_views import compare, show
     from halog.cli.moving import begin, foresee
+    from halog.config.read import operators_config
     from halog.errors import RefusedError
     from halog.runtime import versions
 
     path = file or config_path
-    new = _as_written(path)
+    new = operators_config(path)
     with _reached(config_path, file, timeout_s) as connection:
         standing = versions.read(connection.coordinator)
         if on not in (None, standing.number):
@@ -255,13 +257,6 @@ def _say_where(new: Config) -> None:
     if others:
         at, whose = sites_named(others), "that site's" if len(others) == 1 else "each site's own"
         say(f"it is so at site {here} alone; to have it at {at}, activate it with {whose} file, too")
-
-
-def _as_written(path: Path) -> Config:
-    """Relative paths as they stand in the file: they are of each node's own directory."""
-    from halog.config.read import parse_config, read_toml
-
-    return parse_config(read_toml(path), str(path), Path())
 
 
 def _reached(config_path: Path, file: Path | None, timeout_s: float) -> Any:

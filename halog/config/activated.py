@@ -43,7 +43,8 @@ def merged(own: Config, active: Config) -> Config:
         source=f"{own.source} under {active.source}", written=None,
     )  # fmt: skip
     modules = tuple(dict.fromkeys((*own.application.modules, *active.application.modules)))
-    dataclasses.replace(made, application=ApplicationConfig(modules)).validate()
+    # each node's place as activated: what one file says of another node's may be long past
+    dataclasses.replace(made, nodes=active.nodes, application=ApplicationConfig(modules)).validate()
     return here(made)
 
 

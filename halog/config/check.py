@@ -19,12 +19,13 @@ from halog.config.sites import (
     address_problems,
     comparison_problems,
     home_problems,
+    place_of,
     site_problems,
     sync_site_problems,
     takeover_problems,
 )
 from halog.config.static import Shape, name_problems, shapes, static_problems
-from halog.config.tuning import LONGEST_MS, tuning_problems
+from halog.config.tuning import too_long, tuning_problems
 from halog.config.whole import at_site, is_whole, sites_named, sites_of, whole_problems
 from halog.config.zones import PATTERN, matching, quorum_problems, span_problems
 from halog.errors import ConfigError
@@ -95,11 +96,18 @@ def all_problems(config: Config) -> Problems:
     for name, node in config.nodes.items():
         yield from _node(f"nodes.{name}", node)
     yield from _same_data_dir(config)
-    yield from _same_address(config)
     yield from _positive(config)
     yield from _timing(config.timing)
     yield from _limits(config.limits)
     yield from _tails(config)
+
+
+def operators_problems(config: Config) -> Problems:
+    """Every (key, reason) of a file that an operator has checked or activated: what nodes must agree on, and what only
+    who writes for all of them can see to. A process that starts is judged by less: it goes by its own node's place
+    alone, and what its file or an older version says of another's may be long past."""
+    yield from all_problems(config)
+    yield from shared_addresses(config)
 
 
 def _part(config: Config) -> Problems:
@@ -270,12 +278,17 @@ def _same_data_dir(config: Config) -> Problems:
             yield f"nodes.{name}.data_dir", f"is node {other}'s too, at the same host {host}; each node needs its own"
 
 
-def _same_address(config: Config) -> Problems:
-    """A port 0 is any free one."""
-    seen: dict[tuple[str, str], str] = {}
-    for name, node in config.nodes.items():
-        other = seen.setdefault((node.site, node.address), name)
-        if other != name and not node.address.endswith(":0"):
+def shared_addresses(config: Config) -> Problems:
+    """(key, reason) of each node of a zone whose address is another's, too. One in no zone may have left its machine to
+    the other; a port 0 is any free one."""
+    used = {node for zone in config.all_sites.zones for node in config.all_sites.nodes_of(zone)}
+    seen: dict[tuple[str, str, int], str] = {}
+    for name, node in config.all_sites.nodes.items():
+        place = place_of(node.address)
+        if name not in used or place is None or place[1] == 0:
+            continue
+        other = seen.setdefault((node.site, *place), name)
+        if other != name:
             yield f"nodes.{name}.address", f"{node.address!r} is node {other}'s too; each node needs its own"
 
 
@@ -285,8 +298,8 @@ def _positive(config: Config) -> Problems:
             value = getattr(getattr(config, section), item.name)
             if type(value) is int and value < 1:
                 yield f"{section}.{item.name}", f"must be at least 1, is {value}"
-            elif type(value) is int and item.name.endswith("_ms") and value > LONGEST_MS:
-                yield f"{section}.{item.name}", f"must be at most {LONGEST_MS} (24 days), is {value}"
+            elif type(value) is int and (why := too_long(item.name, value)):
+                yield f"{section}.{item.name}", why
 
 
 def _timing(timing: TimingConfig) -> Problems:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from halog.config.check import all_problems, problem
+from halog.config.check import operators_problems, problem, shared_addresses
 from halog.config.hints import hints
 from halog.config.model import Config
 from halog.config.sites import base_warnings
@@ -56,6 +56,15 @@ def parse_config(table: Mapping[str, Any], source: str, directory: Path, *, chec
     return found.validate() if checked else here(found)
 
 
+def operators_config(path: Path) -> Config:
+    """What a file would make of the cluster, with its relative paths as they stand there: they are of each node's own
+    directory. ConfigError for what cannot be run, or is not what nodes can be given."""
+    found = parse_config(read_toml(path), str(path), Path())
+    for key, reason in shared_addresses(found):
+        raise problem(str(path), key, reason)
+    return found
+
+
 def problems_of(table: Mapping[str, Any], source: str) -> list[tuple[str, str]]:
     """(key, reason) of everything that is wrong. What depends on a value that is missing, or of another type, is not
     judged before that is put right."""
@@ -63,7 +72,8 @@ def problems_of(table: Mapping[str, Any], source: str) -> list[tuple[str, str]]:
     if found is None:
         return problems
     unread = tuple(key.partition(".partitions")[0] + "." for key, _ in problems if ".partitions" in key)
-    return [*problems, *(p for p in all_problems(found) if not p[0].startswith(unread))]
+    judged = (p for p in operators_problems(found) if not p[0].startswith(unread))
+    return list(dict.fromkeys([*problems, *judged]))
 
 
 def warnings_of(table: Mapping[str, Any], source: str) -> list[tuple[str, str]]:

@@ -23,6 +23,8 @@ _ZERO: Final = re.compile(r"(?:0[xX])?0+(?:\.(?:0[xX])?0+){0,3}")
 """The short forms of 0.0.0.0, as the system's resolver takes them: 0, 0x0, 0.0."""
 _NAME: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+")
 """One part of a path of ZooKeeper's."""
+MOST_DIGITS: Final = 20
+"""Of a port, zeros in front and all: nothing converts thousands of them."""
 SERVERS: Final = ("bootstrap", "zookeeper")
 
 TAKEOVER: Final = ("operator", "quorum", "always")
@@ -66,9 +68,7 @@ def _servers(where: str, site: SiteConfig | RemoteSiteConfig) -> Problems:
     for key in servers:
         addresses, slash, chroot = getattr(site, key).partition("/")
         for address in addresses.split(","):
-            yield from address_problems(f"{where}.{key}", address, zero=False)
-            if address.count(":") > 1 and "[" not in address:  # their clients take no other form
-                yield f"{where}.{key}", f"{address!r} must be host:port, with an IPv6 address in brackets: [::1]:7400"
+            yield from address_problems(f"{where}.{key}", address.strip(), zero=False, bare=False)
         if slash and key != "zookeeper":
             yield f"{where}.{key}", f"'/{chroot}': Kafka has no paths; give host:port, several with commas between"
         elif chroot:
@@ -84,14 +84,42 @@ def _chroot_problems(key: str, chroot: str) -> Problems:
         yield key, f"'/{chroot}' is no path of ZooKeeper's: its names are not empty, '.' or '..', and are printable"
 
 
-def address_problems(key: str, address: str, *, zero: bool = True) -> Problems:
-    """(key, reason) if this is no host:port; `zero`: may the port be any free one?"""
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        yield key, f"{address!r} must be host:port"
-    elif not _may_be_host(host):
-        yield key, f"{address!r} must be host:port, with an IPv6 address in brackets: [::1]:7400"
-    elif int(port) == 0 and not zero:
+def plain(servers: str) -> str:
+    """The same servers without the spaces that may stand around each address, which not every client takes."""
+    addresses, slash, chroot = servers.partition("/")
+    return ",".join(address.strip() for address in addresses.split(",")) + slash + chroot
+
+
+def _port(text: str) -> int | None:
+    """None: it is none."""
+    if not (text.isascii() and text.isdigit()) or len(text) > MOST_DIGITS or int(text) > 65_535:
+        return None
+    return int(text)
+
+
+def place_of(address: str) -> tuple[str, int] | None:
+    """The host and port of a node, one for however they are written; None: it has none."""
+    host, _, text = address.rpartition(":")
+    port, bare = _port(text), host.strip("[]").lower()
+    if port is None:
+        return None
+    try:
+        return str(ipaddress.ip_address(bare)), port
+    except ValueError:
+        return bare, port
+
+
+def address_problems(key: str, address: str, *, zero: bool = True, bare: bool = True) -> Problems:
+    """(key, reason) if this is no host:port; `zero`: may the port be any free one? `bare`: may an IPv6 address stand
+    without brackets? The clients of Kafka and ZooKeeper take none."""
+    host, colon, text = address.rpartition(":")
+    port = _port(text)
+    if not colon or not host or port is None:
+        yield key, f"{address[:110]!r} must be host:port"
+    elif not _may_be_host(host) or (not bare and ":" in host and not host.startswith("[")):
+        form = ", with an IPv6 address in brackets: [::1]:7400" if set(":[]") & set(host) else ""
+        yield key, f"{address!r} must be host:port{form}"
+    elif port == 0 and not zero:
         yield key, f"{address!r}: a server to connect to needs a port"
     elif names_all_interfaces(host):
         why = "stands for every interface of whichever machine reads it, so others who are told it would ask themselves"
@@ -140,6 +168,7 @@ def _shared(config: Config) -> Problems:
     for where, site in [("site", config.site), *((f"sites.{name}", s) for name, s in config.other_sites.items())]:
         for key in (*SERVERS, "embedded"):
             value = getattr(site, key)
+            value = plain(value) if isinstance(value, str) else value
             other = seen.setdefault((key, value), where) if value is not None else where
             if other != where:
                 called = f", whose name is {config.site.name!r}" if other == "site" else ""

@@ -19,8 +19,18 @@ MAX_MOVE_PAUSE_MS: Final = 100
 MAX_THREADS: Final = 32
 """For each partition that moves objects, and of each policy that has copies made: more is a mistake."""
 
-LONGEST_MS: Final = 2**31 - 1
-"""What the clients of Kafka and ZooKeeper take."""
+LONGEST: Final = {
+    **dict.fromkeys(
+        ("session_timeout_ms", "append_deadline_ms", "call_deadline_ms", "attempt_timeout_ms", "doubt_timeout_ms"),
+        (2**31 - 1, "24 days"),  # what the clients of Kafka and ZooKeeper take
+    ),
+    **dict.fromkeys(
+        ("keep_alive_ms", "non_response_timeout_ms", "store_flush_ms", "close_deadline_ms"),
+        (2**41, "69 years"),  # what the system waits for
+    ),
+}
+"""The most that these times may be, in ms and in words. Others are only compared, and as long as one likes: who never
+wants a role back, or a node replaced, says a year."""
 
 TURNOVER: Final = ("join_settle_ms", "replace_after_ms")
 """Of plans that nodes make when others come or go."""
@@ -33,6 +43,12 @@ Problems = Iterator[tuple[str, str]]
 def own_times(policy: PolicyConfig) -> dict[str, int]:
     """Those that a policy has of its own."""
     return {name: value for name in TIMES if (value := getattr(policy, name)) is not None}
+
+
+def too_long(name: str, value: int) -> str:
+    """Why a time of this name cannot be this long; "": it can."""
+    most, words = LONGEST.get(name, (value, ""))
+    return f"must be at most {most} ({words}), is {value}" if value > most else ""
 
 
 def tuning_problems(key: str, policy: PolicyConfig) -> Problems:
@@ -49,7 +65,7 @@ def tuning_problems(key: str, policy: PolicyConfig) -> Problems:
     for name, value in own_times(policy).items():
         if value < 1:
             yield f"{key}.{name}", f"must be at least 1, is {value}"
-        elif value > LONGEST_MS:
-            yield f"{key}.{name}", f"must be at most {LONGEST_MS} (24 days), is {value}"
+        elif why := too_long(name, value):
+            yield f"{key}.{name}", why
         elif policy.static and name in TURNOVER:
             yield f"{key}.{name}", "excludes partitions named by hand: nodes that come or go move none of them"

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from halog.config import Config
+from halog.config.sites import plain
 from halog.errors import ConfigError, StoreError, UnknownNameError, UnreachableError
 from halog.ports import Store
 from halog.runtime import replaced
@@ -27,7 +28,7 @@ def addresses(config: Config) -> tuple[str, str]:
         return info.bootstrap, info.zookeeper
     if site.bootstrap is None or site.zookeeper is None:
         raise ConfigError(f"{config.source}: [site] needs bootstrap and zookeeper, or embedded")
-    return site.bootstrap, site.zookeeper
+    return plain(site.bootstrap), plain(site.zookeeper)
 
 
 def remote_site(config: Config, name: str) -> tuple[str, str]:
@@ -48,7 +49,7 @@ def remote_site(config: Config, name: str) -> tuple[str, str]:
         return info.bootstrap, info.zookeeper
     if site.bootstrap is None or site.zookeeper is None:
         raise ConfigError(f"{config.source}: [sites.{name}] needs bootstrap and zookeeper, or embedded", site=name)
-    return site.bootstrap, site.zookeeper
+    return plain(site.bootstrap), plain(site.zookeeper)
 
 
 def adapters_for(config: Config, name: str, patience_s: float = 0.0) -> Adapters:

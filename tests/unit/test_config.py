@@ -21,7 +21,7 @@ from halog.config import (
     ZoneConfig,
     load_config,
 )
-from halog.config.read import problems_of
+from halog.config.read import operators_config, problems_of
 from halog.errors import ConfigError
 
 GOOD = """
@@ -312,24 +312,20 @@ WRONG: list[tuple[str, str, str, str]] = [
     ),
     *(
         ('address = "127.0.0.1:0"', f'address = "{address}"', "nodes.A.address", "IPv6 address in brackets")
-        for address in ("::1", "fe80::7:1:g:7400", "[::1:7400", "tcp://h:7400", "a@h:7400", " h:7400", "[h]:7400")
+        for address in ("::1", "fe80::7:1:g:7400", "[::1:7400", "tcp://h:7400", "[h]:7400")
     ),
-    (
-        'data_dir = "var/C"',
-        'data_dir = "var/C"\naddress = "h:7400"\n[nodes.D]\ndata_dir = "var/D"\naddress = "h:7400"',
-        "nodes.D.address",
-        "is node C's too",
+    *(
+        ('address = "127.0.0.1:0"', f'address = "{address}"', "nodes.A.address", f"{address!r} must be host:port")
+        for address in ("a@h:7400", " h:7400", "h/a:7400")
     ),
     ('data_dir = "var/C"', 'data_dir = "var/A"', "nodes.C.data_dir", "is node A's too"),
     ('data_dir = "var/C"', 'data_dir = "./var/B/../A"', "nodes.C.data_dir", "is node A's too"),
     ('data_dir = "var/C"', "", "nodes.C.data_dir", "is missing"),
-    (
-        'data_dir = "var/C"',
-        'data_dir = "var/C"\naddress = "h:7400"\n[nodes.D]\ndata_dir = "var/D"\naddress = "h:7400"',
-        "nodes.D.address",
-        "is node C's too",
-    ),
     ("keep_alive_ms = 150", "call_deadline_ms = 2147483648", "timing.call_deadline_ms", "must be at most 2147483647"),
+    ("keep_alive_ms = 150", "close_deadline_ms = 2199023255553", "timing.close_deadline_ms", "(69 years)"),
+    ("sync_replicas = 1", "doubt_timeout_ms = 2147483648", "policies.default.doubt_timeout_ms", "2147483647 (24 days)"),
+    ('address = "127.0.0.1:0"', f'address = "h:{"9" * 5_000}"', "nodes.A.address", "host:port"),
+    ('address = "127.0.0.1:0"', f'address = "h:{"0" * 5_000}"', "nodes.A.address", "host:port"),
     ("[nodes.A]", '[nodes."A/B"]', "nodes.A/B", "topic and znode"),
     ("max_record_bytes = 5_000_000", "max_record_bytes = 100_000_000", "limits.max_record_bytes", "at most"),
     ("max_record_bytes = 5_000_000", "max_record_bytes = 6_000_000", "limits.max_record_bytes", "at most 5900000"),
@@ -347,6 +343,64 @@ def test_all_that_is_wrong_is_told_however_many_partitions_are_asked_for(tmp_pat
     problems = dict(problems_of(tomllib.loads(path.read_text()), str(path)))
     assert problems["policies.default.partitions"] == "must be 1 to 4096"
     assert "is node A's too" in problems["nodes.C.data_dir"]
+
+
+@pytest.mark.feature("O3")
+@pytest.mark.parametrize("key", ["min_stay_ms", "join_settle_ms", "replace_after_ms"])
+def test_what_is_never_to_come_may_be_a_year_away(tmp_path: Path, key: str) -> None:
+    """No client of a server is ever told these times: they are compared only."""
+    year = 366 * 24 * 3_600_000
+    text = GOOD.replace("keep_alive_ms = 150", f"keep_alive_ms = 150\n{key} = {year}").replace(
+        "sync_replicas = 1", f"sync_replicas = 1\n{key} = {year}", 1
+    )
+    made = load_config(write(tmp_path, text.replace("[snapshot]", f"[snapshot]\nevery_ms = {year}")))
+    assert (getattr(made.timing, key), getattr(made.policies["default"], key), made.snapshot.every_ms) == (year,) * 3
+
+
+def with_addresses(tmp_path: Path, zone: str, *addresses: str) -> Path:
+    """A file of the nodes A to C, or fewer, at these addresses."""
+    nodes = "".join(f'[nodes.{n}]\naddress = "{a}"\ndata_dir = "var/{n}"\n' for n, a in zip("ABC", addresses))
+    return write(
+        tmp_path,
+        f'[cluster]\nname = "f"\n[site]\nbootstrap = "k:1"\nzookeeper = "z:1"\n[zones.z]\nnodes = {zone}\n{nodes}',
+    )
+
+
+@pytest.mark.feature("O3", "P11")
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("h:7400", "h:7400"), ("h:7400", "h:07400"), ("h:7400", "H:7400"), ("::1:7400", "[::1]:7400"),
+        ("[0::1]:7400", "[::1]:7400"),
+    ],
+)  # fmt: skip
+def test_two_nodes_of_one_address_are_refused_where_an_operator_brings_the_file(
+    tmp_path: Path, one: str, other: str
+) -> None:
+    """And a node that starts by it goes by its own address alone."""
+    path = with_addresses(tmp_path, '["*"]', one, other)
+    ((key, why),) = problems_of(tomllib.loads(path.read_text()), str(path))
+    assert (key, why) == ("nodes.B.address", f"{other!r} is node A's too; each node needs its own")
+    with pytest.raises(ConfigError, match=r"nodes\.B\.address: .* is node A's too"):
+        operators_config(path)
+    assert set(load_config(path).nodes) == {"A", "B"}
+
+
+@pytest.mark.feature("O3", "P11")
+@pytest.mark.parametrize(
+    ("zone", "addresses"),
+    [
+        ('["A", "B"]', ("h:7400", "i:7400", "h:7400")),
+        ('["*"]', ("h:0", "h:0", "h:00")),
+        ('["*"]', ("h:7400", "h:7401")),
+    ],
+)
+def test_a_node_that_has_left_its_zone_may_have_left_its_machine(
+    tmp_path: Path, zone: str, addresses: tuple[str, ...]
+) -> None:
+    path = with_addresses(tmp_path, zone, *addresses)
+    assert problems_of(tomllib.loads(path.read_text()), str(path)) == []
+    assert len(operators_config(path).nodes) == len(addresses)
 
 
 @pytest.mark.parametrize(("old", "new", "key", "why"), WRONG, ids=[f"{w[2]}: {w[3]}" for w in WRONG])

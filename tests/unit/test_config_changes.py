@@ -228,6 +228,20 @@ def test_machines_may_have_their_nodes_data_in_the_same_place() -> None:
     assert (key, "at the same host a;" in why) == ("nodes.B.data_dir", True)
 
 
+@pytest.mark.feature("P11")
+@pytest.mark.parametrize("change", [{"B": "a:7500"}, {"A": "b:7500", "B": "a:7500"}])
+def test_a_node_that_moves_to_anothers_machine_starts_with_its_own_file(change: dict[str, str]) -> None:
+    """What the version says of where the other one is may be long past, and so may what the file says."""
+    place = {name: {"data_dir": "/var/lib/halog", "address": f"{name.lower()}:7500"} for name in "AB"}
+    moved = {"B": {**place["B"], "address": change["B"]}}
+    if "A" in change:
+        moved["A"] = {**place["A"], "address": change["A"]}
+    active = changed(nodes=place)
+    own = changed(nodes=moved, zones={}, policies={}, bindings={})
+    made = merged(own, active)
+    assert {name: made.nodes[name].address for name in change} == change
+
+
 @pytest.mark.feature("P3", "P11")
 def test_a_node_list_that_cannot_be_read_says_nothing_more_of_its_policy() -> None:
     """That there are no partitions, or no nodes for their copies, would be said of what is not there."""

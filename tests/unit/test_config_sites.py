@@ -16,6 +16,7 @@ from halog.config.read import problems_of
 from halog.core.settings import Sites
 from halog.errors import ConfigError
 from halog.runtime.hosting import copy_policy
+from halog.runtime.wiring import addresses, remote_site
 
 pytestmark = pytest.mark.feature("M5")
 
@@ -122,7 +123,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"sites": {"west": {**WEST, "bootstrap": "w"}}}, "sites.west.bootstrap", "'w' must be host:port"),
     ({"sites": {"west": {**WEST, "zookeeper": "a:1,b:0"}}}, "sites.west.zookeeper", "needs a port"),
     ({"sites": {"west": {**WEST, "zookeeper": "::1:2181"}}}, "sites.west.zookeeper", "an IPv6 address in brackets"),
-    ({"sites": {"west": {**WEST, "bootstrap": "a:1, b:2"}}}, "sites.west.bootstrap", "must be host:port"),
+    ({"sites": {"west": {**WEST, "bootstrap": "a:1, b c:2"}}}, "sites.west.bootstrap", "'b c:2' must be host:port"),
     ({"sites": {"west": {**WEST, "bootstrap": "a:1/"}}}, "sites.west.bootstrap", "Kafka has no paths"),
     ({"sites": {"west": {**WEST, "zookeeper": "a:1/x,b:1/x"}}}, "sites.west.zookeeper", "a chroot stands once"),
     *(
@@ -217,6 +218,35 @@ def test_what_is_wrong_is_named(sections: dict[str, Any], key: str, why: str) ->
     assert message.startswith(f"/etc/halog.toml: {key}: "), message
     assert why in message
     assert key in [where for where, _ in problems_of({**TABLE, **sections}, "f")]
+
+
+@pytest.mark.parametrize("server", ["bootstrap", "zookeeper"])
+@pytest.mark.parametrize("path", ["", "/halog"])
+def test_spaces_may_stand_around_an_address(server: str, path: str) -> None:
+    """Each client takes others, so none is told of any."""
+    path = path if server == "zookeeper" else ""
+    config = changed(
+        site={"name": "east", **EAST, server: f" e:1,\te:2 ,[::1]:3 {path}"},
+        sites={"west": {**WEST, server: f"w:1, w:2{path}"}},
+    )
+    which = ["bootstrap", "zookeeper"].index(server)
+    assert addresses(config)[which] == f"e:1,e:2,[::1]:3{path}"
+    assert remote_site(config, "west")[which] == f"w:1,w:2{path}"
+
+
+def test_the_same_servers_are_the_same_with_spaces() -> None:
+    with pytest.raises(ConfigError, match=r"is that of \[sites.west\]"):
+        changed(sites={"west": {**WEST, "bootstrap": "w:1,w:2"}, "old": {**EAST, "bootstrap": "w:1, w:2"}})
+
+
+@pytest.mark.parametrize(
+    ("address", "v6"), [("::1", True), ("z:1:2", True), ("z:x", False), ("z z:1", False), ("z:" + "9" * 5_000, False)]
+)
+def test_an_address_that_is_none_is_told_once(address: str, v6: bool) -> None:
+    """Of IPv6 speaks only what is told of a host with a colon."""
+    found = problems_of({**TABLE, "site": {"name": "east", **EAST, "zookeeper": address}}, "f")
+    assert [key for key, _ in found] == ["site.zookeeper"]
+    assert ("IPv6" in found[0][1], len(found[0][1]) < 200) == (v6, True), found
 
 
 def test_the_entry_of_this_very_site_is_checked_like_the_others() -> None:

@@ -58,6 +58,25 @@ def test_a_good_file_is_good_and_a_bad_one_says_all_that_is_wrong(cluster: Any, 
     assert halog("config", "check", cluster.directory / "none.toml").code == 2
 
 
+@pytest.mark.feature("O3", "P11")
+def test_one_address_for_two_nodes_is_not_activated(cluster: Any, halog: Run) -> None:
+    """Whoever starts with such a file is not hindered: it goes by its own node's address."""
+    text = cluster.path.read_text()
+    shared = cluster.directory / "shared.toml"
+    shared.write_text(text.replace('data_dir = "A"', 'data_dir = "A"\naddress = "h:7400"'))
+    assert shared.read_text() != text
+    assert halog("config", "check", shared).code == 0
+    shared.write_text(shared.read_text().replace('data_dir = "B"', 'data_dir = "B"\naddress = "h:07400"'))
+    told = "nodes.B.address: 'h:07400' is node A's too"
+    ran = halog("config", "check", shared)
+    assert (ran.code, told in ran.out) == (2, True), ran
+    for command in ("diff", "activate"):
+        ran = halog("config", command, shared)
+        assert (ran.code, told in ran.err) == (2, True), ran
+    assert halog("config", "show").code == 1, "nothing was activated"
+    assert halog("config", "show", "--config", shared).code == 1, "a tool goes on with it"
+
+
 @pytest.mark.feature("M3")
 @pytest.mark.parametrize("comparison", ["three-way", "two-way"])
 def test_what_histories_that_part_could_not_be_compared_by_is_said(cluster: Any, halog: Run, comparison: str) -> None:
