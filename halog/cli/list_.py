@@ -24,9 +24,7 @@ WIDTH = 60
 
 @click.command("list")
 @click.argument("type_name", metavar="TYPE")
-@click.option(
-    "-n", "count", type=number_of(1), default=SHOWN, show_default=True, help="At most so many objects."
-)
+@click.option("-n", "count", type=number_of(1), default=SHOWN, show_default=True, help="At most so many objects.")
 @click.option("--all", "all_", is_flag=True, help="However many there are.")
 @config_option
 @format_option

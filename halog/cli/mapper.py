@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from halog.cli.distribution import Distribution, Growth, Share
 
 SAMPLE = 10_000
+"""Made-up keys: enough that twelve partitions show their shares to within some per cent."""
 MOST_KEYS = 10_000_000
 """Made up and counted in a minute."""
 MOST_NODES = 4_096
-"""Made-up keys: enough that twelve partitions show their shares to within some per cent."""
+"""As many as a policy may have partitions: more nodes would have none."""
 
 _WHO = {False: "its turn is", True: "the mapper says, which is asked then, with the object in hand"}
 """Whether the mapper is asked at create."""
@@ -81,9 +82,7 @@ def list_(config_path: Path, format_: str, timeout_s: float) -> None:
     metavar="N",
     help=f"With --distribution: so many made-up keys.  [without a type or --keys: {SAMPLE}]",
 )
-@click.option(
-    "--partitions", type=number_of(1), metavar="N", help="With --distribution: as if there were so many."
-)
+@click.option("--partitions", type=number_of(1), metavar="N", help="With --distribution: as if there were so many.")
 @click.option(
     "--nodes",
     "added",

@@ -17,23 +17,41 @@ F = TypeVar("F", bound=Callable[..., Any])
 MOST = 1_000_000_000
 """Of what is counted: more than there is anywhere, and every frame and file takes it."""
 MOST_BYTES = 2**62
-MOST_S = 10_000_000.0
-"""Four months: what waits for longer waits for ever, and no library takes an infinite time."""
+MOST_S = 2_000_000.0
+"""Three weeks: what waits for longer waits for ever. Kafka's client gives up at once beyond 2^31 - 1 ms."""
+
+
+class Number(click.IntRange):
+    """What is counted. Its end keeps mistyped numbers out and is told to who gives one, not in each help text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = click.INT.convert(value, param, ctx)
+        if self.max is not None and found > self.max:
+            self.fail(f"{str(value)[:40]} is more than {self.max:.0f}", param, ctx)
+        return super().convert(value, param, ctx)
+
+    def _describe_range(self) -> str:
+        return f"x>={self.min}"
 
 
 def number_of(least: int = 0, most: int = MOST) -> click.IntRange:
     """The type of a number on the command line: a mistyped one of thirty digits is a usage error, too."""
-    return click.IntRange(least, most)
+    return Number(least, most)
 
 
 class Seconds(click.FloatRange):
     """A time to wait for."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        found = super().convert(value, param, ctx)
+        found = click.FLOAT.convert(value, param, ctx)
         if math.isnan(found):  # no range holds it, and none refuses it
             self.fail(f"{value!r} is no number of seconds", param, ctx)
-        return found
+        if self.max is not None and found > self.max:
+            self.fail(f"{str(value)[:40]} is more than {self.max:.0f} seconds", param, ctx)
+        return super().convert(value, param, ctx)
+
+    def _describe_range(self) -> str:
+        return f"x>={self.min}"
 
 
 class Text(click.ParamType[str]):
@@ -75,6 +93,7 @@ def of_arguments() -> Iterator[None]:
 
 TIMEOUT_S = 10.0
 """How long a command waits for an answer: a failover takes under a second, a broker's restart a few."""
+
 
 def config_option(command: F) -> F:
     """`--config`: the configuration file."""

@@ -32,6 +32,16 @@ def _places(ctx: click.Context, option: click.Parameter, given: tuple[str, ...])
     return places
 
 
+def _check_there(places: Mapping[str, Path]) -> None:
+    for node, path in places.items():
+        try:
+            next(path.iterdir(), None)
+        except FileNotFoundError:
+            raise click.UsageError(f"--store {node}={path}: there is no such directory") from None
+        except OSError as e:
+            raise click.UsageError(f"--store {node}={path}: cannot be read: {e.strerror}") from None
+
+
 @click.command()
 @click.option("--from-logs", is_flag=True, help="Recover what ZooKeeper has lost from the logs; the only way there is.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done; nothing is changed.")
@@ -82,6 +92,7 @@ def recover(
 
     if not from_logs:
         raise click.UsageError("say what to recover from: --from-logs")
+    _check_there(places)
     with connect(config_path, timeout_s, as_in_file=True) as connection, ExitStack() as stack:
         modules_beside(connection.config)
         for kind, names, known in (
@@ -91,9 +102,6 @@ def recover(
             for name in names:
                 if name not in known:
                     raise UnknownNameError.of(kind, name, list(known))
-        for node, path in places.items():
-            if not path.is_dir():
-                raise click.UsageError(f"--store {node}={path}: there is no such directory")
         check_stopped(connection.coordinator)
         check_exists(connection.adapters.log, connection.coordinator, connection.config)
         stores, missing = stack.enter_context(_opened(connection.config, places))
@@ -161,6 +169,9 @@ def _store(directory: Path, node: str, missing: dict[str, str]) -> Store | None:
         if e.evidence.get("held"):
             raise RefusedError(f"{e.message}: stop node {node}, and repeat this", node=node) from None
         missing[node] = e.message.partition("; it will be")[0]
+        return None
+    except OSError as e:
+        missing[node] = f"{directory} cannot be read: {e.strerror}"
         return None
 
 
@@ -257,10 +268,17 @@ def _show(plan: Plan, format_: str, cluster: str, *, dry_run: bool) -> None:
         click.echo(f"lost: {text}")
     made = sum(p.table is not None for p in plan.partitions)
     done = "would be made anew; nothing was changed" if dry_run else "made anew; start the nodes"
-    znodes = sorted(plan.znodes)
+    click.echo(f"cluster {cluster}: {_made(made, sorted(plan.znodes))} {done}")
+
+
+def _made(tables: int, znodes: list[str]) -> str:
+    """What is made anew; only of a recovery that had begun both may be there."""
     more = f" and {len(znodes) - 5} more" if len(znodes) > 5 else ""
-    others = f", and {', '.join(znodes[:5])}{more}," if znodes else ""
-    click.echo(f"cluster {cluster}: the tables of {made} partitions{others} {done}")
+    others = f"{', '.join(znodes[:5])}{more}"
+    if not tables:
+        return others or "nothing"
+    of = f"the table{'' if tables == 1 else 's'} of {tables} partition{'' if tables == 1 else 's'}"
+    return f"{of}, and {others}," if znodes else of
 
 
 def _epoch(p: Recovered) -> int:

@@ -48,9 +48,7 @@ def txn() -> None:
 
 
 @txn.command("list")
-@click.option(
-    "--outcomes", type=number_of(), default=0, metavar="N", help="The last N decisions of each, too."
-)
+@click.option("--outcomes", type=number_of(), default=0, metavar="N", help="The last N decisions of each, too.")
 @config_option
 @format_option
 @timeout_option

@@ -72,8 +72,9 @@ def retire(type_name: str, definition: str, dry_run: bool, config_path: Path, fo
     """Take a definition back that no stored object uses and no process runs.
 
     DEFINITION is its id, as `halog type list` and the error of a process that cannot start name it; the beginning is
-    enough. Refused with exit code 5, and nothing changed, where objects use it, or a process runs it. Where no node is
-    up the logs are searched for it; then also an object that was changed since, or deleted, stands against it.
+    enough. Refused with exit code 5, and nothing changed, where objects use it, a process runs it, or a transaction in
+    doubt would write objects with it, or may (`halog txn list`). Where no node is up the logs are searched for it; then
+    also an object that was changed since, or deleted, stands against it.
     A class that declares it again publishes it again.
 
     \b

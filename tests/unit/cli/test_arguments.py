@@ -50,7 +50,7 @@ WRONG: list[tuple[str, ...]] = [
     ("events", "--code", "12x"), ("events", "--severity", "loud"),
     *(("txn", "list", "--outcomes", said) for said in ("-1", "x", HUGE)),
     *(("txn", "show", said) for said in ("zz", "00", "0" * 33)),
-    *(("status", "--timeout", said) for said in ("0", "-1", "x", "nan", "inf", "1e300")),
+    *(("status", "--timeout", said) for said in ("0", "-1", "x", "nan", "inf", "1e300", "3e6")),
     *(("config", "show", "--version", said) for said in ("0", "x", HUGE)),
     *(("config", "diff", "--version", said) for said in ("0", "x", HUGE)),
     ("config", "activate", "--on", HUGE), ("config", "activate", "--comment", NO_TEXT),
@@ -162,3 +162,19 @@ def test_numbers_of_every_command_have_bounds() -> None:
             assert isinstance(kind, click.IntRange | click.FloatRange), (call, parameter.name)
             assert kind.min is not None, (call, parameter.name)
             assert kind.max is not None, (call, parameter.name)
+
+
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("list", "Aircraft", "-n", "0"), "0 is not in the range x>=1"),
+        (("list", "Aircraft", "-n", "9000000000"), "9000000000 is more than 1000000000"),
+        (("status", "--timeout", "0"), "0.0 is not in the range x>=0.05"),
+        (("status", "--timeout", "3e6"), "3e6 is more than 2000000 seconds"),
+    ],
+)
+def test_a_number_that_is_out_of_its_range_is_told_the_end_it_is_beyond(
+    shared: Cluster, halog: Callable[..., Any], words: tuple[str, ...], told: str
+) -> None:
+    assert told in halog(*words).err

@@ -102,6 +102,15 @@ def test_every_option_says_what_it_does(name: str) -> None:
 
 
 @pytest.mark.feature("O1")
+@pytest.mark.parametrize("name", ALL)
+def test_no_help_text_names_an_end_that_is_nobodys_limit(name: str) -> None:
+    """It only keeps mistyped numbers out."""
+    shown = ALL[name].get_help(click.Context(ALL[name]))
+    riddles = [float(end) for end in re.findall(r"<=x?<?=?([\d.]+)", shown) if float(end) >= 1_000_000]
+    assert riddles == [], shown
+
+
+@pytest.mark.feature("O1")
 def test_an_error_shows_where_it_came_from_only_when_asked(
     halog: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

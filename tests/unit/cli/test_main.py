@@ -100,3 +100,21 @@ def test_an_error_that_cannot_be_told_keeps_its_exit_code() -> None:
 def test_the_version_and_the_module_that_is_the_command(command: list[str]) -> None:
     ran = subprocess.run([sys.executable, *command, "--version"], capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"halog {halog.__version__}\n", "")
+
+
+@pytest.mark.feature("O1")
+def test_the_longest_timeout_is_one_that_the_client_of_kafka_waits_for() -> None:
+    """Beyond 2^31 - 1 ms it fails at once, as if no broker were there."""
+    code = (
+        "from confluent_kafka.admin import AdminClient; from halog.cli.options import MOST_S;"
+        "print('asked', flush=True);"
+        "AdminClient({'bootstrap.servers': '127.0.0.1:1', 'log_level': 0}).list_topics(timeout=MOST_S)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as asking:
+        try:
+            assert asking.stdout is not None
+            assert asking.stdout.readline() == b"asked\n"
+            with pytest.raises(subprocess.TimeoutExpired):
+                asking.wait(2)
+        finally:
+            asking.kill()

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from halog.adapters.rocks_store import RocksStore
-from halog.cli.recover import _opened
+from halog.cli.main import main
+from halog.cli.recover import _made, _opened
 from halog.config import Config, parse_config
 from halog.errors import RefusedError
 from halog.runtime.belonging import remember
@@ -79,3 +80,47 @@ def test_a_directory_of_before_directories_knew_their_node_is_whose_the_file_say
     stores, missing = found(config)
     assert stores == {"A": "a"}
     assert "there is no store" in missing["B"]
+
+
+def test_a_directory_that_cannot_be_looked_at_is_missing(tmp_path: Path) -> None:
+    """Such as another user's, or one of a name that no system takes."""
+    config = config_of(tmp_path / "a", tmp_path / ("b" * 300))
+    made(tmp_path / "a", config, "A")
+    stores, missing = found(config)
+    assert (stores, list(missing)) == ({"A": "a"}, ["B"])
+    assert missing["B"].endswith(f"{'b' * 300} cannot be read: File name too long")
+
+
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("none", "there is no such directory"),
+        ("file", "cannot be read: Not a directory"),
+        ("b" * 300, "cannot be read: File name too long"),
+    ],
+)
+def test_a_store_that_is_not_there_is_told_before_any_server_is_asked(
+    name: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("x")
+    path = tmp_path / "halog.toml"
+    path.write_text(TEXT.format(a=tmp_path / "a", b=tmp_path / "b"))
+    given = f"B={tmp_path / name}"
+    assert main(["recover", "--from-logs", "--store", given, "--config", str(path), "--timeout", "1"]) == 2
+    assert f"--store {given}: {why}" in capsys.readouterr().err
+
+
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize(
+    ("tables", "znodes", "told"),
+    [
+        (0, ["policies/x"], "policies/x"),
+        (0, [], "nothing"),
+        (1, [], "the table of 1 partition"),
+        (2, ["policies/x", "seats"], "the tables of 2 partitions, and policies/x, seats,"),
+        (0, [f"z{n}" for n in range(7)], "z0, z1, z2, z3, z4 and 2 more"),
+    ],
+)
+def test_what_was_made_anew_is_named_and_nothing_else(tables: int, znodes: list[str], told: str) -> None:
+    assert _made(tables, znodes) == told
