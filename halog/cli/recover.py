@@ -32,7 +32,16 @@ def _places(ctx: click.Context, option: click.Parameter, given: tuple[str, ...])
     return places
 
 
-def _check_there(places: Mapping[str, Path]) -> None:
+def _check_given(
+    config: Config, places: Mapping[str, Path], accepted: tuple[str, ...], layouts: tuple[str, ...]
+) -> None:
+    """What the file and this machine can tell of the options is told before any server is asked."""
+    from halog.errors import UnknownNameError
+
+    for kind, names, known in (("node", (*places, *accepted), config.nodes), ("policy", layouts, config.policies)):
+        for name in names:
+            if name not in known:
+                raise UnknownNameError.of(kind, name, list(known))
     for node, path in places.items():
         try:
             next(path.iterdir(), None)
@@ -84,7 +93,8 @@ def recover(
       halog recover --from-logs --accept-loss C --cluster fleet
     """
     from halog.cli.connection import connect, modules_beside
-    from halog.errors import OutcomeUnknownError, UnknownNameError
+    from halog.config import load_config
+    from halog.errors import OutcomeUnknownError
     from halog.ports import UnknownResult
     from halog.runtime.belonging import check_exists
     from halog.runtime.recovering import carry_out, check_stopped
@@ -92,16 +102,9 @@ def recover(
 
     if not from_logs:
         raise click.UsageError("say what to recover from: --from-logs")
-    _check_there(places)
+    _check_given(load_config(config_path), places, accepted, layouts)
     with connect(config_path, timeout_s, as_in_file=True) as connection, ExitStack() as stack:
         modules_beside(connection.config)
-        for kind, names, known in (
-            ("node", (*places, *accepted), connection.config.nodes),
-            ("policy", layouts, connection.config.policies),
-        ):
-            for name in names:
-                if name not in known:
-                    raise UnknownNameError.of(kind, name, list(known))
         check_stopped(connection.coordinator)
         check_exists(connection.adapters.log, connection.coordinator, connection.config)
         stores, missing = stack.enter_context(_opened(connection.config, places))

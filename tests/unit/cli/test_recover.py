@@ -109,6 +109,8 @@ def test_a_store_that_is_not_there_is_told_before_any_server_is_asked(
     given = f"B={tmp_path / name}"
     assert main(["recover", "--from-logs", "--store", given, "--config", str(path), "--timeout", "1"]) == 2
     assert f"--store {given}: {why}" in capsys.readouterr().err
+    assert main(["recover", "--from-logs", "--accept-loss", "C", "--config", str(path), "--timeout", "1"]) == 2
+    assert "there is no node C" in capsys.readouterr().err
 
 
 @pytest.mark.feature("O1")
