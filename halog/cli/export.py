@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -57,16 +58,45 @@ def written_whole(target: Path) -> Iterator[IO[str]]:
 
     unfinished = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        out = os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
+        raw = _Unfinished(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), target)
     except OSError as error:
         raise ConfigError(f"{target}: cannot be written: {error.strerror}") from error
     try:
-        with out:
+        with io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8") as out:
             yield out
-        unfinished.replace(target)
+        try:
+            unfinished.replace(target)
+        except OSError as error:
+            raise _unwritable(target, error) from error
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
+
+
+class _Unfinished(io.FileIO):
+    """The file of a target that is not complete: a write that fails names the target, as stdout has no part in it."""
+
+    def __init__(self, number: int, target: Path) -> None:
+        super().__init__(number, "w")
+        self._target = target
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise _unwritable(self._target, error) from error
+
+    def close(self) -> None:
+        try:
+            super().close()
+        except OSError as error:  # of a disk elsewhere, which says so late
+            raise _unwritable(self._target, error) from error
+
+
+def _unwritable(target: Path, error: OSError) -> HalogError:
+    from halog.errors import HalogError
+
+    return HalogError(f"{target}: cannot be written: {error.strerror}; no file was written")
 
 
 def _families(connection: Connection, types: Sequence[str]) -> dict[bytes, frozenset[str]]:

@@ -110,10 +110,23 @@ def main(args: list[str] | None = None) -> int:
         _open_standard_files()
         relay()
     try:
+        return _run(args)
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as e:
+        return _fault(e)
+
+
+def _run(args: list[str] | None) -> int:
+    """The command, and what it says where it fails as it may. What is raised instead: stdout takes nothing, or nobody
+    expected it."""
+    try:
         result = cli.main(args=args, prog_name="halog", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except click.ClickException as e:
-        e.show()
+        with suppress(OSError):  # as in _complain
+            e.show()
         return e.exit_code
     except (click.Abort, KeyboardInterrupt):
         _complain("interrupted")
@@ -127,11 +140,6 @@ def main(args: list[str] | None = None) -> int:
             traceback.print_exc()
         _complain(e.message)
         return e.exit_code
-    except BrokenPipeError:  # the reader of our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except Exception as e:
-        return _fault(e)
 
 
 def _open_standard_files() -> None:
@@ -141,7 +149,8 @@ def _open_standard_files() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            opened = os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.set_inheritable(opened, True)  # a process that this one starts has it, too
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
@@ -84,7 +85,8 @@ def start(config_path: Path, name: str | None, switch_interval_us: int | None, l
     try:
         running = _join(config, name or socket.gethostname())
     except Interrupted:
-        say("stopped before the node was up")
+        with suppress(OSError):
+            say("stopped before the node was up")
         return
     try:
         signals.joined()
@@ -94,7 +96,8 @@ def start(config_path: Path, name: str | None, switch_interval_us: int | None, l
             logging.getLogger("halog.node").warning("nobody reads that the node is up: %s", error.strerror)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         signals.wait()
-        say(f"node {running.runtime.name} hands over and leaves")
+        with suppress(OSError):  # nobody reads that either
+            say(f"node {running.runtime.name} hands over and leaves")
     finally:
         running.close()
 

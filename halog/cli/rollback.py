@@ -62,7 +62,8 @@ def rollback(
 
     Partitions that the plan did not move stay where they are. If one cannot go back (somebody has moved it since, or a
     node of before is gone), nothing is changed, the table says why, and the exit code is 5; --partition names those
-    that shall go back nevertheless. A way back is rolled back only when it is named: then it all goes forth again.
+    that shall go back nevertheless. A plan that is not begun is refused, too: `halog plan cancel` ends it. A way back
+    is rolled back only when it is named: then it all goes forth again.
 
     \b
     Examples:

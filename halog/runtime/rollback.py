@@ -23,8 +23,8 @@ from halog.runtime.plans import Plan, Planned
 
 class Situation(NamedTuple):
     """What a way back is made from. `serving`: nodes that may get copies; `running`: nodes that could move theirs;
-    `others`: the plans that are known; `told`: what the event history says of who moved a partition to these nodes;
-    `drained`: nodes that are."""
+    `others`: the plans that are known, the newest first; `told`: what the event history says of who moved a partition to
+    these nodes; `drained`: nodes that are."""
 
     config: Config
     tables: Mapping[str, PartitionTable]
@@ -38,7 +38,7 @@ class Situation(NamedTuple):
 def chosen(coordinator: Coordinator, tables: Sequence[PartitionTable], name: str = "") -> tuple[Plan, list[Plan]]:
     """The plan to be rolled back, the last one without a `name`, and all that are known, the newest first. If the last
     one is itself a way back it is only chosen by name: a command that is given again does not go forth by accident.
-    RefusedError says what there is."""
+    NothingToDoError: that one is done; RefusedError says what else there is."""
     last = plans.read(coordinator)
     if last is None and name:
         raise UnknownNameError.of("plan", name, ())
@@ -51,8 +51,8 @@ def chosen(coordinator: Coordinator, tables: Sequence[PartitionTable], name: str
         which = f"plan {last.id} was the last one"
         if states == {plans.DONE}:
             again = f"rolled back plan {last.undoes}: `halog plan rollback {last.id}` goes forth again"
-        else:
-            again = f"has not rolled back all of plan {last.undoes} yet: `halog plan rollback {last.undoes}` goes on"
+            raise NothingToDoError(f"{which}, and {again}; nothing was changed")
+        again = f"has not rolled back all of plan {last.undoes} yet: `halog plan rollback {last.undoes}` goes on"
         raise RefusedError(f"{which}, and {again}; nothing was changed")
     for plan in known:
         if plan.id == (name or last.id):
@@ -76,16 +76,14 @@ def under_way(
 def roll_back(plan: Plan, now: Situation, only: Collection[str] = ()) -> Plan:
     """The way back of `plan`, of these partitions alone if there are any. `stay` says of partitions why they cannot go
     back: with any there, nothing is to be moved. What the plan did not move, or is back already, is left out.
-    NothingToDoError if it moved nothing, RefusedError if it does not know one of them."""
+    NothingToDoError if it moved nothing and will not either, RefusedError if that is still to come, or if it does not
+    know one of them."""
     if unknown := sorted(set(only) - {m.partition for m in plan.moves}):
         raise RefusedError(f"plan {plan.id} moves no {', '.join(unknown)}; it has {_named(plan.moves)}")
     wanted = [m for m in plan.moves if not only or m.partition in only]
     went = [m for m in wanted if _went(m, now.tables.get(m.partition))]
     if not went:
-        raise NothingToDoError(
-            f"plan {plan.id} has moved nothing{' of that' if only else ''} that is not back where it was: there is "
-            "nothing to roll back; `halog plan list` shows the plans that are known"
-        )
+        raise _nothing_went(plan, wanted, now, " of that" if only else "")
     stay = {m.partition: why for m in went if (why := _why_it_stays(plan, m, now))}
     back = [m for m in went if m.partition not in stay]
     moves = tuple(
@@ -93,6 +91,21 @@ def roll_back(plan: Plan, now: Situation, only: Collection[str] = ()) -> Plan:
         for m, t in ((m, now.tables[m.partition]) for m in back)
     )
     return plans.new(moves, stay, undoes=plan.id)
+
+
+def _nothing_went(plan: Plan, wanted: Sequence[Planned], now: Situation, of_that: str) -> RefusedError:
+    """Whoever wants it undone wants to hear that it is still to be done."""
+    states = plans.states_of(plan, now.tables.values())
+    waiting = [m for m in wanted if states[m.partition] == plans.WAITING]
+    if waiting and not plan.cancelled and plan.id in [last.id for last in now.others[:1]]:
+        return RefusedError(
+            f"plan {plan.id} has moved nothing{of_that} yet, and whoever applies it moves {_named(waiting)}: "
+            "`halog plan cancel` ends it; nothing was changed"
+        )
+    return NothingToDoError(
+        f"plan {plan.id} has moved nothing{of_that} that is not back where it was: there is nothing to roll back; "
+        "`halog plan list` shows the plans that are known"
+    )
 
 
 def _named(moves: Iterable[Planned]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import click
 import pytest
@@ -91,8 +92,47 @@ def test_a_disk_that_is_full_is_no_bug_of_the_command(ending: str) -> None:
 
 
 @pytest.mark.feature("O1")
-def test_an_error_that_cannot_be_told_keeps_its_exit_code() -> None:
-    assert in_a_shell(f"{sys.executable} -m halog status --config /nope.toml 2> /dev/full").returncode == 2
+@pytest.mark.parametrize("command", ["status --config /nope.toml", "nosuch", "status --nosuch", "version beside"])
+def test_an_error_that_cannot_be_told_keeps_its_exit_code(command: str) -> None:
+    """The configuration's, and those of the command line itself."""
+    assert in_a_shell(f"{sys.executable} -m halog {command} 2> /dev/full").returncode == 2
+
+
+NOTHING = """
+import sys
+from halog.cli import main as frame, output
+from halog.errors import NothingToDoError
+def nothing(**more):
+    output._want(None, None, "json")
+    raise NothingToDoError("no plan")
+frame.cli.main = nothing
+frame.sys.exit(frame.main())
+"""
+
+
+@pytest.mark.feature("O1")
+@pytest.mark.parametrize(
+    ("ending", "code", "said"),
+    [
+        ("> /dev/full", 1, "halog: what the command says cannot be written: No space left on device\n"),
+        ("| true; exit ${PIPESTATUS[0]}", 0, ""),
+    ],
+)
+def test_that_there_is_nothing_to_do_where_stdout_takes_nothing_ends_as_any_other_output(
+    ending: str, code: int, said: str
+) -> None:
+    ran = in_a_shell(f"{sys.executable} -c '{NOTHING}' {ending}")
+    assert (ran.returncode, ran.stderr) == (code, said)
+
+
+@pytest.mark.feature("O1")
+def test_files_that_were_closed_are_there_for_the_processes_that_are_started_too(tmp_path: Path) -> None:
+    code = (
+        "import os, pathlib; from halog.cli import main; main._open_standard_files();"
+        'pathlib.Path("found").write_text(str([os.get_inheritable(n) for n in range(3)]))'
+    )
+    in_a_shell(f"cd {tmp_path}; exec {sys.executable} -c '{code}' <&- >&- 2>&-")
+    assert (tmp_path / "found").read_text() == "[True, True, True]"
 
 
 @pytest.mark.feature("O1")

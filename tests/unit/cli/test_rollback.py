@@ -74,7 +74,7 @@ def test_an_applied_plan_is_looked_at_and_rolled_back_and_forth_again_by_name(cl
     assert places(cluster) == before
 
     again = halog("plan", "rollback")
-    assert (again.code, "goes forth again; nothing was changed" in again.err) == (5, True), again
+    assert (again.code, "goes forth again; nothing was changed" in again.err) == (0, True), again
     way = halog("plan", "show", "--format", "json").json["plan"]
     forth = halog("plan", "rollback", way, "--dry-run", "--format", "json").json
     assert sum(m["objects_copied"] for m in forth["moves"]) == 40, "each object is copied to C"
@@ -95,8 +95,9 @@ def test_of_a_plan_that_was_cancelled_half_way_only_that_half_goes_back(cluster:
         migrate(halog, p, "A,B")
     before = places(cluster)
     made = halog("plan", "create", "--format", "json").json
-    unbegun = halog("plan", "rollback")
-    assert (unbegun.code, "has moved nothing that is not back" in unbegun.err) == (0, True), unbegun
+    for more in ((), (made["plan"],), ("--dry-run",)):
+        unbegun = halog("plan", "rollback", *more)
+        assert (unbegun.code, "`halog plan cancel` ends it; nothing was changed" in unbegun.err) == (5, True), unbegun
     first = made["moves"][0]
     migrate_as_planned(cluster, halog, first)
     half = halog("plan", "rollback")
@@ -108,6 +109,15 @@ def test_of_a_plan_that_was_cancelled_half_way_only_that_half_goes_back(cluster:
     assert places(cluster) == before
     nothing = halog("plan", "rollback", made["plan"])
     assert (nothing.code, "nothing to roll back" in nothing.err) == (0, True), "once more: it is all back"
+
+
+def test_of_a_plan_that_was_cancelled_before_it_began_there_is_nothing_to_roll_back(cluster: Any, halog: Run) -> None:
+    for p in ("p-0", "p-1"):
+        migrate(halog, p, "A,B")
+    assert halog("plan", "create").code == 0
+    assert halog("plan", "cancel").code == 0
+    ran = halog("plan", "rollback", "--format", "json")
+    assert (ran.code, ran.json, "has moved nothing that is not back" in ran.err) == (0, None, True), ran
 
 
 def migrate_as_planned(cluster: Any, halog: Run, move: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 from halog.adapters.memory_coordinator import MemoryCoordinator, MemoryTree
 from halog.config import Config, parse_config
 from halog.core.table import DEFINED, DISABLED, Definition, PartitionTable, Target
-from halog.errors import RefusedError, UnknownNameError
+from halog.errors import NothingToDoError, RefusedError, UnknownNameError
 from halog.runtime import plans
 from halog.runtime.plans import Plan, Planned
 from halog.runtime.rollback import Situation, chosen, copies_of, roll_back, under_way
@@ -119,9 +119,22 @@ def test_what_the_history_tells_of_a_move_by_no_plan_is_said() -> None:
     assert made.stay["p"].endswith("it was moved by no plan (C enabled its definition, at noon)")
 
 
-def test_a_plan_that_moved_nothing_and_a_partition_that_is_none_of_its_are_refused() -> None:
-    with pytest.raises(RefusedError, match="plan x has moved nothing that is not back where it was"):
-        way(plan(move("p")), [table("p", HERE, 0)])
+def test_a_plan_that_is_not_begun_is_cancelled_and_not_rolled_back() -> None:
+    """Who says that there is nothing to do says that all is as before, and stays so."""
+    tables = [table("p", HERE, 0), table("q", HERE, 2)]
+    with pytest.raises(RefusedError, match=r"x has moved nothing yet, .* moves p: `halog plan cancel` ends it") as told:
+        way(plan(move("p"), move("q")), tables)
+    assert not isinstance(told.value, NothingToDoError)
+    with pytest.raises(NothingToDoError, match="has moved nothing of that that is not back where it was"):
+        roll_back(plan(move("p"), move("q")), Situation(config(), {t.name: t for t in tables}, "ABC", "ABC", ()), ["q"])
+    with pytest.raises(NothingToDoError, match="plan x has moved nothing that is not back where it was"):
+        way(plan(move("p"), cancelled=True), [table("p", HERE, 0)])
+    later = Situation(config(), {"p": table("p", HERE, 0)}, "ABC", "ABC", (plan(id_="y"), plan(move("p"))))
+    with pytest.raises(NothingToDoError):
+        roll_back(plan(move("p")), later)
+
+
+def test_a_partition_that_is_none_of_its_is_refused() -> None:
     now = Situation(config(), {"p": table("p", THERE, 1)}, "ABC", "ABC", ())
     with pytest.raises(RefusedError, match="plan x moves no q; it has p"):
         roll_back(plan(move("p")), now, ["q"])
@@ -180,7 +193,7 @@ def test_a_way_back_that_was_cancelled_unbegun_is_not_taken_for_a_way_forth(tree
     with pytest.raises(RefusedError, match="has not rolled back all of plan x yet: `halog plan rollback x` goes on"):
         chosen(tree, there)
     assert chosen(tree, there, "x")[0].id == "x"
-    with pytest.raises(RefusedError, match="rolled back plan x: `halog plan rollback w` goes forth again"):
+    with pytest.raises(NothingToDoError, match="rolled back plan x: `halog plan rollback w` goes forth again"):
         chosen(tree, [table("p", HERE, 2, owner="A")])
 
 

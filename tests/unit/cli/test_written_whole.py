@@ -1,0 +1,64 @@
+"""`written_whole`: a file that cannot be completed is named, whenever that is found out, and nothing of it is left."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from halog.cli.export import written_whole
+from halog.errors import HalogError
+
+pytestmark = pytest.mark.feature("O1")
+
+
+@contextmanager
+def files_of_at_most(count: int) -> Iterator[None]:
+    """Bytes; more are refused, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (count, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("size", [10, 1_000_000])
+def test_a_disk_that_takes_no_more_is_told_with_the_files_name(tmp_path: Path, size: int) -> None:
+    """Found out by closing, or by writing."""
+    target = tmp_path / "all.jsonl"
+    said = f"{target}: cannot be written: File too large; no file was written"
+    with pytest.raises(HalogError) as told, files_of_at_most(5), written_whole(target) as out:
+        out.write("x" * size)
+    assert (told.value.message, told.value.exit_code) == (said, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_was_taken_meanwhile_is_told(tmp_path: Path) -> None:
+    target = tmp_path / "all.jsonl"
+    with (
+        pytest.raises(HalogError, match=r"all\.jsonl: cannot be written: Is a directory"),
+        written_whole(target) as out,
+    ):
+        out.write("x")
+        target.mkdir()
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_what_fails_elsewhere_meanwhile_is_not_the_files(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="stderr"), written_whole(tmp_path / "f"):
+        raise OSError("stderr takes nothing")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_names_the_file(cluster: Any, halog: Callable[..., Any], tmp_path: Path) -> None:
+    cluster.create(cluster.Aircraft("N1"))
+    target = tmp_path / "all.jsonl"
+    with files_of_at_most(20):
+        ran = halog("export", "-o", target)
+    assert (ran.code, ran.err.splitlines()[-1].startswith(f"halog: {target}: cannot be written: ")) == (1, True), ran
+    assert not target.exists()
