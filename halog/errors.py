@@ -315,11 +315,12 @@ class ClosedError(NodeError):
     """The node is closed."""
 
 
-def mark_unsent(error: BaseException) -> None:
-    """Whatever ended a request, also what is none of ours (Ctrl-C), came before anything of it was sent."""
-    error.__dict__["halog_sent"] = False
+def mark_unsent(error: BaseException, frame: bytes) -> None:
+    """Whatever ended this request, also what is none of ours (Ctrl-C), came before anything of `frame` was sent. The
+    mark is for this very frame: whoever raises one and the same instance each time interrupts others with it, too."""
+    error.__dict__["halog_unsent"] = frame
 
 
-def is_unsent(error: BaseException) -> bool:
-    """Was it marked so?"""
-    return error.__dict__.get("halog_sent") is False
+def is_unsent(error: BaseException, frame: bytes) -> bool:
+    """Was it marked so, of this request?"""
+    return error.__dict__.get("halog_unsent") is frame

@@ -314,7 +314,7 @@ class Channel(Protocol):
     def request(self, address: str, frame: bytes, timeout_s: float) -> bytes:
         """Send on a pooled connection and wait for its one reply on the calling thread. UnreachableError:
         `evidence["sent"]` False if the frame cannot have been acted on; what else ends it before, as Ctrl-C may, is
-        marked (`errors.mark_unsent`). DeadlineError: no reply in time."""
+        marked with it (`errors.mark_unsent`). DeadlineError: no reply in time."""
 
     def drop(self, address: str) -> None:
         """Close all pooled connections to `address`, also those in use: requests waiting there fail at once."""

@@ -69,7 +69,7 @@ class Pool:
         try:
             sock = self._borrow(address, timeout_s)
         except BaseException as error:
-            mark_unsent(error)
+            mark_unsent(error, frame)
             raise
         try:
             _send(sock, address, data, timeout_s)

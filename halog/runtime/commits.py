@@ -224,6 +224,8 @@ def says_nothing(error: HalogError, *, perhaps: bool = False) -> bool:
     still arrive, or one of the same turn may have happened; `perhaps`: one of another turn may."""
     if type(error) is HalogError or (isinstance(error, FrameError) and "limit" not in error.evidence):
         return True  # it has failed half-way; the answer cannot be read
+    if "frame" in error.evidence:  # it was not sent: nobody has looked
+        return perhaps or "asked_before" in error.evidence or "may_arrive" in error.evidence
     if "may_arrive" in error.evidence and not _for_good(error):
         return True
     return (perhaps or "asked_before" in error.evidence) and not isinstance(error, _JUDGED)

@@ -26,6 +26,7 @@ def too_large(frame: frames.Request, error: FrameError) -> RecordTooLargeError |
         f"nothing was changed; {remedy}",
         size=size, limit=limit, frame=type(frame).__name__, sent=not asked,
     )  # fmt: skip
+    said.evidence |= {name: value for name, value in error.evidence.items() if name not in said.evidence}
     if isinstance(frame, frames.Invoke):
         said.evidence["method"] = frame.invocation.method
     if partition := getattr(frame, "partition", ""):

@@ -218,10 +218,12 @@ class Request:
         if type(frame) is frames.Submit or type(frame) is frames.Prepare:  # who was replaced must not judge again
             frame.epoch = max(where.epoch(self._partition), self._epoch)
         before, self._open.presented = self._open.presented, True
+        data = b""
         try:
-            reply = self._router.once(where, target, frames.encode(frame), self._until)
+            data = frames.encode(frame)
+            reply = self._router.once(where, target, data, self._until)
         except BaseException as error:
-            self._open.presented = before or _arrived(error)
+            self._open.presented = before or _arrived(error, data)
             if not isinstance(error, HalogError):
                 raise
             if self._unknown is not None:
@@ -230,14 +232,14 @@ class Request:
                 error.evidence["may_arrive"] = True
             if target is not None and not isinstance(error, _SILENCE):
                 self._heard(where)
-            self._sent(error)
+            self._sent(error, data)
             raise
         self._heard(where)
         return reply
 
-    def _sent(self, error: HalogError) -> None:
+    def _sent(self, error: HalogError, data: bytes) -> None:
         """It met this. What was not sent, or was refused by who is not active, is not open."""
-        if isinstance(self._frame, _COUNTED) and _arrived(error):
+        if isinstance(self._frame, _COUNTED) and _arrived(error, data):
             self._open.seen(self._frame.epoch)
 
     def _is_later(self, e: NotActiveError) -> bool:
@@ -333,11 +335,11 @@ class Request:
         )
 
 
-def _arrived(error: BaseException) -> bool:
+def _arrived(error: BaseException, data: bytes) -> bool:
     """May somebody act on a request that met this, or has anybody? It was sent, and not to one who is not active."""
     if isinstance(error, HalogError):
         return not isinstance(error, NotActiveError | ZoneQuorumError) and bool(error.evidence.get("sent", True))
-    return not is_unsent(error)
+    return not is_unsent(error, data)
 
 
 def bound_to(frame: frames.Request) -> str | None:

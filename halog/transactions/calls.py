@@ -5,19 +5,21 @@ go on (versions read stay read). Calls made inside a method are part of it. The 
 where its method ran: arguments, result and what it leaves in objects are checked in both cases, it works on copies of
 its arguments and of what is in the fields, and what cannot cross is told as RemoteCallError here, too. Only what is no
 Exception passes as it is: here it may be the process's, not the method's. Afterwards the caller's objects are updated
-in place.
+in place. Once the method has returned and what it left fits, the call is done: what interrupts it then finds all of it,
+never a part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from halog.backend import Invocation, Invoked, Work
 from halog.core.records import CREATE
-from halog.errors import RecordTooLargeError, RemappedError, RemoteCallError
+from halog.errors import HalogError, RecordTooLargeError, RemappedError, RemoteCallError
 from halog.schema.methods import BINDING, MethodInfo
 from halog.schema.typeinfo import TypeInfo
 from halog.transactions import failures, work
@@ -27,6 +29,9 @@ from halog.transactions.entry import others
 if TYPE_CHECKING:
     from halog.transactions.entry import Entry
     from halog.transactions.reading import Reading
+
+TRIES: Final = 10
+"""To do something whole that is interrupted each time."""
 
 
 def call(tx: Reading, entry: Entry, obj: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -49,19 +54,24 @@ def _here(
     tx.quick = None
     if tx.looked:  # what has no entry could be changed unsaved
         tx.hold()
-    saved = Saved()
-    saved.touch(entry)
-    tx.saved = saved
-    tx.pinned, special, tx.special = entry, tx.special, True
+    saved, special = Saved(), tx.special
+    left: list[Left] | None = None
     try:
+        saved.touch(entry)
+        tx.saved = saved
+        tx.pinned, tx.special = entry, True
         result = method.given(method.func(obj, *args, **kwargs))
         if not tx.state:
             work.check_fit(saved.touched)
-            saved.settle()
+            left = saved.left()
+            saved.settle(left)
         return result
     except BaseException as error:
+        if left is not None:  # interrupted, and the call is done
+            _whole(partial(saved.settle, left))
+            raise
         if not tx.state:
-            saved.restore()
+            _whole(saved.restore)
         told = failures.as_elsewhere(error, tx.space.application_modules)
         if told is error:
             raise
@@ -87,7 +97,14 @@ def _there(
     if invoked.result is None:
         raise RemoteCallError(f"{info.name}.{method.name}: the active node sent neither a result nor an error")
     result = method.decode_result(invoked.result)
-    work.take_over(tx, entry.partition, work.by_key(now.writes), invoked.work.writes)
+    before = work.by_key(now.writes)
+    try:
+        work.take_over(tx, entry.partition, before, invoked.work.writes)
+    except HalogError:
+        raise
+    except BaseException:  # interrupted, and some of it is there
+        _whole(partial(work.take_over, tx, entry.partition, before, invoked.work.writes))
+        raise
     return result
 
 
@@ -110,6 +127,26 @@ def _invoked(tx: Reading, entry: Entry, now: Work, invocation: Invocation) -> In
                 raise
 
 
+def _whole(do: Callable[[], None]) -> None:
+    """What was begun and interrupted (by Ctrl-C, by a library for time limits) is done whole, also where that is
+    interrupted, too. It may be begun again at any point."""
+    for _ in range(TRIES - 1):
+        try:
+            return do()
+        except BaseException:
+            continue
+    return do()
+
+
+class Left(NamedTuple):
+    """What a call has left in an object."""
+
+    entry: Entry
+    fields: dict[str, Any]
+    had: dict[str, Any]
+    """What the caller had in it."""
+
+
 class Saved:
     """The state before a call of every object the call can reach, saved when it is first touched.
 
@@ -127,8 +164,10 @@ class Saved:
         """The call may change this object from now on. FieldTypeError if the caller left in it what does not fit."""
         if entry not in self._entries:
             obj = entry.obj
-            values = {} if obj is None else _lent(entry, obj)
+            values, lends = ({}, False) if obj is None else _had(entry, obj)
             self._entries[entry] = (entry.ref, obj, entry.pending, entry.made, values)
+            if lends:
+                _lend(obj)
 
     @property
     def touched(self) -> Iterable[Entry]:
@@ -143,37 +182,45 @@ class Saved:
             entry.ref, entry.obj, entry.pending, entry.made = ref, obj, pending, made
             if obj is not None:
                 revive(obj)
-                obj.__dict__.clear()
-                obj.__dict__.update(values)
+                object.__setattr__(obj, "__dict__", values)
 
-    def settle(self) -> None:
-        """The call is done, and what it left fits."""
+    def left(self) -> list[Left]:
+        """What the call leaves, which fits, where it has to be put into what its caller has. Changes nothing."""
+        left = [_left(e, values if e.obj is was else {}) for e, (_, was, _, _, values) in self._entries.items()]
+        return [one for one in left if one is not None]
+
+    def settle(self, left: Sequence[Left]) -> None:
+        """The call is done."""
         for entry, (_, was, _, _, values) in self._entries.items():
-            obj = entry.obj
-            if was is not None and was is not obj:  # deleted: its caller has it as it was
+            if was is not None and was is not entry.obj:  # deleted: its caller has it as it was
                 was.__dict__.update({name: value for name, value in values.items() if name != BINDING})
-            if obj is not None:
-                _returned(entry, obj, values if obj is was else {})
+        for one in left:
+            one.entry.assume(dict(one.fields), one.had)
 
 
-def _lent(entry: Entry, obj: Any) -> dict[str, Any]:
-    """What the object has; the call gets it without what is no field, and with copies of what changes in place."""
+def _had(entry: Entry, obj: Any) -> tuple[dict[str, Any], bool]:
+    """What the object has, and whether the call must not get just that."""
     info: TypeInfo = type(obj).__halog__
     d, image = obj.__dict__, entry.image
     if image is not None and image.flat and len(d) == image.size and image.info is info:  # most: fields alone
         if not info.fit_still(d, image.values):
             work.compared((entry,))
-        return dict(d)
+        return dict(d), False
     if info.mutable or image is None or _types(d) != _types(image.values):
         work.compared((entry,))
-    values = dict(d)
+    return dict(d), True
+
+
+def _lend(obj: Any) -> None:
+    """The call gets it without what is no field, and with copies of what changes in place."""
+    info: TypeInfo = type(obj).__halog__
+    d = obj.__dict__
     for name in others(info, d):
         del d[name]
     if info.mutable:
         for name, copy, _ in info.lent:
             if name in d:
                 d[name] = copy(d[name])
-    return values
 
 
 def _types(values: dict[str, Any]) -> list[type[Any]]:
@@ -181,17 +228,17 @@ def _types(values: dict[str, Any]) -> list[type[Any]]:
     return [*map(type, values.values())][:-1]
 
 
-def _returned(entry: Entry, obj: Any, values: dict[str, Any]) -> None:
-    """What the call left in the object, and before that the caller had `values`."""
+def _left(entry: Entry, had: dict[str, Any]) -> Left | None:
+    """None: it is where it belongs already."""
+    obj = entry.obj
+    if obj is None:
+        return None
     info: TypeInfo = type(obj).__halog__
-    d = obj.__dict__
     most = len(info.fields) + 1
-    if not info.mutable and len(values) <= most and len(d) <= most:
-        return
+    if not info.mutable and len(had) <= most and len(obj.__dict__) <= most:
+        return None
     left = dict(zip(info.fields, info.values_of(obj)))
     for name, copy, same in info.lent:
-        now, was = left[name], values.get(name)
+        now, was = left[name], had.get(name)
         left[name] = was if type(now) is type(was) and same(now, was) else copy(now)
-    d.clear()
-    d.update(values)
-    entry.assume(left)
+    return Left(entry, left, had)

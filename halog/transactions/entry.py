@@ -83,19 +83,19 @@ class Entry(msgspec.Struct, eq=False):  # one is made with every object read: ha
             nothing.made, self.made = self.made, False
             end(obj)
 
-    def assume(self, values: dict[str, Any]) -> None:
+    def assume(self, values: dict[str, Any], had: dict[str, Any] | None = None) -> None:
         """Give the existing Python object these values. Its lists, dicts and nested objects stay the ones they are:
         whoever has taken one out goes on with it. So do attributes that begin with _; whatever else is no field was
-        worked out from fields (`functools.cached_property`)."""
-        d, info, met = self.obj.__dict__, type(self.obj).__halog__, set[int]()
+        worked out from fields (`functools.cached_property`). `had`: what counts as the object's until then. Whoever is
+        interrupted here finds an object that is whole, and may do it again."""
+        obj = self.obj
+        d, info, met = obj.__dict__ if had is None else had, type(obj).__halog__, set[int]()
         for name in info.inside:
             if name in values:
                 values[name] = renewed(d.get(name), values[name], met)
-        kept = [(n, d[n]) for n in others(info, d) if n.startswith("_")]
-        d.clear()
-        d.update(values)
-        d[BINDING] = self
-        d.update(kept)
+        values[BINDING] = self
+        values.update({n: d[n] for n in others(info, d) if n.startswith("_")})
+        object.__setattr__(obj, "__dict__", values)
 
     # --- changes ---
 

@@ -26,11 +26,45 @@ def interrupt(*of: Any) -> Any:
     raise KeyboardInterrupt
 
 
+class Limit(BaseException):
+    """As a library for time limits raises."""
+
+
+LIMIT = Limit()
+"""One and the same instance each time."""
+
+
+FRAME = b"a commit"
+
+
 @pytest.mark.parametrize(("where", "unsent"), [("connect", True), ("_send", False), ("_receive", False)])
 def test_an_interrupted_request(address: str, where: str, unsent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Pool(1_000)
     monkeypatch.setattr(pool, where, interrupt)
     with pytest.raises(KeyboardInterrupt) as told:
-        made.request(address, b"x", 1.0)
-    assert is_unsent(told.value) is unsent
+        made.request(address, FRAME, 1.0)
+    assert is_unsent(told.value, FRAME) is unsent
+    made.close()
+
+
+def test_an_instance_that_interrupts_again_says_nothing_of_what_it_interrupts_then(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First while nobody is connected yet, then while an answer is waited for; and not by what is read in a frame, for
+    the second one may be the same bytes."""
+
+    def limit(*of: Any) -> Any:
+        raise LIMIT
+
+    made, first, second = Pool(1_000), bytes([1, 2, 3]), bytes([1, 2, 3])
+    assert first is not second
+    with monkeypatch.context() as connecting:
+        connecting.setattr(pool, "connect", limit)
+        with pytest.raises(Limit):
+            made.request(address, first, 1.0)
+    assert is_unsent(LIMIT, first)
+    monkeypatch.setattr(pool, "_receive", limit)
+    with pytest.raises(Limit):
+        made.request(address, second, 1.0)
+    assert not is_unsent(LIMIT, second)
     made.close()

@@ -11,15 +11,19 @@ import pytest
 from halog.backend import Work
 from halog.core import events as ev
 from halog.errors import (
+    FrameError,
     HalogError,
     LockedError,
     NotActiveError,
     OutcomeUnknownError,
     PartitionUnavailableError,
     QuorumError,
+    RecordTooLargeError,
 )
-from halog.runtime.commits import Commits
+from halog.runtime import frames
+from halog.runtime.commits import Commits, says_nothing
 from halog.runtime.deliveries import Deliveries
+from halog.runtime.outsized import too_large
 from halog.runtime.request import Open
 from tests.unit.core.kit import epoch
 
@@ -84,6 +88,52 @@ def test_what_may_be_in_the_log_is_unknown_whatever_comes_next(
     with pytest.raises(told) as caught:
         commits.commit("p", commits.new_id(), WORK)
     assert not isinstance(caught.value, NotActiveError)
+
+
+class Outsized(Node):
+    """Once nobody is active here, the commit fits no frame."""
+
+    def __init__(self, *rounds: ev.Result, **evidence: Any) -> None:
+        super().__init__(*rounds)
+        self.evidence = evidence
+
+    def ask(self, partition: str, frame: Any, until: float, open_: Open) -> None:
+        raise too_large(frame, FrameError("a frame", size=9, limit=8, sent=False, **self.evidence))
+
+
+@pytest.mark.parametrize(
+    ("node", "told"),
+    [
+        (Outsized(), RecordTooLargeError),
+        (Outsized(ev.NotServing(None)), RecordTooLargeError),
+        (Outsized(ev.Unknown("its epoch ended")), OutcomeUnknownError),
+        (Outsized(asked_before=True), OutcomeUnknownError),
+        (Outsized(may_arrive=True), OutcomeUnknownError),
+    ],
+)
+def test_a_request_that_was_not_sent_says_nothing_of_one_that_was(node: Any, told: type[HalogError]) -> None:
+    """Its own node takes a commit that no frame would; then that is active no more."""
+    commits = Commits(node, 7, lambda partition: False)
+    with pytest.raises(told):
+        commits.commit("p", commits.new_id(), WORK)
+
+
+@pytest.mark.parametrize("evidence", [{}, {"asked_before": True}, {"may_arrive": True}])
+def test_a_tool_that_could_not_send_it_again_does_not_know_either(evidence: dict[str, bool]) -> None:
+    error = too_large(frames.Submit("p", b"tx", WORK), FrameError("a frame", size=9, limit=8, sent=False, **evidence))
+    assert isinstance(error, RecordTooLargeError)
+    assert says_nothing(error) is bool(evidence)
+
+
+def test_what_was_begun_without_waiting_and_fits_no_frame_later_is_unknown() -> None:
+    node: Any = Outsized(ev.Unknown("its epoch ended"))
+    commits = Commits(node, 7, lambda partition: False)
+    commits.deliveries = Deliveries(lambda: node, list)
+    node.answers_early = lambda durability: False
+    tx = commits.new_id()
+    assert commits.begin("p", tx, WORK, lambda lsn: False)
+    with pytest.raises(OutcomeUnknownError):
+        commits.commit("p", tx, WORK)
 
 
 class Comes(Node):

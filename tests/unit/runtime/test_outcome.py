@@ -192,11 +192,11 @@ class Interrupted(BaseException):
 
 
 @contextmanager
-def interrupted_after(seconds: float) -> Iterator[None]:
+def interrupted_after(seconds: float, by: BaseException | type[BaseException] = Interrupted) -> Iterator[None]:
     """In the main thread, wherever it is by then."""
 
     def interrupt(*of: object) -> None:
-        raise Interrupted
+        raise by
 
     before = signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -207,20 +207,20 @@ def interrupted_after(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def refused() -> NoReturn:
+def refused(data: bytes) -> NoReturn:
     raise UnreachableError("refused", sent=False)
 
 
-def not_connected() -> NoReturn:
+def not_connected(data: bytes) -> NoReturn:
     try:
         time.sleep(30)
     except Interrupted as error:
-        mark_unsent(error)
+        mark_unsent(error, data)
         raise
     raise AssertionError
 
 
-def not_answered() -> NoReturn:
+def not_answered(data: bytes) -> NoReturn:
     time.sleep(30)
     raise AssertionError
 
@@ -237,7 +237,7 @@ def not_answered() -> NoReturn:
     ],
 )
 def test_what_was_never_sent_did_not_happen_also_where_it_is_interrupted(
-    cluster: Cluster, meets: Callable[[], NoReturn], which: str, outcome: str, count: int
+    cluster: Cluster, meets: Callable[[bytes], NoReturn], which: str, outcome: str, count: int
 ) -> None:
     """At once: nobody need be asked. Of several partitions only the last vote can make it happen."""
     names = apart(cluster, 3)[:count]
@@ -250,7 +250,7 @@ def test_what_was_never_sent_did_not_happen_also_where_it_is_interrupted(
         r = frames.decode_incoming(data)
         last = isinstance(r, frames.Submit) or (isinstance(r, frames.Prepare) and r.last)
         if last or (which == "all" and isinstance(r, frames.Prepare)):
-            meets()
+            meets(data)
         return real(address, data, timeout)
 
     with pytest.raises(Interrupted), client.transaction() as tx:
@@ -267,6 +267,29 @@ def test_what_was_never_sent_did_not_happen_also_where_it_is_interrupted(
         assert time.monotonic() - began < 0.3
         nothing_in_doubt(cluster, names)
         assert values(cluster, names) == [100] * count
+
+
+def test_one_instance_that_interrupts_twice_leaves_unknown_what_was_sent_by_then(cluster: Cluster) -> None:
+    """Of a handler that raises the same object each time: first while nobody is connected, then behind the sending."""
+    (name,) = apart(cluster)[:1]
+    create(cluster, [name])
+    client: Any = cluster.client()
+    channel, always = client.backend.router.channel, Interrupted()
+    real = channel.request
+    for meets, outcome in ((not_connected, "rolled back"), (not_answered, "unknown")):
+
+        def request(address: str, data: bytes, timeout: float, meets: Callable[[bytes], NoReturn] = meets) -> Any:
+            if isinstance(frames.decode_incoming(data), frames.Submit):
+                meets(data)
+            return real(address, data, timeout)
+
+        with pytest.raises(Interrupted), client.transaction() as tx:
+            tx.get(Counter, name).value += 1
+            channel.request = request
+            with interrupted_after(0.5, always):
+                tx.commit()
+        channel.request = real
+        assert tx.outcome == outcome
 
 
 def test_where_this_node_becomes_active_before_anything_was_sent_a_refusal_is_one(
