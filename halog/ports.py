@@ -128,6 +128,9 @@ class Log(Protocol):
         """All committed (key, value) of a compacted partition from offset `start` up to its end now; later ones
         win."""
 
+    def read_headers(self, tp: TopicPartition) -> Iterator[tuple[bytes, dict[str, bytes]]]:
+        """The same of all that is there: (key, headers)."""
+
     def put(self, tp: TopicPartition, key: bytes, value: bytes | None) -> None:
         """One acknowledged keyed write to a compacted topic (definitions; not the commit path)."""
 
