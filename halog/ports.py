@@ -205,6 +205,9 @@ class Coordinator(Protocol):
         """Connect within the session timeout or raise UnreachableError; report every later change of state. `wait_s`:
         so long, in seconds, instead, and no answer to a request is waited for longer either."""
 
+    def joined(self) -> None:
+        """Whoever connected needs it to join no more: from now on a request without a connection fails at once."""
+
     def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> bool:
         """Create with parents; False if it exists (after a lost reply: compare what is there with what you meant)."""
 
